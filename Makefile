@@ -1,0 +1,57 @@
+# `make serve` and `make test` set up what they need, once, in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: help serve test soak lint format bench clean
+
+help:
+	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
+	@echo "make test    install, then run every test"
+	@echo "make soak    kill the service 200 times under load; takes half an hour"
+	@echo "make lint    formatter, linter, types"
+	@echo "make format  let the formatter and the linter mend what they can"
+	@echo "make bench   latency and throughput beside a plain client and other crawlers"
+	@echo "make clean   remove what was installed; ./data stays"
+
+serve: $(VENV)/.installed
+	$(BIN)/scraper-service serve $(ARGS)
+
+test: $(VENV)/.test-installed
+	$(BIN)/python -m pytest $(ARGS)
+
+soak: $(VENV)/.test-installed
+	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)
+
+lint: $(VENV)/.test-installed
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/.test-installed
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(VENV)/.bench-installed
+	$(BIN)/python -m bench.scrape $(ARGS)
+	$(BIN)/python -m bench.crawl $(ARGS)
+
+clean:
+	rm -rf $(VENV) build *.egg-info
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or later is needed; name it with make PYTHON=..."; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: setup.cfg pyproject.toml | $(VENV)/bin/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	touch $@
+
+$(VENV)/.test-installed: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	touch $@
+
+$(VENV)/.bench-installed: $(VENV)/.test-installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
