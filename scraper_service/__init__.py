@@ -1,0 +1,1 @@
+"""Scrape any web page as Markdown, HTML, links, images and metadata over HTTP."""

@@ -1,0 +1,217 @@
+"""The composition root: settings to process to service to site; the only wiring.
+
+Nothing heavy is imported at the top: converter processes import this module again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from scrapy.settings import Settings
+    from twisted.internet.interfaces import IListeningPort
+    from twisted.web.resource import Resource
+
+    from scraper_service.api.site import JsonSite
+    from scraper_service.runtime.accounts import Accounts
+
+logger = logging.getLogger("scraper_service")
+SECRETS = ("API_KEYS", "DATABASE_URL", "KEY_SECRET")  # never in a child's environment
+
+BACKLOG = 512  # connections that wait to be accepted
+RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
+FLUSH_S = 1  # for the last answers to leave
+
+
+class Server:
+    """Everything that makes up the running service, started and stopped in order.
+
+    ``announce`` is called once with the address it listens on and, if this start made
+    the first key, with the key.
+    """
+
+    def __init__(self, settings: Settings, announce: Callable[[str, str | None], None]):
+        from scrapy.crawler import AsyncCrawlerProcess
+
+        from scraper_service.components.pool import ConverterPool
+        from scraper_service.jobs.database import Database
+        from scraper_service.runtime.lag import LoopLag
+
+        # First of all: it installs the reactor that everything else imports.
+        self.process = AsyncCrawlerProcess(settings)
+        _configure_logs(settings)
+        self.settings = settings
+        self.announce = announce
+        self.exit_code = 0
+        for name in SECRETS:
+            os.environ.pop(f"SCRAPER_{name}", None)
+        self.data_dir = Path(settings["DATA_DIR"])
+        self.database = Database.shared(settings)
+        self.pool = ConverterPool.shared(settings)
+        self.lag = LoopLag()
+        self._port: IListeningPort | None = None
+        self._site: JsonSite | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def run(self) -> int:
+        """Serve until SIGTERM or SIGINT; return the exit code."""
+        from twisted.internet import reactor
+
+        reactor.callWhenRunning(self._spawn, self._start)
+        self.process.start(stop_after_crawl=False, install_signal_handlers=False)
+        return self.exit_code
+
+    async def _start(self) -> None:
+        from twisted.internet import reactor
+
+        from scraper_service.api.page_json import page_json
+        from scraper_service.runtime.resident import ResidentCrawler
+        from scraper_service.runtime.runner import LocalRunner
+        from scraper_service.runtime.service import ScraperService
+
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        resident = ResidentCrawler(self.process)
+        runner = LocalRunner(self.process, self.database)
+        self.service = ScraperService(resident, runner, self.database, page_json)
+        try:
+            accounts, first_key = await self._accounts()
+            await asyncio.gather(self.pool.warm_up(), resident.start(), runner.open())
+            self._site = self._make_site(accounts)
+            self._port = reactor.listenTCP(
+                self.settings.getint("PORT"),
+                self._site,  # type: ignore[arg-type]  # the zope plugin's own type
+                BACKLOG,
+                self.settings["HOST"],
+            )
+        except Exception:
+            logger.exception("the service could not start")
+            self.exit_code = 1
+            await self._stop()
+            return
+        self.lag.start()
+        listening: Any = self._port.getHost()
+        self.announce(f"http://{listening.host}:{listening.port}", first_key)
+
+    async def _accounts(self) -> tuple[Accounts, str | None]:
+        """Return who knows the keys, and the first key if there was none so far."""
+        from scraper_service.jobs import store
+        from scraper_service.runtime import accounts
+
+        secret = accounts.key_secret(self.data_dir, self.settings["KEY_SECRET"])
+        fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
+        enabled = self.settings.getbool("AUTH_ENABLED")
+        await self.database.write(accounts.use_fixed_keys, secret, fixed)
+        if not enabled:
+            await self.database.write(store.make_team, accounts.OPEN_TEAM_ID)
+        first_key = None
+        if enabled and not await self.database.read(accounts.list_keys):
+            first_key = await self.database.write(
+                accounts.create_key, secret, "first key"
+            )
+        return accounts.DatabaseAccounts(self.database, secret, enabled), first_key
+
+    def _make_site(self, accounts: Accounts) -> JsonSite:
+        from scraper_service.api.jobs import Addresses
+        from scraper_service.api.routes import Edge
+        from scraper_service.api.site import JsonSite, Root
+        from scraper_service.api.v1.app import V1
+        from scraper_service.api.v2.app import V2
+
+        trusted = tuple(self.settings.getlist("TRUSTED_PROXIES"))
+        addresses = Addresses(self.settings["PUBLIC_URL"], trusted)
+        edge = Edge(accounts, self.pool, addresses)
+        versions: dict[str, Resource] = {
+            "v1": V1(edge, self.service).app.resource(),
+            "v2": V2(edge, self.service).app.resource(),
+        }
+        root = Root(versions, self.health)
+        return JsonSite(root, self.settings.getint("MAX_CONNECTIONS"))
+
+    def health(self) -> dict[str, Any]:
+        """Return what ``/health`` tells."""
+        return {
+            "success": True,
+            "status": "stopping" if self.service.stopping else "ok",
+            "pendingScrapes": self.service.resident.pending,
+            "loopLagP99Ms": self.lag.p99_ms(),
+        }
+
+    def _signalled(self) -> None:
+        if self.service.stopping:
+            logger.warning("told to stop again: leaving work under way")
+            self._leave()
+        else:
+            logger.info("stopping: work under way is finished first")
+            self._spawn(self._stop)
+
+    async def _stop(self) -> None:
+        self.service.stopping = True
+        self.lag.stop()
+        if self._port is not None:
+            self._port.stopListening()
+        await self.service.runner.close()
+        timeout = self.settings.getfloat("SHUTDOWN_TIMEOUT_S")
+        try:
+            await asyncio.wait_for(self.process.stop(), timeout)
+        except TimeoutError:
+            logger.warning("work was still under way after %s s", timeout)
+        await self._flush()
+        self._leave()
+
+    async def _flush(self) -> None:
+        """Let the last answers leave, but not for long."""
+        end = time.monotonic() + FLUSH_S
+        while self._site is not None and time.monotonic() < end:
+            await asyncio.sleep(FLUSH_S / 20)
+            if not self._site.answering:
+                return
+
+    def _leave(self) -> None:
+        from twisted.internet import reactor
+
+        self.pool.close()
+        self.database.close()
+        reactor.stop()
+
+    def _spawn(self, function: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        # The reactor calls this before it runs the loop.
+        task = asyncio.get_event_loop().create_task(function())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+
+def _configure_logs(settings: Settings) -> None:
+    """Write the access log as bare lines, and keep Scrapy's greetings out."""
+    from scraper_service.settings import unknown_settings
+
+    access = logging.getLogger("scraper_service.access")
+    access.addHandler(logging.StreamHandler())
+    access.propagate = False
+    if settings["LOG_LEVEL"] == "INFO":
+        logging.getLogger("scrapy").setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+    if unknown := unknown_settings():
+        logger.warning("no setting has the name %s", ", ".join(unknown))
+
+
+def serve(settings: Settings, announce: Callable[[str, str | None], None]) -> int:
+    """Run the service until it is told to stop; return the exit code."""
+    return Server(settings, announce).run()
+
+
+if __name__ == "__main__":
+    from scraper_service.cli import main
+
+    main()

@@ -1,0 +1,317 @@
+"""The ``scraper-service`` command.
+
+Heavy imports stand inside the commands: ``--help`` and converter processes, which
+import this module again, do without them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scrapy.settings import Settings
+
+    from scraper_service.items import Page
+
+EXAMPLE_URL = "https://example.org"
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-s",
+    "--set",
+    "overrides",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Change a setting; may be repeated. See scraper_service/settings.py, or use"
+    " SCRAPER_<NAME> in the environment.",
+)
+@click.version_option(package_name="scraper-service")
+@click.pass_context
+def main(context: click.Context, overrides: tuple[str, ...]) -> None:
+    """Scrape any web page as Markdown, HTML, links, images and metadata.
+
+    `serve` runs the HTTP API; `scrape` fetches one page and prints it.
+    """
+    context.obj = overrides
+
+
+@main.command("serve")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port, 0 for a free one.  [default: 3002]")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help="Where the job database and the key secret are kept.  [default: data]",
+)
+@click.pass_obj
+def serve_command(
+    overrides: tuple[str, ...], host: str | None, port: int | None, data_dir: str | None
+) -> None:
+    """Serve the HTTP API until SIGTERM or Ctrl-C.
+
+    The first start makes an API key and prints it, once.
+    """
+    settings = load_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
+    _check_egress(settings)
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from scraper_service.__main__ import serve
+
+    try:
+        sys.exit(serve(settings, announce))
+    except SQLAlchemyError as error:
+        raise click.ClickException(f"DATABASE_URL or DATA_DIR: {error}") from error
+    except (OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def announce(address: str, first_key: str | None) -> None:
+    """Print where the service listens and, once, the key that it made."""
+    print(f"listening on {address}", flush=True)
+    if first_key is None:
+        return
+    body = json.dumps({"url": EXAMPLE_URL})
+    print(
+        f"\nA first API key was made. It is shown only now: {first_key}\n\nTry it:\n\n"
+        f"  curl -s {address}/v2/scrape -H 'Authorization: Bearer {first_key}'"
+        f" -H 'Content-Type: application/json' -d '{body}'\n\n"
+        "More keys: scraper-service keys create",
+        flush=True,
+    )
+
+
+@main.command("scrape")
+@click.argument("url")
+@click.option(
+    "-f",
+    "--format",
+    "formats",
+    multiple=True,
+    metavar="FORMAT",
+    help="markdown, html, rawHtml, links, images or rawBase64; may be repeated."
+    "  [default: markdown]",
+)
+@click.option("-o", "--output", metavar="FILE", help="Write to FILE, not the terminal.")
+@click.option("--whole-page", is_flag=True, help="Keep navigation, header and footer.")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="CSS",
+    help="Keep only what matches; repeatable.",
+)
+@click.option(
+    "--exclude",
+    multiple=True,
+    metavar="CSS",
+    help="Leave out what matches; repeatable.",
+)
+@click.option(
+    "--timeout", type=int, metavar="MS", help="Give up after MS milliseconds."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print the whole page object.")
+@click.pass_obj
+def scrape_command(
+    overrides: tuple[str, ...],
+    url: str,
+    formats: tuple[str, ...],
+    output: str | None,
+    whole_page: bool,
+    include: tuple[str, ...],
+    exclude: tuple[str, ...],
+    timeout: int | None,
+    as_json: bool,
+) -> None:
+    """Fetch URL and print it: Markdown, or JSON for several formats."""
+    from scraper_service.errors import InvalidOptions, OptionUnavailable
+    from scraper_service.options.arguments import page_options
+    from scraper_service.options.available import require_available
+
+    arguments: dict[str, str] = {
+        "url": url,
+        "formats": ",".join(formats or ("markdown",)),
+        "only_main_content": str(not whole_page).lower(),
+        "options": json.dumps({"include_tags": include, "exclude_tags": exclude}),
+    }
+    if timeout is not None:
+        arguments["timeout_ms"] = str(timeout)
+    try:
+        require_available(page_options(arguments).scrape)
+    except (InvalidOptions, OptionUnavailable) as error:
+        raise click.UsageError(str(error)) from error
+    settings = load_settings(overrides, LOG_LEVEL="ERROR")
+    _check_egress(settings)
+    page = _scrape(settings, arguments)
+    if page.failure:
+        message = f"{url}: {page.failure.message} ({page.failure.code})"
+        raise click.ClickException(message)
+    values = page.as_dict()
+    single = len(page.values) == 1 and not as_json
+    value = values[next(iter(page.values))] if single else values
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if page.warning:
+        click.echo(f"warning: {page.warning}", err=True)
+    if output is None:
+        click.echo(text)
+    else:
+        Path(output).write_text(text + "\n", encoding="utf-8")
+
+
+def _scrape(settings: Settings, arguments: dict[str, str]) -> Page:
+    """Run the spider of `scrapy crawl scrape` and return its one page."""
+    from scrapy import signals
+    from scrapy.crawler import AsyncCrawlerProcess
+
+    pages: list[Any] = []
+
+    def keep(item: Any) -> None:
+        pages.append(item)
+
+    process = AsyncCrawlerProcess(settings)
+    crawler = process.create_crawler("scrape")
+    crawler.signals.connect(keep, signals.item_scraped)
+    process.crawl(crawler, **arguments)
+    process.start()
+    if not pages:
+        raise click.ClickException("no page came out; see the log above")
+    page: Page = pages[0]
+    return page
+
+
+@main.group("keys")
+def keys_group() -> None:
+    """Make, list and revoke API keys."""
+
+
+def _data_dir_option(command: Any) -> Any:
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False),
+        help="Data directory of the service.  [default: data]",
+    )(command)
+
+
+@keys_group.command("create")
+@click.option("--name", default="", help="A name to know it by.")
+@_data_dir_option
+@click.pass_obj
+def create_key_command(
+    overrides: tuple[str, ...], name: str, data_dir: str | None
+) -> None:
+    """Make a key, with a team of its own, and print it; it is shown only now."""
+    from scraper_service.runtime import accounts
+
+    database, settings = _open_database(overrides, data_dir)
+    secret = accounts.key_secret(database.data_dir, settings["KEY_SECRET"])
+    with database.engine.begin() as connection:
+        click.echo(accounts.create_key(connection, secret, name))
+
+
+@keys_group.command("list")
+@_data_dir_option
+@click.pass_obj
+def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
+    """List keys: id, last characters, state, time of making, name."""
+    from scraper_service.runtime import accounts
+
+    database, _ = _open_database(overrides, data_dir)
+    with database.engine.begin() as connection:
+        for key in accounts.list_keys(connection):
+            state = "revoked" if key.revoked_at else "valid"
+            made = key.created_at.strftime("%Y-%m-%d %H:%M")
+            click.echo(f"{key.id}  ...{key.hint}  {state:7}  {made}  {key.name}")
+
+
+@keys_group.command("revoke")
+@click.argument("key_id")
+@_data_dir_option
+@click.pass_obj
+def revoke_key_command(
+    overrides: tuple[str, ...], key_id: str, data_dir: str | None
+) -> None:
+    """End the key with the id KEY_ID, which `keys list` shows; it works no more."""
+    from scraper_service.runtime import accounts
+
+    database, _ = _open_database(overrides, data_dir)
+    with database.engine.begin() as connection:
+        if not accounts.revoke_key(connection, key_id):
+            raise click.ClickException(f"no valid key has the id {key_id}")
+    click.echo(f"revoked {key_id}")
+
+
+@main.command("doctor")
+@click.option("--port", type=int, help="Port to look at.  [default: 3002]")
+@_data_dir_option
+@click.pass_obj
+def doctor_command(
+    overrides: tuple[str, ...], port: int | None, data_dir: str | None
+) -> None:
+    """Check what the service needs; say what works and how to mend the rest."""
+    from scraper_service.doctor import checks
+
+    settings = load_settings(overrides, PORT=port, DATA_DIR=data_dir)
+    failed = False
+    for check in checks(settings):
+        failed = failed or check.state == "fails"
+        click.echo(f"{check.state:8} {check.name}: {check.text}")
+    sys.exit(1 if failed else 0)
+
+
+def _open_database(
+    overrides: tuple[str, ...], data_dir: str | None
+) -> tuple[Any, Settings]:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from scraper_service.jobs.database import Database
+
+    settings = load_settings(overrides, DATA_DIR=data_dir)
+    try:
+        return Database(Path(settings["DATA_DIR"]), settings["DATABASE_URL"]), settings
+    except (OSError, SQLAlchemyError) as error:
+        raise click.ClickException(f"the job database: {error}") from error
+
+
+def _check_egress(settings: Settings) -> None:
+    """Say what is wrong here: Scrapy only logs a download handler that fails."""
+    from scraper_service.components.egress import EgressPolicy
+
+    try:
+        EgressPolicy(settings.getlist("EGRESS_ALLOW"))
+    except ValueError as error:
+        raise click.UsageError(f"setting {error}") from error
+
+
+def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
+    """Return the settings, with ``NAME=VALUE`` overrides and options that are given.
+
+    Raises :exc:`click.UsageError` for a name that no setting has.
+    """
+    os.environ.setdefault("SCRAPY_SETTINGS_MODULE", "scraper_service.settings")
+    from scrapy.utils.project import get_project_settings
+
+    from scraper_service.settings import check_settings
+
+    settings = get_project_settings()
+    for override in overrides:
+        name, separator, value = override.partition("=")
+        if not separator or name not in settings:
+            raise click.UsageError(
+                f"-s {override}: must be NAME=VALUE with the name of a setting"
+            )
+        settings.set(name, value, priority="cmdline")
+    for name, value in options.items():
+        if value is not None:
+            settings.set(name, value, priority="cmdline")
+    try:
+        check_settings(settings)
+    except ValueError as error:
+        raise click.UsageError(f"setting {error}") from error
+    return settings

@@ -1,0 +1,125 @@
+"""What `scraper-service doctor` looks at."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.settings import Settings
+
+LOW_SPACE_BYTES = 2**30
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+
+
+@frozen
+class Check:
+    """``state`` is ``works``, ``missing`` (nothing that is needed) or ``fails``."""
+
+    name: str
+    state: str
+    text: str
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    """Yield one check after the other."""
+    yield _interpreter()
+    yield _data_directory(Path(settings["DATA_DIR"]))
+    yield _database(settings)
+    yield _port(settings["HOST"], settings.getint("PORT"))
+    yield _resolution()
+    yield _egress(settings.getlist("EGRESS_ALLOW"))
+    yield _browser(settings["BROWSER_EXECUTABLE"])
+    yield _environment()
+
+
+def _interpreter() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):  # noqa: UP036   # pip may have been told to ignore it
+        return Check("python", "fails", f"{version} is too old; install 3.11 or later")
+    return Check("python", "works", version)
+
+
+def _data_directory(path: Path) -> Check:
+    name = "data directory"
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        text = f"{existing} cannot be written; choose another with --data-dir"
+        return Check(name, "fails", text)
+    free = shutil.disk_usage(existing).free
+    text = f"{path}, {free / 2**30:.1f} GiB free"
+    if free < LOW_SPACE_BYTES:
+        return Check(name, "fails", f"{text}; make room, or choose another")
+    return Check(name, "works", text)
+
+
+def _database(settings: Settings) -> Check:
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from scraper_service.jobs.database import Database
+
+    path, url = Path(settings["DATA_DIR"]), settings["DATABASE_URL"]
+    if not url and not (path / "jobs.sqlite").exists():
+        return Check("job database", "works", "none yet; the first start makes it")
+    try:
+        Database(path, url).close()
+    except (OSError, SQLAlchemyError) as error:
+        return Check("job database", "fails", f"cannot be opened: {error}")
+    return Check("job database", "works", "opens, and its tables are up to date")
+
+
+def _port(host: str, port: int) -> Check:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            text = f"{host}:{port} cannot be listened on ({error.strerror}); is the"
+            return Check("port", "fails", f"{text} service running? Else use --port")
+    return Check("port", "works", f"{host}:{port} is free")
+
+
+def _resolution() -> Check:
+    try:
+        socket.getaddrinfo("example.org", 443)
+    except OSError as error:
+        text = f"example.org does not resolve ({error}); pages by name will fail."
+        return Check("names", "fails", f"{text} Check /etc/resolv.conf and the network")
+    return Check("names", "works", "example.org resolves")
+
+
+def _egress(entries: list[str]) -> Check:
+    from scraper_service.components.egress import EgressPolicy
+
+    try:
+        EgressPolicy(entries)
+    except ValueError as error:
+        return Check("egress", "fails", str(error))
+    beside = f" and {', '.join(entries)}" if entries else ""
+    return Check("egress", "works", f"pages come from the public internet{beside}")
+
+
+def _browser(setting: str) -> Check:
+    names = (setting,) if setting else BROWSERS
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found:
+        return Check("browser", "works", f"{found}; this release makes no use of it")
+    text = "no Chromium; this release makes no use of one, so nothing is missing yet"
+    return Check("browser", "missing", text)
+
+
+def _environment() -> Check:
+    from scraper_service.settings import unknown_settings
+
+    if unknown := unknown_settings():
+        text = f"no setting has the name {', '.join(unknown)}; check the spelling"
+        return Check("environment", "fails", text)
+    return Check("environment", "works", "every SCRAPER_... variable is a setting")

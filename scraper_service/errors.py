@@ -1,0 +1,111 @@
+"""Errors of the service, grouped by who raises them.
+
+They carry data, not only text, and know no HTTP status: the API keeps one table from
+error to answer. A page that cannot be fetched or converted is *data*
+(:class:`scraper_service.items.PageError`), never one of these.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from attrs import field, frozen
+
+
+class ServiceError(Exception):
+    """Root of all errors below."""
+
+
+@frozen
+class Issue:
+    """One thing wrong with a caller's input.
+
+    ``code`` is one of ``invalid_type``, ``invalid_enum_value``, ``too_small``,
+    ``too_big``, ``invalid_string``, ``unrecognized_keys``, ``invalid_union``,
+    ``custom``. ``path`` holds the keys and indexes from the root of the input, in the
+    caller's spelling. ``facts`` are further keys such as ``expected``, ``received``,
+    ``keys``, ``minimum``, ``maximum``.
+    """
+
+    code: str
+    path: tuple[str | int, ...]
+    message: str
+    facts: dict[str, Any] = field(factory=dict)
+
+
+class InvalidOptions(ServiceError, ValueError):
+    """A caller's options break a rule; raised while options are structured.
+
+    ``issues`` names every fault found, in the order of the input.
+    """
+
+    def __init__(self, issues: list[Issue]):
+        self.issues = tuple(issues)
+        super().__init__(
+            "; ".join(f"{'.'.join(map(str, i.path))}: {i.message}" for i in issues)
+        )
+
+
+class OptionUnavailable(ServiceError, ValueError):
+    """A valid option asks for what this installation cannot do.
+
+    Raised by :mod:`scraper_service.options.available`. ``attribute`` is the name of
+    the field of the options class; ``code`` is an error code of the interface,
+    ``BAD_REQUEST`` where it has no special one.
+    """
+
+    nested = False  # whether it is one of a page's options inside a crawl's
+
+    def __init__(self, attribute: str, message: str, code: str = "BAD_REQUEST"):
+        self.attribute = attribute
+        self.code = code
+        super().__init__(message)
+
+
+class InvalidBody(ServiceError, ValueError):
+    """A request body is not the JSON it has to be; raised by the API."""
+
+
+class BodyTooLarge(ServiceError, ValueError):
+    """A request body is over the limit; raised by the API."""
+
+
+class Unauthorized(ServiceError, PermissionError):
+    """No valid key came with a request; raised by accounts."""
+
+
+class InvalidParameter(ServiceError, ValueError):
+    """A part of a path or query breaks its rule; raised by the API."""
+
+
+class JobNotFound(ServiceError, LookupError):
+    """A team has no such job, or it has expired."""
+
+
+class JobEnded(ServiceError, ValueError):
+    """A job that has ended cannot be changed; ``state`` is how it ended."""
+
+    def __init__(self, kind: str, state: str):
+        self.state = state
+        super().__init__(f"{kind.capitalize()} is already {state}")
+
+
+class IdempotencyKeyUsed(ServiceError, ValueError):
+    """A request carries an idempotency key that was used before, or no UUID."""
+
+
+class QueueFull(ServiceError, RuntimeError):
+    """As much work is under way as the service takes at a time."""
+
+    retry_after_s = 5
+
+
+class ServiceUnavailable(ServiceError, RuntimeError):
+    """The service as a whole cannot work now: starting, stopping, or no database.
+
+    ``retry_after_s`` is the hint for the caller, in seconds.
+    """
+
+    def __init__(self, message: str, retry_after_s: int = 5):
+        self.retry_after_s = retry_after_s
+        super().__init__(message)

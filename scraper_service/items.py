@@ -1,0 +1,172 @@
+"""What travels: into the converter pool, out of it, and to the caller.
+
+``PageSource`` is what the downloader brought, ``PageContent`` what the pool understood
+of it, ``Page`` what the pipelines make of both.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import field, fields, frozen
+
+from scraper_service.options.scrape import ScrapeOptions
+
+
+@frozen
+class PageError:
+    """Why a page could not be had. ``code`` is an error code of the interface."""
+
+    code: str
+    message: str
+
+
+@frozen(kw_only=True)
+class PageSource:
+    """An answer as the downloader brought it.
+
+    ``body`` is as received, ``content_encodings`` (outermost last, lower case) still
+    to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
+    ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
+    asks for :attr:`PageContent.found`.
+    """
+
+    url: str
+    status: int
+    body: bytes
+    content_type: str = ""
+    refresh: str = ""
+    find_links: bool = False
+    content_encodings: tuple[str, ...] = ()
+    max_bytes: int = 20 * 2**20
+
+
+@frozen
+class Lease:
+    """The right to fetch one address of a job, and to store how it ended.
+
+    ``row_id`` is its row of the frontier, ``key`` its key there, ``token`` the fencing
+    token, ``depth`` the links it is away from the start.
+    """
+
+    row_id: int
+    key: int
+    token: int
+    depth: int
+
+
+@frozen(kw_only=True)
+class Fetch:
+    """How a page was asked for and what came of it, seen from the transport.
+
+    ``source_url`` is the address as the caller wrote it, ``url`` the last one asked
+    for. ``status`` is None when no answer came; ``cause`` says why. ``cache_state`` is
+    ``hit`` or ``miss``, None where the cache was not asked; ``cached_at`` are seconds.
+    """
+
+    scrape_id: str
+    source_url: str
+    url: str
+    options: ScrapeOptions
+    status: int | None = None
+    content_type: str = ""
+    cause: BaseException | None = None
+    lease: Lease | None = None
+    cache_state: str | None = None
+    cached_at: float | None = None
+
+
+@frozen
+class MetaRefresh:
+    """A page's wish to be replaced by ``url`` (absolute) after ``delay_s`` seconds."""
+
+    delay_s: float
+    url: str
+
+
+@frozen(kw_only=True)
+class PageContent:
+    """What the pool understood of a page, or the ``error`` why it could not.
+
+    ``values`` maps a result name (``markdown``, ``raw_html``, ...) to the *JSON text*
+    of its value, made in the pool, so that large values are never encoded or decoded
+    on the reactor. ``known`` is metadata with a name of its own (``title``,
+    ``og_title``, ``published_time``), ``other`` every further ``<meta>``. ``found``
+    are the addresses on the raw page: absolute, unique, in document order, http(s)
+    only. ``fetch`` and ``follow``, those of them that are to be fetched, are added by
+    the spider.
+    """
+
+    values: Mapping[str, bytes] = field(factory=dict)
+    known: Mapping[str, str | list[str]] = field(factory=dict)
+    other: Mapping[str, str | list[str]] = field(factory=dict)
+    found: tuple[str, ...] = ()
+    refresh: MetaRefresh | None = None
+    num_pages: int | None = None
+    total_pages: int | None = None
+    warnings: tuple[str, ...] = ()
+    error: PageError | None = None
+    fetch: Fetch | None = None
+    follow: tuple[str, ...] = ()
+
+
+@frozen(kw_only=True)
+class PageMetadata:
+    """Facts about a page; the interface document, part 8, says where each is from.
+
+    ``source_url`` is the address as the caller wrote it, ``url`` the final one.
+    ``status_code`` is None when no answer came.
+    """
+
+    source_url: str
+    scrape_id: str
+    url: str
+    status_code: int | None = None
+    content_type: str | None = None
+    proxy_used: str = "basic"
+    credits_used: int = 0
+    cache_state: str | None = None
+    cached_at: float | None = None
+    num_pages: int | None = None
+    total_pages: int | None = None
+    error: str | None = None
+    known: Mapping[str, str | list[str]] = field(factory=dict)
+    other: Mapping[str, str | list[str]] = field(factory=dict)
+
+
+@frozen(kw_only=True)
+class Page:
+    """One page as a caller gets it: fetched, failed or refused.
+
+    ``values`` as in :class:`PageContent`. ``failure`` is None for every page that was
+    answered and understood, whatever the site's status. ``lease`` and ``follow`` are
+    those of the page's job.
+    """
+
+    metadata: PageMetadata
+    values: Mapping[str, bytes] = field(factory=dict)
+    warning: str | None = None
+    failure: PageError | None = None
+    lease: Lease | None = None
+    follow: tuple[str, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain values in snake_case, empty facts left out; for feeds."""
+        facts = {
+            fact.name: getattr(self.metadata, fact.name)
+            for fact in fields(PageMetadata)
+            if fact.name not in {"known", "other"}
+        }
+        metadata = {**self.metadata.other, **self.metadata.known, **facts}
+        result: dict[str, Any] = {k: json.loads(v) for k, v in self.values.items()}
+        result["metadata"] = {k: v for k, v in metadata.items() if v is not None}
+        if self.warning:
+            result["warning"] = self.warning
+        if self.failure:
+            result["error"] = {
+                "code": self.failure.code,
+                "message": self.failure.message,
+            }
+        return result

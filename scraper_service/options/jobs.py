@@ -1,0 +1,170 @@
+"""What each kind of work is asked to do: one class per spider."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+from attrs.validators import (
+    deep_iterable,
+    ge,
+    gt,
+    in_,
+    instance_of,
+    le,
+    max_len,
+    min_len,
+    optional,
+)
+
+from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.options.scrape import ScrapeOptions
+
+MAX_BATCH_URLS = 100_000
+MAX_DELAY_S = 60
+MAX_PATTERNS = 100  # of one list
+MAX_PATTERN = 1024  # characters
+MAX_WIDE_RANGES = 20  # of all patterns of one list: a compile takes 5 ms for each
+SITEMAP_MODES = ("include", "skip", "only")
+# What a receiver of events gets that names none; the last has to be asked for.
+COMMON_EVENTS = ("started", "page", "completed", "failed")
+EVENTS = (*COMMON_EVENTS, "cancelled")
+
+# A range of characters that ends beyond Latin-1.
+_WIDE_RANGE = re.compile(r"-(?:[^\x00-\xff]|\\[uUN])")
+_INDEX_FILES = frozenset({"index.html", "index.php"})
+_texts = deep_iterable(instance_of(str), instance_of(tuple))
+_flag = instance_of(bool)
+
+
+@frozen(kw_only=True)
+class PageOptions:
+    """One address and how to scrape it.
+
+    ``url`` is the address as the caller wrote it, a missing scheme added. ``origin``,
+    ``integration`` and ``audit_username`` say who asks, for the log only.
+    """
+
+    url: str = field(validator=instance_of(str))
+    scrape: ScrapeOptions
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class Webhook:
+    """Where the events of a job are sent (interface document, 18.1).
+
+    ``headers`` are added to each delivery, ``metadata`` (any JSON) is echoed in it.
+    ``events`` are of :data:`EVENTS`, without the name of the kind of job.
+    """
+
+    url: str = field(validator=instance_of(str))
+    headers: tuple[tuple[str, str], ...] = ()
+    metadata: Mapping[str, Any] = field(factory=dict)
+    events: tuple[str, ...] = field(
+        default=COMMON_EVENTS,
+        validator=deep_iterable(in_(EVENTS), instance_of(tuple)),
+    )
+
+
+@frozen(kw_only=True)
+class CrawlOptions:
+    """What a crawl may visit and how each page is scraped (interface document, 11).
+
+    ``limit`` counts pages delivered or in work. ``max_discovery_depth`` counts links
+    from the start, ``max_path_depth`` segments below its path; None is unlimited.
+    ``delay_s`` is the pause between two pages, in seconds. The patterns are regular
+    expressions, see :func:`caller_patterns`. ``prompt`` asks for options to be derived.
+    """
+
+    url: str = field(validator=instance_of(str))
+    limit: int = field(validator=ge(1))
+    max_discovery_depth: int | None = field(validator=optional(ge(0)))
+    delay_s: float | None = field(validator=optional([gt(0), le(MAX_DELAY_S)]))
+    max_concurrency: int | None = field(validator=optional(ge(1)))
+    crawl_entire_domain: bool = field(validator=_flag)
+    allow_subdomains: bool = field(validator=_flag)
+    allow_external_links: bool = field(validator=_flag)
+    include_paths: tuple[str, ...] = field(validator=_texts)
+    exclude_paths: tuple[str, ...] = field(validator=_texts)
+    regex_on_full_url: bool = field(validator=_flag)
+    ignore_robots_txt: bool = field(validator=_flag)
+    robots_user_agent: str | None = field(validator=optional(instance_of(str)))
+    sitemap: str = field(validator=in_(SITEMAP_MODES))
+    deduplicate_similar_urls: bool = field(validator=_flag)
+    ignore_query_parameters: bool = field(validator=_flag)
+    max_path_depth: int | None = field(validator=optional(ge(0)))
+    prompt: str | None = field(validator=optional(instance_of(str)))
+    webhook: Webhook | None
+    scrape: ScrapeOptions
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class BatchOptions:
+    """Addresses to scrape alike, each once per entry, in no particular order."""
+
+    urls: tuple[str, ...] = field(
+        validator=[min_len(1), max_len(MAX_BATCH_URLS), _texts]
+    )
+    max_concurrency: int | None = field(validator=optional(ge(1)))
+    webhook: Webhook | None
+    scrape: ScrapeOptions
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+def caller_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``patterns`` if each is a regular expression of bounded size.
+
+    A list whose first item is the empty string counts as empty.
+
+    :raises InvalidOptions: with the path ``(index,)`` for each that is not.
+    """
+    if patterns and not patterns[0]:
+        return ()
+    if len(patterns) > MAX_PATTERNS:
+        text = f"at most {MAX_PATTERNS} patterns are allowed, got {len(patterns)}"
+        raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_PATTERNS})])
+    wide = sum(len(_WIDE_RANGE.findall(pattern)) for pattern in patterns)
+    if wide > MAX_WIDE_RANGES:
+        text = (
+            f"at most {MAX_WIDE_RANGES} ranges beyond Latin-1 are allowed, got {wide}"
+        )
+        raise InvalidOptions([Issue("custom", (), text)])
+    issues = [
+        Issue("custom", (index,), fault)
+        for index, pattern in enumerate(patterns)
+        if (fault := _pattern_fault(pattern))
+    ]
+    if issues:
+        raise InvalidOptions(issues)
+    return patterns
+
+
+def path_depth(url: str) -> int:
+    """Return the number of path segments of ``url``, a final index file not counted."""
+    segments = [part for part in urlsplit(url).path.split("/") if part]
+    return len(segments) - bool(segments and segments[-1] in _INDEX_FILES)
+
+
+def _pattern_fault(pattern: str) -> str | None:
+    shown = repr(pattern[:60])
+    if len(pattern) > MAX_PATTERN:
+        return f"the pattern {shown}... has more than {MAX_PATTERN} characters"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of syntax whose meaning may change
+            re.compile(pattern)
+    except (re.error, RecursionError, OverflowError) as error:
+        return f"not a regular expression: {shown}: {str(error)[:100]}"
+    return None

@@ -1,0 +1,188 @@
+"""Every setting of the service: Scrapy's where we differ from it, then our own.
+
+Each may be given as ``SCRAPER_<NAME>`` in the environment or as ``-s NAME=VALUE`` on
+the command line; lists are comma-separated, switches are ``true`` or ``false``.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from scrapy.settings import default_settings as _defaults
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+# tldextract would download the public suffix list, synchronously, on first use.
+os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
+
+# -- Scrapy: what runs -----------------------------------------------------------------
+ADDONS: dict[str, int] = {}
+BOT_NAME = "scraper-service"
+NEWSPIDER_MODULE = "spiders"
+SPIDER_LOADER_WARN_ONLY = False
+SPIDER_MODULES = ["spiders"]
+TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
+
+DOWNLOAD_HANDLERS = {
+    "file": None,  # addresses of callers and pages are http(s) only
+    "ftp": None,
+    "http": "scraper_service.components.handler.PageDownloadHandler",
+    "https": "scraper_service.components.handler.PageDownloadHandler",
+    "s3": None,
+}
+DOWNLOADER_MIDDLEWARES = {
+    "scraper_service.components.cache.PageCache": 320,
+    "scraper_service.components.transport.RequestOptionsMiddleware": 350,
+    "scraper_service.components.middlewares.SafeRedirect": 600,
+    "scraper_service.components.middlewares.FreshCookies": 700,
+    # Off: they are not used, or work on the body in the reactor.
+    "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
+    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
+    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
+    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": None,
+    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
+    "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
+    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
+    "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
+}
+ITEM_PIPELINES = {
+    "scraper_service.components.pipelines.PagePipeline": 100,
+    "scraper_service.components.pipelines.FeedPipeline": 500,
+    "scraper_service.components.pipelines.ExportPipeline": 900,
+}
+SPIDER_MIDDLEWARES = {
+    # A page with status 404 is a result, not an error.
+    "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,
+    "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
+    "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
+    "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
+}
+
+# -- Scrapy: consoles that execute code, loops per crawler: off ---------------------------
+LOGSTATS_INTERVAL = 0
+MEMUSAGE_ENABLED = False
+REMOTE_CONTROL_ENABLED = False
+STATS_DUMP = False
+TELNETCONSOLE_ENABLED = False
+
+# -- Scrapy: limits ----------------------------------------------------------------------
+CONCURRENT_ITEMS = 1  # Scrapy starts that many tasks for every response
+CONCURRENT_REQUESTS = 256  # in flight per crawler; hosts are limited below
+DOWNLOAD_DELAY = 0
+DOWNLOAD_MAXSIZE = 20 * 2**20  # bytes of a body, as sent and decoded
+DOWNLOAD_TIMEOUT = 60  # s, where a scrape gives no time-out
+DOWNLOAD_WARNSIZE = 0
+METAREFRESH_MAXDELAY = 10  # s; a page that refreshes later stays
+REDIRECT_MAX_TIMES = 10  # hops of every kind
+SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"  # the oldest caller first
+SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20  # bytes of bodies being converted
+
+# -- Scrapy: how requests look -------------------------------------------------------------
+COOKIES_ENABLED = True
+DEFAULT_REQUEST_HEADERS = {
+    "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
+    "Accept-Encoding": "gzip, deflate, br, zstd",
+    "Accept-Language": "en-US,en;q=0.9",
+}
+USER_AGENT = "Mozilla/5.0 (compatible; scraper-service/0.1; +https://scrapy.org)"
+
+# -- Logs --------------------------------------------------------------------------------
+LOG_LEVEL = "INFO"
+LOG_VERSIONS: list[str] = []
+
+# -- The service: where it listens and keeps its data ------------------------------------
+DATABASE_URL = ""  # empty: sqlite in DATA_DIR
+DATA_DIR = "data"  # the job database and the key secret
+HOST = "127.0.0.1"  # address to listen on
+MAX_CONNECTIONS = 2000  # open client connections; further ones are closed at once
+MAX_PENDING_SCRAPES = 1000  # single scrapes under way; further ones are answered 429
+PORT = 3002  # 0 takes a free one
+PUBLIC_URL = ""  # of the addresses in answers; empty: the host of the request
+SHUTDOWN_TIMEOUT_S = 30  # time for work under way after SIGTERM
+
+# Networks of proxies whose X-Forwarded-Host and -Proto count.
+TRUSTED_PROXIES = ["127.0.0.0/8", "::1/128"]
+
+# -- The service: who may call -----------------------------------------------------------
+API_KEYS: list[str] = []  # fixed keys beside those of `keys create`, a team each
+AUTH_ENABLED = True  # False: every caller is one team, with or without a key
+KEY_SECRET = ""  # keys are hashed with it; empty: made once, kept in DATA_DIR
+
+# -- The service: jobs -------------------------------------------------------------------
+CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
+JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
+LEASE_S = 15  # after a process is gone, until its addresses are given to others
+MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; further jobs wait
+PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
+
+# -- The service: prices, in credits -----------------------------------------------------
+CREDITS_PER_PAGE = 1
+CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
+CREDITS_ZERO_RETENTION = 1  # on top
+
+# -- The service: converter processes ----------------------------------------------------
+CONVERTER = "scraper_service.components.pool.ConverterPool"
+CONVERTER_MEMORY_MB = 1024  # address space of one process
+CONVERTER_PROCESSES = 0  # 0: one per processor
+CONVERTER_TASKS = 1000  # conversions before a process is replaced
+CONVERTER_TIMEOUT_S = 60  # time for one page, less where its caller waits for less
+
+# -- The service: what it may reach ------------------------------------------------------
+# Networks that pages may come from besides the public internet, as `10.1.0.0/16` or,
+# for some ports only, `10.1.0.0/16@80+8080`. Operators only; never per request.
+EGRESS_ALLOW: list[str] = []
+HOST_CONCURRENCY = 8  # requests in flight per host
+
+# -- The service: browser ----------------------------------------------------------------
+BROWSER_EXECUTABLE = ""  # empty: the first Chromium found on the PATH
+
+# -- Not settings: what the values have to be, and where others come from ----------------
+_kinds = {name: type(value) for name, value in globals().items() if name.isupper()}
+_minima = {
+    "CONVERTER_MEMORY_MB": 128,
+    "CONVERTER_TIMEOUT_S": 1,
+    "HOST_CONCURRENCY": 1,
+    "JOB_CONCURRENCY": 1,
+    "LEASE_S": 1,
+    "MAX_RUNNING_JOBS": 1,
+    "MAX_CONNECTIONS": 1,
+    "MAX_PENDING_SCRAPES": 1,
+}
+_maxima = {"PORT": 65_535}
+_known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
+for _name, _value in os.environ.items():
+    if _name.startswith("SCRAPER_") and _name.removeprefix("SCRAPER_") in _known:
+        globals()[_name.removeprefix("SCRAPER_")] = _value
+
+
+def unknown_settings() -> list[str]:
+    """Return the ``SCRAPER_...`` variables of the environment that set nothing."""
+    return sorted(
+        name
+        for name in os.environ
+        if name.startswith("SCRAPER_") and name.removeprefix("SCRAPER_") not in _known
+    )
+
+
+def check_settings(settings: BaseSettings) -> None:
+    """Raise :exc:`ValueError` naming the first setting that has an unusable value."""
+    for name, kind in _kinds.items():
+        value = settings[name]
+        if kind is bool:
+            if str(value).lower() not in {"true", "false", "1", "0"}:
+                raise ValueError(f"{name} must be true or false, got {value!r}")
+        elif kind in {int, float}:
+            _check_number(name, value)
+
+
+def _check_number(name: str, value: object) -> None:
+    low, high = _minima.get(name, 0), _maxima.get(name)
+    text = f"{name} must be a number from {low}" + (f" to {high}" if high else " up")
+    try:
+        number = float(str(value))
+    except ValueError:
+        raise ValueError(f"{text}, got {value!r}") from None
+    if not low <= number <= (high or number) or number != int(number):
+        raise ValueError(f"{text}, without fraction, got {value!r}")
