@@ -1,0 +1,188 @@
+"""A page as one tree, which all formats are made from, so that they agree.
+
+Parsing guards against hostile nesting; elements are chosen by the caller's selectors.
+What no reader sees is dropped in ``cleaning.py``, what is chrome in ``content.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from cssselect import HTMLTranslator, SelectorError
+from lxml import etree
+
+from scraper_service.formats.tags import UNCOUNTED, VOID
+from scraper_service.formats.urls import absolute
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
+MAX_TAGS = 300_000  # lxml needs about 0.6 kB for each
+
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
+# What XML forbids would be refused wherever the tree is changed.
+_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_FORBIDDEN_REFERENCE = re.compile(
+    r"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
+    r"|x0*(?:[0-8bce-f]|1[0-9a-f]|7f|fff[ef])(?![0-9a-f]));?",
+    re.IGNORECASE,
+)
+_TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
+_IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
+
+
+@define
+class Document:
+    """A parsed page. ``base`` is what its relative addresses are relative to."""
+
+    root: Any
+    base: str
+    warnings: list[str] = field(factory=list)
+
+    @property
+    def body(self) -> Any:
+        """The ``body`` element; made when the page has none."""
+        body = self.root.find("body")
+        if body is None:
+            body = etree.SubElement(self.root, "body")
+            for child in [c for c in self.root if c.tag not in {"head", "body"}]:
+                body.append(child)
+        return body
+
+
+def parse(text: str, url: str) -> Document:
+    """Parse ``text``; extreme nesting is flattened and then warned of."""
+    warnings: list[str] = []
+    if text.count("<") > MAX_TAGS:
+        text = _without_late_tags(text)
+        warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
+    root = _tree(text)
+    if _TOO_DEEP(root):
+        root = _tree(_flattened(text, UNCOUNTED))
+        if _TOO_DEEP(root):  # tables or lists inside each other
+            root = _tree(_flattened(text, VOID))
+        warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
+    href = root.xpath("string((//base[@href])[1]/@href)").strip()
+    base = absolute(url, href) if href else None
+    if not (base or "").startswith(("http:", "https:")):
+        base = url
+    return Document(root, base or url, warnings)
+
+
+def exclude(document: Document, selectors: Iterable[str]) -> None:
+    """Remove the elements which match one of the CSS ``selectors``."""
+    for element in _matches(document, selectors):
+        if element.tag not in {"html", "body", "head"}:
+            drop(element)
+        elif element.tag != "head":
+            _empty(document.body)
+
+
+def include(document: Document, selectors: tuple[str, ...]) -> None:
+    """Keep the outermost matching elements only, in document order."""
+    matches = _matches(document, selectors)
+    body = document.body
+    if body in matches or document.root in matches:
+        return
+    wanted = set(matches)
+    outermost = [
+        element
+        for element in document.root.iter()
+        if element in wanted and wanted.isdisjoint(element.iterancestors())
+    ]
+    for element in outermost:
+        drop(element)
+    _empty(body)
+    body.extend(outermost)
+    if not outermost:
+        names = ", ".join(selectors)
+        document.warnings.append(f"No element matches includeTags: {names[:300]}.")
+
+
+def drop(element: Any) -> None:
+    """Remove ``element``; the text which follows it stays."""
+    parent = element.getparent()
+    if parent is None:
+        return
+    if element.tail:
+        previous = element.getprevious()
+        if previous is None:
+            parent.text = (parent.text or "") + element.tail
+        else:
+            previous.tail = (previous.tail or "") + element.tail
+        element.tail = None
+    parent.remove(element)
+
+
+def select(root: Any, selector: str) -> list[Any] | None:
+    """Return the elements matching a CSS selector, None for an unusable one."""
+    try:
+        found = root.xpath(_TRANSLATOR.css_to_xpath(selector))
+    except (SelectorError, ValueError, TypeError, RecursionError, etree.XPathError):
+        return None
+    return [element for element in found if isinstance(element.tag, str)]
+
+
+def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
+    found: list[Any] = []
+    for selector in selectors:
+        rewritten = _IFRAME.sub('[data-original-tag="iframe"]', selector)
+        elements = select(document.root, rewritten)
+        if elements is None:
+            document.warnings.append(f"Not a usable selector: {selector[:100]}.")
+        else:
+            found += elements
+    return found
+
+
+def _tree(text: str) -> Any:
+    parser = etree.HTMLParser(
+        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
+    )
+    text = _FORBIDDEN.sub("", text)
+    if "&#" in text:
+        text = _FORBIDDEN_REFERENCE.sub("", text)
+    root = etree.fromstring(text.encode(), parser) if text.strip() else None
+    return etree.fromstring(b"<html><body></body></html>") if root is None else root
+
+
+def _flattened(text: str, uncounted: frozenset[str]) -> str:
+    """Drop the tags below :data:`MAX_DEPTH`, keeping their text."""
+    depth = 0
+
+    def keep(match: re.Match[str]) -> str:
+        nonlocal depth
+        if match[2].lower() in uncounted:
+            return match[0] if depth < MAX_DEPTH else " "
+        if match[1]:
+            kept = depth <= MAX_DEPTH
+            depth = max(depth - 1, 0)
+        else:
+            depth += 1
+            kept = depth <= MAX_DEPTH
+        return match[0] if kept else " "
+
+    return _TAG.sub(keep, text)
+
+
+def _without_late_tags(text: str) -> str:
+    count = 0
+
+    def keep(match: re.Match[str]) -> str:
+        nonlocal count
+        count += 1
+        return match[0] if count <= MAX_TAGS else " "
+
+    return _TAG.sub(keep, text)
+
+
+def _empty(body: Any) -> None:
+    for child in list(body):
+        body.remove(child)
+    body.text = None
+
+
+_TRANSLATOR = HTMLTranslator()

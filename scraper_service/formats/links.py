@@ -1,0 +1,70 @@
+"""Addresses on a page: the caller's ``links``, and what a crawl may follow."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lxml import etree
+
+from scraper_service.formats.urls import absolute, is_web
+
+if TYPE_CHECKING:
+    from scraper_service.formats.document import Document
+
+MAX_FOUND = 100_000  # addresses of one page
+
+_FOLLOWED = (
+    "//a/@href | //area/@href | //frame/@src | //link[@rel='next' or @rel='prev']/@href"
+)
+_FEED = (
+    "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
+    " | //*[local-name()='link' or local-name()='a']/@href"
+)
+
+
+def links(document: Document) -> list[str]:
+    """Return the addresses of the *cleaned* tree, in document order (API, 7.2)."""
+    found: dict[str, None] = {}
+    for element in document.body.iter("a"):
+        value = (element.get("href") or "").strip()
+        if not value or value.startswith("#"):
+            continue
+        address = absolute(document.base, value)
+        if is_web(address) or (address and address.lower().startswith("mailto:")):
+            found[str(address)] = None
+            if len(found) == MAX_FOUND:
+                break
+    return list(found)
+
+
+def found_links(document: Document) -> tuple[str, ...]:
+    """Return all http(s) addresses of the *raw* tree, absolute and unique."""
+    found: dict[str, None] = {}
+    for value in document.root.xpath(_FOLLOWED):
+        if value.lstrip().startswith("#"):
+            continue
+        address = absolute(document.base, str(value))
+        if is_web(address):
+            found[str(address)] = None
+            if len(found) == MAX_FOUND:
+                break
+    return tuple(found)
+
+
+def feed_links(text: str, url: str) -> tuple[str, ...]:
+    """Return the http(s) addresses in an RSS, Atom or sitemap document."""
+    parser = etree.XMLParser(
+        recover=True, resolve_entities=False, no_network=True, encoding="utf-8"
+    )
+    try:
+        root = etree.fromstring(text.encode(), parser)
+    except etree.XMLSyntaxError:
+        return ()
+    found: dict[str, None] = {}
+    for value in root.xpath(_FEED) if root is not None else ():
+        address = absolute(url, str(value))
+        if is_web(address):
+            found[str(address)] = None
+            if len(found) == MAX_FOUND:
+                break
+    return tuple(found)

@@ -1,0 +1,239 @@
+"""The one entry of the converter pool: an answer in, its formats out."""
+
+from __future__ import annotations
+
+import base64
+import json
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from attrs import asdict, define, field
+from lxml import etree
+
+from scraper_service.formats.cleaning import clean
+from scraper_service.formats.content import keep_main_content
+from scraper_service.formats.decode import Unreadable, decode_body, text_of
+from scraper_service.formats.document import exclude, include, parse
+from scraper_service.formats.html import cleaned_html, preformatted
+from scraper_service.formats.images import attribute_values, images
+from scraper_service.formats.links import feed_links, found_links, links
+from scraper_service.formats.markdown import markdown
+from scraper_service.formats.metadata import (
+    kind_hint,
+    metadata,
+    parse_refresh,
+    refresh,
+)
+from scraper_service.formats.sniff import sniff
+from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
+from scraper_service.options.formats import Attributes
+from scraper_service.options.scrape import ScrapeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from scraper_service.formats.document import Document
+
+_NOT_SENT = frozenset({"values", "fetch", "follow"})  # beside it, and the spider's
+_OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
+
+
+def render(
+    source: PageSource, options: ScrapeOptions, deadline_s: float | None = None
+) -> tuple[bytes, dict[str, bytes]]:
+    """Return :func:`make_content` as plain bytes, which travel between processes."""
+    content = make_content(source, options, deadline_s)
+    header = asdict(content, filter=lambda fact, _: fact.name not in _NOT_SENT)
+    return json.dumps(header).encode(), dict(content.values)
+
+
+def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent:
+    """Rebuild the content from what :func:`render` returned; values stay JSON text."""
+    facts = json.loads(header)
+    if facts["refresh"]:
+        facts["refresh"] = MetaRefresh(**facts["refresh"])
+    if facts["error"]:
+        facts["error"] = PageError(**facts["error"])
+    facts["found"] = tuple(facts["found"])
+    facts["warnings"] = tuple(facts["warnings"])
+    return PageContent(values=values, **facts)
+
+
+def make_content(
+    source: PageSource, options: ScrapeOptions, deadline_s: float | None = None
+) -> PageContent:
+    """Convert one answer into the formats asked for.
+
+    ``deadline_s`` are the seconds a PDF may take. Nothing is raised for a bad
+    document: ``error`` says what is wrong with it.
+    """
+    making = _Making(source, options, deadline_s)
+    try:
+        body = decode_body(source.body, source.content_encodings, source.max_bytes)
+        if "raw_base64" in making.names:
+            making.add("raw_base64", lambda: base64.b64encode(body).decode())
+            return making.content()
+        if source.refresh:
+            making.facts["refresh"] = parse_refresh(source.refresh, source.url)
+        kind, mime = sniff(body, source.content_type)
+        making.convert(body, kind, mime)
+    except Unreadable as exc:
+        return PageContent(error=exc.error, warnings=tuple(making.warnings))
+    return making.content()
+
+
+@define
+class _Making:
+    """One answer on its way; ``facts`` are the fields of the content besides values."""
+
+    source: PageSource
+    options: ScrapeOptions
+    deadline_s: float | None
+    names: tuple[str, ...] = field(init=False)
+    values: dict[str, bytes] = field(factory=dict)
+    warnings: list[str] = field(factory=list)
+    facts: dict[str, Any] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.names = tuple(dict.fromkeys(f.type for f in self.options.formats))
+
+    def add(self, name: str, make: Callable[[], Any]) -> None:
+        """Make one format; a failure costs this format only, unless it stands alone."""
+        try:
+            self.values[name] = json.dumps(make(), ensure_ascii=False).encode()
+        except Exception as exc:
+            message = f"The format {name} could not be made ({type(exc).__name__})."
+            if self.names == (name,):
+                raise Unreadable(
+                    PageError("SCRAPE_ALL_ENGINES_FAILED", message)
+                ) from exc
+            self.warnings.append(message)
+
+    def content(self) -> PageContent:
+        """Return what has been made."""
+        return PageContent(
+            values=self.values, warnings=tuple(self.warnings), **self.facts
+        )
+
+    def convert(self, body: bytes, kind: str, mime: str) -> None:
+        """Make all formats according to what the answer is."""
+        if kind == "binary":
+            raise Unreadable(
+                PageError(
+                    "SCRAPE_UNSUPPORTED_FILE_ERROR",
+                    f"The page is a file of type {mime[:100]}, which is not supported",
+                )
+            )
+        if kind == "pdf":
+            self._pdf(body)
+            return
+        text = text_of(body, self.source.content_type, xml=kind == "xml")
+        if kind == "html":
+            self._html(text)
+        elif kind == "json":
+            self._text(text, _fenced(text, "json"))
+        elif kind == "xml":
+            if self.source.find_links:
+                self.facts["found"] = feed_links(text, self.source.url)
+            self._text(text, _fenced(text, "xml"))
+        else:
+            self._text(text, text.strip("\n") if kind == "text" else "")
+
+    def _html(self, text: str) -> None:
+        if "raw_html" in self.names:
+            self.add("raw_html", lambda: text)
+        try:
+            document = parse(text, self.source.url)
+        except (etree.LxmlError, ValueError) as exc:
+            message = f"The page cannot be parsed ({type(exc).__name__})"
+            raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
+        known, other = metadata(document)
+        self.facts.update(known=known, other=other)
+        if asked := refresh(document):
+            self.facts["refresh"] = asked
+        if self.source.find_links:
+            self.facts["found"] = found_links(document)
+        attributes = self.options.format(Attributes)
+        if attributes is not None:
+            selectors = attributes.selectors
+            self.add("attributes", lambda: attribute_values(document, selectors))
+        if not _OF_THE_TREE.isdisjoint(self.names):
+            self._of_the_tree(document)
+        self.warnings += document.warnings
+
+    def _of_the_tree(self, document: Document) -> None:
+        options = self.options
+        hint = kind_hint(document)
+        clean(document)
+        exclude(document, options.exclude_tags)
+        if options.include_tags:
+            include(document, options.include_tags)
+        elif options.only_main_content:
+            keep_main_content(document, hint)
+        base64_too = options.remove_base64_images
+        # The order matters: Markdown is made last, for what it may do to the tree.
+        makers: dict[str, Callable[[], Any]] = {
+            "html": lambda: cleaned_html(document),
+            "links": lambda: links(document),
+            "images": lambda: images(document),
+            "markdown": lambda: markdown(document, remove_base64_images=base64_too),
+        }
+        for name, make in makers.items():
+            if name in self.names:
+                self.add(name, make)
+
+    def _text(self, text: str, as_markdown: str) -> None:
+        values = {
+            "markdown": as_markdown,
+            "html": preformatted(text) if text.strip() else "",
+            "raw_html": text,
+            "links": [],
+            "images": [],
+        }
+        self._plain(values)
+
+    def _pdf(self, body: bytes) -> None:
+        from scraper_service.formats.pdf import pdf_content  # noqa: PLC0415  # rare, big
+
+        parser = self.options.pdf_parser
+        if parser is None:
+            encoded = base64.b64encode(body).decode()
+            self._plain(dict.fromkeys(("markdown", "html", "raw_html"), encoded))
+            return
+        result = pdf_content(body, parser, self.deadline_s)
+        page = preformatted(result.markdown)
+        values = {
+            "markdown": result.markdown,
+            "html": page,
+            "raw_html": page,
+            "links": result.links,
+            "images": [],
+        }
+        self._plain(values)
+        for name, wanted in (("pages", parser.pages), ("blocks", parser.blocks)):
+            if wanted:
+                self.add(name, partial(getattr, result, name))
+        self.warnings += result.warnings
+        self.facts.update(
+            known=result.known,
+            other=result.other,
+            found=tuple(u for u in result.links if u.startswith("http")),
+            num_pages=result.num_pages,
+            total_pages=result.total_pages,
+        )
+
+    def _plain(self, values: dict[str, Any]) -> None:
+        attributes = self.options.format(Attributes)
+        if attributes is not None:
+            pairs = [asdict(pair) | {"values": []} for pair in attributes.selectors]
+            values = {**values, "attributes": pairs}
+        for name in self.names:
+            if name in values:
+                self.add(name, partial(values.__getitem__, name))
+
+
+def _fenced(text: str, language: str) -> str:
+    fence = "```"
+    while fence in text:
+        fence += "`"
+    return f"{fence}{language}\n{text.strip()}\n{fence}" if text.strip() else ""

@@ -1,0 +1,85 @@
+"""Tables: which hold data, and their cells as a rectangle."""
+
+from __future__ import annotations
+
+from typing import Any
+
+MAX_COLUMNS = 200
+MAX_CELLS = 200_000
+_LAYOUT = frozenset(
+    {"table", "pre", "h1", "h2", "h3", "h4", "blockquote", "form", "article", "section"}
+)
+
+
+def data_rows(table: Any) -> list[list[Any]] | None:
+    """Return the cells of a data table, header first; None for a layout table.
+
+    All rows are of the same length; None stands for an empty cell. A table without
+    header cells gets an empty header, as GFM wants one.
+    """
+    if table.get("role") in {"presentation", "none"}:
+        return None
+    rows = _rows(table)
+    if not rows or max(len(row) for row in rows) < 2:
+        return None
+    if next(table.iterdescendants(*_LAYOUT), None) is not None:
+        return None
+    has_header = _is_header(rows[0])
+    grid = _grid(rows)
+    if grid is None:
+        return None
+    return grid if has_header else [[None] * len(grid[0]), *grid]
+
+
+def _rows(table: Any) -> list[list[Any]]:
+    head: list[Any] = []
+    others: list[Any] = []
+    for part in table:
+        if part.tag == "tr":
+            others.append(part)
+        elif part.tag == "thead":
+            head += part.iterchildren("tr")
+        elif part.tag in {"tbody", "tfoot"}:
+            others += part.iterchildren("tr")
+    rows = ([c for c in row if c.tag in {"td", "th"}] for row in (*head, *others))
+    return [row for row in rows if row]
+
+
+def _is_header(row: list[Any]) -> bool:
+    in_head = row[0].getparent().getparent().tag == "thead"
+    return in_head or all(cell.tag == "th" for cell in row)
+
+
+def _grid(rows: list[list[Any]]) -> list[list[Any]] | None:
+    """Spread spanning cells: their text stands in the first place only."""
+    grid: list[list[Any]] = []
+    pending: dict[int, int] = {}  # column: rows still covered from above
+    for row in rows:
+        line: list[Any] = []
+        for cell in row:
+            _skip_covered(line, pending)
+            width = _span(cell, "colspan")
+            height = _span(cell, "rowspan")
+            for column in range(len(line), len(line) + width):
+                if height > 1:
+                    pending[column] = height - 1
+            line += [cell, *[None] * (width - 1)]
+            if len(line) > MAX_COLUMNS:
+                return None
+        _skip_covered(line, pending)
+        grid.append(line)
+    width = max(len(line) for line in grid)
+    if width * len(grid) > MAX_CELLS:
+        return None
+    return [line + [None] * (width - len(line)) for line in grid]
+
+
+def _skip_covered(line: list[Any], pending: dict[int, int]) -> None:
+    while pending.get(len(line), 0) > 0:
+        pending[len(line)] -= 1
+        line.append(None)
+
+
+def _span(cell: Any, name: str) -> int:
+    value = cell.get(name, "1").strip()
+    return min(int(value), MAX_COLUMNS) if value.isdecimal() and value != "0" else 1

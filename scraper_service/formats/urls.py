@@ -1,0 +1,80 @@
+"""Addresses as they stand in pages: completed, never normalised."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from urllib.parse import urljoin
+
+MAX_CANDIDATES = 100  # of one srcset
+MAX_CACHED = 1000  # characters of an address
+MAX_SRCSET = 50_000  # characters
+
+_WEB = re.compile(r"https?://", re.IGNORECASE)
+_BREAKS = re.compile(r"[\t\r\n]")
+_DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
+_SCRIPTS = ("javascript:", "vbscript:")
+
+
+def absolute(base: str, value: str) -> str | None:
+    """Return ``value`` as an absolute address, None if there is none in it.
+
+    A value which starts with ``http://`` or ``https://`` is kept as written.
+    Addresses that would run a script are none.
+    """
+    value = value.strip()
+    if "\n" in value or "\t" in value or "\r" in value:
+        value = _BREAKS.sub("", value)
+    if _WEB.match(value):
+        return value
+    if value[:20].lower().lstrip("\0\x01 ").startswith(_SCRIPTS):
+        return None
+    if len(value) > MAX_CACHED:
+        return (
+            value if value[:5].lower() == "data:" else _joined.__wrapped__(base, value)
+        )
+    return _joined(base, value)
+
+
+@lru_cache(maxsize=4096)
+def _joined(base: str, value: str) -> str | None:
+    """Join once what is asked for by several formats."""
+    try:
+        return urljoin(base, value) or None
+    except ValueError:  # "http://[bad" and the like
+        return None
+
+
+def is_web(address: str | None) -> bool:
+    """Tell whether ``address`` is an http(s) address."""
+    return bool(address and _WEB.match(address))
+
+
+def best_candidate(srcset: str) -> str | None:
+    """Return the address of the largest image in a ``srcset`` attribute."""
+    best, best_size = None, -1.0
+    for url, descriptor in _candidates(srcset[:MAX_SRCSET])[:MAX_CANDIDATES]:
+        match = _DESCRIPTOR.fullmatch(descriptor)
+        size = float(match[1]) if match else 1.0
+        if url and size > best_size and not url.startswith("data:"):
+            best, best_size = url, size
+    return best
+
+
+def _candidates(srcset: str) -> list[tuple[str, str]]:
+    """Split as the HTML standard: a comma may be part of an address."""
+    found: list[tuple[str, str]] = []
+    url = ""
+    for word in srcset.split():
+        if url:
+            descriptor, comma, following = word.partition(",")
+            found.append((url, descriptor))
+            url = following if comma else ""
+            continue
+        if word.endswith(","):
+            found.append((word.strip(","), ""))
+        else:
+            url = word.lstrip(",")
+    if url:
+        found.append((url, ""))
+    return found
