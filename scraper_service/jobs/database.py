@@ -1,0 +1,202 @@
+"""The job database: one engine, work in threads, the schema brought up to date."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, TypeVar
+
+from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.jobs.tables import metadata
+from scraper_service.jobs.writer import Writer
+
+if TYPE_CHECKING:
+    import sqlite3
+    from collections.abc import Awaitable, Callable, Iterator
+
+    from scrapy.settings import BaseSettings
+    from sqlalchemy import Connection, Engine
+
+ParamT = ParamSpec("ParamT")
+ResultT = TypeVar("ResultT")
+
+HEAD = "0003"  # the newest of the migrations; a test holds the two together
+READERS = 4  # threads
+BUSY_TIMEOUT_MS = 5_000
+MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
+
+logger = logging.getLogger(__name__)
+
+
+class Database:
+    """SQLite in ``data_dir``, or the server of ``url``.
+
+    The constructor brings the schema up to date; it raises
+    :exc:`sqlalchemy.exc.SQLAlchemyError` or :exc:`OSError` when there is no database
+    to be had. Functions given to :meth:`read` and :meth:`write` take a connection
+    inside a transaction, which their return commits and their exception rolls back.
+    """
+
+    _shared: ClassVar[dict[tuple[str, str], Database]] = {}
+
+    def __init__(self, data_dir: Path, url: str = ""):
+        self.data_dir = data_dir
+        data_dir.mkdir(parents=True, exist_ok=True)
+        self._open(create_engine(url or f"sqlite:///{data_dir / 'jobs.sqlite'}"))
+        _migrate(self.engine, data_dir)
+
+    @classmethod
+    def shared(cls, settings: BaseSettings) -> Database:
+        """Return the one database of this process for these settings."""
+        key = (settings["DATA_DIR"], settings["DATABASE_URL"])
+        if key not in cls._shared:
+            cls._shared[key] = cls(Path(key[0]), key[1])
+        return cls._shared[key]
+
+    @classmethod
+    def in_memory(cls) -> Database:
+        """Return a database of its own that leaves no file behind."""
+        database = cls.__new__(cls)
+        engine = create_engine(
+            "sqlite://",
+            poolclass=StaticPool,
+            connect_args={"check_same_thread": False},
+        )
+        database._open(engine, readers=0)
+        metadata.create_all(database.engine)
+        return database
+
+    def _open(self, engine: Engine, readers: int = READERS) -> None:
+        self.engine = engine
+        if engine.dialect.name == "sqlite":
+            event.listen(engine, "connect", _prepare_sqlite)
+            event.listen(engine, "begin", _begin_sqlite)
+        self._writer = Writer(engine)
+        # Counts and rows of one answer must be of one moment.
+        self._snapshots = (
+            engine.execution_options(
+                isolation_level="REPEATABLE READ", postgresql_readonly=True
+            )
+            if engine.dialect.name == "postgresql"
+            else engine
+        )
+        # One connection in memory serves all: reads queue with the writes.
+        self._readers = (
+            ThreadPoolExecutor(readers, "database-read") if readers else None
+        )
+
+    async def read(
+        self,
+        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Run ``function`` in a reader thread, on one snapshot; see the class."""
+        if self._readers is None:
+            return await self.write(function, *args, **kwargs)
+
+        def transact() -> ResultT:
+            with self._snapshots.begin() as connection:
+                return function(connection, *args, **kwargs)
+
+        loop = asyncio.get_running_loop()
+        return await _answered(loop.run_in_executor(self._readers, transact))
+
+    async def write(
+        self,
+        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Run ``function`` in the one writer thread; see the class.
+
+        Functions that wait share a transaction; returns after its commit.
+        """
+
+        def work_on(connection: Connection) -> ResultT:
+            return function(connection, *args, **kwargs)
+
+        work = self._writer.submit(work_on)
+        return await _answered(asyncio.wrap_future(work))
+
+    def close(self) -> None:
+        """Wait for what is under way and close the connections."""
+        for key, database in tuple(self._shared.items()):
+            if database is self:
+                del self._shared[key]
+        if self._readers is not None:
+            self._readers.shutdown()
+        self._writer.close()
+        self.engine.dispose()
+
+
+async def _answered(work: Awaitable[ResultT]) -> ResultT:
+    try:
+        return await work
+    except SQLAlchemyError as error:
+        logger.error("the job database failed: %s", error)
+        raise ServiceUnavailable("The job database does not answer.") from error
+
+
+def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
+    # The driver opens transactions only for writes, and none for DDL: we open all.
+    connection.isolation_level = None
+    cursor = connection.cursor()
+    cursor.execute("PRAGMA journal_mode = WAL")
+    cursor.execute("PRAGMA foreign_keys = ON")
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A writer that began as a reader would fail when another wrote in between.
+    immediate = connection.get_execution_options().get("immediate")
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _migrate(engine: Engine, data_dir: Path) -> None:
+    if _revision(engine) == HEAD:
+        return
+    # Imported here: a start that migrates nothing saves its time and memory.
+    from alembic import command  # noqa: PLC0415
+    from alembic.config import Config  # noqa: PLC0415
+
+    with _alone(engine, data_dir), engine.begin() as connection:
+        config = Config()
+        config.set_main_option("script_location", "scraper_service.jobs:migrations")
+        config.set_main_option("path_separator", "os")
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+
+
+def _revision(engine: Engine) -> str | None:
+    with engine.connect() as connection:
+        if not inspect(connection).has_table("alembic_version"):
+            return None
+        found = connection.execute(text("SELECT version_num FROM alembic_version"))
+        return found.scalar()
+
+
+@contextmanager
+def _alone(engine: Engine, data_dir: Path) -> Iterator[None]:
+    """Keep other processes from migrating the same database at the same time."""
+    if engine.dialect.name == "sqlite":
+        with (data_dir / "jobs.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+    else:
+        with engine.connect() as connection:
+            lock_id = {"id": MIGRATION_LOCK}
+            connection.execute(text("SELECT pg_advisory_lock(:id)"), lock_id)
+            try:
+                yield
+            finally:
+                connection.execute(text("SELECT pg_advisory_unlock(:id)"), lock_id)

@@ -1,0 +1,1 @@
+"""Forward-only migrations of the job database, numbered."""

@@ -1,0 +1,153 @@
+"""Jobs, and what passes between a crawler and the job database."""
+
+from __future__ import annotations
+
+from enum import IntEnum, StrEnum
+
+from attrs import frozen
+
+
+class JobState(StrEnum):
+    """``queued`` and ``scraping`` go on; the three others are for ever."""
+
+    QUEUED = "queued"
+    SCRAPING = "scraping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
+
+
+class RowState(IntEnum):
+    """State of an address in a job's frontier.
+
+    ``HELD`` waits for room under the limit; ``ALIAS`` is where a delivered page was
+    redirected to; ``SKIPPED`` was found to be a duplicate before it was fetched. These
+    three are in no count of the job but ``held``.
+    """
+
+    HELD = 0
+    PENDING = 1
+    LEASED = 2
+    DONE = 3
+    FAILED = 4
+    SKIPPED = 5
+    ALIAS = 6
+
+
+@frozen(kw_only=True)
+class Job:
+    """A row of the job table. Times are seconds since 1970, UTC.
+
+    ``open + done + failed`` are the addresses accepted so far; ``pages`` of the done
+    ones were delivered. ``page_limit`` None means no limit.
+    """
+
+    id: str
+    team_id: str
+    kind: str
+    version: int
+    state: JobState
+    url: str
+    options: str
+    page_limit: int | None
+    open: int
+    done: int
+    failed: int
+    pages: int
+    held: int
+    bytes: int
+    credits: int
+    error: str | None
+    created_at: float
+    completed_at: float | None
+    expires_at: float
+
+    @property
+    def total(self) -> int:
+        return self.open + self.done + self.failed
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ACTIVE
+
+
+@frozen
+class ClaimedRow:
+    """An address that was leased to this process.
+
+    ``options`` are those of its page as JSON, None for those of its job.
+    """
+
+    id: int
+    key: int
+    url: str
+    depth: int
+    token: int
+    options: str | None = None
+
+
+@frozen
+class Claim:
+    """What a claim brought; ``state`` is the job's, seen in the same transaction."""
+
+    rows: tuple[ClaimedRow, ...]
+    state: JobState
+
+
+@frozen
+class Link:
+    """An address found on a page: its key, as it is fetched, and its depth."""
+
+    key: int
+    url: str
+    depth: int
+    options: str | None = None
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """How the fetch of a leased address ended; stored in one transaction.
+
+    ``page`` is the page's JSON, None for a failed one, whose reason are ``code`` and
+    ``error``. ``final_key`` is the key of the address it was redirected to.
+    """
+
+    row_id: int
+    key: int
+    token: int
+    owner: str
+    page_id: str
+    page: bytes | None = None
+    credits: int = 0
+    code: str | None = None
+    error: str | None = None
+    final_key: int | None = None
+    links: tuple[Link, ...] = ()
+
+
+@frozen
+class Commit:
+    """What became of an outcome.
+
+    ``accepted`` is False when the lease was lost or the job had ended: nothing of it
+    was stored. ``delivered`` is False for failures and duplicates.
+    """
+
+    accepted: bool
+    delivered: bool
+    state: JobState
+    new_links: int = 0
+
+
+@frozen
+class PageErrorRow:
+    """A page of a job that failed."""
+
+    id: str
+    url: str
+    code: str
+    error: str
+    at: float

@@ -1,0 +1,108 @@
+"""Raw sources of pages, per team: what a later scrape may use instead of a fetch.
+
+They outlive the job that brought them. The key has everything that changes what a site
+sends (interface document, 10.1); formats and tag filters are made anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from attrs import asdict, frozen
+from sqlalchemy import delete, insert, select
+
+from scraper_service.jobs.frontier import now_of
+from scraper_service.jobs.tables import source
+from scraper_service.options.formats import Screenshot
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+DEFAULT_PORTS = {"http": ":80", "https": ":443"}
+
+
+@frozen(kw_only=True)
+class StoredSource:
+    """An answer of a site. ``url`` is the final address, ``fetched_at`` seconds."""
+
+    url: str
+    status: int
+    content_type: str
+    content_encoding: str
+    refresh: str
+    body: bytes
+    fetched_at: float = 0.0
+
+
+def source_key(url: str, options: ScrapeOptions) -> str:
+    """Return the key of the page that ``options`` ask for at ``url``."""
+    parts = urlsplit(url)
+    host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
+    shot = options.format(Screenshot)
+    place = options.location
+    facts = [
+        f"{parts.scheme}://{host}{parts.path or '/'}?{parts.query}",
+        options.mobile,
+        options.block_ads,
+        # An answer that was not verified is none for a caller who wants it verified.
+        options.skip_tls_verification and parts.scheme == "https",
+        [place.country, *place.languages] if place else None,
+        asdict(shot) if shot else None,
+    ]
+    return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
+
+
+def find_source(
+    connection: Connection,
+    team_id: str,
+    key: str,
+    max_age_s: float | None,
+    min_age_s: float | None,
+) -> StoredSource | None:
+    """Return the answer stored for ``key`` if its age is inside the bounds."""
+    row = connection.execute(
+        select(source.c.fetched_at, source.c.facts, source.c.body).where(
+            source.c.team_id == team_id, source.c.key == key
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    age_s = now_of(connection) - row.fetched_at
+    if max_age_s is not None and age_s >= max_age_s:
+        return None
+    if min_age_s is not None and age_s < min_age_s:
+        return None
+    facts = json.loads(row.facts)
+    body = zlib.decompress(row.body)
+    return StoredSource(body=body, fetched_at=row.fetched_at, **facts)
+
+
+def store_source(
+    connection: Connection,
+    team_id: str,
+    key: str,
+    found: StoredSource,
+    retention_s: float,
+) -> None:
+    """Keep an answer in place of the one stored for ``key`` before."""
+    now = now_of(connection)
+    connection.execute(
+        delete(source).where(source.c.team_id == team_id, source.c.key == key)
+    )
+    facts = asdict(found, filter=lambda a, _: a.name not in {"body", "fetched_at"})
+    connection.execute(
+        insert(source).values(
+            team_id=team_id,
+            key=key,
+            fetched_at=now,
+            expires_at=now + retention_s,
+            facts=json.dumps(facts),
+            body=zlib.compress(found.body, 1),
+        )
+    )

@@ -1,0 +1,206 @@
+"""The tables of the job database; every change of them is a migration beside."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    DateTime,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    UniqueConstraint,
+    text,
+)
+
+metadata = MetaData(
+    naming_convention={
+        "ix": "ix_%(column_0_label)s",
+        "uq": "uq_%(table_name)s_%(column_0_name)s",
+        "fk": "fk_%(table_name)s_%(column_0_name)s",
+        "pk": "pk_%(table_name)s",
+    }
+)
+
+#: Whom jobs, credits and pages belong to.
+team = Table(
+    "team",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("name", String(200), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+)
+
+#: Keys, hashed: ``hash`` is HMAC-SHA256 in hex, ``hint`` the last four characters.
+#: ``source`` is ``command`` or ``settings``.
+key = Table(
+    "key",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("name", String(200), nullable=False),
+    Column("hash", String(64), nullable=False, unique=True),
+    Column("hint", String(4), nullable=False),
+    Column("source", String(20), nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("revoked_at", DateTime(timezone=True)),
+)
+
+# SQLite numbers rows by itself only where the type is INTEGER.
+_Serial = BigInteger().with_variant(Integer, "sqlite")
+
+#: One crawl or batch. The counts change only in the transaction that changes rows of
+#: its frontier; see :class:`scraper_service.jobs.model.Job`.
+job = Table(
+    "job",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("version", SmallInteger, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("page_limit", Integer),
+    Column("open", Integer, nullable=False),
+    Column("done", Integer, nullable=False),
+    Column("failed", Integer, nullable=False),
+    Column("pages", Integer, nullable=False),
+    Column("held", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("credits", Integer, nullable=False),
+    Column("error", Text),
+    Column("created_at", Double, nullable=False),
+    Column("completed_at", Double),
+    Column("expires_at", Double, nullable=False),
+    Index("ix_job_state", "state"),
+    Index("ix_job_team_id", "team_id", "created_at"),
+    Index("ix_job_expires_at", "expires_at"),
+)
+
+#: Every address a job has seen, in exactly one state
+#: (:class:`scraper_service.jobs.model.RowState`). ``key`` is the number of the entry in
+#: a batch, the hash of the normalised address in a crawl. ``token`` counts leases: a
+#: late write of an earlier owner finds another one.
+frontier = Table(
+    "frontier",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("key", BigInteger, nullable=False),
+    Column("url", Text, nullable=False),
+    Column("depth", Integer, nullable=False),
+    Column("options", Text),
+    Column("state", SmallInteger, nullable=False),
+    Column("token", Integer, nullable=False, server_default=text("0")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("owner", String(36)),
+    Column("page_id", String(36)),
+    Column("code", String(60)),
+    Column("error", Text),
+    Column("ended_at", Double),
+    UniqueConstraint("job_id", "key", name="uq_frontier_job_id"),
+    *(
+        Index(
+            f"ix_frontier_{name}",
+            column,
+            "id",
+            sqlite_where=text(f"state = {state}"),
+            postgresql_where=text(f"state = {state}"),
+        )
+        for name, column, state in (
+            ("held", "job_id", 0),
+            ("pending", "job_id", 1),
+            ("leased", "owner", 2),
+            ("failed", "job_id", 4),
+        )
+    ),
+)
+
+#: The page feed: delivered pages in order. ``body`` is the page's JSON, compressed;
+#: ``size`` its bytes uncompressed, ``start`` those of all pages before it.
+page = Table(
+    "page",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("seq", Integer, nullable=False),
+    Column("start", BigInteger, nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("frontier_id", BigInteger, nullable=False, unique=True),
+    Column("body", LargeBinary, nullable=False),
+    UniqueConstraint("job_id", "seq", name="uq_page_job_id"),
+)
+
+#: Pages of single scrapes, for a day.
+scrape = Table(
+    "scrape",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Index("ix_scrape_expires_at", "expires_at"),
+)
+
+#: Raw sources of pages for later scrapes: ``facts`` are what else the answer had.
+source = Table(
+    "source",
+    metadata,
+    Column("team_id", ForeignKey("team.id"), primary_key=True),
+    Column("key", String(32), primary_key=True),
+    Column("fetched_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_source_expires_at", "expires_at"),
+)
+
+#: What happened to a job, in order: ``started``, ``page``, ``completed``, ``failed``,
+#: ``cancelled``; written in the transaction of what happened.
+event = Table(
+    "event",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("page_id", String(36)),
+    Column("at", Double, nullable=False),
+    Index("ix_event_job_id", "job_id", "id"),
+)
+
+#: Credits, charged once per page.
+ledger = Table(
+    "ledger",
+    metadata,
+    Column("page_id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("job_id", String(36)),
+    Column("credits", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    Index("ix_ledger_team_id", "team_id", "at"),
+)
+
+#: Processes that hold leases: theirs last until ``until``.
+worker = Table(
+    "worker",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("until", Double, nullable=False),
+)
+
+#: Idempotency keys that were used.
+idempotency = Table(
+    "idempotency",
+    metadata,
+    Column("team_id", ForeignKey("team.id"), primary_key=True),
+    Column("key", String(36), primary_key=True),
+    Column("expires_at", Double, nullable=False),
+)

@@ -1,0 +1,86 @@
+"""The one thread that writes: what waits shares a transaction."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from concurrent.futures import Future
+from queue import Empty, SimpleQueue
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection, Engine
+
+ResultT = TypeVar("ResultT")
+WorkT: TypeAlias = "tuple[Callable[[Connection], Any], Future[Any]]"
+
+MAX_GROUP = 100  # functions in one transaction
+
+logger = logging.getLogger(__name__)
+
+
+class Writer:
+    """Runs functions of a connection one after the other, in groups.
+
+    A group that fails is rolled back and its functions are repeated one by one, so that
+    a bad one fails alone. They must therefore have no effect but on the database.
+    """
+
+    def __init__(self, engine: Engine):
+        self._engine = engine.execution_options(immediate=True)
+        self._queue: SimpleQueue[WorkT | None] = SimpleQueue()
+        self._thread = threading.Thread(
+            target=self._run, name="database-write", daemon=True
+        )
+        self._thread.start()
+
+    def submit(self, function: Callable[[Connection], ResultT]) -> Future[ResultT]:
+        """Return what will hold the result, after the commit."""
+        future: Future[ResultT] = Future()
+        self._queue.put((function, future))
+        return future
+
+    def close(self) -> None:
+        """Finish what waits and end the thread."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            group, ends = self._next_group()
+            if group:
+                self._write(group)
+            if ends:
+                return
+
+    def _next_group(self) -> tuple[list[WorkT], bool]:
+        group: list[WorkT] = []
+        work = self._queue.get()
+        while work is not None:
+            function, future = work
+            if future.set_running_or_notify_cancel():
+                group.append((function, future))
+            if len(group) >= MAX_GROUP:
+                return group, False
+            try:
+                work = self._queue.get_nowait()
+            except Empty:
+                return group, False
+        return group, True
+
+    def _write(self, group: list[WorkT]) -> None:
+        try:
+            with self._engine.begin() as connection:
+                results = [function(connection) for function, _ in group]
+        except BaseException as error:  # it is handed to who waits
+            if len(group) == 1:
+                group[0][1].set_exception(error)
+                return
+            logger.info("a group of %d writes failed (%s)", len(group), error)
+            for work in group:
+                self._write([work])
+            return
+        for (_, future), result in zip(group, results, strict=True):
+            future.set_result(result)
