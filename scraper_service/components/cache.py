@@ -1,0 +1,157 @@
+"""The page cache: a stored source in place of a download (interface document, 10.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Self
+
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.jobs.database import Database
+from scraper_service.jobs.sources import (
+    StoredSource,
+    find_source,
+    source_key,
+    store_source,
+)
+from scraper_service.options.formats import ChangeTracking
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+logger = logging.getLogger(__name__)
+
+PDF_START = b"%PDF-"
+
+
+class LockdownMiss(IgnoreRequest):
+    """A page that may only come from the cache is not there."""
+
+
+class NoCachedData(IgnoreRequest):
+    """No stored copy of a page is as old as its caller wants it."""
+
+
+class PageCache:
+    """Answer a page request from the team's stored sources, and store new ones.
+
+    Sets ``meta["cache_state"]`` (``hit`` or ``miss``, only where it was looked up) and
+    ``meta["cached_at"]`` (seconds). Requests without ``meta["team_id"]``, as in local
+    runs, pass untouched.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._settings = crawler.settings
+        self._retention_s = crawler.settings.getfloat("CACHE_RETENTION_S")
+        self._storing: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> Response | None:
+        options: ScrapeOptions | None = request.meta.get("options")
+        if not request.meta.get("team_id") or options is None:
+            return None
+        if "redirect_times" in request.meta:
+            return None
+        only_stored = options.lockdown or options.min_age_ms is not None
+        if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
+            request.meta["cache_state"] = "miss"
+            found = await self._find(request, options)
+            if found is not None:
+                request.meta["cache_state"] = "hit"
+                request.meta["cached_at"] = found.fetched_at
+                return _response(found)
+        if options.lockdown:
+            raise LockdownMiss
+        if options.min_age_ms is not None:
+            raise NoCachedData
+        return None
+
+    async def _find(
+        self, request: Request, options: ScrapeOptions
+    ) -> StoredSource | None:
+        oldest = options.max_age_ms / 1000 if options.max_age_ms else None
+        newest = None if options.min_age_ms is None else options.min_age_ms / 1000
+        key = source_key(request.meta["source_url"], options)
+        found = await Database.shared(self._settings).read(
+            find_source, request.meta["team_id"], key, oldest, newest
+        )
+        if found and options.pdf_parser is None and found.body.startswith(PDF_START):
+            return None
+        return found
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        options: ScrapeOptions | None = request.meta.get("options")
+        if (
+            request.meta.get("team_id")
+            and options is not None
+            and request.meta.get("cache_state") != "hit"
+            and response.status < 400
+            and may_store(options, response)
+        ):
+            # Nobody waits for it: a page that is not stored is fetched again.
+            task = asyncio.ensure_future(self._store(request, response, options))
+            self._storing.add(task)
+            task.add_done_callback(self._storing.discard)
+        return response
+
+    async def _store(
+        self, request: Request, response: Response, options: ScrapeOptions
+    ) -> None:
+        found = StoredSource(
+            url=response.url,
+            status=response.status,
+            content_type=_header(response, "Content-Type"),
+            content_encoding=_header(response, "Content-Encoding"),
+            refresh=_header(response, "Refresh"),
+            body=response.body,
+        )
+        key = source_key(request.meta["source_url"], options)
+        team_id = request.meta["team_id"]
+        try:
+            await Database.shared(self._settings).write(
+                store_source, team_id, key, found, self._retention_s
+            )
+        except ServiceUnavailable:
+            logger.warning("a source was not stored")
+
+
+def may_look_up(options: ScrapeOptions) -> bool:
+    """Tell whether a stored page may answer for ``options``."""
+    return not (
+        options.headers
+        or options.actions
+        or options.zero_data_retention
+        or options.proxy == "stealth"
+        or options.format(ChangeTracking) is not None
+    )
+
+
+def may_store(options: ScrapeOptions, response: Response) -> bool:
+    """Tell whether an answer may serve later scrapes of the team."""
+    raw_pdf = options.pdf_parser is None and response.body.startswith(PDF_START)
+    return options.store_in_cache and not (
+        options.headers or options.actions or options.zero_data_retention or raw_pdf
+    )
+
+
+def _header(response: Response, name: str) -> str:
+    return b",".join(response.headers.getlist(name)).decode("latin-1")
+
+
+def _response(found: StoredSource) -> Response:
+    headers = {
+        "Content-Type": found.content_type,
+        "Content-Encoding": found.content_encoding,
+        "Refresh": found.refresh,
+    }
+    sent = {name: value for name, value in headers.items() if value}
+    return Response(found.url, found.status, headers=sent, body=found.body)

@@ -1,0 +1,113 @@
+"""From the exception that ended a download to the error a caller reads.
+
+The sentences say nothing of what an address resolved to or how far a connection came:
+they would tell a caller about networks that are none of their business.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    ResponseDataLossError,
+    UnsupportedURLSchemeError,
+)
+
+from scraper_service.components.cache import LockdownMiss, NoCachedData
+from scraper_service.components.egress import ForbiddenDestination
+from scraper_service.components.handler import CertificateError
+from scraper_service.components.middlewares import TooManyRedirects
+from scraper_service.components.transport import SiteRefused
+from scraper_service.items import PageError
+
+logger = logging.getLogger(__name__)
+
+# The first class that fits counts, so the narrow ones come first.
+FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
+    (
+        ForbiddenDestination,
+        "UNSUPPORTED_SITE",
+        (
+            "The address leads to a network that this service does not fetch from."
+            " Its operator can allow it with EGRESS_ALLOW."
+        ),
+    ),
+    (
+        SiteRefused,
+        "UNSUPPORTED_SITE",
+        "The site is excluded by the threatProtection of this request.",
+    ),
+    (
+        LockdownMiss,
+        "SCRAPE_LOCKDOWN_CACHE_MISS",
+        "No stored copy of this page exists, and lockdown forbids to fetch it.",
+    ),
+    (
+        NoCachedData,
+        "SCRAPE_NO_CACHED_DATA",
+        "No stored copy of this page is as old as minAge asks. Without it, it is fetched.",
+    ),
+    (
+        TooManyRedirects,
+        "SCRAPE_SITE_ERROR",
+        "The site redirects too often; the address may lead back to itself.",
+    ),
+    (
+        DownloadTimeoutError,
+        "SCRAPE_TIMEOUT",
+        "The page did not load in time. A longer timeout may help.",
+    ),
+    (
+        CannotResolveHostError,
+        "SCRAPE_DNS_RESOLUTION_ERROR",
+        "The host name of the address does not resolve. Check its spelling.",
+    ),
+    (
+        CertificateError,
+        "SCRAPE_SSL_ERROR",
+        (
+            "The secure connection failed: the certificate of the site is not valid."
+            " With skipTlsVerification it can be fetched all the same."
+        ),
+    ),
+    (
+        DownloadConnectionRefusedError,
+        "SCRAPE_SITE_ERROR",
+        "The site refuses connections.",
+    ),
+    (
+        ResponseDataLossError,
+        "SCRAPE_SITE_ERROR",
+        "The site broke off in the middle of its answer.",
+    ),
+    (
+        DownloadCancelledError,
+        "SCRAPE_SITE_ERROR",
+        "The answer of the site is larger than this service accepts.",
+    ),
+    (
+        UnsupportedURLSchemeError,
+        "SCRAPE_SITE_ERROR",
+        "The address cannot be fetched: only http and https can.",
+    ),
+    (
+        DownloadFailedError,
+        "SCRAPE_SITE_ERROR",
+        "The site closed the connection or did not speak HTTP.",
+    ),
+)
+
+
+def page_error(cause: BaseException) -> PageError:
+    """Return the code and sentence for ``cause``; an unknown one is logged."""
+    for kind, code, message in FAILURES:
+        if isinstance(cause, kind):
+            logger.debug("%s: %s", code, cause)
+            return PageError(code, message)
+    logger.error("a page failed in an unforeseen way", exc_info=cause)
+    return PageError("SCRAPE_ALL_ENGINES_FAILED", "The page could not be fetched.")

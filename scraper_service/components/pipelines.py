@@ -1,0 +1,184 @@
+"""Item pipelines: from what the pool understood to the page a caller gets."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self
+
+from scrapy.exceptions import DropItem, NotConfigured
+from scrapy.utils.misc import load_object
+
+from scraper_service.components.failures import page_error
+from scraper_service.components.scheduler import LeasedScheduler
+from scraper_service.items import Page, PageContent, PageMetadata
+from scraper_service.jobs.model import Link, Outcome
+from scraper_service.options.available import remarks
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.items import Lease
+    from scraper_service.options.scrape import ScrapeOptions
+
+
+class PagePipeline:
+    """Join content and transport facts into the :class:`~scraper_service.items.Page`.
+
+    The same way for fetched, failed and refused ones. Stats: ``pages/completed``,
+    ``pages/failed``, ``pages/failed/<code>``.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._prices = Prices(crawler.settings)
+        self._crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, PageContent):
+            return item
+        page = self._page(item)
+        stats = self._crawler.stats
+        assert stats is not None
+        if page.failure:
+            stats.inc_value("pages/failed")
+            stats.inc_value(f"pages/failed/{page.failure.code}")
+        else:
+            stats.inc_value("pages/completed")
+        return page
+
+    def _page(self, content: PageContent) -> Page:
+        fetch = content.fetch
+        assert fetch is not None
+        failure = content.error
+        if fetch.cause is not None:
+            failure = page_error(fetch.cause)
+        warnings = (*content.warnings, *remarks(fetch.options))
+        return Page(
+            values=content.values,
+            warning=" ".join(warnings) or None,
+            failure=failure,
+            lease=fetch.lease,
+            follow=content.follow,
+            metadata=PageMetadata(
+                source_url=fetch.source_url,
+                scrape_id=fetch.scrape_id,
+                url=fetch.url,
+                status_code=fetch.status,
+                content_type=fetch.content_type or None,
+                cache_state=fetch.cache_state,
+                cached_at=fetch.cached_at,
+                credits_used=0 if failure else self._prices.of(content, fetch.options),
+                num_pages=content.num_pages,
+                total_pages=content.total_pages,
+                error=failure.message if failure else _reason(fetch.status),
+                known=content.known,
+                other=content.other,
+            ),
+        )
+
+
+def _reason(status: int | None) -> str | None:
+    """Return the phrase of an error status of the site, None for the others."""
+    if status is None or status < 400:
+        return None
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"HTTP status {status}"
+
+
+class Prices:
+    """What a page costs, in credits, by the operator's settings."""
+
+    def __init__(self, settings: BaseSettings):
+        self._page = settings.getint("CREDITS_PER_PAGE")
+        self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
+        self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
+
+    def of(self, content: PageContent, options: ScrapeOptions) -> int:
+        """Return the price of a page that was delivered; failed ones are free."""
+        price = (
+            self._page
+            if content.num_pages is None
+            else self._pdf_page * content.num_pages
+        )
+        if options.zero_data_retention:
+            price += self._zero_retention
+        return price
+
+
+class FeedPipeline:
+    """Store the pages of a job: page, acknowledgement, links, credits, at once.
+
+    Items go on after the commit, so a page that was seen is stored. A page whose lease
+    was lost, whose job has ended, or that another address led to is dropped.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, Page) or item.lease is None:
+            return item
+        scheduler = LeasedScheduler.of(self._crawler)
+        outcome = self._outcome(item, item.lease, scheduler)
+        commit = await scheduler.settle(outcome)
+        spider: Any = self._crawler.spider
+        if not commit.accepted:
+            raise DropItem("the lease was lost, or the job has ended", "DEBUG")
+        # Not before: a failed transaction would lose its links.
+        spider.known.update(map(hash, item.follow))
+        if not commit.delivered and item.failure is None:
+            raise DropItem("the page was delivered under another address", "DEBUG")
+        return item
+
+    def _outcome(self, page: Page, lease: Lease, scheduler: LeasedScheduler) -> Outcome:
+        spider: Any = self._crawler.spider
+        failure, body = page.failure, b"{}"
+        if scheduler.keeps_pages and failure is None:
+            body = self._serialize(page)
+        return Outcome(
+            row_id=lease.row_id,
+            key=lease.key,
+            token=lease.token,
+            owner=scheduler.owner,
+            page_id=page.metadata.scrape_id,
+            page=None if failure else body,
+            credits=page.metadata.credits_used,
+            code=failure.code if failure else None,
+            error=failure.message if failure else None,
+            final_key=spider.key_of(page.metadata.url),
+            links=_links(page, lease, spider),
+        )
+
+
+def _links(page: Page, lease: Lease, spider: Any) -> tuple[Link, ...]:
+    links: dict[int, Link] = {}
+    for url in page.follow:
+        key = spider.key_of(url)
+        links.setdefault(key, Link(key, url, lease.depth + 1))
+    return tuple(links.values())
+
+
+class ExportPipeline:
+    """Hand plain values to Scrapy's feeds, for local runs with ``-O FILE``."""
+
+    def __init__(self, crawler: Crawler):
+        if not crawler.settings.getdict("FEEDS"):
+            raise NotConfigured  # with a reason it would be a warning at each start
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_item(self, item: Any) -> Any:
+        return item.as_dict() if isinstance(item, Page) else item

@@ -1,0 +1,286 @@
+"""Scrapy's SCHEDULER for jobs: leases on rows of the frontier in the job database."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import time
+import uuid
+from collections import deque
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+from weakref import WeakKeyDictionary
+
+from scrapy import signals
+from scrapy.core.scheduler import BaseScheduler
+from scrapy.utils.defer import deferred_from_coro
+
+from scraper_service.components.signals import page_abandoned
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import Lease
+from scraper_service.jobs import frontier, store
+from scraper_service.jobs.database import Database
+from scraper_service.jobs.model import ACTIVE, Commit, Outcome
+from scraper_service.jobs.seeds import seed_of
+from scraper_service.options.job_arguments import scrape_options_from_json
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from scrapy import Request, Spider
+    from scrapy.crawler import Crawler
+    from twisted.internet.defer import Deferred
+
+    from scraper_service.jobs.model import ClaimedRow
+
+logger = logging.getLogger(__name__)
+
+EXTRA_LEASES = 4  # beyond the requests in flight, for pages that wait for the pool
+POLL_S = 1.0  # for rows that other processes bring
+RETRY_S = (0.5, 1, 2, 5)  # while the database does not answer; the last one repeats
+LOCAL_TEAM = "local"
+
+
+class LeasedScheduler(BaseScheduler):
+    """Hand out the addresses of one job, and store how each of them ended.
+
+    The job is that of the setting ``JOB_ID``; without one it is made of the spider's
+    options, in memory, and its pages are not kept. Rows are claimed ahead in batches,
+    because Scrapy asks synchronously. Every lease ends in :meth:`settle` or is given
+    back in :meth:`close`.
+    """
+
+    _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
+
+    def __init__(self, crawler: Crawler):
+        settings = crawler.settings
+        self._crawler = crawler
+        self.job_id: str = settings.get("JOB_ID") or ""
+        self.keeps_pages = bool(self.job_id)
+        self.owner: str = settings.get("JOB_OWNER") or str(uuid.uuid4())
+        self._database = (
+            Database.shared(settings) if self.job_id else Database.in_memory()
+        )
+        self._slots = settings.getint("JOB_CONCURRENCY")
+        self._concurrency: int | None = None
+        self._team_id: str | None = None
+        self._delay_s = 0.0
+        self._again: deque[Request] = deque()  # retries and redirects, lease in hand
+        self._rows: deque[ClaimedRow] = deque()
+        self._leases: dict[int, int] = {}  # row id to token, all that are held
+        self._out = 0  # leases handed to the engine
+        self._pages: dict[int, str] = {}  # row id to page id, of those
+        self._dry = False
+        self._claiming = False
+        self._ended = False
+        self._last_end = 0.0
+        self._tasks: set[asyncio.Task[None]] = set()
+        type(self)._of[crawler] = self
+        connect = crawler.signals.connect
+        connect(self._page_lost, signals.spider_error)
+        connect(self._page_lost, signals.item_error)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    @classmethod
+    def of(cls, crawler: Crawler) -> LeasedScheduler:
+        """Return the scheduler of a running job's crawler."""
+        return cls._of[crawler]
+
+    @classmethod
+    def find(cls, crawler: Crawler) -> LeasedScheduler | None:
+        """Return the scheduler of a crawler, None while it is opening."""
+        return cls._of.get(crawler)
+
+    def abandon(self) -> None:
+        """End what is under way: the job was cancelled, and nothing more is added."""
+        self._ended = True
+        for scrape_id in tuple(self._pages.values()):
+            self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
+
+    # -- what Scrapy calls -----------------------------------------------------------
+
+    def open(self, spider: Spider) -> Deferred[None]:
+        return deferred_from_coro(self._open(spider))
+
+    def has_pending_requests(self) -> bool:
+        return not self._ended
+
+    def enqueue_request(self, request: Request) -> bool:
+        """Take back a request that holds a lease; no other comes from our spiders."""
+        self._again.append(request)
+        return True
+
+    def next_request(self) -> Request | None:
+        if self._again:
+            return self._again.popleft()
+        if len(self._rows) <= self._slots // 2 and not self._dry:
+            self._claim_soon()
+        if not self._rows or self._out >= self._limit() or not self._is_due():
+            return None
+        self._out += 1
+        return self._request(self._rows.popleft())
+
+    def close(self, reason: str) -> Deferred[None]:
+        return deferred_from_coro(self._close())
+
+    # -- leases ----------------------------------------------------------------------
+
+    async def _open(self, spider: Any) -> None:
+        options = spider.options
+        self._concurrency = options.max_concurrency
+        self._delay_s = getattr(options, "delay_s", None) or 0.0
+        if self.job_id:
+            job = await self._database.read(store.get_job, self.job_id, None)
+            self._team_id = job.team_id if job else None
+        else:
+            await self._make_job(options)
+        await self._claim()
+
+    async def _make_job(self, options: Any) -> None:
+        seed = seed_of(options)
+        await self._database.write(store.make_team, LOCAL_TEAM)
+        job = await self._database.write(
+            store.create_job,
+            team_id=LOCAL_TEAM,
+            kind=seed.kind,
+            version=2,
+            url=seed.url,
+            options="",
+            page_limit=seed.page_limit,
+            links=seed.links,
+        )
+        assert job is not None
+        self.job_id = job.id
+
+    def _limit(self) -> int:
+        """Return how many leases may be out."""
+        if self._delay_s:
+            return 1
+        return self._concurrency or self._slots + EXTRA_LEASES
+
+    def _is_due(self) -> bool:
+        if not self._delay_s:
+            return True
+        wait_s = self._last_end + self._delay_s - time.monotonic()
+        if wait_s > 0:
+            asyncio.get_running_loop().call_later(wait_s, self._nudge)
+        return wait_s <= 0
+
+    def _request(self, row: ClaimedRow) -> Request:
+        spider: Any = self._crawler.spider
+        options = spider.options.scrape
+        if row.options is not None:
+            options = scrape_options_from_json(json.loads(row.options))
+        deadline = time.monotonic() + options.deadline_ms / 1000
+        lease = Lease(row.id, row.key, row.token, row.depth)
+        page_id = self._pages[row.id] = str(uuid.uuid4())
+        request: Request = spider.page_request(
+            row.url, options, page_id, deadline, lease, self._team_id
+        )
+        return request
+
+    def _claim_soon(self) -> None:
+        if not self._claiming and not self._ended:
+            self._claiming = True
+            self._spawn(self._claim())
+
+    async def _claim(self) -> None:
+        self._claiming = True
+        try:
+            claim = await self._database.write(
+                frontier.claim, self.job_id, self.owner, self._slots
+            )
+        except ServiceUnavailable:
+            self._dry = True
+            asyncio.get_running_loop().call_later(POLL_S, self._wake)
+            return
+        finally:
+            self._claiming = False
+        self._rows.extend(claim.rows)
+        self._leases.update((row.id, row.token) for row in claim.rows)
+        self._ended = self._ended or claim.state not in ACTIVE
+        if not claim.rows:
+            self._dry = True
+            asyncio.get_running_loop().call_later(POLL_S, self._wake)
+        self._nudge()
+
+    def _wake(self) -> None:
+        self._dry = False
+        self._nudge()
+
+    def _nudge(self) -> None:
+        """Make the engine ask again: it would only do so after a response, or in 5 s."""
+        engine = self._crawler.engine
+        if engine is None or engine._slot is None or engine.scraper.slot is None:
+            return  # still opening: the engine asks by itself
+        if engine._slot.closing is None:
+            engine._slot.nextcall.schedule()
+
+    async def settle(self, outcome: Outcome) -> Commit:
+        """Store how a leased address ended, however long the database takes.
+
+        Raises :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
+        """
+        waits = iter(RETRY_S)
+        while True:
+            try:
+                commit = await self._database.write(
+                    frontier.append, self.job_id, outcome
+                )
+                break
+            except ServiceUnavailable:
+                if not self._crawler.crawling:
+                    raise
+                await asyncio.sleep(next(waits, RETRY_S[-1]))
+        self._leases.pop(outcome.row_id, None)
+        self._pages.pop(outcome.row_id, None)
+        self._out -= 1
+        self._last_end = time.monotonic()
+        if commit.new_links or not commit.delivered:
+            self._dry = False
+        if commit.state not in ACTIVE:
+            self._ended = True
+        self._nudge()
+        return commit
+
+    def _page_lost(self, response: Any, failure: Any = None) -> None:
+        """End the lease of a page that a bug kept from coming out."""
+        request = getattr(response, "request", None)
+        if request is None:
+            return
+        lease = request.meta.get("lease")
+        if lease is None or lease.row_id not in self._leases:
+            return
+        outcome = Outcome(
+            row_id=lease.row_id,
+            key=lease.key,
+            token=lease.token,
+            owner=self.owner,
+            page_id=request.meta["scrape_id"],
+            code="UNKNOWN_ERROR",
+            error="An unexpected error occurred; it is in the log of the service.",
+        )
+        self._spawn(self._settle_lost(outcome))
+
+    async def _settle_lost(self, outcome: Outcome) -> None:
+        with contextlib.suppress(ServiceUnavailable):  # then the lease is given back
+            await self.settle(outcome)
+
+    async def _close(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        leases = tuple(self._leases.items())
+        self._leases.clear()
+        if not self.keeps_pages:
+            self._database.close()
+        elif leases:
+            await self._database.write(frontier.release, leases)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)

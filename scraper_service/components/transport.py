@@ -1,0 +1,60 @@
+"""From a page's options to the request that is sent: headers, cookies, time, sites."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Self
+
+from scrapy.exceptions import IgnoreRequest
+
+from scraper_service.options.origins import host_of, origin
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+
+class SiteRefused(IgnoreRequest):
+    """The caller's own rules keep this scrape away from the site."""
+
+
+class RequestOptionsMiddleware:
+    """Put ``meta["options"]`` on the request, anew for each hop of a redirect.
+
+    The caller's headers and cookies go to the origin that was asked for and to no
+    other: a redirect that changes scheme, host or port loses them all.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._default_timeout_s = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        options: ScrapeOptions | None = request.meta.get("options")
+        if options is None:
+            return
+        if options.site_rules and not options.site_rules.allows(host_of(request.url)):
+            raise SiteRefused("the site is excluded by threatProtection")
+        request.meta["download_timeout"] = options.load_timeout_ms / 1000
+        asked = request.meta.setdefault("asked_origin", origin(request.url))
+        for name, value in options.headers:
+            if origin(request.url) != asked:
+                request.headers.pop(name, None)
+            elif name.lower() != "cookie":  # FreshCookies joins it with the site's own
+                request.headers[name] = value
+        if language := _accept_language(options):
+            request.headers.setdefault("Accept-Language", language)
+
+
+def _accept_language(options: ScrapeOptions) -> str:
+    """Return the header for the languages asked for, best first; empty for none."""
+    languages = options.location.languages if options.location else ()
+    weights = (max(0.1, 1 - place / 10) for place in range(len(languages)))
+    return ",".join(
+        language if weight == 1 else f"{language};q={weight:.1f}"
+        for language, weight in zip(languages, weights, strict=True)
+    )

@@ -1,0 +1,203 @@
+"""Who is calling: keys, hashed, and the teams they belong to."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import secrets
+import uuid
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import frozen
+from sqlalchemy import insert, select, update
+
+from scraper_service.errors import Unauthorized
+from scraper_service.jobs.tables import key as key_table
+from scraper_service.jobs.tables import team as team_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from scraper_service.jobs.database import Database
+
+PREFIX = "fc-"
+KEY_BYTES = 32
+MAX_KEY_LENGTH = 512  # characters; a longer one is no key of ours
+OPEN_TEAM_ID = "00000000-0000-0000-0000-000000000000"
+
+
+@frozen
+class Team:
+    """Whom a request belongs to."""
+
+    id: str
+
+
+@frozen
+class KeyRow:
+    """What is known of a key; ``hint`` is its last four characters."""
+
+    id: str
+    team_id: str
+    name: str
+    hint: str
+    created_at: datetime
+    revoked_at: datetime | None
+
+
+class Accounts(Protocol):
+    """Whatever knows teams by their keys; the setting ``ACCOUNTS`` names it."""
+
+    async def team_of(self, authorization: str | None) -> Team:
+        """Return the team for an ``Authorization`` header, None for none sent.
+
+        Raises :exc:`~scraper_service.errors.Unauthorized` with the sentence for the
+        caller.
+        """
+        ...
+
+
+class DatabaseAccounts:
+    """Keys and teams in the job database.
+
+    ``enabled`` False lets everybody in as one team.
+    """
+
+    def __init__(self, database: Database, secret: bytes, enabled: bool = True):
+        self._database = database
+        self._secret = secret
+        self._enabled = enabled
+
+    async def team_of(self, authorization: str | None) -> Team:
+        """See :class:`Accounts`."""
+        if not self._enabled:
+            return Team(OPEN_TEAM_ID)
+        digest = key_hash(_token(authorization), self._secret)
+        row = await self._database.read(find_key, digest)
+        # The look-up was by hash, so its time says nothing of a key; the comparison
+        # is there for databases that compare loosely.
+        if row is None or not hmac.compare_digest(row[1], digest):
+            raise Unauthorized("Unauthorized: Invalid token")
+        return Team(row[0])
+
+
+def _token(authorization: str | None) -> str:
+    if authorization is None:
+        raise Unauthorized("Unauthorized")
+    scheme, _, token = authorization.strip().partition(" ")
+    token = token.strip()
+    if scheme.lower() != "bearer" or not token:
+        raise Unauthorized("Unauthorized: Token missing")
+    if len(token) > MAX_KEY_LENGTH:
+        raise Unauthorized("Unauthorized: Invalid token")
+    return token
+
+
+def key_hash(key: str, secret: bytes) -> str:
+    """Return what is stored of a key; with and without its prefix is the same."""
+    text = key.removeprefix(PREFIX)
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def find_key(connection: Connection, digest: str) -> tuple[str, str] | None:
+    """Return team and hash of a valid key, None when there is none."""
+    found = connection.execute(
+        select(key_table.c.team_id, key_table.c.hash).where(
+            key_table.c.hash == digest, key_table.c.revoked_at.is_(None)
+        )
+    ).first()
+    return (found[0], found[1]) if found else None
+
+
+def create_key(connection: Connection, secret: bytes, name: str) -> str:
+    """Make a key with a team of its own; return the key, which is shown only now."""
+    key = PREFIX + secrets.token_hex(KEY_BYTES)
+    _store_key(connection, key_hash(key, secret), key[-4:], name, "command")
+    return key
+
+
+def list_keys(connection: Connection) -> list[KeyRow]:
+    """Return every key, the oldest first."""
+    columns = [key_table.c[field] for field in KeyRow.__match_args__]
+    rows = connection.execute(select(*columns).order_by(key_table.c.created_at))
+    return [KeyRow(*row) for row in rows]
+
+
+def revoke_key(connection: Connection, key_id: str) -> bool:
+    """End a key by its id; tell whether it was valid until now."""
+    changed = connection.execute(
+        update(key_table)
+        .where(key_table.c.id == key_id, key_table.c.revoked_at.is_(None))
+        .values(revoked_at=_now())
+    )
+    return changed.rowcount == 1
+
+
+def use_fixed_keys(connection: Connection, secret: bytes, keys: Iterable[str]) -> None:
+    """Make ``keys`` the valid ones of those that come from settings."""
+    hashes = {key_hash(key, secret): key[-4:] for key in keys}
+    of_settings = key_table.c.source == "settings"
+    stored = set(connection.scalars(select(key_table.c.hash)))
+    connection.execute(
+        update(key_table)
+        .where(of_settings, key_table.c.hash.not_in(hashes))
+        .values(revoked_at=_now())
+    )
+    connection.execute(
+        update(key_table)
+        .where(of_settings, key_table.c.hash.in_(hashes))
+        .values(revoked_at=None)
+    )
+    for digest, hint in hashes.items():
+        if digest not in stored:
+            _store_key(connection, digest, hint, "fixed key", "settings")
+
+
+def _store_key(
+    connection: Connection, digest: str, hint: str, name: str, source: str
+) -> None:
+    now, team_id = _now(), str(uuid.uuid4())
+    connection.execute(insert(team_table).values(id=team_id, name=name, created_at=now))
+    connection.execute(
+        insert(key_table).values(
+            id=str(uuid.uuid4()),
+            team_id=team_id,
+            name=name,
+            hash=digest,
+            hint=hint,
+            source=source,
+            created_at=now,
+        )
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def key_secret(data_dir: Path, setting: str = "") -> bytes:
+    """Return what keys are hashed with: the setting, or a file made on first use."""
+    if setting:
+        return setting.encode()
+    path = data_dir / "key.secret"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    if not path.exists():
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            # A link, not a rename: of two processes that start, the first one wins.
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+    return path.read_text().strip().encode()

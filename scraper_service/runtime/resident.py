@@ -1,0 +1,140 @@
+"""The resident crawler: one Scrapy crawler that stays open for single pages.
+
+A crawler for each page would cost four times the processor time and cold connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import DontCloseSpider
+
+from scraper_service.components.signals import page_abandoned
+from scraper_service.errors import QueueFull, ServiceUnavailable
+from scraper_service.items import Page, PageError, PageMetadata
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import AsyncCrawlerProcess, Crawler
+
+    from scraper_service.options.jobs import PageOptions
+
+logger = logging.getLogger(__name__)
+
+READY_POLL_S = 0.01
+
+
+class ResidentCrawler:
+    """Fetch pages one by one through spider, middlewares and pipelines.
+
+    At most ``MAX_PENDING_SCRAPES`` are under way.
+    """
+
+    def __init__(self, process: AsyncCrawlerProcess):
+        self._crawler: Crawler = process.create_crawler("scrape")
+        self._process = process
+        self._limit = process.settings.getint("MAX_PENDING_SCRAPES")
+        self._waiting: dict[str, asyncio.Future[Page]] = {}
+
+    async def start(self) -> None:
+        """Open the crawler; return when it takes pages.
+
+        Raises what made it fail.
+        """
+        connect = self._crawler.signals.connect
+        connect(self._stay_open, signals.spider_idle)
+        connect(self._page_ended, signals.item_scraped)
+        connect(self._page_lost, signals.item_dropped)
+        connect(self._page_lost, signals.item_error)
+        connect(self._page_lost, signals.spider_error)
+        ended = self._process.crawl(self._crawler, resident=True)
+        while not self.is_open:
+            if ended.done():
+                ended.result()
+                raise RuntimeError("the resident crawler ended while it was starting")
+            await asyncio.sleep(READY_POLL_S)
+
+    @property
+    def is_open(self) -> bool:
+        engine = self._crawler.engine if self._crawler.crawling else None
+        return engine is not None and engine.running
+
+    @property
+    def pending(self) -> int:
+        """Pages under way."""
+        return len(self._waiting)
+
+    async def fetch(self, options: PageOptions, team_id: str) -> Page:
+        """Return the page, fetched or failed; never later than its deadline.
+
+        Raises :exc:`ServiceUnavailable` while starting or stopping, and
+        :exc:`QueueFull`. A caller that is cancelled ends the download.
+        """
+        if not self.is_open:
+            raise ServiceUnavailable("The service is starting or stopping.")
+        if len(self._waiting) >= self._limit:
+            raise QueueFull(f"{self._limit} scrapes are under way already.")
+        scrape_id = str(uuid.uuid4())
+        wait_s = options.scrape.deadline_ms / 1000
+        spider: Any = self._crawler.spider
+        request = spider.page_request(
+            options.url,
+            options.scrape,
+            scrape_id,
+            time.monotonic() + wait_s,
+            team_id=team_id,
+        )
+        page = asyncio.get_running_loop().create_future()
+        self._waiting[scrape_id] = page
+        assert self._crawler.engine is not None
+        self._crawler.engine.crawl(request)
+        try:
+            return await asyncio.wait_for(page, wait_s)
+        except TimeoutError:
+            self._abandon(scrape_id)
+            return _late(options, scrape_id)
+        except asyncio.CancelledError:
+            self._abandon(scrape_id)
+            raise
+        finally:
+            self._waiting.pop(scrape_id, None)
+
+    def _abandon(self, scrape_id: str) -> None:
+        self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
+
+    def _stay_open(self) -> None:
+        raise DontCloseSpider
+
+    def _page_ended(self, item: Page) -> None:
+        waiting = self._waiting.get(item.metadata.scrape_id)
+        if waiting is not None and not waiting.done():
+            waiting.set_result(item)
+
+    def _page_lost(self, response: Any, failure: Any = None) -> None:
+        """Tell the caller of a page that a bug kept from coming out."""
+        request: Request | None = getattr(response, "request", None)
+        waiting = self._waiting.get(request.meta["scrape_id"]) if request else None
+        if waiting is not None and not waiting.done():
+            cause = getattr(failure, "value", None)
+            waiting.set_exception(cause or RuntimeError("the page was dropped"))
+
+
+def _late(options: PageOptions, scrape_id: str) -> Page:
+    message = (
+        f"The page was not ready within {options.scrape.deadline_ms} ms."
+        " A longer timeout may help."
+    )
+    return Page(
+        failure=PageError("SCRAPE_TIMEOUT", message),
+        metadata=PageMetadata(
+            source_url=options.url,
+            scrape_id=scrape_id,
+            url=options.url,
+            error=message,
+        ),
+    )

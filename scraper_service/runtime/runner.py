@@ -1,0 +1,168 @@
+"""One crawler per job, in this process; jobs that nobody works on are taken up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.components.scheduler import LeasedScheduler
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.jobs import frontier, store
+from scraper_service.jobs.model import JobState
+from scraper_service.options.job_arguments import options_from_json
+
+if TYPE_CHECKING:
+    from scrapy.crawler import AsyncCrawlerProcess, Crawler
+
+    from scraper_service.jobs.database import Database
+    from scraper_service.jobs.model import Job
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 2.0  # for jobs of other processes, and of an earlier life of this one
+EXPIRE_S = 30.0
+
+
+class LocalRunner:
+    """Run the active jobs of the database, at most ``MAX_RUNNING_JOBS`` at a time.
+
+    Jobs of other processes are joined too: their frontier is shared. Leases of this
+    process last ``LEASE_S`` beyond its last sign of life.
+    """
+
+    def __init__(self, process: AsyncCrawlerProcess, database: Database):
+        self._process = process
+        self._database = database
+        self._settings = process.settings
+        self.owner = str(uuid.uuid4())
+        self._crawlers: dict[str, Crawler] = {}
+        self._cancelling: dict[str, asyncio.Task[None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._wanted = asyncio.Event()
+        self._closing = False
+
+    async def open(self) -> None:
+        """Begin to take up jobs; raise what keeps the database from it."""
+        lease_s = self._settings.getfloat("LEASE_S")
+        await self._database.write(frontier.beat, self.owner, lease_s)
+        self._every(lease_s / 3, self._beat)
+        self._every(POLL_S, self._take_up)
+        self._every(EXPIRE_S, self._expire)
+
+    async def close(self) -> None:
+        """Take up nothing more; crawlers are closed by their process."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+
+    def wake(self) -> None:
+        """Take up a job that was just stored, at once."""
+        self._wanted.set()
+
+    async def cancel(self, job_id: str) -> None:
+        """Close the crawler of a job that was cancelled, if it runs here."""
+        crawler = self._crawlers.get(job_id)
+        if crawler is not None and job_id not in self._cancelling:
+            # Nobody waits for it: the pages under way end first.
+            task = asyncio.ensure_future(self._close_crawler(crawler))
+            self._cancelling[job_id] = task
+            task.add_done_callback(lambda _: self._cancelling.pop(job_id, None))
+
+    async def _close_crawler(self, crawler: Crawler) -> None:
+        if crawler.engine is None:
+            return  # not open yet: the next turn tries again
+        try:
+            if scheduler := LeasedScheduler.find(crawler):
+                scheduler.abandon()
+            await crawler.engine.close_spider_async(reason="cancelled")
+        except RuntimeError:
+            logger.debug("a crawler was still opening, or closed", exc_info=True)
+        except Exception:
+            logger.exception("a crawler could not be closed")
+
+    def _every(self, seconds: float, work: Any) -> None:
+        task = asyncio.ensure_future(self._repeat(seconds, work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _repeat(self, seconds: float, work: Any) -> None:
+        while True:
+            try:
+                await work()
+            except ServiceUnavailable:
+                pass  # logged where it was raised; the next turn tries again
+            except Exception:
+                logger.exception("a periodic task of the runner failed")
+            if work == self._take_up:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wanted.wait(), seconds)
+                self._wanted.clear()
+            else:
+                await asyncio.sleep(seconds)
+
+    async def _beat(self) -> None:
+        lease_s = self._settings.getfloat("LEASE_S")
+        await self._database.write(frontier.beat, self.owner, lease_s)
+        if returned := await self._database.write(frontier.reap):
+            logger.warning("%d addresses of a process that is gone", returned)
+
+    async def _expire(self) -> None:
+        while await self._database.write(store.expire):
+            pass
+
+    async def _take_up(self) -> None:
+        jobs = await self._database.read(store.active_jobs)
+        for job in jobs:
+            if self._closing or len(self._crawlers) >= self._settings.getint(
+                "MAX_RUNNING_JOBS"
+            ):
+                return
+            if job.id not in self._crawlers:
+                await self._database.write(store.start_job, job.id)
+                self._start(job)
+        active = {job.id for job in jobs}
+        for job_id in self._crawlers.keys() - active:
+            await self.cancel(job_id)
+
+    def _start(self, job: Job) -> None:
+        crawler = self._process.create_crawler(job.kind)
+        crawler.settings.set("JOB_ID", job.id, priority="cmdline")
+        crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
+        self._crawlers[job.id] = crawler
+        try:
+            options = options_from_json(job.kind, json.loads(job.options))
+        except ValueError as error:
+            ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+            ended.set_exception(error)
+        else:
+            ended = self._process.crawl(crawler, options=options)
+        task = asyncio.ensure_future(self._follow(job, crawler, ended))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _follow(
+        self, job: Job, crawler: Crawler, ended: asyncio.Future[Any]
+    ) -> None:
+        """Wait for the end of a crawler; a job that it could not run has failed."""
+        error = None
+        try:
+            await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            return
+        except Exception as caught:
+            logger.exception("the crawler of job %s broke", job.id)
+            error = f"The job could not be run: {type(caught).__name__}."
+        if error is None and crawler.stats is not None:
+            reason = crawler.stats.get_value("finish_reason")
+            if reason not in {"finished", "cancelled", "shutdown"}:
+                error = f"The job ended early: {reason}."
+        if error is not None:
+            with contextlib.suppress(ServiceUnavailable):
+                await self._database.write(
+                    store.end_job, job.id, JobState.FAILED, error
+                )
+        self._crawlers.pop(job.id, None)

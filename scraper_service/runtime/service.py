@@ -1,0 +1,223 @@
+"""The verbs that the API calls; no HTTP, no version."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+
+from scraper_service.errors import (
+    IdempotencyKeyUsed,
+    JobEnded,
+    JobNotFound,
+    ServiceUnavailable,
+)
+from scraper_service.jobs import store
+from scraper_service.jobs.model import JobState
+from scraper_service.jobs.seeds import seed_of
+from scraper_service.options.available import require_available, require_job_available
+from scraper_service.options.job_arguments import options_to_json
+from scraper_service.options.jobs import BatchOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from sqlalchemy import Connection
+
+    from scraper_service.items import Page
+    from scraper_service.jobs.database import Database
+    from scraper_service.jobs.model import Job, PageErrorRow
+    from scraper_service.options.jobs import CrawlOptions, PageOptions
+    from scraper_service.runtime.accounts import Team
+    from scraper_service.runtime.resident import ResidentCrawler
+    from scraper_service.runtime.runner import LocalRunner
+
+
+logger = logging.getLogger(__name__)
+
+
+class ScraperService:
+    """What the service does, for a team at a time.
+
+    While :attr:`stopping` is set nothing is begun:
+    :exc:`~scraper_service.errors.ServiceUnavailable`. A job that is not the team's, or
+    has expired, is a :exc:`~scraper_service.errors.JobNotFound`.
+    """
+
+    def __init__(
+        self,
+        resident: ResidentCrawler,
+        runner: LocalRunner,
+        database: Database,
+        serialize: Callable[[Page], bytes],
+    ):
+        self.resident = resident
+        self.runner = runner
+        self.stopping = False
+        self._database = database
+        self._serialize = serialize
+        self._storing: dict[str, tuple[str, bytes | None]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def _check_open(self) -> None:
+        if self.stopping:
+            raise ServiceUnavailable("The service is stopping.")
+
+    async def scrape(self, options: PageOptions, team: Team) -> Page:
+        """Return one page, fetched or failed.
+
+        Raises :exc:`~scraper_service.errors.OptionUnavailable` and what
+        :meth:`ResidentCrawler.fetch` raises.
+        """
+        self._check_open()
+        require_available(options.scrape)
+        page = await self.resident.fetch(options, team.id)
+        if page.failure is None and not options.scrape.zero_data_retention:
+            self._keep(page, team)
+        return page
+
+    def _keep(self, page: Page, team: Team) -> None:
+        """Store a page while its caller has it already; it can be read at once."""
+        scrape_id, body = page.metadata.scrape_id, self._serialize(page)
+        self._storing[scrape_id] = (team.id, body)
+        task = asyncio.ensure_future(self._store(scrape_id, team.id, body))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store(self, scrape_id: str, team_id: str, body: bytes) -> None:
+        try:
+            await self._database.write(store.store_scrape, scrape_id, team_id, body)
+        except ServiceUnavailable:
+            logger.warning("scrape %s was delivered, but not stored", scrape_id)
+        finally:
+            del self._storing[scrape_id]
+
+    async def stored_scrape(self, scrape_id: str, team: Team) -> bytes:
+        """Return the JSON of a page that was scraped in the last day."""
+        team_id, body = self._storing.get(scrape_id, (team.id, None))
+        if body is None or team_id != team.id:
+            body = await self._database.read(store.read_scrape, scrape_id, team.id)
+        if body is None:
+            raise JobNotFound("Job not found.")
+        return body
+
+    async def start(
+        self,
+        options: CrawlOptions | BatchOptions,
+        team: Team,
+        version: int,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Store a job and have it run; it is on disk when this returns.
+
+        Raises :exc:`OptionUnavailable` and :exc:`IdempotencyKeyUsed`.
+        """
+        self._check_open()
+        require_job_available(options)
+        seed = seed_of(options)
+        if isinstance(options, BatchOptions):
+            # Its addresses are in the frontier; here they would weigh on every read.
+            options = evolve(options, urls=options.urls[:1])
+        job = await self._database.write(
+            store.create_job,
+            team_id=team.id,
+            kind=seed.kind,
+            version=version,
+            url=seed.url,
+            options=json.dumps(options_to_json(options)),
+            page_limit=seed.page_limit,
+            links=seed.links,
+            idempotency_key=idempotency_key,
+        )
+        if job is None:
+            raise IdempotencyKeyUsed("Idempotency key already used")
+        self.runner.wake()
+        return job
+
+    async def check_key(self, idempotency_key: str | None, team: Team) -> None:
+        """Raise :exc:`IdempotencyKeyUsed` if a team used a key before."""
+        if idempotency_key is None:
+            return
+        used = await self._database.read(store.is_key_used, team.id, idempotency_key)
+        if used:
+            raise IdempotencyKeyUsed("Idempotency key already used")
+
+    async def add_to_batch(
+        self,
+        job_id: str,
+        options: BatchOptions,
+        team: Team,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Add entries to a batch, with options of their own; a completed one goes on.
+
+        Raises :exc:`JobEnded` for one that was cancelled or has failed, and what
+        :meth:`start` raises.
+        """
+        self._check_open()
+        require_job_available(options)
+        job = await self._database.write(
+            store.add_entries,
+            job_id,
+            team.id,
+            options.urls,
+            json.dumps(options_to_json(options)["scrape"]),
+            idempotency_key,
+        )
+        if job is True:
+            raise IdempotencyKeyUsed("Idempotency key already used")
+        if isinstance(job, bool):
+            raise JobNotFound("Job not found")
+        if not job.is_active:
+            raise JobEnded("batch", job.state)
+        self.runner.wake()
+        return job
+
+    async def status(
+        self, job_id: str, team: Team, skip: int, limit: int | None
+    ) -> tuple[Job, list[bytes]]:
+        """Return a job and a chunk of its pages, as JSON, of one moment."""
+
+        def read(connection: Connection) -> tuple[Job, list[bytes]] | None:
+            job = store.get_job(connection, job_id, team.id)
+            if job is None:
+                return None
+            return job, store.read_pages(connection, job_id, skip, limit)
+
+        found = await self._database.read(read)
+        if found is None:
+            raise JobNotFound("Job not found")
+        return found
+
+    async def cancel(self, job_id: str, team: Team) -> Job:
+        """Cancel a job that goes on; a cancelled one stays so.
+
+        Raises :exc:`JobEnded` for one that is completed or has failed.
+        """
+        job = await self._job(job_id, team)
+        if job.is_active:
+            await self._database.write(store.end_job, job_id, JobState.CANCELLED)
+            await self.runner.cancel(job_id)
+            job = await self._job(job_id, team)
+        if job.state is not JobState.CANCELLED:
+            raise JobEnded(job.kind, job.state)
+        return job
+
+    async def errors(self, job_id: str, team: Team) -> list[PageErrorRow]:
+        """Return the pages of a job that failed."""
+        await self._job(job_id, team)
+        return await self._database.read(store.read_errors, job_id)
+
+    async def active_crawls(self, team: Team) -> list[Job]:
+        """Return the crawls of a team that go on, the oldest first."""
+        jobs = await self._database.read(store.active_jobs, team.id)
+        return [job for job in jobs if job.kind == "crawl"]
+
+    async def _job(self, job_id: str, team: Team) -> Job:
+        job = await self._database.read(store.get_job, job_id, team.id)
+        if job is None:
+            raise JobNotFound("Job not found")
+        return job

@@ -1,0 +1,185 @@
+"""What every spider of the service does with a page: ask, convert, fail as data."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import scrapy
+from attrs import evolve
+from scrapy import Request
+from scrapy.utils.misc import load_object
+
+from scraper_service.items import Fetch, Lease, PageContent, PageSource
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+    from scrapy.crawler import Crawler
+    from scrapy.http import Response
+    from scrapy.settings import BaseSettings
+    from twisted.python.failure import Failure
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+
+class ConverterPool(Protocol):
+    """What the setting ``CONVERTER`` names; made by its ``shared(settings)``."""
+
+    async def convert(
+        self, source: PageSource, options: ScrapeOptions, timeout_s: float
+    ) -> PageContent:
+        """Return the content of a page, or the error why there is none."""
+        ...
+
+
+class PageSpider(scrapy.Spider):
+    """One page request in, exactly one :class:`PageContent` out.
+
+    ``request.meta`` of a page: ``options`` (frozen), ``scrape_id``, ``source_url``
+    (the address as the caller wrote it), ``cookiejar``, ``deadline``
+    (:func:`time.monotonic`), ``lease`` in a job, ``team_id`` in the service.
+    """
+
+    pool: ConverterPool
+    max_bytes: int
+    max_hops: int
+    max_refresh_s: float
+    find_links = False
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        super().update_settings(settings)
+        per_host = settings.getint("HOST_CONCURRENCY")
+        settings.set("CONCURRENT_REQUESTS_PER_DOMAIN", per_host, priority="spider")
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        settings = crawler.settings
+        spider.pool = load_object(settings["CONVERTER"]).shared(settings)
+        spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
+        spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
+        spider.max_refresh_s = settings.getfloat("METAREFRESH_MAXDELAY")
+        return spider
+
+    def page_request(
+        self,
+        url: str,
+        options: ScrapeOptions,
+        scrape_id: str,
+        deadline: float,
+        lease: Lease | None = None,
+        team_id: str | None = None,
+    ) -> Request:
+        """Return the request for a page; its cookies are its own or its job's."""
+        return Request(
+            url,
+            callback=self.parse,
+            errback=self.failed,
+            dont_filter=True,
+            meta={
+                "options": options,
+                "scrape_id": scrape_id,
+                "source_url": url,
+                "cookiejar": scrape_id if lease is None else None,
+                "deadline": deadline,
+                "lease": lease,
+                "team_id": team_id,
+            },
+        )
+
+    async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
+        """Yield the content of a page, or the request for what it refreshes to."""
+        content = await self.convert(response)
+        refresh = content.refresh
+        if (
+            refresh is None
+            or refresh.url == response.url
+            or refresh.delay_s > self.max_refresh_s
+        ):
+            yield content
+        elif (hops := response.meta.get("redirect_times", 0) + 1) > self.max_hops:
+            remark = f"The page goes on refreshing after {self.max_hops} hops."
+            yield evolve(content, warnings=(*content.warnings, remark))
+        else:
+            meta = {**response.meta, "redirect_times": hops}
+            assert response.request is not None
+            yield response.request.replace(url=refresh.url, meta=meta, cookies=None)
+
+    async def convert(self, response: Response) -> PageContent:
+        """Let the pool understand an answer; an error is part of the content."""
+        request = response.request
+        assert request is not None
+        headers = response.headers
+        encodings = b",".join(headers.getlist("Content-Encoding")).decode("latin-1")
+        source = PageSource(
+            url=response.url,
+            status=response.status,
+            body=response.body,
+            content_type=_text(headers.get("Content-Type")),
+            refresh=_text(headers.get("Refresh")),
+            content_encodings=tuple(
+                name.strip().lower() for name in encodings.split(",") if name.strip()
+            ),
+            max_bytes=self.max_bytes,
+            find_links=self.find_links,
+        )
+        time_left = request.meta["deadline"] - time.monotonic()
+        content = await self.pool.convert(source, request.meta["options"], time_left)
+        return evolve(
+            content,
+            fetch=_fetch(
+                request,
+                url=response.url,
+                status=response.status,
+                content_type=source.content_type,
+            ),
+        )
+
+    def failed(self, failure: Failure) -> Iterator[PageContent]:
+        """Yield the content of a page that could not be fetched."""
+        request = failure.request  # type: ignore[attr-defined]
+        yield PageContent(fetch=_fetch(request, url=request.url, cause=failure.value))
+
+
+def _fetch(request: Request, **facts: Any) -> Fetch:
+    return Fetch(
+        scrape_id=request.meta["scrape_id"],
+        source_url=request.meta["source_url"],
+        options=request.meta["options"],
+        lease=request.meta.get("lease"),
+        cache_state=request.meta.get("cache_state"),
+        cached_at=request.meta.get("cached_at"),
+        **facts,
+    )
+
+
+def _text(header: bytes | None) -> str:
+    return (header or b"").decode("latin-1")
+
+
+class JobSpider(PageSpider):
+    """A spider whose addresses come from a job's frontier.
+
+    ``known`` holds the hashes of links that need no further look: outside the scope,
+    or stored.
+    """
+
+    custom_settings: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
+        "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
+        "SCHEDULER": "scraper_service.components.scheduler.LeasedScheduler",
+    }
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.known: set[int] = set()
+
+    async def start(self) -> AsyncIterator[Request]:
+        """Yield nothing: the frontier has the first addresses."""
+        return
+        yield
+
+    def key_of(self, url: str) -> int | None:
+        """Return the key under which the job knows ``url``; None for no duplicates."""
+        return None
