@@ -1,0 +1,87 @@
+"""A page as JSON, the same in both versions (interface document, parts 7 and 8).
+
+Values come as JSON text from the converter pool and are only joined here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scraper_service.items import Page, PageMetadata
+
+# Keys that stand for facts of ours: a page's own <meta> never takes their place.
+RESERVED = frozenset(
+    {
+        "cacheState",
+        "cachedAt",
+        "concurrencyLimited",
+        "concurrencyQueueDurationMs",
+        "contentType",
+        "creditsUsed",
+        "error",
+        "numPages",
+        "ogLocaleAlternate",
+        "postprocessorsUsed",
+        "proxyUsed",
+        "scrapeId",
+        "sourceURL",
+        "statusCode",
+        "timezone",
+        "totalPages",
+        "url",
+    }
+)
+
+
+def camel(name: str) -> str:
+    """Return the JSON spelling of a name of ours: ``raw_html`` is ``rawHtml``."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def page_json(page: Page) -> bytes:
+    """Return the page object: what was asked for, ``metadata``, ``warning``."""
+    members = [(camel(name), value) for name, value in page.values.items()]
+    members.append(("metadata", encode(metadata(page.metadata))))
+    if page.warning:
+        members.append(("warning", encode(page.warning)))
+    joined = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in members)
+    return b"{%s}" % joined
+
+
+def metadata(facts: PageMetadata) -> dict[str, Any]:
+    """Return the metadata object; what is not known is left out."""
+    result: dict[str, Any] = {
+        name: value for name, value in facts.other.items() if name not in RESERVED
+    }
+    result.update((camel(name), value) for name, value in facts.known.items())
+    ours = {
+        "sourceURL": facts.source_url,
+        "url": facts.url,
+        "statusCode": facts.status_code,
+        "scrapeId": facts.scrape_id,
+        "contentType": facts.content_type,
+        "proxyUsed": facts.proxy_used,
+        "cacheState": facts.cache_state,
+        "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),
+        "creditsUsed": facts.credits_used,
+        "numPages": facts.num_pages,
+        "totalPages": facts.total_pages,
+        "error": facts.error,
+    }
+    result.update((name, value) for name, value in ours.items() if value is not None)
+    return result
+
+
+def iso(seconds: float) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def encode(value: Any) -> bytes:
+    """Return ``value`` as compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()

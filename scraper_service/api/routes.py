@@ -1,0 +1,276 @@
+"""What every route shares: the asyncio adapter, the order of checks, the error table."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from attrs import field, frozen
+from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import CancelledError, Deferred
+from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
+
+from scraper_service.api.body import (
+    LARGE_BODY_BYTES,
+    check_json,
+    load_json,
+    structured,
+)
+from scraper_service.api.page_json import encode
+from scraper_service.errors import (
+    IdempotencyKeyUsed,
+    InvalidBody,
+    InvalidOptions,
+    InvalidParameter,
+    Issue,
+    JobEnded,
+    JobNotFound,
+    OptionUnavailable,
+    QueueFull,
+    ServiceUnavailable,
+    Unauthorized,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from klein import Klein
+    from twisted.python.failure import Failure
+
+    from scraper_service.api.jobs import Addresses
+    from scraper_service.api.site import JsonRequest
+    from scraper_service.components.pool import ConverterPool
+    from scraper_service.items import PageError
+    from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
+    from scraper_service.runtime.accounts import Accounts, Team
+
+logger = logging.getLogger(__name__)
+
+ParamT = ParamSpec("ParamT")
+ApiT = TypeVar("ApiT")
+OptionsT = TypeVar("OptionsT")
+
+# Interface document, 1.5; a failed page whose code is not here is a 500.
+FAILURE_STATUS = {
+    "SCRAPE_ACTIONS_NOT_SUPPORTED": 400,
+    "SCRAPE_LOCKDOWN_CACHE_MISS": 404,
+    "SCRAPE_NO_CACHED_DATA": 404,
+    "SCRAPE_TIMEOUT": 408,
+    "UNSUPPORTED_SITE": 403,
+}
+
+
+# Errors whose text is the whole answer: class, status, further members.
+PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
+    (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
+    (JobNotFound, 404, {}),
+    (JobEnded, 409, {}),
+    (IdempotencyKeyUsed, 409, {}),
+)
+
+
+def asyncio_route(
+    handler: Callable[
+        Concatenate[ApiT, JsonRequest, ParamT], Coroutine[Any, Any, bytes]
+    ],
+) -> Callable[Concatenate[ApiT, JsonRequest, ParamT], Deferred[bytes]]:
+    """Let a Klein route await asyncio; goes under ``@app.route``.
+
+    A client that disconnects cancels the handler, silently.
+    """
+
+    async def run(
+        api: ApiT, request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> bytes:
+        try:
+            body = await handler(api, request, *args, **kwargs)
+            request.setHeader("Content-Length", str(len(body)))
+            return body
+        except asyncio.CancelledError:
+            raise CancelledError from None
+
+    @wraps(handler)
+    def route(
+        api: ApiT, request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> Deferred[bytes]:
+        return deferred_from_coro(run(api, request, *args, **kwargs))
+
+    return route  # type: ignore[return-value]  # Klein calls it by position
+
+
+class Edge:
+    """The checks that come before every operation, in the contract's order (1.3)."""
+
+    def __init__(self, accounts: Accounts, pool: ConverterPool, addresses: Addresses):
+        self._accounts = accounts
+        self._pool = pool
+        self.addresses = addresses
+
+    async def admit(self, request: JsonRequest) -> tuple[Team, Body]:
+        """Return the caller's team and the body.
+
+        Raises :exc:`InvalidBody`, then :exc:`Unauthorized`.
+        """
+        body = Body(request.content.read() if request.content else b"", self._pool)
+        await body.check()
+        header = request.getHeader(b"Authorization")
+        text = None if header is None else header.decode("latin-1")
+        team = await self._accounts.team_of(text)
+        note(request, team=team.id)
+        return team, body
+
+
+class Body:
+    """A request's body; a large one is read in the converter pool."""
+
+    def __init__(self, raw: bytes, pool: ConverterPool):
+        self._raw = raw
+        self._pool = pool
+        self._value: Any = None
+
+    async def check(self) -> None:
+        """Raise :exc:`InvalidBody` if it is not JSON; no body at all is fine."""
+        if not self._raw.strip():
+            return
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            self._value = load_json(self._raw)
+        else:
+            await self._run(check_json)
+
+    async def read(self, structure: Callable[[object], OptionsT]) -> OptionsT:
+        """Return what ``structure``, an importable function, makes of the value.
+
+        Raises :exc:`InvalidOptions`.
+        """
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            return structure(self._value)
+        options: OptionsT
+        options, issues = await self._run(structured, structure)
+        if issues:
+            raise InvalidOptions(issues)
+        return options
+
+    async def _run(self, function: Callable[..., Any], *args: object) -> Any:
+        try:
+            return await self._pool.run(function, self._raw, *args)
+        except TimeoutError:
+            raise InvalidBody("the body takes too long to read") from None
+
+
+def note(request: JsonRequest, **facts: str | None) -> None:
+    """Add facts to the line that the access log gets of ``request``."""
+    request.notes.update((k, v) for k, v in facts.items() if v)
+
+
+def note_caller(
+    request: JsonRequest, options: PageOptions | CrawlOptions | BatchOptions
+) -> None:
+    """Add what the caller says of itself to the access log."""
+    note(
+        request,
+        origin=options.origin,
+        integration=options.integration,
+        username=options.audit_username,
+    )
+
+
+@frozen
+class Answer:
+    """Status and JSON members of an error; ``headers`` beside them."""
+
+    status: int
+    members: dict[str, Any]
+    headers: dict[str, str] = field(factory=dict)
+
+
+def error_body(error: str, **members: Any) -> dict[str, Any]:
+    """Return the error body of the interface document, 1.4."""
+    return {"success": False, **members, "error": error}
+
+
+def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
+    """Return what a caller gets for ``error``: the one table of errors.
+
+    ``wire_name`` spells an attribute of the options as the version does.
+    """
+    match error:
+        case InvalidOptions():
+            return _bad_request(error.issues)
+        case OptionUnavailable(code="BAD_REQUEST"):
+            above = ("scrapeOptions",) if error.nested else ()
+            path = (*above, wire_name(error.attribute))
+            return _bad_request((Issue("custom", path, str(error)),))
+        case OptionUnavailable():
+            return Answer(400, error_body(str(error), code=error.code))
+        case InvalidBody():
+            members = error_body(
+                "Bad request, malformed JSON",
+                code="BAD_REQUEST_INVALID_JSON",
+                details=[{"code": "custom", "path": [], "message": str(error)}],
+            )
+            return Answer(400, members)
+        case Unauthorized():
+            headers = {"WWW-Authenticate": "Bearer"}
+            return Answer(401, error_body(str(error)), headers)
+        case HTTPException():
+            return _no_route(error)
+        case QueueFull():
+            retry = {"Retry-After": str(error.retry_after_s)}
+            return Answer(429, error_body(str(error)), retry)
+        case ServiceUnavailable():
+            retry = {"Retry-After": str(error.retry_after_s), "Connection": "close"}
+            return Answer(503, error_body(str(error)), retry)
+    for kind, status, members in PLAIN_ERRORS:
+        if isinstance(error, kind):
+            return Answer(status, error_body(str(error), **members))
+    error_id = str(uuid.uuid4())
+    logger.error("unexpected error %s", error_id, exc_info=error)
+    text = f"An unexpected error occurred; its id in the log is {error_id}."
+    return Answer(500, error_body(text, code="UNKNOWN_ERROR"))
+
+
+def _no_route(error: HTTPException) -> Answer:
+    if isinstance(error, MethodNotAllowed):
+        allowed = ", ".join(sorted(error.valid_methods or ()))
+        return Answer(405, error_body("Method not allowed"), {"Allow": allowed})
+    if isinstance(error, NotFound):
+        return Answer(404, error_body("Not found"))
+    return Answer(error.code or 400, error_body(error.name))
+
+
+def _bad_request(issues: tuple[Issue, ...]) -> Answer:
+    details = [
+        {"code": i.code, "path": list(i.path), "message": i.message, **i.facts}
+        for i in issues
+    ]
+    return Answer(400, error_body("Bad Request", code="BAD_REQUEST", details=details))
+
+
+def failed_page(error: PageError, status: dict[str, int]) -> Answer:
+    """Return the answer for a single page that failed, by the version's table."""
+    return Answer(
+        status.get(error.code, 500), error_body(error.message, code=error.code)
+    )
+
+
+def write(request: JsonRequest, answer: Answer) -> bytes:
+    """Set status and headers of ``answer``; return its body."""
+    request.setResponseCode(answer.status)
+    for name, value in answer.headers.items():
+        request.setHeader(name, value)
+    body = encode(answer.members)
+    request.setHeader("Content-Length", str(len(body)))
+    return body
+
+
+def answer_errors(app: Klein, wire_name: Callable[[str], str]) -> None:
+    """Make every error of ``app`` a JSON answer."""
+
+    def answer_error(_api: object, request: JsonRequest, failure: Failure) -> bytes:
+        assert isinstance(failure.value, Exception)
+        return write(request, answer_to(failure.value, wire_name))
+
+    app.handle_errors(Exception)(answer_error)  # type: ignore[arg-type]  # our request

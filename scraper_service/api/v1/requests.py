@@ -1,0 +1,257 @@
+"""Bodies of v1 to options: the interface document, parts 3.2, 3.3, 5, 11.2, 12.1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from scraper_service.api import fields, job_fields
+from scraper_service.api.action_fields import action_kinds
+from scraper_service.api.page_json import camel
+from scraper_service.options import formats
+from scraper_service.options.scrape import OVERALL_TIMEOUT_MS, Parser, PdfParser
+from scraper_service.options.structure import (
+    INVALID,
+    Array,
+    Field,
+    Object,
+    Place,
+    Then,
+    structure,
+)
+from scraper_service.options.values import (
+    Bool,
+    Choice,
+    Number,
+    Refused,
+    Schema,
+    Text,
+    choice,
+    integer,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scraper_service.api.fields import FieldsT
+    from scraper_service.api.job_fields import BatchRequest
+    from scraper_service.options.jobs import CrawlOptions, PageOptions
+
+WHERE = "body (v1)"
+
+MAX_DEPTH = 10  # of the path of a page, when the caller sets none
+CACHE_MS = 14_400_000  # 4 h, what __experimental_cache stands for
+
+DEFAULTS: Mapping[str, Any] = {
+    "actions": (),
+    "block_ads": True,
+    "exclude_tags": (),
+    "fast_mode": False,
+    "headers": (),
+    "include_tags": (),
+    "location": None,
+    "lockdown": False,
+    "max_age_ms": 0,
+    "min_age_ms": None,
+    "mobile": False,
+    "only_clean_content": False,
+    "only_main_content": True,
+    "parsers": (PdfParser(),),
+    "profile": None,
+    "proxy": "basic",
+    "remove_base64_images": True,
+    "site_rules": None,
+    "skip_tls_verification": False,
+    "store_in_cache": True,
+    "timeout_ms": 30_000,
+    "wait_for_ms": 0,
+    "zero_data_retention": False,
+}
+
+FORMATS = Choice(
+    {
+        **fields.PLAIN_FORMATS,
+        "content": formats.Markdown(),
+        "screenshot": formats.Screenshot(),
+        "screenshot@fullPage": formats.Screenshot(full_page=True),
+        "json": formats.Json(),
+        "extract": formats.Json(key="extract"),
+        "changeTracking": formats.ChangeTracking(),
+    }
+)
+
+# Formats to add when no list is given.
+INCLUDE_FLAGS: Mapping[str, formats.Format] = {
+    "includeMarkdown": formats.Markdown(),
+    "includeHtml": formats.Html(),
+    "includeRawHtml": formats.RawHtml(),
+    "includeLinks": formats.Links(),
+    "includeScreenshot": formats.Screenshot(),
+}
+
+_PROMPT = Text(fields.MAX_PROMPT)
+
+
+# Result of a format, the key that holds its options, and whether that is required.
+COMPANIONS = (
+    ("json", "jsonOptions", True),
+    ("extract", "extract", True),
+    ("change_tracking", "changeTrackingOptions", False),
+)
+
+_EXTRACTION = Object(
+    {
+        "mode": Field(choice("llm")),
+        "schema": Field(Schema(), "schema"),
+        "systemPrompt": Field(_PROMPT),
+        "prompt": Field(_PROMPT, "prompt"),
+        "temperature": Field(Number(0, 2)),
+        "agent": Field(
+            Object({"model": Field(Text(256)), "prompt": Field(_PROMPT)}),
+        ),
+        "checkPromptInjection": Field(fields.CHECK_PROMPT_INJECTION),
+    }
+)
+_CHANGE_TRACKING = Object(
+    {
+        "prompt": Field(_PROMPT, "prompt"),
+        "schema": Field(Schema(), "schema"),
+        "modes": Field(Array(choice("json", "git-diff"), 10), "modes"),
+        "tag": Field(Text(256), "tag"),
+    }
+)
+
+
+def _capped_ms(timeout_ms: int) -> int:
+    return min(timeout_ms, OVERALL_TIMEOUT_MS)
+
+
+def _parsers(wanted: bool) -> tuple[Parser, ...]:
+    return (PdfParser(),) if wanted else ()
+
+
+def _cache_ms(wanted: bool) -> int:
+    return CACHE_MS if wanted else 0
+
+
+def _sitemap(ignored: bool) -> str:
+    return "skip" if ignored else "include"
+
+
+SCRAPE_FIELDS: FieldsT = {
+    **fields.SCRAPE_FIELDS,
+    "formats": Field(Array(FORMATS, 100), "formats"),
+    "timeout": Field(Then(integer(1), _capped_ms), "timeout_ms"),
+    "actions": Field(
+        # The Python client's model of the action has a quality, too.
+        action_kinds(
+            {key: fields.SCREENSHOT_FIELDS[key] for key in ("fullPage", "quality")}
+        ),
+        "actions",
+    ),
+    "jsonOptions": Field(_EXTRACTION, "jsonOptions"),
+    "extract": Field(_EXTRACTION, "extract"),
+    "changeTrackingOptions": Field(_CHANGE_TRACKING, "changeTrackingOptions"),
+    "parsePDF": Field(Then(Bool(), _parsers), "parsers"),
+    "geolocation": Field(fields.LOCATION, "location", alias=True),
+    "agent": Field(Refused("there is no agent", objects=True)),
+    "__experimental_cache": Field(Then(Bool(), _cache_ms), "max_age_ms", alias=True),
+    **{key: Field(Bool(), key) for key in INCLUDE_FLAGS},
+}
+PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
+
+# Beside those of both versions; the aliases give way to crawlEntireDomain.
+CRAWL_FIELDS: FieldsT = {
+    "maxDepth": Field(integer(0), "max_path_depth"),
+    "ignoreSitemap": Field(Then(Bool(), _sitemap), "sitemap"),
+    "allowBackwardLinks": Field(Bool(), "crawl_entire_domain", alias=True),
+    "allowBackwardCrawling": Field(Bool(), "crawl_entire_domain", alias=True),
+}
+
+_WIRE_NAMES = fields.wire_names(
+    {**job_fields.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS}
+)
+
+
+def wire_name(attribute: str) -> str:
+    """Return the JSON spelling of an attribute of the options, or of a format."""
+    return _WIRE_NAMES.get(attribute) or fields.camel_case(attribute)
+
+
+def scrape_options(values: dict[str, Any], at: Place) -> Any:
+    """Return ``ScrapeOptions`` of the ``values`` read, or report and return INVALID."""
+    chosen = _formats(values, at)
+    if chosen is INVALID:
+        return INVALID
+    complete = {**DEFAULTS, **values, "formats": chosen}
+    return fields.scrape_options(complete, at, wire_name)
+
+
+def _formats(values: Mapping[str, Any], at: Place) -> Any:
+    """Return the formats with the options that stand beside them in v1."""
+    given = values.get("formats")
+    chosen = _included(values) if given is None else given
+    results = {_result(item) for item in chosen}
+    valid = True
+    for result, key, required in COMPANIONS:
+        asked, given = result in results, key in values
+        if (required and asked != given) or (given and not asked):
+            text = f"the format {camel(result)} and {key} are allowed only together"
+            if not required:
+                text = f"{key} is allowed only with the format {camel(result)}"
+            (at / key).report("custom", text)
+            valid = False
+    if not valid:
+        return INVALID
+    options = {result: values.get(key, {}) for result, key, _ in COMPANIONS}
+    return tuple(evolve(f, **options.get(_result(f), {})) for f in chosen)
+
+
+def _included(values: Mapping[str, Any]) -> tuple[formats.Format, ...]:
+    flags = {"includeMarkdown": True, **values}
+    return tuple(f for key, f in INCLUDE_FLAGS.items() if flags.get(key))
+
+
+def _result(item: formats.Format) -> str:
+    return item.key if isinstance(item, formats.Json) else item.type
+
+
+def _page(values: dict[str, Any], at: Place) -> Any:
+    scrape = scrape_options(values, at)
+    return scrape if scrape is INVALID else fields.page_options(values, scrape)
+
+
+SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
+PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
+CRAWL = job_fields.crawl_kind(
+    CRAWL_FIELDS, SCRAPE_OPTIONS, {"max_path_depth": MAX_DEPTH}
+)
+BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=False)
+
+
+def page_options(body: object) -> PageOptions:
+    """Return the options of a body of ``POST /v1/scrape``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: PageOptions = structure(PAGE, body, WHERE)
+    return options
+
+
+def crawl_options(body: object) -> CrawlOptions:
+    """Return the options of a body of ``POST /v1/crawl``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: CrawlOptions = structure(CRAWL, body, WHERE)
+    return options
+
+
+def batch_options(body: object) -> BatchRequest:
+    """Return what a body of ``POST /v1/batch/scrape`` asks for.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    request: BatchRequest = structure(BATCH, body, WHERE)
+    return request

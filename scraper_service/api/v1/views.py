@@ -1,0 +1,45 @@
+"""From the service's results to the JSON of /v1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scraper_service.api import jobs
+from scraper_service.api.fields import wire_names
+from scraper_service.api.job_fields import CRAWL_FIELDS
+from scraper_service.api.page_json import encode, page_json
+from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
+from scraper_service.api.v1 import requests
+
+if TYPE_CHECKING:
+    from scraper_service.api.site import JsonRequest
+    from scraper_service.items import Page
+    from scraper_service.jobs.model import Job
+    from scraper_service.options.jobs import PageOptions
+
+_CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS}) | {
+    "crawl_entire_domain": "allowBackwardLinks"
+}
+_PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
+
+
+def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
+    """Answer a scrape: the page, or the error that it failed with."""
+    if page.failure:
+        return write(request, failed_page(page.failure, FAILURE_STATUS))
+    members = [b'"success":true', b'"data":' + page_json(page)]
+    if "website" in options.origin:
+        members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
+    return b"{%s}" % b",".join(members)
+
+
+def status(
+    job: Job, pages: list[bytes], asked: tuple[int | None, int | None], path: str
+) -> bytes:
+    """Answer the status of a crawl or batch; ``path`` is its absolute address."""
+    return jobs.status(job, pages, asked, path, {})
+
+
+def active(crawls: list[Job]) -> bytes:
+    """Answer the crawls that go on, their options in this version's spelling."""
+    return jobs.active(crawls, _CRAWL_NAMES, _PAGE_NAMES)

@@ -1,0 +1,212 @@
+"""Bodies of v2 to options: the interface document, parts 3.1, 4, 5, 6, 11.1 and 12.1."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api import fields, job_fields
+from scraper_service.api.action_fields import action_kinds
+from scraper_service.api.fields import FieldsT, build, need
+from scraper_service.options import formats
+from scraper_service.options.jobs import SITEMAP_MODES
+from scraper_service.options.scrape import (
+    MAX_PDF_PAGES,
+    OVERALL_TIMEOUT_MS,
+    ImageParser,
+    PdfParser,
+)
+from scraper_service.options.structure import (
+    INVALID,
+    Array,
+    Field,
+    Kind,
+    Object,
+    Place,
+    Tagged,
+    Then,
+    structure,
+)
+from scraper_service.options.urls import MAX_SELECTORS, caller_formats
+from scraper_service.options.values import Bool, Schema, Text, choice, integer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scraper_service.api.job_fields import BatchRequest
+    from scraper_service.options.jobs import CrawlOptions, PageOptions
+
+WHERE = "body (v2)"
+
+DEFAULTS: Mapping[str, Any] = {
+    "actions": (),
+    "block_ads": True,
+    "exclude_tags": (),
+    "fast_mode": False,
+    "formats": (formats.Markdown(),),
+    "headers": (),
+    "include_tags": (),
+    "location": None,
+    "lockdown": False,
+    "max_age_ms": 172_800_000,  # 2 days
+    "min_age_ms": None,
+    "mobile": False,
+    "only_clean_content": False,
+    "only_main_content": True,
+    "parsers": (PdfParser(),),
+    "profile": None,
+    "proxy": "auto",
+    "remove_base64_images": True,
+    "site_rules": None,
+    "skip_tls_verification": True,
+    "store_in_cache": True,
+    "timeout_ms": None,
+    "wait_for_ms": 0,
+    "zero_data_retention": False,
+}
+
+_PROMPT = Text(fields.MAX_PROMPT)
+_QUESTION = Text(fields.MAX_PROMPT, minimum=1)
+
+_ATTRIBUTE_SELECTOR = Object(
+    {
+        "selector": need(Text(), "selector"),
+        "attribute": need(Text(256, minimum=1), "attribute"),
+    },
+    build(formats.AttributeSelector),
+)
+
+_OBJECT_FORMATS: Mapping[str, Kind] = {
+    "screenshot": Object(fields.SCREENSHOT_FIELDS, build(formats.Screenshot)),
+    # The Python client's spelling of its screenshot_full_page.
+    "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
+    "json": Object(
+        {
+            "prompt": Field(_PROMPT, "prompt"),
+            "schema": Field(Schema(), "schema"),
+            "checkPromptInjection": Field(fields.CHECK_PROMPT_INJECTION),
+        },
+        build(formats.Json),
+    ),
+    "changeTracking": Object(
+        {
+            "modes": Field(Array(choice("git-diff", "json"), 10), "modes"),
+            "schema": Field(Schema(), "schema"),
+            "prompt": Field(_PROMPT, "prompt"),
+            "tag": Field(Text(256), "tag"),
+        },
+        build(formats.ChangeTracking),
+    ),
+    "attributes": Object(
+        {"selectors": need(Array(_ATTRIBUTE_SELECTOR, MAX_SELECTORS), "selectors")},
+        build(formats.Attributes),
+    ),
+    "question": Object(
+        {"question": need(_QUESTION, "question")},
+        build(formats.Question),
+    ),
+    "highlights": Object(
+        {"query": need(_QUESTION, "query")}, build(formats.Highlights)
+    ),
+    "query": Object(
+        {
+            "prompt": need(_QUESTION, "prompt"),
+            "mode": Field(choice("freeform", "directQuote"), "mode"),
+        },
+        build(formats.Query),
+    ),
+}
+
+FORMATS = Tagged(
+    {
+        **{
+            name: Object({}, build(type(f))) for name, f in fields.PLAIN_FORMATS.items()
+        },
+        **_OBJECT_FORMATS,
+    }
+)
+
+PARSERS = Tagged(
+    {
+        "pdf": Object(
+            {
+                "mode": Field(choice("auto", "fast", "ocr"), "mode"),
+                "maxPages": Field(integer(1, MAX_PDF_PAGES), "max_pages"),
+                "pages": Field(Bool(), "pages"),
+                "pageMarkdown": Field(Bool(), "pages", alias=True),
+                "blocks": Field(Bool(), "blocks"),
+                "pageMarkers": Field(Bool(), "page_markers"),
+            },
+            build(PdfParser),
+        ),
+        "image": Object({}, build(ImageParser)),
+    }
+)
+
+SCRAPE_FIELDS: FieldsT = {
+    **fields.SCRAPE_FIELDS,
+    "formats": Field(Then(Array(FORMATS, 100), caller_formats), "formats"),
+    "onlyCleanContent": Field(Bool(), "only_clean_content"),
+    "timeout": Field(integer(1, OVERALL_TIMEOUT_MS), "timeout_ms"),
+    "parsers": Field(Array(PARSERS, 10), "parsers"),
+    "actions": Field(action_kinds(fields.SCREENSHOT_FIELDS), "actions"),
+    "minAge": Field(integer(0), "min_age_ms"),
+}
+PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
+
+# Beside those of both versions.
+CRAWL_FIELDS: FieldsT = {
+    "sitemap": Field(choice(*SITEMAP_MODES), "sitemap"),
+    "prompt": Field(_PROMPT, "prompt"),
+}
+
+_WIRE_NAMES = fields.wire_names(
+    {**job_fields.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS}
+)
+
+
+def wire_name(attribute: str) -> str:
+    """Return the JSON spelling of an attribute of the options, or of a format."""
+    return _WIRE_NAMES.get(attribute) or fields.camel_case(attribute)
+
+
+def scrape_options(values: dict[str, Any], at: Place) -> Any:
+    """Return ``ScrapeOptions`` of the ``values`` read, or report and return INVALID."""
+    return fields.scrape_options({**DEFAULTS, **values}, at, wire_name)
+
+
+def _page(values: dict[str, Any], at: Place) -> Any:
+    scrape = scrape_options(values, at)
+    return scrape if scrape is INVALID else fields.page_options(values, scrape)
+
+
+SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
+PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
+CRAWL = job_fields.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
+BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=True)
+
+
+def page_options(body: object) -> PageOptions:
+    """Return the options of a body of ``POST /v2/scrape``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: PageOptions = structure(PAGE, body, WHERE)
+    return options
+
+
+def crawl_options(body: object) -> CrawlOptions:
+    """Return the options of a body of ``POST /v2/crawl``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: CrawlOptions = structure(CRAWL, body, WHERE)
+    return options
+
+
+def batch_options(body: object) -> BatchRequest:
+    """Return what a body of ``POST /v2/batch/scrape`` asks for.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    request: BatchRequest = structure(BATCH, body, WHERE)
+    return request
