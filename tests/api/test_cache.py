@@ -1,0 +1,174 @@
+"""Pages from the cache: age bounds, keys, teams, what is not stored."""
+
+from __future__ import annotations
+
+import time
+import uuid
+
+import pytest
+
+DAY_MS = 86_400_000
+
+
+@pytest.fixture
+def fresh(site):
+    """Return a function that makes an address nobody has asked for."""
+    return lambda path="/echo": site.url(f"{path}?{uuid.uuid4()}")
+
+
+@pytest.fixture
+def scrape(service):
+    def call(url, version="v2", key=service.key, **options):
+        reply = service.post(f"/{version}/scrape", {"url": url, **options}, key=key)
+        assert reply.status == 200, reply.json
+        return reply.json["data"]
+
+    return call
+
+
+def state_of(page):
+    return page["metadata"].get("cacheState")
+
+
+def wait_until(condition, seconds=10):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def test_a_page_is_fetched_once_within_its_age(scrape, site, fresh):
+    url = fresh()
+    site.forget()
+    first = scrape(url, maxAge=DAY_MS)
+    wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
+    again = scrape(url, maxAge=DAY_MS, formats=["markdown", "rawHtml"])
+    assert state_of(first) == "miss"
+    assert again["markdown"] == first["markdown"]
+    assert "rawHtml" in again
+    assert again["metadata"]["cachedAt"].endswith("Z")
+    assert again["metadata"]["creditsUsed"] == 1
+    assert again["metadata"]["scrapeId"] != first["metadata"]["scrapeId"]
+    assert len(site.requests) < 5
+
+
+def test_max_age_0_always_fetches_and_stores(scrape, fresh):
+    url = fresh()
+    assert state_of(scrape(url, maxAge=0)) is None
+    wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
+    assert state_of(scrape(url, maxAge=0)) is None
+
+
+def test_a_copy_that_is_too_old_or_too_young_is_not_used(service, scrape, fresh):
+    url = fresh()
+    scrape(url, maxAge=0)
+    wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
+    time.sleep(0.3)
+    body = {"url": url, "minAge": 60_000}
+    assert service.post("/v2/scrape", body).status == 404
+    assert state_of(scrape(url, minAge=100)) == "hit"
+    assert state_of(scrape(url, maxAge=1)) == "miss"
+
+
+def test_lockdown_answers_from_the_cache_alone(service, scrape, site, fresh):
+    url = fresh()
+    scrape(url, maxAge=0)
+    wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
+    site.forget()
+    assert state_of(scrape(url, lockdown=True)) == "hit"
+    other = service.post("/v2/scrape", {"url": fresh(), "lockdown": True})
+    assert other.json["code"] == "SCRAPE_LOCKDOWN_CACHE_MISS"
+    assert site.requests == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": {"X-A": "1"}},
+        {"storeInCache": False},
+        {"zeroDataRetention": True},
+    ],
+)
+def test_pages_of_one_caller_alone_are_not_stored(scrape, fresh, options):
+    url = fresh()
+    scrape(url, maxAge=DAY_MS, **options)
+    time.sleep(0.3)
+    assert state_of(scrape(url, maxAge=DAY_MS)) == "miss"
+
+
+@pytest.mark.parametrize(
+    "options", [{"headers": {"X-A": "1"}}, {"zeroDataRetention": True}]
+)
+def test_such_pages_do_not_come_from_the_cache_either(scrape, fresh, options):
+    url = fresh()
+    scrape(url)
+    wait_until(lambda: state_of(scrape(url)) == "hit")
+    assert state_of(scrape(url, **options)) is None
+
+
+def test_options_that_change_the_page_have_copies_of_their_own(scrape, fresh):
+    url = fresh()
+    scrape(url)
+    wait_until(lambda: state_of(scrape(url)) == "hit")
+    location = {"country": "US", "languages": ["de"]}
+    assert state_of(scrape(url, location=location)) == "miss"
+    assert state_of(scrape(url, blockAds=False)) == "miss"
+    assert state_of(scrape(url, onlyMainContent=False)) == "hit"
+
+
+def test_an_unverified_copy_does_not_answer_who_wants_it_verified(service, site):
+    url = site.https(f"/echo?{uuid.uuid4()}")
+    assert service.post("/v2/scrape", {"url": url}).status == 200
+    time.sleep(0.3)
+    strict = {"url": url, "skipTlsVerification": False}
+    assert service.post("/v2/scrape", strict).json["code"] == "SCRAPE_SSL_ERROR"
+
+
+def test_a_team_has_a_cache_of_its_own(start_service, site):
+    service = start_service(SCRAPER_API_KEYS="fc-one,fc-two")
+    url = site.url(f"/echo?{uuid.uuid4()}")
+
+    def state(key):
+        reply = service.post("/v2/scrape", {"url": url}, key=key)
+        return state_of(reply.json["data"])
+
+    assert state("fc-one") == "miss"
+    wait_until(lambda: state("fc-one") == "hit")
+    assert state("fc-two") == "miss"
+
+
+def test_errors_of_the_site_are_not_stored(scrape, site):
+    url = site.url(f"/status/404?{uuid.uuid4()}")
+    scrape(url)
+    time.sleep(0.3)
+    assert state_of(scrape(url)) == "miss"
+
+
+def test_a_pdf_is_converted_anew_and_never_served_raw_from_the_cache(scrape, site):
+    url = site.url(f"/pdf?pages=2&{uuid.uuid4()}")
+    scrape(url)
+    wait_until(lambda: state_of(scrape(url)) == "hit")
+    raw = scrape(url, parsers=[])
+    assert raw["markdown"].startswith("JVBERi")
+    assert state_of(raw) == "miss"
+    assert scrape(url)["metadata"]["numPages"] == 2
+
+
+def test_v1_fetches_by_default(scrape, fresh):
+    url = fresh()
+    assert state_of(scrape(url, "v1")) is None
+    assert state_of(scrape(url, "v1")) is None
+
+
+def test_the_cache_outlives_a_restart(start_service, site):
+    url = site.url(f"/echo?{uuid.uuid4()}")
+    first = start_service()
+
+    def state(service):
+        reply = service.post("/v2/scrape", {"url": url})
+        return state_of(reply.json["data"])
+
+    assert state(first) == "miss"
+    wait_until(lambda: state(first) == "hit")
+    assert first.stop() == 0
+    assert state(start_service()) == "hit"

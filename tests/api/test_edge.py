@@ -1,0 +1,305 @@
+"""What every request meets before a route: keys, bodies, methods, paths, limits."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import re
+import socket
+import time
+import urllib.parse
+
+import pytest
+
+JSON_TYPE = "application/json; charset=utf-8"
+UUID = "00000000-0000-4000-8000-000000000000"
+ROUTES = [
+    (method, f"/{version}{path}")
+    for version in ("v1", "v2")
+    for method, path in (
+        ("POST", "/scrape"),
+        ("GET", f"/scrape/{UUID}"),
+        ("POST", "/crawl"),
+        ("GET", "/crawl/active"),
+        ("GET", "/crawl/ongoing"),
+        ("GET", f"/crawl/{UUID}"),
+        ("DELETE", f"/crawl/{UUID}"),
+        ("GET", f"/crawl/{UUID}/errors"),
+        ("DELETE", f"/crawl/{UUID}/errors"),
+        ("POST", "/batch/scrape"),
+        ("GET", f"/batch/scrape/{UUID}"),
+        ("DELETE", f"/batch/scrape/{UUID}"),
+        ("GET", f"/batch/scrape/{UUID}/errors"),
+        ("DELETE", f"/batch/scrape/{UUID}/errors"),
+    )
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        (None, "Unauthorized"),
+        ("", "Unauthorized: Token missing"),
+        ("Bearer", "Unauthorized: Token missing"),
+        ("Bearer ", "Unauthorized: Token missing"),
+        ("Basic abc", "Unauthorized: Token missing"),
+        ("Bearer None", "Unauthorized: Invalid token"),
+        ("Bearer fc-wrong", "Unauthorized: Invalid token"),
+        ("Bearer " + "x" * 5000, "Unauthorized: Invalid token"),
+        ("Bearer ' OR 1=1 --", "Unauthorized: Invalid token"),
+        ("Bearer \xe9\xff", "Unauthorized: Invalid token"),
+    ],
+)
+def test_a_request_without_a_valid_key_is_refused(service, method, path, header, error):
+    headers = {} if header is None else {"Authorization": header}
+    reply = service.request(method, path, {"url": "x"}, key=None, headers=headers)
+    assert reply.status == 401
+    assert reply.json == {"success": False, "error": error}
+
+
+@pytest.mark.parametrize("key", ["fc-test-key", "test-key"])
+def test_a_key_is_the_same_with_and_without_its_prefix(service, site, key):
+    reply = service.post("/v2/scrape", {"url": site.url("/text")}, key=key)
+    assert reply.status == 200
+
+
+def test_every_route_but_health_and_the_greeting_needs_a_key():
+    from scrapy.utils.reactor import install_reactor
+
+    install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+    from scraper_service.api.v1.app import V1
+    from scraper_service.api.v2.app import V2
+
+    rules = {
+        (method, f"/{version}{re.sub('<[a-z_]+>', UUID, rule.rule)}")
+        for version, app in (("v1", V1.app), ("v2", V2.app))
+        for rule in app.url_map.iter_rules()
+        for method in rule.methods - {"HEAD"}
+    }
+    assert rules == set(ROUTES), "add new routes here, and to the tests of keys"
+
+
+@pytest.mark.parametrize("path", ["/health", "/"])
+def test_health_and_greeting_need_no_key(service, path):
+    reply = service.get(path, key=None)
+    assert reply.status == 200
+    assert reply.json["success"] is True
+
+
+@pytest.mark.parametrize("header", [None, "", "Bearer ", "Bearer None", "Bearer any"])
+def test_with_auth_switched_off_everybody_may_call(start_service, site, header):
+    service = start_service(SCRAPER_AUTH_ENABLED="false", SCRAPER_API_KEYS=None)
+    headers = {} if header is None else {"Authorization": header}
+    body = {"url": site.url("/text")}
+    reply = service.post("/v2/scrape", body, key=None, headers=headers)
+    assert reply.status == 200
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b"{",
+        b"nonsense",
+        b'{"url": NaN}',
+        b"[" * 100_000,
+        b'{"a": ' + b"9" * 10_000 + b"}",
+        b'{"url": "\\ud800"}',
+        b'{"url": "a\\u0000b"}',
+        b'{"url": "\xff"}',
+        b"[" * 300_000,
+    ],
+    ids=lambda raw: repr(raw[:12]),
+)
+def test_a_body_that_is_not_json_is_a_400_before_the_key_is_looked_at(service, raw):
+    reply = service.post("/v2/scrape", raw=raw, key=None)
+    assert reply.status == 400
+    assert reply.json["code"] == "BAD_REQUEST_INVALID_JSON"
+    assert reply.json["error"] == "Bad request, malformed JSON"
+
+
+@pytest.mark.parametrize("raw", [b"", b"null", b"[]", b'"x"', b"1"])
+def test_a_body_that_is_no_object_is_a_bad_request(service, raw):
+    reply = service.post("/v2/scrape", raw=raw)
+    assert reply.status == 400
+    assert reply.json["code"] == "BAD_REQUEST"
+    assert reply.json["details"]
+
+
+def test_the_content_type_of_a_body_does_not_matter(service, site):
+    body = {"url": site.url("/text")}
+    reply = service.post("/v2/scrape", body, headers={"Content-Type": "text/plain"})
+    assert reply.status == 200
+
+
+def test_a_large_body_is_read(service):
+    body = {"url": "http://127.0.0.2/", "unknown": ["x" * 1000] * 4000}
+    reply = service.post("/v2/scrape", body)
+    assert reply.status == 400
+    assert reply.json["details"][0]["keys"] == ["unknown"]
+
+
+def test_a_body_over_10_mib_is_a_413(service):
+    reply = service.post("/v2/scrape", raw=b" " * (10 * 2**20 + 1))
+    assert reply.status == 413
+    assert reply.json["success"] is False
+
+
+def test_a_chunked_body_without_end_is_a_413(service, connect):
+    connection = connect(service)
+    connection.sendall(
+        b"POST /v2/scrape HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    for _ in range(161):
+        connection.sendall(chunk)
+    assert connection.recv(100).startswith(b"HTTP/1.1 413")
+
+
+@pytest.fixture
+def connect():
+    """Return a function that opens a connection to a service; closed afterwards."""
+    with contextlib.ExitStack() as stack:
+
+        def open_connection(service):
+            parts = urllib.parse.urlsplit(service.url)
+            connection = socket.create_connection((parts.hostname, parts.port), 30)
+            return stack.enter_context(connection)
+
+        yield open_connection
+
+
+@pytest.fixture
+def answer_of():
+    """Return a function that sends a request as it is and returns the answer."""
+    with contextlib.ExitStack() as stack:
+
+        def send(service, method, path, **headers):
+            address = urllib.parse.urlsplit(service.url).netloc
+            connection = http.client.HTTPConnection(address, timeout=30)
+            stack.callback(connection.close)
+            names = {k.replace("_", "-"): v for k, v in headers.items()}
+            connection.request(method, path, headers=names)
+            return stack.enter_context(connection.getresponse())
+
+        yield send
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/scrape/", "//v1/scrape", "/v2/scrape/", "//v2//scrape"]
+)
+def test_extra_slashes_make_no_difference(service, site, path):
+    assert service.post(path, {"url": site.url("/text")}).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/nope", "/v1", "/v2/nope", "/v3/scrape", "/v1/scrape/x/y", "/v2/%ff", "/%00"],
+)
+def test_an_unknown_path_is_a_404_in_json(service, path):
+    reply = service.get(path)
+    assert reply.status == 404
+    assert reply.json == {"success": False, "error": "Not found"}
+    assert reply.headers["Content-Type"] == JSON_TYPE
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT", "DELETE", "PATCH"])
+def test_a_wrong_method_is_a_405_in_json(service, method):
+    reply = service.request(method, "/v2/scrape")
+    assert reply.status == 405
+    assert reply.json == {"success": False, "error": "Method not allowed"}
+    assert "POST" in reply.headers["Allow"]
+
+
+def test_a_preflight_allows_any_origin_and_header(service, answer_of):
+    asked = {"Access_Control_Request_Headers": "x-mine", "Origin": "http://a.example"}
+    answer = answer_of(service, "OPTIONS", "/v2/scrape", **asked)
+    assert answer.status == 204
+    assert answer.read() == b""
+    assert answer.headers["Access-Control-Allow-Origin"] == "*"
+    assert "x-mine" in answer.headers["Access-Control-Allow-Headers"]
+    assert "Authorization" in answer.headers["Access-Control-Allow-Headers"]
+    assert "DELETE" in answer.headers["Access-Control-Allow-Methods"]
+
+
+def test_answers_allow_any_origin_and_tell_nothing_of_the_server(service):
+    headers = service.get("/health").headers
+    assert headers["Access-Control-Allow-Origin"] == "*"
+    assert "Server" not in headers
+
+
+def test_head_is_get_without_a_body(service, answer_of):
+    answer = answer_of(service, "HEAD", "/health")
+    assert answer.status == 200
+    assert answer.read() == b""
+
+
+def test_headers_that_drip_are_cut_off(service, connect):
+    connection = connect(service)
+    connection.sendall(b"POST /v2/scrape HTTP/1.1\r\n")
+    started = time.monotonic()
+    received = b""
+    connection.settimeout(1)
+    while time.monotonic() - started < 20:
+        try:
+            connection.sendall(b"X-A: b\r\n")
+            piece = connection.recv(1000)
+        except TimeoutError:
+            continue
+        except OSError:
+            break
+        received += piece
+        if not piece:
+            break
+    assert time.monotonic() - started < 15
+    assert b" 408 " in received
+
+
+def test_connections_above_the_limit_are_closed_and_the_rest_served(
+    start_service, connect
+):
+    service = start_service(SCRAPER_MAX_CONNECTIONS="20")
+    idle = [connect(service) for _ in range(60)]
+    closed = sum(is_closed(connection) for connection in idle)
+    assert closed >= 40
+    for connection in idle:
+        connection.close()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            assert service.get("/health").status == 200
+            break
+        except (OSError, http.client.HTTPException):
+            assert time.monotonic() < deadline
+
+
+def is_closed(connection):
+    connection.settimeout(0.2)
+    try:
+        return connection.recv(1) == b""
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+
+
+def test_the_access_log_has_one_json_line_per_request_and_no_secrets(
+    start_service, site
+):
+    service = start_service()
+    service.post("/v2/scrape?token=s3cret", {"url": site.url("/text"), "origin": "me"})
+    service.get("/nope")
+    service.stop()
+    lines = [
+        json.loads(line) for line in service.stderr.splitlines() if line[:1] == "{"
+    ]
+    assert [(line["path"], line["status"]) for line in lines] == [
+        ("/v2/scrape", 200),
+        ("/nope", 404),
+    ]
+    assert lines[0]["origin"] == "me"
+    assert lines[0]["team"]
+    assert lines[0]["ms"] > 0
+    assert "s3cret" not in service.stderr
+    assert "test-key" not in service.stderr

@@ -1,0 +1,34 @@
+"""A resident crawler must not keep the cookie jar of every page."""
+
+from __future__ import annotations
+
+import pytest
+from scrapy import Request, Spider, signals
+from scrapy.http import Response
+from scrapy.utils.test import get_crawler
+from twisted.python.failure import Failure
+
+from scraper_service.components.middlewares import FreshCookies
+
+
+def page(number):
+    return Request(f"http://a.example/{number}", meta={"cookiejar": number})
+
+
+@pytest.mark.parametrize("ended_as", ["fetched", "failed"])
+def test_the_jar_of_a_page_ends_with_it(ended_as):
+    crawler = get_crawler(Spider)
+    middleware = FreshCookies.from_crawler(crawler)
+    requests = [page(number) for number in range(3)]
+    for request in requests:
+        middleware.process_request(request)
+    assert len(middleware.jars) == 3
+    for request in requests:
+        response = Response(request.url, request=request)
+        if ended_as == "failed":
+            response = Failure(OSError())
+            response.request = request
+        crawler.signals.send_catch_log(
+            signals.item_scraped, item=None, response=response, spider=None
+        )
+    assert not middleware.jars

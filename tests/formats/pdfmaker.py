@@ -1,0 +1,71 @@
+"""PDF files for tests, written by hand: text at places, links, info, encryption."""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Text = tuple[float, float, float, str]  # x, y, size, text
+
+ENCRYPTED = b"/Encrypt << /Filter /Unknown /V 9 >>"
+
+
+def pdf(
+    pages: Sequence[Sequence[Text]],
+    *,
+    title: str = "",
+    author: str = "",
+    link: str = "",
+    trailer: bytes = b"",
+    count: int | None = None,
+) -> bytes:
+    """Return a file with one Helvetica page per element of ``pages``."""
+    total = len(pages)
+    kids = " ".join(f"{4 + 3 * n} 0 R" for n in range(total))
+    objects = [
+        b"<< /Type /Catalog /Pages 2 0 R >>",
+        f"<< /Type /Pages /Kids [{kids}] /Count {count or total} >>".encode(),
+        (
+            b"<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica "
+            b"/Encoding /WinAnsiEncoding >>"
+        ),
+    ]
+    for number, texts in enumerate(pages):
+        stream = zlib.compress(b"\n".join(map(_shown, texts)))
+        note = 6 + 3 * number
+        objects += [
+            b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Resources "
+            b"<< /Font << /F1 3 0 R >> >> /Contents %d 0 R /Annots [%d 0 R] >>"
+            % (5 + 3 * number, note),
+            b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream"
+            % (len(stream), stream),
+            b"<< /Type /Annot /Subtype /Link /Rect [0 0 9 9] /A << /S /URI /URI (%s) >> >>"
+            % link.encode(),
+        ]
+    objects.append(f"<< /Title ({title}) /Author ({author}) >>".encode())
+    return _file(objects, trailer)
+
+
+def _shown(text: Text) -> bytes:
+    x, y, size, words = text
+    escaped = words.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
+    return f"BT /F1 {size} Tf {x} {y} Td ({escaped}) Tj ET".encode("cp1252")
+
+
+def _file(objects: list[bytes], trailer: bytes) -> bytes:
+    result = bytearray(b"%PDF-1.4\n")
+    places = []
+    for number, body in enumerate(objects, 1):
+        places.append(len(result))
+        result += b"%d 0 obj\n%s\nendobj\n" % (number, body)
+    start = len(result)
+    result += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    result += b"".join(b"%010d 00000 n \n" % place for place in places)
+    result += (
+        b"trailer << /Size %d /Root 1 0 R /Info %d 0 R %s >>\nstartxref\n%d\n%%%%EOF\n"
+        % (len(objects) + 1, len(objects), trailer, start)
+    )
+    return bytes(result)

@@ -1,0 +1,92 @@
+// Drives the public client, unmodified: node client.js SERVICE KEY SITE
+// Prints one line of JSON per step: {step, value} or {step, error}.
+import { Firecrawl } from "firecrawl";
+
+const [service, apiKey, site] = process.argv.slice(2);
+const client = new Firecrawl({ apiKey, apiUrl: service });
+const first = client.v1;
+const pages = (name, count) =>
+  Array.from({ length: count }, (_, i) => `${site}/site/${name}/p/${i || ""}`);
+
+async function step(name, action) {
+  let line;
+  try {
+    line = { step: name, value: (await action()) ?? null };
+  } catch (error) {
+    const { message, status } = error;
+    line = { step: name, error: String(message), status };
+  }
+  console.log(JSON.stringify(line));
+  return line.value;
+}
+
+async function untilDone(read) {
+  for (;;) {
+    const status = await read();
+    if (status.status !== "scraping") return status;
+    await new Promise((resolve) => setTimeout(resolve, 100));
+  }
+}
+
+await step("v2 scrape", () => client.scrape(pages("5-js", 1)[0], { formats: ["markdown", "links"] }));
+
+const crawl = await step("v2 startCrawl", () =>
+  client.startCrawl(pages("30-jsstart", 1)[0], { limit: 20 }));
+await step("v2 getCrawlStatus", () => untilDone(() => client.getCrawlStatus(crawl.id)));
+await step("v2 one page of status", () =>
+  client.getCrawlStatus(crawl.id, { autoPaginate: false }));
+await step("v2 cancelCrawl of a finished one", () => client.cancelCrawl(crawl.id));
+await step("v2 getCrawlStatus of an unknown one", () =>
+  client.getCrawlStatus("00000000-0000-4000-8000-000000000000"));
+await step("v2 crawl", () =>
+  client.crawl(pages("12-jswait", 1)[0], { pollInterval: 1, timeout: 60 }));
+
+const slow = await step("v2 startCrawl, slow", () =>
+  client.startCrawl(pages("900-slow200-js", 1)[0], { limit: 800 }));
+await step("v2 getActiveCrawls", () => client.getActiveCrawls());
+// While it runs: the client follows `next` until there is none, and must return.
+await step("v2 getCrawlStatus of a running one", () => client.getCrawlStatus(slow.id));
+await step("v2 cancelCrawl", () => client.cancelCrawl(slow.id));
+await step("v2 getCrawlStatus of a cancelled one", () => client.getCrawlStatus(slow.id));
+await step("v2 getActiveCrawls after it", () => client.getActiveCrawls());
+
+const flaky = await step("v2 crawl with bad pages", () =>
+  client.crawl(pages("20-flaky10-js", 1)[0], { pollInterval: 1, timeout: 90 }));
+await step("v2 getCrawlErrors", () => client.getCrawlErrors(flaky.id));
+
+const batch = await step("v2 startBatchScrape", () =>
+  client.startBatchScrape([...pages("8-jsbatch", 8), "http://"], {
+    options: { formats: ["markdown"] },
+    ignoreInvalidURLs: true,
+  }));
+await step("v2 getBatchScrapeStatus", () =>
+  untilDone(() => client.getBatchScrapeStatus(batch.id)));
+await step("v2 getBatchScrapeErrors", () => client.getBatchScrapeErrors(batch.id));
+await step("v2 batchScrape", () =>
+  client.batchScrape(pages("6-jsbatchwait", 6), { pollInterval: 1, timeout: 60 }));
+
+// Each page is more than 1 MB of raw HTML, so that the result takes several chunks.
+const big = Array.from({ length: 20 }, (_, i) =>
+  `${site}/html?count=60000&body=${encodeURIComponent(`<p>page ${i} text</p>`)}`);
+await step("v2 batchScrape of more than 20 MB", async () => {
+  const job = await client.batchScrape(big, {
+    options: { formats: ["rawHtml"] }, pollInterval: 1, timeout: 100,
+  });
+  return { status: job.status, urls: job.data.map((page) => page.metadata.sourceURL), id: job.id };
+});
+
+await step("v1 scrapeUrl", () => first.scrapeUrl(pages("5-js", 1)[0], { formats: ["markdown"] }));
+const old = await step("v1 crawlUrl", () =>
+  first.crawlUrl(pages("30-jsone", 1)[0], { limit: 10 }, 1));
+const started = await step("v1 asyncCrawlUrl", () =>
+  first.asyncCrawlUrl(pages("20-flaky10-jsone", 1)[0], { limit: 800 }));
+await step("v1 checkCrawlStatus", () =>
+  untilDone(() => first.checkCrawlStatus(started.id, true)));
+await step("v1 checkCrawlErrors", () => first.checkCrawlErrors(started.id));
+await step("v1 checkCrawlStatus after it", () => first.checkCrawlStatus(started.id, true));
+await step("v1 batchScrapeUrls", () =>
+  first.batchScrapeUrls(pages("6-jsonebatch", 6), { formats: ["markdown"] }, 1));
+const oldSlow = await step("v1 asyncCrawlUrl, slow", () =>
+  first.asyncCrawlUrl(pages("900-slow200-jsone", 1)[0], { limit: 800 }));
+await step("v1 cancelCrawl", () => first.cancelCrawl(oldSlow.id));
+await step("v1 checkCrawlStatus of a cancelled one", () => first.checkCrawlStatus(oldSlow.id));

@@ -1,0 +1,165 @@
+"""What this release refuses, and what it does without effect."""
+
+from __future__ import annotations
+
+import pytest
+from attrs import evolve
+
+from scraper_service.errors import OptionUnavailable
+from scraper_service.options import actions, formats
+from scraper_service.options.arguments import page_options
+from scraper_service.options.available import (
+    remarks,
+    require_available,
+    require_job_available,
+)
+from scraper_service.options.job_arguments import batch_options, crawl_options
+from scraper_service.options.jobs import Webhook
+from scraper_service.options.scrape import ImageParser, Location, PdfParser, Profile
+
+PLAIN = page_options({"url": "https://example.com"}).scrape
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"formats": ()},
+        {
+            "formats": (
+                formats.Markdown(),
+                formats.Html(),
+                formats.RawHtml(),
+                formats.Links(),
+                formats.Images(),
+                formats.Attributes((formats.AttributeSelector("a", "href"),)),
+            )
+        },
+        {"formats": (formats.RawBase64(),)},
+        {"proxy": "basic"},
+        {"parsers": ()},
+        {"parsers": (PdfParser(mode="fast"), ImageParser())},
+        {"block_ads": True, "fast_mode": True, "lockdown": True},
+    ],
+)
+def test_what_this_release_does_is_available(changes):
+    options = evolve(PLAIN, **changes)
+    require_available(options)
+    assert remarks(options) == ()
+
+
+@pytest.mark.parametrize(
+    ("wanted", "code"),
+    [
+        (formats.Screenshot(), "BAD_REQUEST"),
+        (formats.Json(), "BAD_REQUEST"),
+        (formats.Json(key="extract"), "BAD_REQUEST"),
+        (formats.Summary(), "BAD_REQUEST"),
+        (formats.ChangeTracking(), "BAD_REQUEST"),
+        (formats.Question("q"), "BAD_REQUEST"),
+        (formats.Highlights("q"), "BAD_REQUEST"),
+        (formats.Query("q"), "BAD_REQUEST"),
+        (formats.Branding(), "SCRAPE_BRANDING_NOT_SUPPORTED"),
+        (formats.Product(), "BAD_REQUEST"),
+        (formats.Menu(), "BAD_REQUEST"),
+        (formats.Audio(), "BAD_REQUEST"),
+        (formats.Video(), "BAD_REQUEST"),
+    ],
+)
+def test_format_that_needs_more_is_refused(wanted, code):
+    options = evolve(PLAIN, formats=(formats.Markdown(), wanted))
+    with pytest.raises(OptionUnavailable, match="is not available here: it needs") as e:
+        require_available(options)
+    assert (e.value.attribute, e.value.code) == ("formats", code)
+
+
+def test_message_names_format_and_reason():
+    with pytest.raises(OptionUnavailable) as error:
+        require_available(evolve(PLAIN, formats=(formats.Screenshot(),)))
+    assert str(error.value) == (
+        "format 'screenshot' is not available here: "
+        "it needs a browser engine, which this release does not have"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "code"),
+    [
+        ({"actions": (actions.Press("Enter"),)}, "SCRAPE_ACTIONS_NOT_SUPPORTED"),
+        ({"wait_for_ms": 1}, "BAD_REQUEST"),
+        ({"mobile": True}, "BAD_REQUEST"),
+        ({"proxy": "stealth"}, "BAD_REQUEST"),
+        ({"parsers": (PdfParser(mode="ocr"),)}, "BAD_REQUEST"),
+    ],
+)
+def test_option_that_needs_more_is_refused(changes, code):
+    with pytest.raises(OptionUnavailable, match="not available here") as error:
+        require_available(evolve(PLAIN, **changes))
+    assert error.value.attribute == next(iter(changes))
+    assert error.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"only_clean_content": True}, "clean-up"),
+        ({"profile": Profile("p")}, "profile"),
+        ({"location": Location("DE")}, "the service's own address"),
+    ],
+)
+def test_option_without_effect_is_remarked(changes, word):
+    options = evolve(PLAIN, **changes)
+    require_available(options)
+    (remark,) = remarks(options)
+    assert word in remark
+
+
+def test_default_country_is_not_remarked():
+    assert remarks(evolve(PLAIN, location=Location("us", ("de",)))) == ()
+
+
+CRAWL = crawl_options({"url": "https://example.com"})
+BATCH = batch_options({"urls": "https://example.com"})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        CRAWL,
+        BATCH,
+        evolve(CRAWL, limit=5, max_discovery_depth=1, delay_s=2, max_concurrency=3),
+        evolve(CRAWL, sitemap="skip"),
+        evolve(CRAWL, max_path_depth=10),
+        evolve(BATCH, max_concurrency=2),
+    ],
+)
+def test_what_a_job_of_this_release_does_is_available(options):
+    require_job_available(options)
+
+
+@pytest.mark.parametrize(
+    ("options", "attribute"),
+    [
+        (evolve(CRAWL, crawl_entire_domain=True), "crawl_entire_domain"),
+        (evolve(CRAWL, allow_subdomains=True), "allow_subdomains"),
+        (evolve(CRAWL, allow_external_links=True), "allow_external_links"),
+        (evolve(CRAWL, include_paths=("a",)), "include_paths"),
+        (evolve(CRAWL, exclude_paths=("a",)), "exclude_paths"),
+        (evolve(CRAWL, regex_on_full_url=True), "regex_on_full_url"),
+        (evolve(CRAWL, ignore_robots_txt=True), "ignore_robots_txt"),
+        (evolve(CRAWL, robots_user_agent="a"), "robots_user_agent"),
+        (evolve(CRAWL, sitemap="only"), "sitemap"),
+        (evolve(CRAWL, deduplicate_similar_urls=False), "deduplicate_similar_urls"),
+        (evolve(CRAWL, ignore_query_parameters=True), "ignore_query_parameters"),
+        (evolve(CRAWL, max_path_depth=3), "max_path_depth"),
+        (evolve(CRAWL, prompt="a"), "prompt"),
+        (evolve(CRAWL, webhook=Webhook(url="a")), "webhook"),
+        (evolve(BATCH, webhook=Webhook(url="a")), "webhook"),
+        (evolve(CRAWL, scrape=evolve(PLAIN, mobile=True)), "mobile"),
+        (evolve(BATCH, scrape=evolve(PLAIN, wait_for_ms=5)), "wait_for_ms"),
+    ],
+)
+def test_option_of_a_job_that_needs_more_is_refused(options, attribute):
+    with pytest.raises(OptionUnavailable, match="is not available here: ") as error:
+        require_job_available(options)
+    assert (error.value.attribute, error.value.code) == (attribute, "BAD_REQUEST")

@@ -1,0 +1,311 @@
+"""Addresses, headers and selectors of callers."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scraper_service.errors import InvalidOptions
+from scraper_service.options.urls import (
+    MAX_HEADER_BYTES,
+    MAX_HEADERS,
+    MAX_SELECTOR,
+    MAX_SELECTORS,
+    MAX_URL,
+    caller_domain,
+    caller_headers,
+    caller_selectors,
+    caller_url,
+)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://example.com",
+        "http://example.com/a b?all&b=%zz#frag",
+        "HTTPS://EXAMPLE.COM/",
+        "https://example.com:1/",
+        "https://example.com:65535/",
+        "https://example.com:/",
+        "https://example.com?x=http://other.example/@",
+        "https://example.com#@other.example",
+        "https://r3---sn-ab_c.example.com/",
+        "https://my_host.example.com/",
+        "https://пример.рф/",
+        "https://xn--e1afmkfd.xn--p1ai/",
+        "https://bücher.example/",
+        "https://例え.jp/パス",
+        "http://localhost",
+        "http://localhost:3000/x",
+        "http://127.0.0.1:8080/",
+        "http://127.0.0.2",
+        "http://[::1]:8080/",
+        "http://[::ffff:127.0.0.1]/",
+        "http://0x7f000001/",
+        "http://2130706433/",
+        "http://127.1/",
+        "http://0177.0.0.1/",
+        "http://169.254.169.254/latest/meta-data",
+    ],
+)
+def test_address_is_returned_as_written(url):
+    assert caller_url(url) == url
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("example.com", "http://example.com"),
+        ("example.com:8080/x", "http://example.com:8080/x"),
+        ("localhost:3000", "http://localhost:3000"),
+        ("  https://example.com/  ", "https://example.com/"),
+        ("example.com/?next=https://other.example", None),
+        ("127.0.0.1", "http://127.0.0.1"),
+    ],
+)
+def test_missing_scheme_is_added(text, url):
+    assert caller_url(text) == (url or f"http://{text}")
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://example.com",
+        "file:///etc/passwd",
+        "javascript:alert(1)",
+        "data:text/html,<b>",
+        "about:blank",
+        "chrome://version",
+        "view-source:http://example.com",
+        "gopher://example.com:70/",
+        "ws://example.com",
+        "://example.com",
+    ],
+)
+def test_other_schemes_are_refused(url):
+    with pytest.raises(ValueError, match="URL uses unsupported protocol"):
+        caller_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["http://intranet/", "http://example.c/", "http://example.1a/", "web:8000/x"],
+)
+def test_host_needs_a_top_level_domain(url):
+    with pytest.raises(ValueError, match="top-level domain"):
+        caller_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "   ",
+        "http://",
+        "http:///path",
+        "http:example.com",
+        "http:/example.com",
+        "//example.com/",
+        "http://user@example.com/",
+        "http://user:pass@example.com/",
+        "http://example.com\\@other.example/",
+        "http://exa\tmple.com/",
+        "http://example.com/\n",
+        "http://example.com/\x00",
+        "http://example.com/\x7f",
+        "http://example.com/\x85",
+        "http://example.com/\ud800",
+        "http://exa mple.com/",
+        "http://exa%6dple.com/",
+        "http://example.com:0/",
+        "http://example.com:65536/",
+        "http://example.com:99999/",
+        "http://example.com:8a/",
+        "http://example.com:80:80/",
+        "http://example.com.:80/",
+        "http://example..com/",
+        "http://.example.com/",
+        "http://-a.example.com/",
+        "http://a-.example.com/",
+        "http://" + "a" * 64 + ".com/",
+        "http://" + "a." * 126 + "com/",
+        "http://" + "a" * 5000 + ".com/",
+        "http://xn--a.example/",
+        "http://a\u200db.example/",
+        "http://☃.example/",
+        "http://[::1/",
+        "http://[::1%25eth0]/",
+        "http://[fe80::1%eth0]/",
+        "http://[::g]/",
+        "http://a[::1]/",
+        "http://256.256.256.256/",
+        "http://1.2.3.4.5/",
+        "http://1.2.3.08/",
+        "http://4294967296/",
+        "http://1_0.0.0.1/",
+        "http://example.com/" + "a" * MAX_URL,
+    ],
+)
+def test_what_parsers_could_disagree_on_is_refused(url):
+    with pytest.raises(ValueError, match="Invalid URL"):
+        caller_url(url)
+
+
+def test_length_of_an_address_is_bounded():
+    url = "http://example.com/".ljust(MAX_URL, "a")
+    assert caller_url(url) == url
+    with pytest.raises(ValueError, match="Invalid URL"):
+        caller_url(url + "a")
+
+
+@given(st.text())
+def test_any_text_is_an_address_or_a_value_error(text):
+    for candidate in (text, "http://" + text, f"http://{text}.com"):
+        try:
+            assert caller_url(candidate).endswith(candidate.strip(" "))
+        except InvalidOptions:
+            raise
+        except ValueError as error:
+            assert str(error)  # noqa: PT017  # it may also pass
+
+
+@pytest.mark.parametrize(
+    ("text", "domain"),
+    [
+        ("Example.COM", "example.com"),
+        ("*.example.com", "example.com"),
+        (".zip", "zip"),
+        ("zip", "zip"),
+        ("bücher.example", "xn--bcher-kva.example"),
+    ],
+)
+def test_domain_is_normalised(text, domain):
+    assert caller_domain(text) == domain
+
+
+@pytest.mark.parametrize("text", ["", "a b", "a/b", "*", "a*b.com", "x" * 300])
+def test_bad_domain_is_refused(text):
+    with pytest.raises(ValueError, match="not a domain"):
+        caller_domain(text)
+
+
+HEADERS_OK = (
+    ("User-Agent", "x/1 (y)"),
+    ("Cookie", "a=b; c=d"),
+    ("X-Tab", "a\tb"),
+    ("X-Umlaut", "ü"),
+    ("X-Empty", ""),
+    ("Authorization", "Bearer x"),
+)
+
+
+def test_headers_for_the_site_pass_unchanged():
+    assert caller_headers(HEADERS_OK) == HEADERS_OK
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A", "a\r\nb: c"),
+        ("X-A", "a\nb"),
+        ("X-A", "a\x00"),
+        ("X-A", "\x7f"),
+        ("X-A", "\ud800"),
+        ("X A", "a"),
+        ("X:A", "a"),
+        ("", "a"),
+        ("X\r\nY", "a"),
+        ("Ü", "a"),
+        ("Host", "a"),
+        ("hOsT", "a"),
+        ("Content-Length", "0"),
+        ("Transfer-Encoding", "chunked"),
+        ("Connection", "close"),
+        ("Keep-Alive", "1"),
+        ("TE", "trailers"),
+        ("Trailer", "x"),
+        ("Upgrade", "h2c"),
+        ("HTTP2-Settings", "x"),
+        ("Proxy-Authorization", "x"),
+        ("proxy-anything", "x"),
+    ],
+)
+def test_header_that_frames_or_injects_is_refused(name, value):
+    with pytest.raises(InvalidOptions) as caught:
+        caller_headers((("X-Good", "1"), (name, value)))
+    (issue,) = caught.value.issues
+    assert issue.path == (name,)
+    assert issue.code == "custom"
+    assert value not in issue.message or len(value) < 2
+
+
+def test_headers_are_bounded_in_number_and_size():
+    caller_headers(tuple((f"X-{i}", "") for i in range(MAX_HEADERS)))
+    caller_headers((("X", "a" * (MAX_HEADER_BYTES - 1)),))
+    for headers in (
+        tuple((f"X-{i}", "") for i in range(MAX_HEADERS + 1)),
+        (("X", "a" * MAX_HEADER_BYTES),),
+    ):
+        with pytest.raises(InvalidOptions, match="at most"):
+            caller_headers(headers)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "p",
+        "iframe",
+        "div > .a#b[data-x='(((((' ]:nth-child(2n+1)",
+        ":not(:is(a, b))",
+        "a, b, c",
+        "*",
+        "[onclick]",
+        ":is(:is(:is(a)))",
+    ],
+)
+def test_selector_passes(selector):
+    assert caller_selectors((selector,)) == (selector,)
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "",
+        " ",
+        "p[",
+        "a::before",
+        "a >",
+        "*nav*",
+        "p:nope-such(1)",
+        ":not(:not(a))",
+        ":is(:is(:is(:is(a))))",
+        ":not(" * 200,
+        "[a='\\1 ']",
+        "a" * (MAX_SELECTOR + 1),
+    ],
+)
+def test_what_is_no_selector_is_refused(selector):
+    with pytest.raises(InvalidOptions) as caught:
+        caller_selectors(("p", selector))
+    (issue,) = caught.value.issues
+    assert issue.path == (1,)
+    assert issue.message.startswith("not a CSS selector: ")
+
+
+def test_selectors_are_bounded_in_number_and_length():
+    caller_selectors(("p",) * MAX_SELECTORS)
+    caller_selectors(("a" * MAX_SELECTOR,))
+    with pytest.raises(InvalidOptions, match="at most 100 selectors"):
+        caller_selectors(("p",) * (MAX_SELECTORS + 1))
+    with pytest.raises(InvalidOptions, match="16384 characters"):
+        caller_selectors(("a" * MAX_SELECTOR,) * 16 + ("a",))
+
+
+@given(st.text(alphabet="ap.#[]()=\"':,>+~*\\ :not", max_size=40))
+def test_any_text_is_a_selector_or_an_issue(text):
+    try:
+        caller_selectors((text,))
+    except InvalidOptions as error:
+        assert error.issues[0].path == (0,)  # noqa: PT017  # it may also pass

@@ -1,0 +1,179 @@
+"""A private PostgreSQL server of the system's packages, for the time of a test run."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from typing import Self
+
+import psycopg
+
+USER = "tester"
+DEBIAN = Path("/usr/lib/postgresql")
+START_TIMEOUT_S = 30
+STOP_TIMEOUT_S = 15
+# The tests kill the service, never the database: it need not survive a crash.
+OPTIONS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "listen_addresses": "127.0.0.1",
+    "max_connections": "100",
+    "shared_buffers": "32MB",
+    "unix_socket_directories": "",
+}
+
+
+class PostgresMissing(LookupError):
+    """This machine has no PostgreSQL that can be started; the text says why."""
+
+
+class Postgres:
+    """A server on a free port of 127.0.0.1; calling it makes a new database.
+
+    As root it runs as the first user of ``postgres`` and ``nobody`` that exists.
+    Raises :exc:`PostgresMissing`, and :exc:`RuntimeError` where one that is there does
+    not start. Use as a context manager.
+    """
+
+    def __init__(self) -> None:
+        programs = find_programs()
+        self._user = _unprivileged()
+        self._count = 0
+        self._password = secrets.token_hex(16)
+        self._folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+        try:
+            self._initialise(programs)
+            self.port = _free_port()
+            self._process = self._start(programs)
+            self._wait()
+        except BaseException:
+            self.stop()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.stop()
+
+    def __call__(self) -> str:
+        """Create an empty database and return its address for SQLAlchemy."""
+        self._count += 1
+        name = f"test_{self._count}"
+        with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        return self._address(name).replace("postgresql:", "postgresql+psycopg:")
+
+    def stop(self) -> None:
+        """End the server, with all its connections, and remove its files."""
+        process = getattr(self, "_process", None)
+        if process is not None:
+            process.send_signal(signal.SIGINT)  # the "fast" shutdown
+            try:
+                process.wait(STOP_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGQUIT)
+                process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _initialise(self, programs: Path) -> None:
+        password_file = self._folder / "password"
+        password_file.write_text(self._password)
+        if self._user:
+            account = pwd.getpwnam(self._user)
+            os.chown(self._folder, account.pw_uid, account.pw_gid)
+            os.chown(password_file, account.pw_uid, account.pw_gid)
+        command = (
+            *(str(programs / "initdb"), "--pgdata", str(self._folder / "data")),
+            *("--username", USER, "--pwfile", str(password_file)),
+            *("--auth", "scram-sha-256", "--encoding", "UTF8", "--locale", "C"),
+            "--no-sync",
+        )
+        done = subprocess.run(
+            command, capture_output=True, text=True, check=False, **self._rights()
+        )
+        if done.returncode:
+            raise RuntimeError(f"initdb failed: {done.stderr or done.stdout}")
+
+    def _start(self, programs: Path) -> subprocess.Popen[bytes]:
+        options = {**OPTIONS, "port": str(self.port)}
+        settings = (f"--{name}={value}" for name, value in options.items())
+        with (self._folder / "log").open("wb") as log:
+            return subprocess.Popen(
+                (programs / "postgres", "-D", self._folder / "data", *settings),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                **self._rights(),
+            )
+
+    def _wait(self) -> None:
+        end = time.monotonic() + START_TIMEOUT_S
+        while True:
+            try:
+                psycopg.connect(self._address("postgres"), connect_timeout=5).close()
+            except psycopg.OperationalError as error:
+                if self._process.poll() is not None or time.monotonic() > end:
+                    log = (self._folder / "log").read_text(errors="replace")
+                    raise RuntimeError(
+                        f"PostgreSQL: no start: {error}\n{log}"
+                    ) from None
+                time.sleep(0.05)
+            else:
+                return
+
+    def _address(self, database: str) -> str:
+        return f"postgresql://{USER}:{self._password}@127.0.0.1:{self.port}/{database}"
+
+    def _rights(self) -> dict[str, object]:
+        """Return what :mod:`subprocess` needs to run as somebody else."""
+        if not self._user:
+            return {"cwd": self._folder}
+        account = pwd.getpwnam(self._user)
+        ids = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+        return {"cwd": self._folder, **ids}
+
+
+def find_programs() -> Path:
+    """Return the folder of both programs: on the PATH, else the newest of Debian."""
+    found = [Path(path).parent for path in [shutil.which("initdb")] if path]
+    found += sorted(DEBIAN.glob("*/bin"), key=_version, reverse=True)
+    for folder in found:
+        if all((folder / name).exists() for name in ("initdb", "postgres")):
+            return folder
+    raise PostgresMissing("PostgreSQL is not installed: no initdb on the PATH")
+
+
+def _version(folder: Path) -> float:
+    try:
+        return float(folder.parent.name)
+    except ValueError:
+        return 0
+
+
+def _unprivileged() -> str:
+    """Return the user to run as, empty for our own: PostgreSQL refuses root."""
+    if os.geteuid() != 0:
+        return ""
+    for name in ("postgres", "nobody"):
+        try:
+            pwd.getpwnam(name)
+        except KeyError:
+            continue
+        return name
+    raise PostgresMissing("PostgreSQL refuses root and there is no user to run it as")
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port

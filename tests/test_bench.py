@@ -1,0 +1,105 @@
+"""The benchmarks run and print their tables; how fast is no matter of a test."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bench import linked, rivals
+from bench.crawl import NAMES, QUICK, WORK
+from bench.processes import ROOT
+
+
+def run_quick(module: str) -> str:
+    command = [sys.executable, "-m", module, "--quick"]
+    environment = {name: x for name, x in os.environ.items() if name != "WCXB"}
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr + done.stdout
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def scrapes() -> str:
+    return run_quick("bench.scrape")
+
+
+@pytest.fixture(scope="module")
+def crawls() -> str:
+    return run_quick("bench.crawl")
+
+
+def rows(output: str, start: str) -> list[str]:
+    return [line for line in output.splitlines() if line.startswith(start)]
+
+
+@pytest.mark.parametrize("callers", [1, 16, 64])
+@pytest.mark.parametrize("page", ["17 kB", "200 kB"])
+def test_table_has_a_row_without_failures(scrapes: str, page: str, callers: int):
+    (row,) = rows(scrapes, f"| {page} | {callers} |")
+    assert row.endswith("| 0 |")
+    assert "nan" not in row
+
+
+def test_lag_and_memory_are_reported(scrapes: str):
+    assert "## Event-loop lag with 64 callers" in scrapes
+    assert "| main " in scrapes
+
+
+@pytest.mark.parametrize(
+    ("plain", "name"), [(plain, name) for plain in WORK for name in WORK[plain]]
+)
+def test_every_crawler_finds_every_page(crawls: str, plain: bool, name: str):
+    if name == "crawlee" and not rivals.HAS_CRAWLEE:
+        pytest.skip("crawlee is not installed")
+    work = "links only" if plain else "Markdown, links, metadata"
+    (row,) = rows(crawls, f"| {work} | {NAMES[name]} |")
+    assert f"| {QUICK.pages} |" in row
+
+
+def test_reads_of_a_stored_job_do_not_fail(crawls: str):
+    found = [*rows(crawls, "| limit=100, skip="), *rows(crawls, "| one chunk ")]
+    assert len(found) == 4
+    for row in found:
+        assert row.endswith("| 0 |")
+        assert "nan" not in row
+
+
+def test_memory_is_reported_for_every_frontier(crawls: str):
+    for count in QUICK.frontier_rows:
+        assert len(rows(crawls, f"| {count} |")) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 30])
+def test_every_page_can_be_reached(count: int):
+    site = linked.site("", count, "http://a.test")
+    assert len(site) == count
+    seen, new = set(), {linked.path(0)}
+    while new:
+        seen |= new
+        found = {x for x in site if x not in seen}
+        new = {
+            x
+            for x in found
+            if any(f'"http://a.test{x}"'.encode() in site[y] for y in seen)
+        }
+    assert seen == set(site)
+
+
+def test_pages_come_from_a_directory(tmp_path):
+    real = b"<html><head><title>x</title></head><body><p>y</body></html>"
+    (tmp_path / "1.html").write_bytes(real)
+    (tmp_path / "2.html").write_bytes(b"neither head nor end")
+    site = linked.site(str(tmp_path), 5, "http://a.test")
+    assert list(site) == [linked.path(0)]
+    assert site[linked.path(0)].startswith(b"<html><head>" + linked.BASE)

@@ -1,0 +1,93 @@
+"""The unmodified public clients against the service."""
+
+from __future__ import annotations
+
+import pytest
+from firecrawl import AsyncFirecrawl, Firecrawl
+from firecrawl.v1 import V1FirecrawlApp
+from firecrawl.v2.utils.error_handler import BadRequestError, DNSResolutionError
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
+
+@pytest.fixture(scope="module")
+def client(service):
+    return Firecrawl(api_key=service.key, api_url=service.url)
+
+
+@pytest.fixture(scope="module")
+def first_client(service):
+    return V1FirecrawlApp(api_key=service.key, api_url=service.url)
+
+
+def test_v2_scrapes_with_defaults(client, site):
+    document = client.scrape(site.url("/article"))
+    assert document.markdown.startswith("# ")
+    assert document.metadata.status_code == 200
+    assert document.metadata.source_url == site.url("/article")
+
+
+def test_v2_scrapes_with_every_option_of_this_release(client, site):
+    document = client.scrape(
+        site.url("/article"),
+        formats=[
+            "markdown",
+            "html",
+            "rawHtml",
+            "links",
+            "images",
+        ],
+        only_main_content=False,
+        exclude_tags=["footer"],
+        headers={"X-A": "b"},
+        timeout=20_000,
+        parsers=["pdf"],
+        max_age=0,
+    )
+    assert document.html
+    assert document.raw_html
+    assert all(link.startswith(("http", "mailto:")) for link in document.links)
+    assert all(image.startswith("http") for image in document.images)
+
+
+def test_v2_gets_typed_metadata(client, site):
+    document = client.scrape(site.url("/metas"))
+    assert isinstance(document.metadata.og_locale_alternate, list)
+    assert isinstance(document.metadata.description, str)
+
+
+def test_v2_raises_its_own_errors(client, site):
+    with pytest.raises(DNSResolutionError):
+        client.scrape("http://nosuch.invalid/")
+    with pytest.raises(BadRequestError, match="screenshot"):
+        client.scrape(site.url("/text"), formats=["screenshot"])
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_v2_async_scrapes(service, site):
+    import asyncio
+
+    async def scrape():
+        client = AsyncFirecrawl(api_key=service.key, api_url=service.url)
+        return await client.scrape(site.url("/article"), formats=["markdown"])
+
+    assert asyncio.run(scrape()).markdown.startswith("# ")
+
+
+def test_v1_scrapes(first_client, site):
+    document = first_client.scrape_url(
+        site.url("/article"), formats=["markdown", "html", "links"], timeout=20_000
+    )
+    assert document.markdown.startswith("# ")
+    assert document.links
+    assert document.metadata["statusCode"] == 200
+
+
+def test_v1_raises_the_error_of_the_service(first_client, site):
+    with pytest.raises(Exception, match="certificate"):
+        first_client.scrape_url(site.https("/text", "expired"))
+
+
+def test_a_base_address_with_a_slash_works(service, site):
+    client = Firecrawl(api_key=service.key, api_url=service.url + "/")
+    assert client.scrape(site.url("/text")).markdown

@@ -1,0 +1,202 @@
+"""The unmodified public JavaScript client, v2 and the v1 inside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.linked_site import page_number
+
+SOURCES = Path(__file__).parent / "js"
+INSTALL_TIMEOUT_S = 120
+RUN_TIMEOUT_S = 240
+
+pytestmark = pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S + 60)
+
+
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """Install the client and return the script beside it."""
+    node, npm = shutil.which("node"), shutil.which("npm")
+    if not node or not npm:
+        pytest.skip("node and npm are not both installed")
+    folder = tmp_path_factory.mktemp("js")
+    for name in ("package.json", "client.js"):
+        shutil.copy(SOURCES / name, folder)
+    command = (npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund")
+    try:
+        done = subprocess.run(
+            (*command, "--ignore-scripts", "--loglevel=error"),
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=INSTALL_TIMEOUT_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        pytest.skip("npm could not install the client in time")
+    if done.returncode:
+        pytest.skip(f"npm could not install the client: {done.stderr[-500:]}")
+    return node, folder / "client.js"
+
+
+@pytest.fixture(scope="module")
+def steps(script, service, site):
+    """Run the script once and return what each step printed."""
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.lower().endswith("_proxy")
+    }
+    done = subprocess.run(
+        (*map(str, script), service.url, service.key, site.url("")),
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
+    return {line["step"]: line for line in lines}
+
+
+@pytest.fixture
+def value(steps):
+    """Return a function: what the named step gave; it must not have thrown."""
+
+    def find(name):
+        line = steps[name]
+        assert "error" not in line, line
+        return line["value"]
+
+    return find
+
+
+def numbers(documents):
+    return sorted(page_number(page["metadata"]["sourceURL"]) for page in documents)
+
+
+def assert_completed(job, pages, *, total=None):
+    assert job["status"] == "completed"
+    assert job["completed"] == len(job["data"]) == pages
+    assert job["total"] == (total or pages)
+    assert job["creditsUsed"] == pages
+    assert len(set(numbers(job["data"]))) == pages
+    assert not job.get("next")
+    assert all(page["markdown"].startswith("# Page") for page in job["data"])
+
+
+def test_v2_scrapes(value):
+    page = value("v2 scrape")
+    assert page["markdown"].startswith("# Page 0")
+    assert page["links"]
+    assert page["metadata"]["statusCode"] == 200
+
+
+def test_v2_starts_a_crawl_and_reads_its_status(value, service):
+    started = value("v2 startCrawl")
+    assert started["url"] == f"{service.url}/v2/crawl/{started['id']}"
+    assert_completed(value("v2 getCrawlStatus"), 20)
+    assert_completed(value("v2 one page of status"), 20)
+
+
+def test_v2_waits_for_a_crawl(value):
+    job = value("v2 crawl")
+    assert_completed(job, 12)
+    assert numbers(job["data"]) == list(range(12))
+
+
+def test_v2_errors_are_those_of_the_service(steps):
+    unknown = steps["v2 getCrawlStatus of an unknown one"]
+    assert "not found" in unknown["error"]
+    assert unknown["status"] == 404
+    finished = steps["v2 cancelCrawl of a finished one"]
+    assert "already completed" in finished["error"]
+    assert finished["status"] == 409
+
+
+def test_v2_lists_and_cancels_a_running_crawl(value):
+    job_id = value("v2 startCrawl, slow")["id"]
+    active = value("v2 getActiveCrawls")
+    assert active["success"] is True
+    mine = next(crawl for crawl in active["crawls"] if crawl["id"] == job_id)
+    assert "/site/900-slow200-js/" in mine["url"]
+    assert mine["teamId"]
+    assert mine["options"]["limit"] == 800
+    assert value("v2 getCrawlStatus of a running one")["status"] == "scraping"
+    assert value("v2 cancelCrawl") is True
+    cancelled = value("v2 getCrawlStatus of a cancelled one")
+    assert cancelled["status"] == "cancelled"
+    assert len(cancelled["data"]) == cancelled["completed"] <= cancelled["total"]
+    after = value("v2 getActiveCrawls after it")
+    assert job_id not in [crawl["id"] for crawl in after["crawls"]]
+
+
+def test_v2_reads_the_errors_of_a_crawl(value):
+    assert_completed(value("v2 crawl with bad pages"), 18, total=20)
+    errors = value("v2 getCrawlErrors")
+    assert sorted(page_number(error["url"]) for error in errors["errors"]) == [9, 19]
+    assert all(error["id"] and error["error"] for error in errors["errors"])
+    assert errors["robotsBlocked"] == []
+
+
+def test_v2_starts_a_batch_and_reads_its_status(value, service):
+    started = value("v2 startBatchScrape")
+    assert started["url"] == f"{service.url}/v2/batch/scrape/{started['id']}"
+    assert started["invalidURLs"] == ["http://"]
+    assert_completed(value("v2 getBatchScrapeStatus"), 8)
+    assert value("v2 getBatchScrapeErrors")["errors"] == []
+
+
+def test_v2_waits_for_a_batch(value):
+    assert_completed(value("v2 batchScrape"), 6)
+
+
+def test_v2_collects_a_result_of_several_chunks(value, service):
+    job = value("v2 batchScrape of more than 20 MB")
+    assert job["status"] == "completed"
+    assert len(job["urls"]) == len(set(job["urls"])) == 20
+    reply = service.get(f"/v2/batch/scrape/{job['id']}")
+    assert 0 < len(reply.json["data"]) < 20
+    skip = len(reply.json["data"])
+    path = f"/v2/batch/scrape/{job['id']}?skip={skip}"
+    assert reply.json["next"] == service.url + path
+
+
+def test_v1_scrapes(value):
+    page = value("v1 scrapeUrl")
+    assert page["success"] is True
+    assert page["markdown"].startswith("# Page 0")
+
+
+def test_v1_waits_for_a_crawl(value):
+    job = value("v1 crawlUrl")
+    assert job["success"] is True
+    assert_completed(job, 10)
+
+
+def test_v1_reads_status_and_errors_of_a_crawl(value, service):
+    started = value("v1 asyncCrawlUrl")
+    assert started["success"] is True
+    assert started["url"] == f"{service.url}/v1/crawl/{started['id']}"
+    assert_completed(value("v1 checkCrawlStatus"), 18, total=20)
+    errors = value("v1 checkCrawlErrors")  # sent as DELETE, yet nothing may be deleted
+    assert sorted(page_number(error["url"]) for error in errors["errors"]) == [9, 19]
+    assert errors["robotsBlocked"] == []
+    assert_completed(value("v1 checkCrawlStatus after it"), 18, total=20)
+
+
+def test_v1_waits_for_a_batch(value):
+    assert_completed(value("v1 batchScrapeUrls"), 6)
+
+
+def test_v1_cancels_a_crawl(value):
+    assert value("v1 cancelCrawl")["status"] == "cancelled"
+    status = value("v1 checkCrawlStatus of a cancelled one")
+    assert status["status"] == "cancelled"

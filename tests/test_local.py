@@ -1,0 +1,180 @@
+"""Local runs: the command line and ``scrapy crawl``, without service and database."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.linked_site import named, page_number
+
+ROOT = Path(__file__).parents[1]
+COMMAND = (sys.executable, "-m", "scraper_service")
+
+
+def run(*command, cwd=ROOT):
+    return subprocess.run(
+        command,
+        cwd=cwd,
+        env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def crawl(tmp_path, *arguments):
+    output = tmp_path / "page.json"
+    done = run(
+        *(sys.executable, "-m", "scrapy", "crawl", "scrape"),
+        *(part for argument in arguments for part in ("-a", argument)),
+        *("-O", str(output)),
+    )
+    text = output.read_text() if output.exists() else ""
+    return done, json.loads(text or "null")
+
+
+def test_scrapy_crawl_writes_the_page(tmp_path, site):
+    url = site.url("/redirect/1?to=/article")
+    done, pages = crawl(tmp_path, f"url={url}", "formats=markdown,links")
+    assert done.returncode == 0, done.stderr
+    [page] = pages
+    assert set(page) == {"markdown", "links", "metadata"}
+    assert page["markdown"].startswith("# ")
+    assert page["metadata"]["source_url"] == url
+    assert page["metadata"]["url"] == site.url("/article")
+    assert page["metadata"]["status_code"] == 200
+
+
+def test_scrapy_crawl_writes_a_failed_page_too(tmp_path, site):
+    _, [page] = crawl(tmp_path, f"url={site.url('/drop')}")
+    assert page["error"]["code"] == "SCRAPE_SITE_ERROR"
+    assert page["metadata"]["source_url"] == site.url("/drop")
+
+
+def test_scrapy_crawl_makes_no_files_of_ours(tmp_path, site):
+    run(
+        *(sys.executable, "-m", "scrapy", "crawl", "scrape"),
+        *("-a", f"url={site.url('/text')}"),
+        *("-s", f"DATA_DIR={tmp_path / 'data'}"),
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def job(tmp_path, spider, *arguments):
+    """Run a spider of a job; return its pages, once nothing else was written."""
+    output = tmp_path / "pages.jsonl"
+    done = run(
+        *(sys.executable, "-m", "scrapy", "crawl", spider),
+        *(part for argument in arguments for part in ("-a", argument)),
+        *("-O", str(output)),
+        *("-s", f"DATA_DIR={tmp_path / 'data'}"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == [output]
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def test_scrapy_crawl_writes_the_pages_of_a_crawl_up_to_its_limit(tmp_path, site):
+    url = site.url(named("30-local").path(0))
+    pages = job(tmp_path, "crawl", f"url={url}", "limit=5")
+    assert len(pages) == 5
+    urls = [page["metadata"]["source_url"] for page in pages]
+    assert urls[0] == url
+    assert len(set(map(page_number, urls))) == 5
+    assert all(page["markdown"].startswith("# Page") for page in pages)
+
+
+def test_scrapy_crawl_writes_the_pages_of_a_batch(tmp_path, site):
+    urls = [site.url(path) for path in ("/text", "/drop", "/text", "/article")]
+    pages = job(tmp_path, "batch", f"urls={','.join(urls)}")
+    assert sorted(page["metadata"]["source_url"] for page in pages) == sorted(urls)
+    [failed] = [page for page in pages if "error" in page]
+    assert failed["metadata"]["source_url"] == site.url("/drop")
+
+
+def test_scrapy_crawl_reads_the_addresses_of_a_batch_from_a_file(
+    tmp_path, site, tmp_path_factory
+):
+    urls = [site.url("/text"), site.url("/rss")]
+    source = tmp_path_factory.mktemp("lists") / "urls.txt"
+    source.write_text("\n".join(urls))
+    pages = job(tmp_path, "batch", f"urls=@{source}", "formats=links")
+    assert sorted(page["metadata"]["source_url"] for page in pages) == sorted(urls)
+
+
+@pytest.mark.parametrize(
+    "argument", ["formats=nope", "formats=screenshot", "nonsense=1", "timeout_ms=x"]
+)
+def test_scrapy_crawl_refuses_wrong_arguments(tmp_path, site, argument):
+    done, pages = crawl(tmp_path, f"url={site.url('/text')}", argument)
+    assert done.returncode != 0
+    assert not pages
+    assert argument.split("=")[-1] in done.stderr or argument in done.stderr
+
+
+def test_the_command_prints_markdown(site):
+    done = run(*COMMAND, "scrape", site.url("/article"))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("# ")
+    assert done.stderr == ""
+
+
+def test_the_command_prints_json_for_several_formats(site):
+    done = run(*COMMAND, "scrape", site.url("/article"), "-f", "links", "-f", "images")
+    page = json.loads(done.stdout)
+    assert set(page) == {"links", "images", "metadata"}
+
+
+def test_the_command_writes_a_file(tmp_path, site):
+    output = tmp_path / "page.md"
+    done = run(*COMMAND, "scrape", site.url("/text"), "-o", str(output))
+    assert done.stdout == ""
+    assert output.read_text().strip()
+
+
+def test_the_command_says_why_a_page_failed(site):
+    done = run(*COMMAND, "scrape", site.url("/drop"))
+    assert done.returncode == 1
+    assert "SCRAPE_SITE_ERROR" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("scrape", "file:///etc/passwd"), "URL uses unsupported protocol"),
+        (("scrape", "http://127.0.0.2/", "-f", "screenshot"), "browser"),
+        (("scrape", "http://127.0.0.2/", "-f", "nope"), "nope"),
+        (("-s", "NOPE=1", "scrape", "http://127.0.0.2/"), "NOPE"),
+        (("scrape",), "URL"),
+    ],
+)
+def test_the_command_refuses_wrong_use_in_one_sentence(arguments, text):
+    done = run(*COMMAND, *arguments)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_doctor_names_what_fails(tmp_path):
+    done = run(*COMMAND, "-s", "EGRESS_ALLOW=x", "doctor", "--data-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "fails    egress: EGRESS_ALLOW entry 'x'" in done.stdout
+    assert "works    python" in done.stdout
+    assert "browser" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command", [(), ("serve",), ("scrape",), ("keys",), ("doctor",)], ids=str
+)
+def test_every_command_has_help(command):
+    done = run(*COMMAND, *command, "--help")
+    assert done.returncode == 0
+    assert "Usage:" in done.stdout

@@ -1,0 +1,252 @@
+"""The service as a process: start, first key, stop, crash, bad settings."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import shlex
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SERVE = (sys.executable, "-m", "scraper_service", "serve", "--port", "0")
+
+
+def children_of(pid):
+    """Return the processes below ``pid``."""
+    found, todo = [], [pid]
+    while todo:
+        parent = todo.pop()
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            todo += map(int, task.read_text().split())
+        found.append(parent)
+    return found[1:]
+
+
+def wait_until(condition, seconds=20):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen in time"
+        time.sleep(0.05)
+
+
+def is_gone(pid):
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return True
+    return state == "Z"
+
+
+def test_the_first_start_prints_a_key_and_a_command_that_works(tmp_path, site):
+    environment = {**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"}
+    data_dir = tmp_path / "data"
+    command = (*SERVE, "--data-dir", str(data_dir))
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        lines = []
+        while not any("keys create" in line for line in lines):
+            lines.append(process.stdout.readline().decode())
+        text = "".join(lines)
+        curl = next(line for line in lines if line.strip().startswith("curl"))
+        curl = curl.replace("https://example.org", site.url("/text"))
+        answer = subprocess.run(shlex.split(curl), capture_output=True, check=True)
+        process.send_signal(signal.SIGTERM)
+    key = re.search(r"fc-[0-9a-f]{64}", text)[0]
+    assert b'"success":true' in answer.stdout
+    assert process.returncode == 0
+    stored = b"".join(p.read_bytes() for p in data_dir.iterdir() if p.is_file())
+    assert key.removeprefix("fc-").encode() not in stored
+    assert (data_dir / "key.secret").stat().st_mode & 0o077 == 0
+
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        second = process.stdout.readline().decode()
+        process.send_signal(signal.SIGTERM)
+        second += process.stdout.read().decode()
+    assert "listening on" in second
+    assert "fc-" not in second
+
+
+def test_keys_made_and_revoked_beside_a_running_service_count_at_once(
+    start_service, site, tmp_path
+):
+    service = start_service()
+    body = {"url": site.url("/text")}
+
+    def keys(*arguments):
+        command = (sys.executable, "-m", "scraper_service", "keys", *arguments)
+        done = subprocess.run(
+            (*command, "--data-dir", str(tmp_path)), capture_output=True, check=True
+        )
+        return done.stdout.decode().strip()
+
+    key = keys("create", "--name", "mine")
+    assert service.post("/v2/scrape", body, key=key).status == 200
+    listed = next(line for line in keys("list").splitlines() if "mine" in line)
+    assert key[-4:] in listed
+    assert key not in listed
+    keys("revoke", listed.split()[0])
+    assert service.post("/v2/scrape", body, key=key).status == 401
+    assert "revoked" in keys("list")
+
+
+def test_a_fixed_key_ends_when_it_leaves_the_settings(start_service, site):
+    body = {"url": site.url("/text")}
+    first = start_service(SCRAPER_API_KEYS="fc-one,fc-two")
+    assert first.post("/v2/scrape", body, key="fc-one").status == 200
+    assert first.stop() == 0
+    second = start_service(SCRAPER_API_KEYS="fc-two,fc-three")
+    statuses = [
+        second.post("/v2/scrape", body, key=key).status
+        for key in ("fc-one", "fc-two", "fc-three")
+    ]
+    assert statuses == [401, 200, 200]
+
+
+def test_sigterm_finishes_what_is_under_way_and_takes_nothing_new(start_service, site):
+    service = start_service()
+    body = {"url": site.url("/delay/2")}
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        site.forget()
+        running = [threads.submit(service.post, "/v2/scrape", body) for _ in range(8)]
+        wait_until(lambda: len(site.requests) == 8)
+        children = children_of(service.pid)
+        assert service.stop() == 0
+        replies = [future.result() for future in running]
+    assert [reply.status for reply in replies] == [200] * 8
+    assert children
+    wait_until(lambda: all(map(is_gone, children)))
+
+
+def test_work_that_outlives_the_grace_time_does_not_hold_up_the_end(
+    start_service, site
+):
+    service = start_service(SCRAPER_SHUTDOWN_TIMEOUT_S="1")
+    body = {"url": site.url("/delay/30")}
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        site.forget()
+        running = threads.submit(service.post, "/v2/scrape", body)
+        wait_until(lambda: site.requests)
+        started = time.monotonic()
+        assert service.stop() == 0
+        assert time.monotonic() - started < 10
+        assert running.exception() or running.result().status >= 400
+
+
+def test_kill_leaves_no_process_behind(start_service, site):
+    service = start_service()
+    assert service.post("/v2/scrape", {"url": site.url("/text")}).status == 200
+    children = children_of(service.pid)
+    os.kill(service.pid, signal.SIGKILL)
+    wait_until(lambda: not service.is_running)
+    assert children
+    wait_until(lambda: all(map(is_gone, children)))
+
+
+def test_a_start_after_a_kill_finds_its_keys(start_service, site):
+    service = start_service()
+    os.kill(service.pid, signal.SIGKILL)
+    wait_until(lambda: not service.is_running)
+    again = start_service()
+    assert again.post("/v2/scrape", {"url": site.url("/text")}).status == 200
+
+
+def test_a_killed_converter_is_replaced(start_service, site):
+    service = start_service(SCRAPER_CONVERTER_PROCESSES="1")
+    body = {"url": site.url("/text")}
+    assert service.post("/v2/scrape", body).status == 200
+    converters = [
+        pid
+        for pid in children_of(service.pid)
+        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+    assert converters
+    for pid in converters:
+        os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: service.post("/v2/scrape", body).status == 200)
+
+
+def test_converters_see_no_secrets(start_service):
+    service = start_service(SCRAPER_KEY_SECRET="planted")
+    for pid in children_of(service.pid):
+        environment = Path(f"/proc/{pid}/environ").read_bytes()
+        assert b"planted" not in environment
+        assert b"test-key" not in environment
+
+
+def run_serve(*arguments, **environment):
+    return subprocess.run(
+        (*SERVE, *arguments),
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_port_in_use_is_said_and_ends_the_start(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        done = run_serve("--data-dir", str(tmp_path), "--port", port)
+    assert done.returncode == 1
+    assert port in done.stderr
+    assert "listening" not in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("SCRAPER_EGRESS_ALLOW", "nonsense", "EGRESS_ALLOW entry 'nonsense'"),
+        ("SCRAPER_AUTH_ENABLED", "perhaps", "AUTH_ENABLED"),
+        ("SCRAPER_HOST_CONCURRENCY", "many", "HOST_CONCURRENCY"),
+        ("SCRAPER_HOST_CONCURRENCY", "0", "HOST_CONCURRENCY"),
+        ("SCRAPER_DATABASE_URL", "nonsense", "DATABASE_URL"),
+    ],
+)
+def test_a_wrong_setting_is_named_and_ends_the_start(tmp_path, name, value, text):
+    done = run_serve("--data-dir", str(tmp_path), **{name: value})
+    assert done.returncode != 0
+    assert text in done.stderr
+    assert "listening" not in done.stdout
+
+
+def test_a_misspelt_variable_is_warned_about(start_service):
+    service = start_service(SCRAPER_HOST_CONCURENCY="3")
+    service.stop()
+    assert "SCRAPER_HOST_CONCURENCY" in service.stderr
+
+
+def test_without_a_database_requests_are_a_503(start_service, tmp_path):
+    service = start_service()
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
+        connection.execute("ALTER TABLE key RENAME TO hidden")
+    reply = service.post("/v2/scrape", {"url": "http://127.0.0.2/"})
+    assert reply.status == 503
+    assert int(reply.headers["Retry-After"]) > 0
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
+        connection.execute("ALTER TABLE hidden RENAME TO key")
+    assert service.post("/v2/scrape", {}).status == 400
+
+
+def test_two_first_starts_at_once_make_one_database(tmp_path):
+    command = (sys.executable, "-m", "scraper_service", "keys", "create")
+    command = (*command, "--data-dir", str(tmp_path))
+    running = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    ended = [process.communicate() for process in running]
+    assert [process.returncode for process in running] == [0] * 4, ended
+    with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
+        assert connection.execute("SELECT count(*) FROM key").fetchone() == (4,)

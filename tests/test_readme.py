@@ -1,0 +1,160 @@
+"""The README's commands, run as they stand, with a local site in place of the public."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+PUBLIC = "https://example.org"
+DOCUMENTS = [README, (ROOT / "deploy" / "README.md").read_text()]
+
+
+def blocks(language):
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_first_call_gives_the_output_that_is_shown(service, site):
+    command = next(block for block in blocks("sh") if "curl" in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace(PUBLIC, site.url("/example"))
+    done = subprocess.run(
+        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
+        capture_output=True,
+        check=True,
+    )
+    answer = json.loads(done.stdout)
+    shown = json.loads(blocks("json")[0])
+    metadata, expected = answer["data"]["metadata"], shown["data"]["metadata"]
+    assert set(metadata) == set(expected)
+    for changing in ("scrapeId", "sourceURL", "url"):
+        metadata[changing] = expected[changing]
+    assert answer == shown
+
+
+def test_the_python_example_prints_the_page(service, site):
+    code = blocks("python")[0]
+    code = code.replace("http://127.0.0.1:3002", service.url)
+    code = code.replace(PUBLIC, site.url("/example"))
+    done = subprocess.run(
+        (sys.executable, "-W", "ignore", "-c", f"key = {service.key!r}\n{code}"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    ast.parse(code)
+    assert done.stdout.startswith("# Example Domain")
+
+
+def test_the_crawl_example_prints_its_pages(service, site):
+    code = blocks("python")[1].replace("http://127.0.0.1:3002", service.url)
+    code = code.replace(PUBLIC, site.url("/example"))
+    done = subprocess.run(
+        (sys.executable, "-W", "ignore", "-c", f"key = {service.key!r}\n{code}"),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"completed 1 ['{site.url('/example')}']"
+
+
+def test_the_local_commands_work(site, tmp_path):
+    block = next(block for block in blocks("sh") if "scrapy crawl" in block)
+    lines = block.strip().splitlines()
+    scripts = Path(sys.executable).parent
+    outputs = []
+    for line in lines:
+        command = shlex.split(line.replace(PUBLIC, site.url("/example")))
+        command[0] = str(scripts / Path(command[0]).name)
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env={
+                **os.environ,
+                "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
+                "SCRAPY_SETTINGS_MODULE": "scraper_service.settings",
+            },
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        outputs.append(done.stdout)
+    assert outputs[0].startswith("# Example Domain")
+    [page] = json.loads((tmp_path / "page.json").read_text())
+    assert page["links"] == ["https://iana.org/domains/example"]
+    [line] = (tmp_path / "pages.jsonl").read_text().splitlines()
+    assert json.loads(line)["markdown"].startswith("# Example Domain")
+
+
+def test_every_setting_of_the_tables_is_one_with_the_default_shown():
+    from scraper_service import settings
+
+    rows = [
+        re.findall(r"`(?:SCRAPER_)?([A-Z_]+)`", row.split("|")[1])
+        for document in DOCUMENTS
+        for row in document.splitlines()
+        if row.startswith("| `")
+    ]
+    names = [name for row in rows for name in row]
+    assert len(names) > 15
+    assert [name for name in names if not hasattr(settings, name)] == []
+
+
+def test_make_names_its_targets():
+    done = subprocess.run(
+        ("make", "-C", str(ROOT), "help"), capture_output=True, text=True, check=True
+    )
+    named = set(re.findall(r"make (\w+)", done.stdout))
+    in_readme = set(re.findall(r"make (\w+)", " ".join(blocks("sh"))))
+    assert in_readme <= named
+
+
+@pytest.mark.timeout(600)  # it installs everything
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git checkout")
+def test_make_serve_in_a_fresh_clone_and_a_fresh_environment(tmp_path, site):
+    clone = tmp_path / "clone"
+    files = subprocess.run(
+        ("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"),
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout.decode()
+    for name in filter(None, files.split("\0")):
+        if (ROOT / name).is_file():
+            (clone / name).parent.mkdir(parents=True, exist_ok=True)
+            (clone / name).write_bytes((ROOT / name).read_bytes())
+    environment = {k: v for k, v in os.environ.items() if k != "VIRTUAL_ENV"}
+    environment["SCRAPER_EGRESS_ALLOW"] = "127.0.0.2/32"
+    with (
+        (tmp_path / "log").open("wb") as log,
+        subprocess.Popen(
+            ("make", "serve", "ARGS=--port 0"),
+            cwd=clone,
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            start_new_session=True,
+        ) as make,
+    ):
+        try:
+            curl = next(
+                (line for line in make.stdout if line.strip().startswith("curl")), None
+            )
+            assert curl, (tmp_path / "log").read_text()
+            curl = curl.replace(PUBLIC, site.url("/example"))
+            done = subprocess.run(shlex.split(curl), capture_output=True, check=True)
+        finally:
+            os.killpg(make.pid, signal.SIGTERM)
+    assert json.loads(done.stdout)["data"]["markdown"].startswith("# Example Domain")
+    assert (clone / "data" / "jobs.sqlite").exists()
