@@ -1,0 +1,1 @@
+"""Measurements of the service on this machine, run by ``make bench``."""
