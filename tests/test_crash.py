@@ -17,6 +17,7 @@ import uuid
 from typing import NamedTuple
 
 import pytest
+import sqlalchemy as sa
 
 from tests.crash import (
     TERMINAL,
@@ -279,8 +280,24 @@ def test_two_processes_share_jobs(start_service, site, database):
     jobs.crawl(services[0], f"300-slow5-shared-{label}")
     jobs.crawl(services[1], f"300-slow5-sharedlimited-{label}", limit=137)
     jobs.finish(services[1])
+    assert deadlocks(address) == 0
     for job in jobs.watched:
         job.check(services[0])
+
+
+def deadlocks(address):
+    """Return how often transactions waited for each other in a circle."""
+    engine = sa.create_engine(address, poolclass=sa.NullPool)
+    if engine.dialect.name != "postgresql":
+        return 0  # it has one writer at a time
+    with engine.connect() as connection:
+        connection.execute(sa.text("SELECT pg_stat_force_next_flush()"))
+        return connection.scalar(
+            sa.text(
+                "SELECT deadlocks FROM pg_stat_database"
+                " WHERE datname = current_database()"
+            )
+        )
 
 
 @patience(KILLS // 4)
@@ -349,8 +366,6 @@ def test_every_page_of_a_linked_site_can_be_reached(name):
 
 
 def test_postgres_makes_empty_databases(postgres):
-    import sqlalchemy as sa
-
     first, second = postgres(), postgres()
     assert first != second
     engine = sa.create_engine(first, poolclass=sa.NullPool)

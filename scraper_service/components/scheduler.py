@@ -191,7 +191,7 @@ class LeasedScheduler(BaseScheduler):
     async def _claim(self) -> None:
         self._claiming = True
         try:
-            claim = await self._database.write(
+            claim = await self._database.write_job(
                 frontier.claim, self.job_id, self.owner, self._slots
             )
         except ServiceUnavailable:
@@ -228,7 +228,7 @@ class LeasedScheduler(BaseScheduler):
         waits = iter(RETRY_S)
         while True:
             try:
-                commit = await self._database.write(
+                commit = await self._database.write_job(
                     frontier.append, self.job_id, outcome
                 )
                 break
@@ -278,7 +278,7 @@ class LeasedScheduler(BaseScheduler):
         if not self.keeps_pages:
             self._database.close()
         elif leases:
-            await self._database.write(frontier.release, leases)
+            await self._database.write_job(frontier.release, self.job_id, leases)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -118,13 +118,29 @@ class Database:
     ) -> ResultT:
         """Run ``function`` in the one writer thread; see the class.
 
-        Functions that wait share a transaction; returns after its commit.
+        Functions that wait share a transaction; returns after its commit. One that
+        locks a job is for :meth:`write_job`.
         """
 
         def work_on(connection: Connection) -> ResultT:
             return function(connection, *args, **kwargs)
 
         work = self._writer.submit(work_on)
+        return await _answered(asyncio.wrap_future(work))
+
+    async def write_job(
+        self,
+        function: Callable[Concatenate[Connection, str, ParamT], ResultT],
+        job_id: str,
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Do as :meth:`write`; ``function`` locks the row of one job, first of all."""
+
+        def work_on(connection: Connection) -> ResultT:
+            return function(connection, job_id, *args, **kwargs)
+
+        work = self._writer.submit(work_on, job_id)
         return await _answered(asyncio.wrap_future(work))
 
     def close(self) -> None:

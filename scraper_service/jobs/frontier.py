@@ -1,6 +1,7 @@
 """The frontier of a job: claims, and the one transaction per page.
 
-Functions take a connection inside a transaction of :meth:`Database.write`. The law of
+Functions take a connection inside a transaction of :meth:`Database.write_job`; those
+that change rows of a job lock its row first. The law of
 conservation: an address is in exactly one state, ``open`` counts the pending and leased
 ones, ``done`` and ``failed`` the ended ones, and the counts on the job row change only
 here, together with the rows. The limit belongs to this transaction too: an address is
@@ -31,7 +32,7 @@ from scraper_service.jobs.tables import event, frontier, job, ledger, page, work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Table
 
 # Leases of one address that ended with their process. Pages are understood in processes
 # of their own, so a page hardly ever ends this one; restarts in a row should fail none.
@@ -53,9 +54,9 @@ def now_of(connection: Connection) -> float:
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     """Lease up to ``count`` pending addresses, the oldest first."""
-    state = connection.scalar(select(job.c.state).where(job.c.id == job_id))
+    state = _lock(connection, job_id)
     if state not in ACTIVE:
-        return Claim((), JobState(state or JobState.CANCELLED))
+        return Claim((), state)
     oldest = (
         select(frontier.c.id)
         .where(frontier.c.job_id == job_id, frontier.c.state == RowState.PENDING)
@@ -79,12 +80,21 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     return Claim(tuple(sorted((ClaimedRow(*row) for row in rows), key=_id)), state)
 
 
+def _lock(connection: Connection, job_id: str) -> JobState:
+    """Lock the row of a job; one that is gone counts as cancelled."""
+    query = select(job.c.state).where(job.c.id == job_id).with_for_update()
+    return JobState(connection.scalar(query) or JobState.CANCELLED)
+
+
 def _id(row: ClaimedRow) -> int:
     return row.id
 
 
-def release(connection: Connection, leases: Sequence[tuple[int, int]]) -> None:
+def release(
+    connection: Connection, job_id: str, leases: Sequence[tuple[int, int]]
+) -> None:
     """Give back leases, as (id, token), unused; that is no attempt."""
+    _lock(connection, job_id)
     for row_id, token in leases:
         connection.execute(
             update(frontier)
@@ -111,19 +121,37 @@ def beat(connection: Connection, owner: str, lease_s: float) -> None:
         connection.execute(insert(worker).values(id=owner, until=until))
 
 
-def reap(connection: Connection) -> int:
-    """Return the leases of processes that are gone; tell how many addresses."""
+def forget_workers(connection: Connection) -> None:
+    """Delete the rows of processes that have been gone for long."""
+    connection.execute(
+        worker.delete().where(worker.c.until < now_of(connection) - RETENTION_S)
+    )
+
+
+def _lost(connection: Connection) -> ColumnElement[bool]:
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
-    lost = and_(
+    return and_(
         frontier.c.state == RowState.LEASED,
         frontier.c.owner.is_not(None),
         frontier.c.owner.not_in(live),
     )
+
+
+def bereft_jobs(connection: Connection) -> list[str]:
+    """Return the jobs with leases of processes that are gone."""
+    query = select(frontier.c.job_id).where(_lost(connection)).distinct()
+    return list(connection.scalars(query))
+
+
+def reap(connection: Connection, job_id: str) -> int:
+    """Return the leases of processes that are gone; tell how many addresses."""
+    _lock(connection, job_id)
     columns = frontier.c
+    lost = and_(columns.job_id == job_id, _lost(connection))
     poison = connection.execute(
-        select(columns.id, columns.key, columns.token, columns.owner, columns.job_id)
+        select(columns.id, columns.key, columns.token, columns.owner)
         .where(lost, columns.attempts >= MAX_ATTEMPTS)
-        .order_by(columns.job_id, columns.id)
+        .order_by(columns.id)
     ).all()
     for row in poison:
         outcome = Outcome(
@@ -135,12 +163,9 @@ def reap(connection: Connection) -> int:
             code="SCRAPE_RETRY_LIMIT",
             error=f"The process ended {MAX_ATTEMPTS} times while it fetched this page.",
         )
-        append(connection, row.job_id, outcome)
+        append(connection, job_id, outcome)
     returned = connection.execute(
         update(frontier).where(lost).values(state=RowState.PENDING, owner=None)
-    )
-    connection.execute(
-        worker.delete().where(worker.c.until < now_of(connection) - RETENTION_S)
     )
     return returned.rowcount + len(poison)
 
@@ -340,11 +365,16 @@ def _add(
     return added
 
 
+def dialect_insert(connection: Connection, table: Table) -> Any:
+    """Return an insert that knows what to do on a conflict."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
+
+
 def insert_links(
     connection: Connection, job_id: str, links: Sequence[Link], state: RowState
 ) -> int:
     """Insert addresses whose key the job does not have yet; return how many."""
-    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
     added = 0
     for first in range(0, len(links), INSERT_ROWS):
         rows = [
@@ -358,7 +388,8 @@ def insert_links(
             }
             for link in links[first : first + INSERT_ROWS]
         ]
-        statement = dialect.insert(frontier).values(rows).on_conflict_do_nothing()
+        insertion = dialect_insert(connection, frontier).values(rows)
+        statement = insertion.on_conflict_do_nothing()
         # The driver of PostgreSQL has no row count for an insert of many rows.
         new = connection.execute(statement.returning(frontier.c.id))
         added += len(new.all())

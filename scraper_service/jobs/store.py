@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import fields
 from sqlalchemy import delete, insert, select, update
 
-from scraper_service.jobs.frontier import RETENTION_S, insert_links, note, now_of
+from scraper_service.jobs.frontier import (
+    RETENTION_S,
+    dialect_insert,
+    insert_links,
+    note,
+    now_of,
+)
 from scraper_service.jobs.model import (
     ACTIVE,
     Job,
@@ -103,21 +109,18 @@ def make_team(connection: Connection, team_id: str) -> None:
 
 
 def _use_key(connection: Connection, team_id: str, key: str, at: float) -> bool:
-    # The team's row is locked, so that equal keys sent at once come one by one.
-    connection.execute(
-        select(team_table.c.id).where(team_table.c.id == team_id).with_for_update()
-    )
-    mine = (idempotency.c.team_id == team_id, idempotency.c.key == key)
-    until = connection.scalar(select(idempotency.c.expires_at).where(*mine))
-    if until is not None and until > at:
-        return False
-    connection.execute(delete(idempotency).where(*mine))
-    connection.execute(
-        insert(idempotency).values(
-            team_id=team_id, key=key, expires_at=at + RETENTION_S
+    # One statement: of equal keys sent at once, one wins.
+    used = connection.execute(
+        dialect_insert(connection, idempotency)
+        .values(team_id=team_id, key=key, expires_at=at + RETENTION_S)
+        .on_conflict_do_update(
+            index_elements=("team_id", "key"),
+            set_={"expires_at": at + RETENTION_S},
+            where=idempotency.c.expires_at <= at,
         )
+        .returning(idempotency.c.key)
     )
-    return True
+    return used.first() is not None
 
 
 def is_key_used(connection: Connection, team_id: str, key: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future
+from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
 ResultT = TypeVar("ResultT")
-WorkT: TypeAlias = "tuple[Callable[[Connection], Any], Future[Any]]"
+WorkT: TypeAlias = "tuple[str, Callable[[Connection], Any], Future[Any]]"
 
 MAX_GROUP = 100  # functions in one transaction
 
@@ -26,6 +27,8 @@ class Writer:
 
     A group that fails is rolled back and its functions are repeated one by one, so that
     a bad one fails alone. They must therefore have no effect but on the database.
+    Inside a group, jobs come in the order of their ids: processes that write to the
+    same jobs wait for each other's locks, and never in a circle.
     """
 
     def __init__(self, engine: Engine):
@@ -36,10 +39,15 @@ class Writer:
         )
         self._thread.start()
 
-    def submit(self, function: Callable[[Connection], ResultT]) -> Future[ResultT]:
-        """Return what will hold the result, after the commit."""
+    def submit(
+        self, function: Callable[[Connection], ResultT], job_id: str = ""
+    ) -> Future[ResultT]:
+        """Return what will hold the result, after the commit.
+
+        ``job_id`` is the job that the function locks; one without locks none.
+        """
         future: Future[ResultT] = Future()
-        self._queue.put((function, future))
+        self._queue.put((job_id, function, future))
         return future
 
     def close(self) -> None:
@@ -59,9 +67,8 @@ class Writer:
         group: list[WorkT] = []
         work = self._queue.get()
         while work is not None:
-            function, future = work
-            if future.set_running_or_notify_cancel():
-                group.append((function, future))
+            if work[-1].set_running_or_notify_cancel():
+                group.append(work)
             if len(group) >= MAX_GROUP:
                 return group, False
             try:
@@ -71,16 +78,17 @@ class Writer:
         return group, True
 
     def _write(self, group: list[WorkT]) -> None:
+        group.sort(key=itemgetter(0))
         try:
             with self._engine.begin() as connection:
-                results = [function(connection) for function, _ in group]
+                results = [function(connection) for _, function, _ in group]
         except BaseException as error:  # it is handed to who waits
             if len(group) == 1:
-                group[0][1].set_exception(error)
+                group[0][-1].set_exception(error)
                 return
             logger.info("a group of %d writes failed (%s)", len(group), error)
             for work in group:
                 self._write([work])
             return
-        for (_, future), result in zip(group, results, strict=True):
+        for (_, _, future), result in zip(group, results, strict=True):
             future.set_result(result)

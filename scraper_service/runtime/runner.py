@@ -107,8 +107,10 @@ class LocalRunner:
     async def _beat(self) -> None:
         lease_s = self._settings.getfloat("LEASE_S")
         await self._database.write(frontier.beat, self.owner, lease_s)
-        if returned := await self._database.write(frontier.reap):
-            logger.warning("%d addresses of a process that is gone", returned)
+        await self._database.write(frontier.forget_workers)
+        for job_id in await self._database.read(frontier.bereft_jobs):
+            if returned := await self._database.write_job(frontier.reap, job_id):
+                logger.warning("%d addresses of a process that is gone", returned)
 
     async def _expire(self) -> None:
         while await self._database.write(store.expire):
@@ -122,7 +124,7 @@ class LocalRunner:
             ):
                 return
             if job.id not in self._crawlers:
-                await self._database.write(store.start_job, job.id)
+                await self._database.write_job(store.start_job, job.id)
                 self._start(job)
         active = {job.id for job in jobs}
         for job_id in self._crawlers.keys() - active:
@@ -162,7 +164,7 @@ class LocalRunner:
                 error = f"The job ended early: {reason}."
         if error is not None:
             with contextlib.suppress(ServiceUnavailable):
-                await self._database.write(
+                await self._database.write_job(
                     store.end_job, job.id, JobState.FAILED, error
                 )
         self._crawlers.pop(job.id, None)

@@ -134,7 +134,7 @@ def test_an_address_is_leased_to_one_owner(harness):
 def test_a_lost_lease_stores_nothing(harness):
     job_id = harness.start([0, 1])
     row, _ = harness.claim(job_id)
-    harness.run(frontier.release, [(row.id, row.token)])
+    harness.run(frontier.release, job_id, [(row.id, row.token)])
     [again] = harness.claim(job_id, 1, "other")
     assert not harness.deliver(job_id, row, links=[5]).accepted
     assert harness.check(job_id).total == 2
@@ -199,7 +199,7 @@ def test_leases_of_a_process_that_is_gone_are_given_to_others(harness):
     harness.run(frontier.beat, "live", 60)
     [dead] = harness.claim(job_id, 1, "dead")
     [live] = harness.claim(job_id, 1, "live")
-    assert harness.run(frontier.reap) == 1
+    assert harness.run(frontier.reap, job_id) == 1
     [again] = harness.claim(job_id, 5, "live")
     assert again.id == dead.id
     assert again.token == dead.token + 1
@@ -214,7 +214,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         owner = f"dead {number}"
         harness.run(frontier.beat, owner, -1)
         assert harness.claim(job_id, 1, owner)
-        harness.run(frontier.reap)
+        harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
     [error] = harness.run(store.read_errors, job_id)
@@ -225,10 +225,10 @@ def test_a_lease_that_was_given_back_is_no_attempt(harness):
     job_id = harness.start([0])
     for _ in range(frontier.MAX_ATTEMPTS + 2):
         [row] = harness.claim(job_id)
-        harness.run(frontier.release, [(row.id, row.token)])
+        harness.run(frontier.release, job_id, [(row.id, row.token)])
     harness.run(frontier.beat, OWNER, -1)
     harness.claim(job_id)
-    harness.run(frontier.reap)
+    harness.run(frontier.reap, job_id)
     assert harness.check(job_id).failed == 0
 
 
@@ -303,7 +303,7 @@ def test_random_crawls_by_several_owners_keep_the_law(harness):
         fate = chance.random() if harness.job(job_id).pages > 3 else 1
         links = [chance.randrange(200) for _ in range(6)]
         if fate < 0.15:
-            harness.run(frontier.release, [(row.id, row.token)])
+            harness.run(frontier.release, job_id, [(row.id, row.token)])
         elif fate < 0.3:
             harness.fail(job_id, row, owner)
         else:
