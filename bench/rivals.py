@@ -27,7 +27,6 @@ from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.jobs import store
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.model import Link, Outcome
-from scraper_service.jobs.seeds import seed_of
 from scraper_service.options.job_arguments import crawl_options
 from scraper_service.scope import page_key
 from spiders.crawl import CrawlSpider
@@ -180,19 +179,10 @@ def leased(url: str, plain: bool) -> None:
 
 
 async def _job(data_dir: Path, url: str) -> str:
-    seed = seed_of(crawl_options({"url": url}))
+    options = crawl_options({"url": url, "sitemap": "skip"})
     database = Database(data_dir)
     await database.write(store.make_team, TEAM)
-    job = await database.write(
-        store.create_job,
-        team_id=TEAM,
-        kind=seed.kind,
-        version=2,
-        url=seed.url,
-        options="",
-        page_limit=seed.page_limit,
-        links=seed.links,
-    )
+    job = await database.write(store.create_job, TEAM, options, 2)
     database.close()
     assert job is not None
     return job.id

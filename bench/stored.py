@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import insert, update
 
 from bench.load import Call, Load, measure
@@ -22,8 +22,9 @@ from bench.pages import SENTENCES
 from bench.processes import ServiceProcess
 from scraper_service.jobs import store
 from scraper_service.jobs.database import Database
-from scraper_service.jobs.frontier import COMPRESSION, now_of
 from scraper_service.jobs.model import JobState, RowState
+from scraper_service.jobs.outcomes import COMPRESSION
+from scraper_service.jobs.rows import now_of
 from scraper_service.jobs.seeds import seed_of
 from scraper_service.jobs.tables import frontier, job, page
 from scraper_service.options.job_arguments import crawl_options, options_to_json
@@ -132,7 +133,6 @@ def _fill_pages(connection: Connection, count: int) -> str:
                     "id": str(uuid.uuid4()),
                     "job_id": job_id,
                     "seq": n,
-                    "start": n * PAGE_BYTES,
                     "size": PAGE_BYTES,
                     "frontier_id": n + 1,
                     "body": bodies[n % BODIES],
@@ -140,7 +140,7 @@ def _fill_pages(connection: Connection, count: int) -> str:
                 for n in numbers
             ],
         )
-    facts = {"open": 0, "done": count, "pages": count, "bytes": count * PAGE_BYTES}
+    facts = {"open": 0, "done": count, "pages": count}
     ended = {"state": JobState.COMPLETED, "completed_at": now_of(connection)}
     connection.execute(update(job).where(job.c.id == job_id).values(**facts, **ended))
     return job_id
@@ -159,16 +159,9 @@ def _fill_frontier(connection: Connection, count: int, start: str) -> str:
 def _make_job(connection: Connection, url: str, count: int) -> str:
     arguments = {"url": url, "limit": str(count)}
     options = crawl_options({**arguments, "max_concurrency": str(SLOW_CONCURRENCY)})
-    made = store.create_job(
-        connection,
-        team_id=OPEN_TEAM_ID,
-        kind="crawl",
-        version=2,
-        url=url,
-        options=json.dumps(options_to_json(options)),
-        page_limit=seed_of(options).page_limit,
-        links=(),
-    )
+    seed = evolve(seed_of(options), links=())
+    asked = json.dumps(options_to_json(options))
+    made = store.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
     assert made is not None
     return made.id
 

@@ -156,9 +156,14 @@ class FeedPipeline:
             credits=page.metadata.credits_used,
             code=failure.code if failure else None,
             error=failure.message if failure else None,
-            final_key=spider.key_of(page.metadata.url),
+            final=_final(page.metadata.url, spider),
             links=_links(page, lease, spider),
         )
+
+
+def _final(url: str, spider: Any) -> tuple[int, str] | None:
+    key = spider.key_of(url)
+    return None if key is None else (key, url)
 
 
 def _links(page: Page, lease: Lease, spider: Any) -> tuple[Link, ...]:

@@ -19,10 +19,9 @@ from scrapy.utils.defer import deferred_from_coro
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
-from scraper_service.jobs import frontier, store
+from scraper_service.jobs import frontier, outcomes, store
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.model import ACTIVE, Commit, Outcome
-from scraper_service.jobs.seeds import seed_of
 from scraper_service.options.job_arguments import scrape_options_from_json
 
 if TYPE_CHECKING:
@@ -141,18 +140,8 @@ class LeasedScheduler(BaseScheduler):
         await self._claim()
 
     async def _make_job(self, options: Any) -> None:
-        seed = seed_of(options)
         await self._database.write(store.make_team, LOCAL_TEAM)
-        job = await self._database.write(
-            store.create_job,
-            team_id=LOCAL_TEAM,
-            kind=seed.kind,
-            version=2,
-            url=seed.url,
-            options="",
-            page_limit=seed.page_limit,
-            links=seed.links,
-        )
+        job = await self._database.write(store.create_job, LOCAL_TEAM, options, 2)
         assert job is not None
         self.job_id = job.id
 
@@ -228,8 +217,8 @@ class LeasedScheduler(BaseScheduler):
         waits = iter(RETRY_S)
         while True:
             try:
-                commit = await self._database.write_job(
-                    frontier.append, self.job_id, outcome
+                commit = await self._database.write_each(
+                    outcomes.append, self.job_id, outcome
                 )
                 break
             except ServiceUnavailable:

@@ -24,8 +24,8 @@ class RowState(IntEnum):
     """State of an address in a job's frontier.
 
     ``HELD`` waits for room under the limit; ``ALIAS`` is where a delivered page was
-    redirected to; ``SKIPPED`` was found to be a duplicate before it was fetched. These
-    three are in no count of the job but ``held``.
+    redirected to; ``SKIPPED`` was refused before it was fetched, its ``code`` says why.
+    These three are not in the total of the job.
     """
 
     HELD = 0
@@ -37,12 +37,21 @@ class RowState(IntEnum):
     ALIAS = 6
 
 
+class Kind(IntEnum):
+    """What an address of a frontier leads to; sitemaps are in no total of the job."""
+
+    PAGE = 0
+    SITEMAP = 1
+
+
 @frozen(kw_only=True)
 class Job:
     """A row of the job table. Times are seconds since 1970, UTC.
 
     ``open + done + failed`` are the addresses accepted so far; ``pages`` of the done
-    ones were delivered. ``page_limit`` None means no limit.
+    ones were delivered, ``held`` wait for room under ``page_limit`` (None: no limit).
+    ``skipped`` are those ever refused before a fetch, ``sitemaps`` the sitemap files
+    that are still to be read.
     """
 
     id: str
@@ -58,7 +67,8 @@ class Job:
     failed: int
     pages: int
     held: int
-    bytes: int
+    skipped: int
+    sitemaps: int
     credits: int
     error: str | None
     created_at: float
@@ -82,6 +92,7 @@ class ClaimedRow:
     """
 
     id: int
+    kind: int
     key: int
     url: str
     depth: int
@@ -99,12 +110,21 @@ class Claim:
 
 @frozen
 class Link:
-    """An address found on a page: its key, as it is fetched, and its depth."""
+    """An address for a frontier: its key there, as it is fetched, and its depth.
+
+    ``found_on`` is the row of the page that has it, ``lastmod`` what a sitemap says of
+    it. One with a ``code`` is refused: it is listed with the reason and not fetched.
+    """
 
     key: int
     url: str
     depth: int
     options: str | None = None
+    kind: Kind = Kind.PAGE
+    found_on: int | None = None
+    code: str | None = None
+    error: str | None = None
+    lastmod: str | None = None
 
 
 @frozen(kw_only=True)
@@ -112,7 +132,8 @@ class Outcome:
     """How the fetch of a leased address ended; stored in one transaction.
 
     ``page`` is the page's JSON, None for a failed one, whose reason are ``code`` and
-    ``error``. ``final_key`` is the key of the address it was redirected to.
+    ``error``; with ``is_done`` it needs no page, as a sitemap. ``final`` is the key and
+    the address that it was redirected to.
     """
 
     row_id: int
@@ -120,11 +141,13 @@ class Outcome:
     token: int
     owner: str
     page_id: str
+    kind: Kind = Kind.PAGE
+    is_done: bool = False
     page: bytes | None = None
     credits: int = 0
     code: str | None = None
     error: str | None = None
-    final_key: int | None = None
+    final: tuple[int, str] | None = None
     links: tuple[Link, ...] = ()
 
 
@@ -133,7 +156,8 @@ class Commit:
     """What became of an outcome.
 
     ``accepted`` is False when the lease was lost or the job had ended: nothing of it
-    was stored. ``delivered`` is False for failures and duplicates.
+    was stored. ``delivered`` is False for failures and duplicates. ``new_links`` are
+    those to be fetched of all outcomes that were stored together.
     """
 
     accepted: bool

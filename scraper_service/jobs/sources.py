@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from attrs import asdict, frozen
 from sqlalchemy import delete, insert, select
 
-from scraper_service.jobs.frontier import now_of
+from scraper_service.jobs.rows import now_of
 from scraper_service.jobs.tables import source
 from scraper_service.options.formats import Screenshot
 

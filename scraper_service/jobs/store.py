@@ -5,29 +5,27 @@ Functions take a connection inside a transaction, as those of the frontier do.
 
 from __future__ import annotations
 
+import json
 import uuid
 import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from attrs import fields
+from attrs import evolve, fields
 from sqlalchemy import delete, insert, select, update
 
-from scraper_service.jobs.frontier import (
-    RETENTION_S,
-    dialect_insert,
-    insert_links,
-    note,
-    now_of,
-)
+from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import (
     ACTIVE,
     Job,
     JobState,
+    Kind,
     Link,
     PageErrorRow,
     RowState,
 )
+from scraper_service.jobs.rows import RETENTION_S, dialect_insert, note, now_of
+from scraper_service.jobs.seeds import Seed, seed_of
 from scraper_service.jobs.tables import (
     event,
     frontier,
@@ -38,11 +36,15 @@ from scraper_service.jobs.tables import (
     source,
 )
 from scraper_service.jobs.tables import team as team_table
+from scraper_service.options.job_arguments import options_to_json
+from scraper_service.options.jobs import BatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import Connection, Row
+
+    from scraper_service.options.jobs import CrawlOptions
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one answer (interface document, 11.6)
 READ_ROWS = 250  # of pages in one statement
@@ -54,38 +56,48 @@ _COLUMNS = [job.c[fact.name] for fact in fields(Job)]
 
 def create_job(
     connection: Connection,
-    *,
     team_id: str,
-    kind: str,
+    asked: CrawlOptions | BatchOptions,
     version: int,
-    url: str,
-    options: str,
-    page_limit: int | None,
-    links: Sequence[Link],
     idempotency_key: str | None = None,
 ) -> Job | None:
     """Store a job and its first addresses; None if the idempotency key was used."""
     at = now_of(connection)
     if idempotency_key and not _use_key(connection, team_id, idempotency_key, at):
         return None
+    seed = seed_of(asked)
+    if isinstance(asked, BatchOptions):
+        # Its addresses are in the frontier; here they would weigh on every read.
+        asked = evolve(asked, urls=asked.urls[:1])
+    options = json.dumps(options_to_json(asked))
+    return insert_job(connection, team_id, seed, options, version)
+
+
+def insert_job(
+    connection: Connection, team_id: str, seed: Seed, options: str, version: int
+) -> Job | None:
+    """Store a job that begins with the addresses of ``seed``."""
+    at = now_of(connection)
     job_id = str(uuid.uuid4())
-    room = len(links) if page_limit is None else page_limit
+    links = [link for link in seed.links if link.kind is Kind.PAGE]
+    sitemaps = [link for link in seed.links if link.kind is Kind.SITEMAP]
+    room = len(links) if seed.page_limit is None else seed.page_limit
     connection.execute(
         insert(job).values(
             id=job_id,
             team_id=team_id,
-            kind=kind,
+            kind=seed.kind,
             version=version,
             state=JobState.QUEUED,
-            url=url,
+            url=seed.url,
             options=options,
-            page_limit=page_limit,
+            page_limit=seed.page_limit,
             open=min(room, len(links)),
             done=0,
             failed=0,
             pages=0,
             held=max(0, len(links) - room),
-            bytes=0,
+            sitemaps=len(sitemaps),
             credits=0,
             created_at=at,
             expires_at=at + RETENTION_S,
@@ -93,6 +105,7 @@ def create_job(
     )
     insert_links(connection, job_id, links[:room], RowState.PENDING)
     insert_links(connection, job_id, links[room:], RowState.HELD)
+    insert_links(connection, job_id, sitemaps, RowState.PENDING)
     note(connection, job_id, "started", at)
     return get_job(connection, job_id, team_id)
 

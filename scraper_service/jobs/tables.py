@@ -74,7 +74,8 @@ job = Table(
     Column("failed", Integer, nullable=False),
     Column("pages", Integer, nullable=False),
     Column("held", Integer, nullable=False),
-    Column("bytes", BigInteger, nullable=False),
+    Column("skipped", Integer, nullable=False, server_default=text("0")),
+    Column("sitemaps", Integer, nullable=False, server_default=text("0")),
     Column("credits", Integer, nullable=False),
     Column("error", Text),
     Column("created_at", Double, nullable=False),
@@ -88,16 +89,21 @@ job = Table(
 #: Every address a job has seen, in exactly one state
 #: (:class:`scraper_service.jobs.model.RowState`). ``key`` is the number of the entry in
 #: a batch, the hash of the normalised address in a crawl. ``token`` counts leases: a
-#: late write of an earlier owner finds another one.
+#: late write of an earlier owner finds another one. ``kind`` is one of
+#: :class:`scraper_service.jobs.model.Kind`, ``found_on`` the row of the page that has
+#: the address; ``code`` and ``error`` say why one failed or was refused.
 frontier = Table(
     "frontier",
     metadata,
     Column("id", _Serial, primary_key=True),
     Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("kind", SmallInteger, nullable=False, server_default=text("0")),
     Column("key", BigInteger, nullable=False),
     Column("url", Text, nullable=False),
     Column("depth", Integer, nullable=False),
     Column("options", Text),
+    Column("found_on", BigInteger),
+    Column("lastmod", String(40)),
     Column("state", SmallInteger, nullable=False),
     Column("token", Integer, nullable=False, server_default=text("0")),
     Column("attempts", Integer, nullable=False, server_default=text("0")),
@@ -107,32 +113,24 @@ frontier = Table(
     Column("error", Text),
     Column("ended_at", Double),
     UniqueConstraint("job_id", "key", name="uq_frontier_job_id"),
-    *(
-        Index(
-            f"ix_frontier_{name}",
-            column,
-            "id",
-            sqlite_where=text(f"state = {state}"),
-            postgresql_where=text(f"state = {state}"),
-        )
-        for name, column, state in (
-            ("held", "job_id", 0),
-            ("pending", "job_id", 1),
-            ("leased", "owner", 2),
-            ("failed", "job_id", 4),
-        )
+    Index("ix_frontier_state", "job_id", "state", "id"),
+    Index(
+        "ix_frontier_leased",
+        "owner",
+        "id",
+        sqlite_where=text("state = 2"),
+        postgresql_where=text("state = 2"),
     ),
 )
 
 #: The page feed: delivered pages in order. ``body`` is the page's JSON, compressed;
-#: ``size`` its bytes uncompressed, ``start`` those of all pages before it.
+#: ``size`` its bytes uncompressed.
 page = Table(
     "page",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("job_id", ForeignKey("job.id"), nullable=False),
     Column("seq", Integer, nullable=False),
-    Column("start", BigInteger, nullable=False),
     Column("size", Integer, nullable=False),
     Column("frontier_id", BigInteger, nullable=False, unique=True),
     Column("body", LargeBinary, nullable=False),

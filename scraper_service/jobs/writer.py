@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from concurrent.futures import Future
+from itertools import groupby
 from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Engine
 
+ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
-WorkT: TypeAlias = "tuple[str, Callable[[Connection], Any], Future[Any]]"
+WorkT: TypeAlias = "tuple[str, Callable[..., list[Any]], Any, Future[Any]]"
 
 MAX_GROUP = 100  # functions in one transaction
 
@@ -47,7 +49,22 @@ class Writer:
         ``job_id`` is the job that the function locks; one without locks none.
         """
         future: Future[ResultT] = Future()
-        self._queue.put((job_id, function, future))
+
+        def each(connection: Connection, _: str, __: list[None]) -> list[ResultT]:
+            return [function(connection)]
+
+        self._queue.put((job_id, each, None, future))
+        return future
+
+    def submit_each(
+        self,
+        function: Callable[[Connection, str, list[ItemT]], list[ResultT]],
+        job_id: str,
+        item: ItemT,
+    ) -> Future[ResultT]:
+        """Do as :meth:`submit`; the items that wait for one function share a call."""
+        future: Future[ResultT] = Future()
+        self._queue.put((job_id, function, item, future))
         return future
 
     def close(self) -> None:
@@ -81,7 +98,11 @@ class Writer:
         group.sort(key=itemgetter(0))
         try:
             with self._engine.begin() as connection:
-                results = [function(connection) for _, function, _ in group]
+                results = [
+                    result
+                    for (job_id, function), works in groupby(group, itemgetter(0, 1))
+                    for result in function(connection, job_id, [w[2] for w in works])
+                ]
         except BaseException as error:  # it is handed to who waits
             if len(group) == 1:
                 group[0][-1].set_exception(error)
@@ -90,5 +111,5 @@ class Writer:
             for work in group:
                 self._write([work])
             return
-        for (_, _, future), result in zip(group, results, strict=True):
+        for (*_, future), result in zip(group, results, strict=True):
             future.set_result(result)

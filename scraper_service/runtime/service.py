@@ -7,8 +7,6 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
-from attrs import evolve
-
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
@@ -17,10 +15,8 @@ from scraper_service.errors import (
 )
 from scraper_service.jobs import store
 from scraper_service.jobs.model import JobState
-from scraper_service.jobs.seeds import seed_of
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.job_arguments import options_to_json
-from scraper_service.options.jobs import BatchOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +26,7 @@ if TYPE_CHECKING:
     from scraper_service.items import Page
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.model import Job, PageErrorRow
-    from scraper_service.options.jobs import CrawlOptions, PageOptions
+    from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.resident import ResidentCrawler
     from scraper_service.runtime.runner import LocalRunner
@@ -117,20 +113,8 @@ class ScraperService:
         """
         self._check_open()
         require_job_available(options)
-        seed = seed_of(options)
-        if isinstance(options, BatchOptions):
-            # Its addresses are in the frontier; here they would weigh on every read.
-            options = evolve(options, urls=options.urls[:1])
         job = await self._database.write(
-            store.create_job,
-            team_id=team.id,
-            kind=seed.kind,
-            version=version,
-            url=seed.url,
-            options=json.dumps(options_to_json(options)),
-            page_limit=seed.page_limit,
-            links=seed.links,
-            idempotency_key=idempotency_key,
+            store.create_job, team.id, options, version, idempotency_key
         )
         if job is None:
             raise IdempotencyKeyUsed("Idempotency key already used")

@@ -8,12 +8,15 @@ import uuid
 from collections import Counter
 
 import pytest
+from attrs import evolve
 from sqlalchemy import select, update
 
-from scraper_service.jobs import frontier, store
-from scraper_service.jobs.model import JobState, Link, Outcome, RowState
+from scraper_service.jobs import frontier, outcomes, store
+from scraper_service.jobs.model import JobState, Kind, Link, Outcome, RowState
+from scraper_service.jobs.seeds import Seed
 from scraper_service.jobs.tables import event, job, ledger, page, worker
 from scraper_service.jobs.tables import frontier as rows_of
+from scraper_service.options.job_arguments import crawl_options
 
 TEAM = "team"
 OWNER = "owner"
@@ -34,31 +37,27 @@ class Harness:
 
     def start(self, keys=(0,), limit=None, kind="crawl"):
         links = [Link(key, f"http://a.example/{key}", 0) for key in keys]
-        created = self.run(
-            store.create_job,
-            team_id=TEAM,
-            kind=kind,
-            version=2,
-            url="http://a.example/",
-            options="{}",
-            page_limit=limit,
-            links=links,
-        )
-        return created.id
+        seed = Seed(kind, "http://a.example/", limit, tuple(links))
+        return self.run(store.insert_job, TEAM, seed, "{}", 2).id
 
     def claim(self, job_id, count=100, owner=OWNER):
         return self.run(frontier.claim, job_id, owner, count).rows
 
     def deliver(self, job_id, row, links=(), owner=OWNER, **changes):
-        found = tuple(Link(key, f"http://a.example/{key}", 1) for key in links)
-        fields = {"page": b'{"n":%d}' % row.key, "credits": 1, "links": found}
+        page = b'{"n":%d}' % row.key
+        fields = {"page": page, "credits": 1, "links": self.links(*links)}
+        if "final_key" in changes and (key := changes.pop("final_key")) is not None:
+            fields["final"] = (key, f"http://a.example/{key}")
         return self.append(job_id, row, owner, **(fields | changes))
 
     def fail(self, job_id, row, owner=OWNER):
         return self.append(job_id, row, owner, code="SCRAPE_SITE_ERROR", error="x")
 
-    def append(self, job_id, row, owner, **fields):
-        outcome = Outcome(
+    def links(self, *keys):
+        return tuple(Link(key, f"http://a.example/{key}", 1) for key in keys)
+
+    def outcome(self, row, owner=OWNER, **fields):
+        return Outcome(
             row_id=row.id,
             key=row.key,
             token=row.token,
@@ -66,7 +65,13 @@ class Harness:
             page_id=str(uuid.uuid4()),
             **fields,
         )
-        return self.run(frontier.append, job_id, outcome)
+
+    def append(self, job_id, row, owner, **fields):
+        outcome = self.outcome(row, owner, **fields)
+        return self.append_all(job_id, [outcome])[0]
+
+    def append_all(self, job_id, ended):
+        return self.run(outcomes.append, job_id, ended)
 
     def job(self, job_id):
         return self.run(store.get_job, job_id, TEAM)
@@ -78,22 +83,20 @@ class Harness:
         """Compare the counts of the job with its rows, its pages and its ledger."""
         found = self.job(job_id)
         of_job = rows_of.c.job_id == job_id
-        states = Counter(r[0] for r in self.rows(select(rows_of.c.state).where(of_job)))
+        rows = self.rows(select(rows_of.c.state, rows_of.c.kind).where(of_job))
+        states = Counter(r.state for r in rows)
         pages = self.rows(
-            select(page.c.seq, page.c.start, page.c.size)
-            .where(page.c.job_id == job_id)
-            .order_by(page.c.seq)
+            select(page.c.seq).where(page.c.job_id == job_id).order_by(page.c.seq)
         )
         charged = self.rows(select(ledger.c.credits).where(ledger.c.job_id == job_id))
-        assert found.open == states[RowState.PENDING] + states[RowState.LEASED]
-        assert found.done == states[RowState.DONE]
+        waits = states[RowState.PENDING] + states[RowState.LEASED]
+        assert found.open + found.sitemaps == waits
+        read = sum(r.state == RowState.DONE and r.kind == Kind.SITEMAP for r in rows)
+        assert found.done + read == states[RowState.DONE]
         assert found.failed == states[RowState.FAILED]
         assert found.held == states[RowState.HELD]
         assert found.pages == len(pages) <= found.done
         assert [p.seq for p in pages] == list(range(len(pages)))
-        starts = [sum(p.size for p in pages[:n]) for n in range(len(pages))]
-        assert [p.start for p in pages] == starts
-        assert found.bytes == sum(p.size for p in pages)
         assert found.credits == sum(row.credits for row in charged)
         assert (found.state is JobState.COMPLETED) <= (found.open == 0)
         return found
@@ -121,6 +124,66 @@ def test_a_job_ends_with_its_last_address_exactly_once(harness):
     assert (found.total, found.pages, found.failed) == (3, 2, 1)
     assert harness.events(job_id) == {"started": 1, "page": 2, "completed": 1}
     assert harness.claim(job_id) == ()
+
+
+def test_outcomes_of_one_transaction_are_counted_as_one_by_one(harness):
+    job_id = harness.start(range(6), limit=5)
+    rows = harness.claim(job_id)
+    assert len(rows) == 5
+    stale = evolve(harness.outcome(rows[4], page=b"{}"), token=rows[4].token + 1)
+    ended = [
+        harness.outcome(rows[0], page=b"{}", links=harness.links(7, 8)),
+        harness.outcome(rows[1], page=b"{}", final=(2, "http://a.example/2")),
+        harness.outcome(rows[2], page=b"{}", final=(1, "http://a.example/1")),
+        harness.outcome(rows[3], code="SCRAPE_SITE_ERROR", links=harness.links(8, 9)),
+        stale,
+    ]
+    commits = harness.append_all(job_id, ended)
+    assert [found.accepted for found in commits] == [True, True, False, True, False]
+    assert [found.delivered for found in commits] == [True, True, False, False, False]
+    found = harness.check(job_id)
+    # Two pages, one lease, and room for two of those that wait; row 2 is row 1's page.
+    assert (found.pages, found.failed, found.open, found.held) == (2, 1, 3, 2)
+
+
+def test_refused_addresses_are_listed_and_not_fetched(harness):
+    job_id = harness.start()
+    [row] = harness.claim(job_id)
+    refused = Link(9, "http://b.example/", 1, code="external", error="b.example")
+    deep = Link(8, "http://a.example/8", 3, code="discovery_depth", error="3 of 2")
+    near = Link(8, "http://a.example/8", 1, found_on=row.id)
+    first = harness.outcome(row, page=b"{}", links=(refused, deep, *harness.links(1)))
+    harness.append_all(job_id, [first])
+    found = harness.check(job_id)
+    assert (found.total, found.skipped) == (2, 2)
+    [one] = harness.claim(job_id)
+    harness.append_all(job_id, [harness.outcome(one, page=b"{}", links=(near, near))])
+    [eight] = harness.claim(job_id)
+    assert (eight.key, eight.depth) == (8, 1)
+    assert harness.deliver(job_id, eight).state is JobState.COMPLETED
+    assert harness.check(job_id).total == 3
+
+
+def test_a_job_waits_for_its_sitemaps_which_are_in_no_total(harness):
+    seed = (
+        Link(0, "http://a.example/", 0),
+        Link(1, "http://a.example/sitemap.xml", 0, kind=Kind.SITEMAP),
+    )
+    job_id = harness.run(
+        store.insert_job, TEAM, Seed("crawl", "http://a.example/", 10, seed), "{}", 2
+    ).id
+    start, sitemap = harness.claim(job_id)
+    assert (start.kind, sitemap.kind) == (Kind.PAGE, Kind.SITEMAP)
+    assert harness.deliver(job_id, start).state is JobState.SCRAPING
+    found = harness.check(job_id)
+    assert (found.total, found.pages, found.sitemaps) == (1, 1, 1)
+    read = harness.outcome(
+        sitemap, kind=Kind.SITEMAP, is_done=True, links=harness.links(5)
+    )
+    assert harness.append_all(job_id, [read])[0].new_links == 1
+    [five] = harness.claim(job_id)
+    assert harness.deliver(job_id, five).state is JobState.COMPLETED
+    assert harness.check(job_id).total == 2
 
 
 def test_an_address_is_leased_to_one_owner(harness):
@@ -335,20 +398,11 @@ def test_a_worker_has_one_row(harness):
 
 def test_an_idempotency_key_starts_one_job(harness):
     key = str(uuid.uuid4())
+    asked = crawl_options({"url": "http://a.example/"})
 
     def start():
         return harness.database._writer.submit(
-            lambda connection: store.create_job(
-                connection,
-                team_id=TEAM,
-                kind="crawl",
-                version=2,
-                url="x",
-                options="{}",
-                page_limit=1,
-                links=[Link(0, "x", 0)],
-                idempotency_key=key,
-            )
+            lambda connection: store.create_job(connection, TEAM, asked, 2, key)
         )
 
     made = [work.result(10) for work in [start() for _ in range(20)]]

@@ -1,0 +1,50 @@
+"""What the transactions of jobs share: the clock, the lock of a job, its events."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import insert, select, text
+from sqlalchemy.dialects import postgresql, sqlite
+
+from scraper_service.jobs.model import JobState
+from scraper_service.jobs.tables import event, job
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Table
+
+RETENTION_S = 86_400  # after the last change of a job (interface document, 1.13)
+
+
+def now_of(connection: Connection) -> float:
+    """Return the database's time: processes on several machines share leases."""
+    if connection.dialect.name == "sqlite":
+        return time.time()  # its processes are on one machine
+    clock = text("SELECT extract(epoch FROM clock_timestamp())")
+    return float(connection.scalar(clock) or 0)
+
+
+def lock_job(connection: Connection, job_id: str) -> JobState:
+    """Lock the row of a job; one that is gone counts as cancelled."""
+    query = select(job.c.state).where(job.c.id == job_id).with_for_update()
+    return JobState(connection.scalar(query) or JobState.CANCELLED)
+
+
+def note(
+    connection: Connection,
+    job_id: str,
+    kind: str,
+    at: float,
+    page_id: str | None = None,
+) -> None:
+    """Write an event of a job."""
+    connection.execute(
+        insert(event).values(job_id=job_id, kind=kind, page_id=page_id, at=at)
+    )
+
+
+def dialect_insert(connection: Connection, table: Table) -> Any:
+    """Return an insert that knows what to do on a conflict."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
