@@ -36,7 +36,6 @@ _BOMS = (
     (b"\xff\xfe", "utf-16-le"),
 )
 _CODECS = {"gbk": "gb18030", "iso-8859-8-i": "iso8859-8", "replacement": "utf-8"}
-_JUNK = re.compile("[\0\ud800-\udfff]")
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META = re.compile(
     rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)", re.IGNORECASE
@@ -83,7 +82,11 @@ def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:
 
 def clean_text(text: str) -> str:
     """Drop what neither JSON readers nor databases accept: NUL, lone surrogates."""
-    return _JUNK.sub("", text)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        text = text.encode(errors="ignore").decode()
+    return text.replace("\0", "")
 
 
 def _declared(body: bytes, content_type: str, *, xml: bool) -> str | None:

@@ -21,13 +21,19 @@ if TYPE_CHECKING:
 
 MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
 MAX_TAGS = 300_000  # lxml needs about 0.6 kB for each
+MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG, in bytes
+LONG_TAG = 50_000
 
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
-# What XML forbids would be refused wherever the tree is changed.
-_FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
+_LONG_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}" % LONG_TAG)
+_ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
+# What XML forbids would be refused wherever the tree is changed. As bytes of UTF-8, where
+# a control character is never a part of another one: a search in text takes longer than
+# libxml2 takes to parse.
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
 _FORBIDDEN_REFERENCE = re.compile(
-    r"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
-    r"|x0*(?:[0-8bce-f]|1[0-9a-f]|7f|fff[ef])(?![0-9a-f]));?",
+    rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
+    rb"|x0*(?:[0-8bce-f]|1[0-9a-f]|7f|fff[ef])(?![0-9a-f]));?",
     re.IGNORECASE,
 )
 _TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
@@ -142,11 +148,29 @@ def _tree(text: str) -> Any:
     parser = etree.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
-    text = _FORBIDDEN.sub("", text)
-    if "&#" in text:
-        text = _FORBIDDEN_REFERENCE.sub("", text)
-    root = etree.fromstring(text.encode(), parser) if text.strip() else None
+    for character in "\ufffe\uffff":  # not there, mostly, which takes no time to see
+        text = text.replace(character, "")
+    data = text.encode(errors="ignore").translate(None, _CONTROLS)
+    if b"&#" in data:
+        data = _FORBIDDEN_REFERENCE.sub(b"", data)
+    if len(data) > LONG_TAG:
+        data = _without_late_attributes(data)
+    root = None if data.isspace() or not data else etree.fromstring(data, parser)
     return etree.fromstring(b"<html><body></body></html>") if root is None else root
+
+
+def _without_late_attributes(data: bytes) -> bytes:
+    """Cut elements of very many attributes: libxml2 compares each with all others."""
+
+    def cut(match: re.Match[bytes]) -> bytes:
+        end = None
+        for number, attribute in enumerate(_ATTRIBUTE.finditer(match[0])):
+            if number == MAX_ATTRIBUTES:
+                end = attribute.start()
+                break
+        return match[0][:end]
+
+    return _LONG_TAG.sub(cut, data)
 
 
 def _flattened(text: str, uncounted: frozenset[str]) -> str:

@@ -13,9 +13,7 @@ if TYPE_CHECKING:
 
 MAX_FOUND = 100_000  # addresses of one page
 
-_FOLLOWED = (
-    "//a/@href | //area/@href | //frame/@src | //link[@rel='next' or @rel='prev']/@href"
-)
+_FOLLOWED = {"a": "href", "area": "href", "frame": "src", "link": "href"}
 _FEED = (
     "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
     " | //*[local-name()='link' or local-name()='a']/@href"
@@ -40,10 +38,13 @@ def links(document: Document) -> list[str]:
 def found_links(document: Document) -> tuple[str, ...]:
     """Return all http(s) addresses of the *raw* tree, absolute and unique."""
     found: dict[str, None] = {}
-    for value in document.root.xpath(_FOLLOWED):
-        if value.lstrip().startswith("#"):
+    for element in document.root.iter(*_FOLLOWED):
+        value = element.get(_FOLLOWED[element.tag])
+        if value is None or value.lstrip().startswith("#"):
             continue
-        address = absolute(document.base, str(value))
+        if element.tag == "link" and element.get("rel") not in {"next", "prev"}:
+            continue
+        address = absolute(document.base, value)
         if is_web(address):
             found[str(address)] = None
             if len(found) == MAX_FOUND:

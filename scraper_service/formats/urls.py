@@ -13,6 +13,8 @@ MAX_SRCSET = 50_000  # characters
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _BREAKS = re.compile(r"[\t\r\n]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
+# Addresses that begin at the root and have nothing in them to resolve or to tidy.
+_ROOTED = re.compile(r"/(?:[\w-](?:(?!/\.)[^?#\s;\\])*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
 _SCRIPTS = ("javascript:", "vbscript:")
 
 
@@ -39,10 +41,17 @@ def absolute(base: str, value: str) -> str | None:
 @lru_cache(maxsize=4096)
 def _joined(base: str, value: str) -> str | None:
     """Join once what is asked for by several formats."""
+    if _ROOTED.match(value):
+        return _origin(base) + value
     try:
         return urljoin(base, value) or None
     except ValueError:  # "http://[bad" and the like
         return None
+
+
+@lru_cache(maxsize=16)
+def _origin(base: str) -> str:
+    return urljoin(base, "/").removesuffix("/")
 
 
 def is_web(address: str | None) -> bool:
