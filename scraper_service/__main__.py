@@ -168,6 +168,7 @@ class Server:
         except TimeoutError:
             logger.warning("work was still under way after %s s", timeout)
         await self._flush()
+        await self.database.drain()
         self._leave()
 
     async def _flush(self) -> None:

@@ -128,6 +128,17 @@ def test_sigterm_finishes_what_is_under_way_and_takes_nothing_new(start_service,
     wait_until(lambda: all(map(is_gone, children)))
 
 
+def test_a_page_delivered_just_before_sigterm_can_be_read_after_a_restart(
+    start_service, site
+):
+    service = start_service()
+    page = service.post("/v2/scrape", {"url": site.url("/text")}).json["data"]
+    assert service.stop() == 0
+    scrape_id = page["metadata"]["scrapeId"]
+    found = start_service().get(f"/v2/scrape/{scrape_id}")
+    assert found.json["data"]["markdown"] == page["markdown"]
+
+
 def test_work_that_outlives_the_grace_time_does_not_hold_up_the_end(
     start_service, site
 ):

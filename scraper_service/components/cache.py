@@ -117,7 +117,7 @@ class PageCache:
         key = source_key(request.meta["source_url"], options)
         team_id = request.meta["team_id"]
         try:
-            await Database.shared(self._settings).write(
+            await Database.shared(self._settings).write_later(
                 store_source, team_id, key, found, self._retention_s
             )
         except ServiceUnavailable:

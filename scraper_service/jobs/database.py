@@ -32,6 +32,7 @@ ResultT = TypeVar("ResultT")
 HEAD = "0004"  # the newest of the migrations; a test holds the two together
 READERS = 4  # threads
 BUSY_TIMEOUT_MS = 5_000
+MOMENT_S = 0.1
 MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
 
 logger = logging.getLogger(__name__)
@@ -81,6 +82,7 @@ class Database:
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
         self._writer = Writer(engine)
+        self._moment: asyncio.Future[None] | None = None
         # Counts and rows of one answer must be of one moment.
         self._snapshots = (
             engine.execution_options(
@@ -128,6 +130,27 @@ class Database:
 
         work = self._writer.submit(work_on)
         return await _answered(asyncio.wrap_future(work))
+
+    async def write_later(
+        self,
+        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Do as :meth:`write` after a moment, together with what else comes in it.
+
+        For what nobody waits for: the threads share the processor with those who wait.
+        """
+        if self._moment is None or self._moment.done():
+            self._moment = asyncio.ensure_future(asyncio.sleep(MOMENT_S))
+        await asyncio.shield(self._moment)
+        return await self.write(function, *args, **kwargs)
+
+    async def drain(self) -> None:
+        """Wait until what was to be written later is with the writer."""
+        if self._moment is not None:
+            await asyncio.wait([self._moment])
+            await asyncio.sleep(0)  # what waited for it comes first
 
     async def write_job(
         self,

@@ -85,7 +85,9 @@ class ScraperService:
 
     async def _store(self, scrape_id: str, team_id: str, body: bytes) -> None:
         try:
-            await self._database.write(store.store_scrape, scrape_id, team_id, body)
+            await self._database.write_later(
+                store.store_scrape, scrape_id, team_id, body
+            )
         except ServiceUnavailable:
             logger.warning("scrape %s was delivered, but not stored", scrape_id)
         finally:
