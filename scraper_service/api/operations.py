@@ -1,0 +1,114 @@
+"""The routes that both versions have; they differ in spelling only."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api import jobs
+from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
+
+if TYPE_CHECKING:
+    from klein import Klein
+
+    from scraper_service.api.routes import Edge
+    from scraper_service.api.site import JsonRequest
+    from scraper_service.runtime.service import ScraperService
+
+
+class Api:
+    """What the routes of a version need; each version is a subclass with its app."""
+
+    def __init__(self, edge: Edge, service: ScraperService):
+        self.edge = edge
+        self.service = service
+
+
+def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
+    """Give ``app`` the routes of scrape, crawl and batch.
+
+    ``requests`` and ``views`` are the modules of the version: what its bodies mean, and
+    how its answers look.
+    """
+    answer_errors(app, requests.wire_name)
+
+    @app.route("/scrape", methods=["POST"])
+    @asyncio_route
+    async def scrape(api: Api, request: JsonRequest) -> bytes:
+        team, body = await api.edge.admit(request)
+        options = await body.read(requests.page_options)
+        note_caller(request, options)
+        page = await api.service.scrape(options, team)
+        answer: bytes = views.scraped(request, page, options)
+        return answer
+
+    @app.route("/scrape/<scrape_id>", methods=["GET"])
+    @asyncio_route
+    async def read_scrape(api: Api, request: JsonRequest, scrape_id: str) -> bytes:
+        team, _ = await api.edge.admit(request)
+        page = await api.service.stored_scrape(jobs.job_id(scrape_id), team)
+        return b'{"success":true,"data":%s}' % page
+
+    @app.route("/crawl", methods=["POST"])
+    @asyncio_route
+    async def start_crawl(api: Api, request: JsonRequest) -> bytes:
+        team, body = await api.edge.admit(request)
+        key = jobs.idempotency_key(request)
+        await api.service.check_key(key, team)
+        options = await body.read(requests.crawl_options)
+        note_caller(request, options)
+        job = await api.service.start(options, team, version, key)
+        return jobs.started(job, api.edge.addresses.base(request), f"v{version}")
+
+    @app.route("/batch/scrape", methods=["POST"])
+    @asyncio_route
+    async def start_batch(api: Api, request: JsonRequest) -> bytes:
+        team, body = await api.edge.admit(request)
+        key = jobs.idempotency_key(request)
+        await api.service.check_key(key, team)
+        asked = await body.read(requests.batch_options)
+        note_caller(request, asked.options)
+        if asked.append_to:
+            job = await api.service.add_to_batch(
+                asked.append_to, asked.options, team, key
+            )
+        else:
+            job = await api.service.start(asked.options, team, version, key)
+        base = api.edge.addresses.base(request)
+        return jobs.started(job, base, f"v{version}", asked.invalid_urls)
+
+    @app.route("/crawl/active", methods=["GET"])
+    @app.route("/crawl/ongoing", methods=["GET"])
+    @asyncio_route
+    async def active_crawls(api: Api, request: JsonRequest) -> bytes:
+        team, _ = await api.edge.admit(request)
+        answer: bytes = views.active(await api.service.active_crawls(team))
+        return answer
+
+    @app.route("/crawl/<job_id>", methods=["GET"])
+    @app.route("/batch/scrape/<job_id>", methods=["GET"])
+    @asyncio_route
+    async def status(api: Api, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await api.edge.admit(request)
+        skip, limit = asked = jobs.paging(request)
+        found = await api.service.status(jobs.job_id(job_id), team, skip or 0, limit)
+        base = api.edge.addresses.base(request)
+        answer: bytes = views.status(
+            *found, asked, base + request.path.decode("latin-1")
+        )
+        return answer
+
+    @app.route("/crawl/<job_id>", methods=["DELETE"])
+    @app.route("/batch/scrape/<job_id>", methods=["DELETE"])
+    @asyncio_route
+    async def cancel(api: Api, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await api.edge.admit(request)
+        await api.service.cancel(jobs.job_id(job_id), team)
+        return jobs.cancelled()
+
+    # DELETE reads too: a public client asks so for the errors.
+    @app.route("/crawl/<job_id>/errors", methods=["GET", "DELETE"])
+    @app.route("/batch/scrape/<job_id>/errors", methods=["GET", "DELETE"])
+    @asyncio_route
+    async def errors(api: Api, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await api.edge.admit(request)
+        return jobs.errors(await api.service.errors(jobs.job_id(job_id), team))
