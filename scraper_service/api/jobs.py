@@ -78,16 +78,22 @@ def paging(request: JsonRequest) -> tuple[int | None, int | None]:
     Raises :exc:`InvalidParameter`.
     """
     return (
-        _number(request, "skip", 0, MAX_SKIP),
-        _number(request, "limit", 1, MAX_PAGES),
+        number(request, "skip", 0, MAX_SKIP),
+        number(request, "limit", 1, MAX_PAGES),
     )
 
 
-def _number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
+def argument(request: JsonRequest, name: str) -> str | None:
+    """Return a parameter of the query, the last one of equal names."""
     values = request.args.get(name.encode()) if request.args else None
-    if not values:
+    return values[-1].decode("utf-8", "replace") if values else None
+
+
+def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
+    """Return a number of the query; raise :exc:`InvalidParameter`."""
+    text = argument(request, name)
+    if text is None:
         return None
-    text = values[-1].decode("latin-1")
     if not (text.isascii() and text.isdigit()) or not low <= int(text[:12]) <= high:
         raise InvalidParameter(
             f"Invalid pagination: {name} must be an integer from {low} to {high},"
@@ -143,8 +149,8 @@ def status(
     return b'%s,"data":[%s]}' % (encode(members)[:-1], b",".join(pages))
 
 
-def errors(rows: list[PageErrorRow]) -> bytes:
-    """Answer the pages of a job that failed."""
+def errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:
+    """Answer the pages of a job that failed or that robots.txt refuses."""
     found = [
         {
             "id": row.id,
@@ -155,7 +161,7 @@ def errors(rows: list[PageErrorRow]) -> bytes:
         }
         for row in rows
     ]
-    return encode({"success": True, "errors": found, "robotsBlocked": []})
+    return encode({"success": True, "errors": found, "robotsBlocked": robots_blocked})
 
 
 def cancelled() -> bytes:

@@ -111,4 +111,4 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     @asyncio_route
     async def errors(api: Api, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await api.edge.admit(request)
-        return jobs.errors(await api.service.errors(jobs.job_id(job_id), team))
+        return await api.service.errors(jobs.job_id(job_id), team, jobs.errors)

@@ -168,7 +168,7 @@ class _Change:
                     "row_id": outcome.row_id,
                     "state": RowState.DONE if ended else RowState.FAILED,
                     "page_id": outcome.page_id,
-                    "code": "DUPLICATE" if duplicate else outcome.code,
+                    "code": "duplicate" if duplicate else outcome.code,
                     "error": self._duplicate_of if duplicate else outcome.error,
                     "at": self.at,
                 }

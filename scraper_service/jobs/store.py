@@ -21,7 +21,6 @@ from scraper_service.jobs.model import (
     JobState,
     Kind,
     Link,
-    PageErrorRow,
     RowState,
 )
 from scraper_service.jobs.rows import RETENTION_S, dialect_insert, note, now_of
@@ -49,7 +48,6 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 10 * 2**20  # of pages in one answer (interface document, 11.6)
 READ_ROWS = 250  # of pages in one statement
 EXPIRE_ROWS = 1000  # deleted in one transaction
-MAX_ERRORS = 100_000  # in one answer
 
 _COLUMNS = [job.c[fact.name] for fact in fields(Job)]
 
@@ -260,20 +258,6 @@ def read_pages(
         if len(rows) < wanted:
             break
     return chunk
-
-
-def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
-    """Return the pages of a job that failed, in the order of their addresses."""
-    columns = frontier.c
-    rows = connection.execute(
-        select(
-            columns.page_id, columns.url, columns.code, columns.error, columns.ended_at
-        )
-        .where(columns.job_id == job_id, columns.state == RowState.FAILED)
-        .order_by(columns.id)
-        .limit(MAX_ERRORS)
-    )
-    return [PageErrorRow(*row) for row in rows]
 
 
 def store_scrape(

@@ -13,7 +13,7 @@ from scraper_service.errors import (
     JobNotFound,
     ServiceUnavailable,
 )
-from scraper_service.jobs import store
+from scraper_service.jobs import listing, store
 from scraper_service.jobs.model import JobState
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.job_arguments import options_to_json
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
     from scraper_service.items import Page
     from scraper_service.jobs.database import Database
-    from scraper_service.jobs.model import Job, PageErrorRow
+    from scraper_service.jobs.listing import Address, Cursor
+    from scraper_service.jobs.model import Job, PageErrorRow, RowState
     from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.resident import ResidentCrawler
@@ -192,10 +193,44 @@ class ScraperService:
             raise JobEnded(job.kind, job.state)
         return job
 
-    async def errors(self, job_id: str, team: Team) -> list[PageErrorRow]:
-        """Return the pages of a job that failed."""
+    async def errors(
+        self,
+        job_id: str,
+        team: Team,
+        shape: Callable[[list[PageErrorRow], list[str]], bytes],
+    ) -> bytes:
+        """Return what ``shape`` makes of the pages of a job that failed.
+
+        And of the addresses that robots.txt refused; it runs in a reader thread, as
+        they may be many.
+        """
+
+        def read(connection: Connection) -> bytes:
+            failed = listing.read_errors(connection, job_id)
+            return shape(failed, listing.read_robots_blocked(connection, job_id))
+
         await self._job(job_id, team)
-        return await self._database.read(store.read_errors, job_id)
+        return await self._database.read(read)
+
+    async def addresses(
+        self,
+        job_id: str,
+        team: Team,
+        state: RowState | None,
+        reason: str | None,
+        after: Cursor | None,
+        limit: int,
+    ) -> tuple[list[Address], Cursor | None]:
+        """Return addresses of a job, with what became of them; and where to go on."""
+        await self._job(job_id, team)
+        return await self._database.read(
+            listing.read_addresses,
+            job_id,
+            state=state,
+            reason=reason,
+            after=after,
+            limit=limit,
+        )
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the crawls of a team that go on, the oldest first."""

@@ -11,7 +11,7 @@ import pytest
 from attrs import evolve
 from sqlalchemy import select, update
 
-from scraper_service.jobs import frontier, outcomes, store
+from scraper_service.jobs import frontier, listing, outcomes, store
 from scraper_service.jobs.model import JobState, Kind, Link, Outcome, RowState
 from scraper_service.jobs.seeds import Seed
 from scraper_service.jobs.tables import event, job, ledger, page, worker
@@ -280,7 +280,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
-    [error] = harness.run(store.read_errors, job_id)
+    [error] = harness.run(listing.read_errors, job_id)
     assert error.code == "SCRAPE_RETRY_LIMIT"
 
 

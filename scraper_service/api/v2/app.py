@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from klein import Klein
 
+from scraper_service.api import jobs
 from scraper_service.api.operations import Api, add_routes
-from scraper_service.api.v2 import requests, views
+from scraper_service.api.routes import asyncio_route
+from scraper_service.api.v2 import addresses, requests, views
+
+if TYPE_CHECKING:
+    from scraper_service.api.site import JsonRequest
 
 
 class V2(Api):
@@ -15,3 +20,12 @@ class V2(Api):
 
     app: ClassVar[Klein] = Klein()
     add_routes(app, 2, requests, views)
+
+    @app.route("/crawl/<job_id>/urls", methods=["GET"])
+    @asyncio_route
+    async def addresses(self, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await self.edge.admit(request)
+        query = addresses.asked(request)
+        found, behind = await self.service.addresses(jobs.job_id(job_id), team, **query)
+        path = self.edge.addresses.base(request) + request.path.decode("latin-1")
+        return addresses.listed(found, behind, query, path)

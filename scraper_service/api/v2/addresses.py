@@ -1,0 +1,79 @@
+"""Every address of a crawl and why it was fetched or not: additions of ours to /v2."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from scraper_service.api.jobs import argument, number
+from scraper_service.api.page_json import encode
+from scraper_service.errors import InvalidParameter
+from scraper_service.jobs.listing import STATES, Cursor
+from scraper_service.jobs.model import RowState
+
+if TYPE_CHECKING:
+    from scraper_service.api.site import JsonRequest
+    from scraper_service.jobs.listing import Address
+
+MAX_ADDRESSES = 1000  # in one answer
+DEFAULT_ADDRESSES = 100
+
+_CURSOR = re.compile(r"([0-6])\.(\d{1,18})", re.ASCII)
+_BY_NAME = {name: state for state, name in STATES.items()}
+
+
+def asked(request: JsonRequest) -> dict[str, Any]:
+    """Return what the query asks for; raise :exc:`InvalidParameter`."""
+    state, after = argument(request, "state"), argument(request, "after")
+    if state is not None and state not in _BY_NAME:
+        allowed = ", ".join(_BY_NAME)
+        raise InvalidParameter(
+            f"Invalid state: must be one of {allowed}, got {state[:60]!r}"
+        )
+    place = _CURSOR.fullmatch(after) if after is not None else None
+    if after is not None and place is None:
+        raise InvalidParameter(
+            f"Invalid after: must be that of a next address, got {after[:60]!r}"
+        )
+    return {
+        "state": None if state is None else _BY_NAME[state],
+        "reason": argument(request, "reason"),
+        "after": place and Cursor(RowState(int(place[1])), int(place[2])),
+        "limit": number(request, "limit", 1, MAX_ADDRESSES) or DEFAULT_ADDRESSES,
+    }
+
+
+def listed(
+    found: list[Address], behind: Cursor | None, query: dict[str, Any], path: str
+) -> bytes:
+    """Answer a part of the list; ``path`` is its absolute address."""
+    members: dict[str, Any] = {
+        "success": True,
+        "urls": [_members(address) for address in found],
+    }
+    if behind is not None:
+        facts = {
+            "state": STATES.get(query["state"]),
+            "reason": query["reason"],
+            "limit": query["limit"],
+            "after": f"{behind.state:d}.{behind.row_id}",
+        }
+        terms = (f"{k}={quote(str(v))}" for k, v in facts.items() if v is not None)
+        members["next"] = f"{path}?{'&'.join(terms)}"
+    return encode(members)
+
+
+def _members(address: Address) -> dict[str, Any]:
+    facts = {
+        "url": address.url,
+        "kind": address.kind,
+        "state": address.state,
+        "reason": address.reason,
+        "detail": address.detail,
+        "depth": address.depth,
+        "foundOn": address.found_on,
+        "scrapeId": address.page_id,
+        "lastModified": address.lastmod,
+    }
+    return {name: value for name, value in facts.items() if value is not None}

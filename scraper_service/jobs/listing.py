@@ -1,0 +1,204 @@
+"""Every address of a job and what became of it: errors, refusals, the whole list.
+
+Functions take a connection inside a transaction, as those of the frontier do.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import and_, func, or_, select
+
+from scraper_service.jobs.model import Kind, PageErrorRow, RowState
+from scraper_service.jobs.tables import frontier, job
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+WINDOW = 10_000  # rows looked at for one answer, however few of them fit
+ROBOTS = "robots"
+EXTERNAL_HOME = "external_home"
+EXTERNAL_LINK = "EXTERNAL_LINK"
+STATES = {
+    RowState.PENDING: "pending",
+    RowState.LEASED: "fetching",
+    RowState.DONE: "done",
+    RowState.FAILED: "failed",
+    RowState.SKIPPED: "skipped",
+    RowState.HELD: "held",
+    RowState.ALIAS: "redirected",
+}
+_OWN_REASONS = {
+    RowState.HELD: ("limit", "waits for room under the limit of the job"),
+    RowState.ALIAS: ("duplicate", "another page of the job was redirected here"),
+}
+
+
+@frozen(kw_only=True)
+class Address:
+    """An address of a job. ``state`` is one of :data:`STATES`."""
+
+    url: str
+    kind: str
+    state: str
+    reason: str | None
+    detail: str | None
+    depth: int
+    found_on: str | None
+    page_id: str | None
+    lastmod: str | None
+
+
+@frozen
+class Cursor:
+    """Where a listing goes on: behind the row ``row_id`` of a state."""
+
+    state: RowState
+    row_id: int = 0
+
+
+def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
+    """Return the pages of a job that failed, in the order of their addresses.
+
+    With them the home pages of other sites, which are listed and not fetched.
+    """
+    columns = frontier.c
+    failed = and_(
+        columns.state == RowState.FAILED,
+        columns.kind == Kind.PAGE,
+        columns.code.is_distinct_from(ROBOTS),
+    )
+    home = and_(columns.state == RowState.SKIPPED, columns.code == EXTERNAL_HOME)
+    rows = connection.execute(
+        select(
+            columns.id,
+            columns.page_id,
+            columns.url,
+            columns.code,
+            columns.error,
+            columns.ended_at,
+            job.c.created_at,
+        )
+        .join(job, job.c.id == columns.job_id)
+        .where(columns.job_id == job_id, or_(failed, home))
+        .order_by(columns.id)
+    )
+    return [
+        PageErrorRow(
+            id=row.page_id or str(uuid.uuid5(uuid.UUID(job_id), str(row.id))),
+            url=row.url,
+            code=EXTERNAL_LINK if row.code == EXTERNAL_HOME else row.code,
+            error=row.error or "",
+            at=row.ended_at or row.created_at,
+        )
+        for row in rows
+    ]
+
+
+def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
+    """Return the addresses of a job that robots.txt refuses, the oldest first."""
+    columns = frontier.c
+    query = (
+        select(columns.url)
+        .where(
+            columns.job_id == job_id,
+            columns.state.in_((RowState.SKIPPED, RowState.FAILED)),
+            columns.code == ROBOTS,
+        )
+        .order_by(columns.id)
+    )
+    return list(connection.scalars(query))
+
+
+def read_addresses(
+    connection: Connection,
+    job_id: str,
+    *,
+    state: RowState | None,
+    reason: str | None,
+    after: Cursor | None,
+    limit: int,
+) -> tuple[list[Address], Cursor | None]:
+    """Return up to ``limit`` addresses, by state, and where to go on.
+
+    None is the end. With a ``reason`` there may be few, or none, and yet more to come:
+    :data:`WINDOW` rows are looked at.
+    """
+    found: list[Address] = []
+    states = list(STATES) if state is None else [state]
+    if after is not None:
+        states = states[states.index(after.state) :] if after.state in states else []
+    room = limit if reason is None else WINDOW
+    for current in states:
+        behind = after.row_id if after and after.state is current else 0
+        rows = _rows(connection, job_id, current, behind, room)
+        for row in rows:
+            if reason is None or _reason(row)[0] == reason:
+                found.append(_address(row))
+            if len(found) == limit:
+                return found, Cursor(current, row.id)
+        room -= len(rows)
+        if not room:
+            return found, Cursor(current, rows[-1].id)
+    return found, None
+
+
+def _rows(
+    connection: Connection, job_id: str, state: RowState, behind: int, limit: int
+) -> list[Row[Any]]:
+    parent = frontier.alias("parent")
+    return list(
+        connection.execute(
+            select(frontier, parent.c.url.label("parent_url"))
+            .outerjoin(parent, parent.c.id == frontier.c.found_on)
+            .where(
+                frontier.c.job_id == job_id,
+                frontier.c.state == state,
+                frontier.c.id > behind,
+            )
+            .order_by(frontier.c.id)
+            .limit(limit)
+        )
+    )
+
+
+def _reason(row: Row[Any]) -> tuple[str | None, str | None]:
+    return _OWN_REASONS.get(row.state, (row.code, row.error))
+
+
+def _address(row: Row[Any]) -> Address:
+    reason, detail = _reason(row)
+    return Address(
+        url=row.url,
+        kind=Kind(row.kind).name.lower(),
+        state=STATES[RowState(row.state)],
+        reason=reason,
+        detail=detail,
+        depth=row.depth,
+        found_on=row.parent_url,
+        page_id=row.page_id if row.state == RowState.DONE and not row.code else None,
+        lastmod=row.lastmod,
+    )
+
+
+def count_addresses(
+    connection: Connection, job_id: str
+) -> tuple[dict[str, int], dict[str, int]]:
+    """Return how many addresses of a job there are by state, and by reason."""
+    columns = frontier.c
+    rows = connection.execute(
+        select(columns.state, columns.code, func.count())
+        .where(columns.job_id == job_id, columns.kind == Kind.PAGE)
+        .group_by(columns.state, columns.code)
+    )
+    states: Counter[str] = Counter()
+    reasons: Counter[str] = Counter()
+    for state, code, count in rows:
+        states[STATES[RowState(state)]] += count
+        reason = _OWN_REASONS[state][0] if state in _OWN_REASONS else code
+        if reason is not None:
+            reasons[reason] += count
+    return dict(states), dict(reasons)
