@@ -34,30 +34,39 @@ class CrawlSpider(JobSpider):
     def __init__(self, *args: Any, options: CrawlOptions | None = None, **kwargs: Any):
         super().__init__(*args)
         self.options = options or crawl_options(kwargs)
-        self.scope = CrawlScope(self.options.url, self.options.max_discovery_depth)
+        self.scope = CrawlScope(self.options)
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
         """Yield what a page came to, with the links of it that are to be fetched."""
         depth = response.meta["lease"].depth + 1
         async for item in super().parse(response):
             if isinstance(item, PageContent):
-                yield evolve(item, follow=tuple(self._inside(item.found, depth)))
+                inside = self._inside(item.found, depth, response.url)
+                yield evolve(item, follow=tuple(inside))
             else:
                 yield item
 
-    def _inside(self, found: tuple[str, ...], depth: int) -> Iterator[str]:
+    def _inside(
+        self, found: tuple[str, ...], depth: int, found_on: str
+    ) -> Iterator[str]:
         """Yield the links that are new and inside the scope."""
-        if self.scope.max_depth is not None and depth > self.scope.max_depth:
+        deepest = self.options.max_discovery_depth
+        if not self.scope.follows_links or (deepest is not None and depth > deepest):
             return
         for link in found:
             url = followed(link)
             if hash(url) in self.known:
                 continue
-            if self.scope.allows(url, depth):
+            refusal = self.scope.refusal(url, depth, found_on)
+            if refusal is None:
                 yield url
-            else:
+            elif refusal.reason.is_lasting:
                 self.known.add(hash(url))
 
     def key_of(self, url: str) -> int | None:
         """Return the key under which this crawl knows an address."""
-        return page_key(url, similar=self.options.deduplicate_similar_urls)
+        return page_key(
+            url,
+            similar=self.options.deduplicate_similar_urls,
+            ignore_query=self.options.ignore_query_parameters,
+        )

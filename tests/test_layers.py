@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[1]
 LAYERS = (
     {"errors"},
     {"options"},
-    {"items", "scope"},
+    {"fingerprints", "items"},
+    {"scope"},
     {"formats"},
     {"jobs", "providers"},
     {"components"},
@@ -19,7 +20,7 @@ LAYERS = (
     {"runtime"},
     {"api"},
 )
-PURE = {"errors", "options", "items", "scope", "formats"}
+PURE = {"errors", "options", "fingerprints", "items", "scope", "formats"}
 FRAMEWORKS = {"scrapy", "twisted", "klein"}
 # Beyond the order: who may not know whom although it stands to the left.
 STRANGERS = {

@@ -23,8 +23,8 @@ from scraper_service.options.jobs import (
     BatchOptions,
     CrawlOptions,
     Webhook,
-    caller_patterns,
 )
+from scraper_service.options.patterns import caller_patterns
 from scraper_service.options.structure import (
     INVALID,
     Array,

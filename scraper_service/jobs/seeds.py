@@ -25,7 +25,11 @@ def seed_of(options: CrawlOptions | BatchOptions) -> Seed:
     The key of a batch's entry is its number: equal addresses are separate entries.
     """
     if isinstance(options, CrawlOptions):
-        key = page_key(options.url, similar=options.deduplicate_similar_urls)
+        key = page_key(
+            options.url,
+            similar=options.deduplicate_similar_urls,
+            ignore_query=options.ignore_query_parameters,
+        )
         return Seed("crawl", options.url, options.limit, (Link(key, options.url, 0),))
     links = tuple(Link(n, url, 0) for n, url in enumerate(options.urls))
     return Seed("batch", options.urls[0], None, links)

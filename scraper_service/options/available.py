@@ -98,7 +98,6 @@ REMARKS: tuple[tuple[Callable[[ScrapeOptions], bool], str], ...] = (
     ),
 )
 
-_LINKS = "it needs rules for links, which this release does not have"
 _ROBOTS = "it needs rules for robots.txt, which this release does not have"
 
 
@@ -114,12 +113,6 @@ class JobLimit:
 JOB_LIMITS = tuple(
     JobLimit(attribute, accepted, f"{what} is not available here: {reason}")
     for attribute, accepted, what, reason in (
-        ("crawl_entire_domain", (False,), "leaving the start path", _LINKS),
-        ("allow_subdomains", (False,), "following links to subdomains", _LINKS),
-        ("allow_external_links", (False,), "following links to other sites", _LINKS),
-        ("include_paths", ((),), "a choice of paths", _LINKS),
-        ("exclude_paths", ((),), "an exclusion of paths", _LINKS),
-        ("regex_on_full_url", (False,), "matching whole addresses", _LINKS),
         ("ignore_robots_txt", (False,), "a choice about robots.txt", _ROBOTS),
         ("robots_user_agent", (None,), "another name for robots.txt", _ROBOTS),
         # None is read so far, so that "skip" is what happens anyway.
@@ -129,10 +122,6 @@ JOB_LIMITS = tuple(
             "a crawl of a sitemap alone",
             "it needs a reader of sitemaps, which this release does not have",
         ),
-        ("deduplicate_similar_urls", (True,), "telling similar pages apart", _LINKS),
-        ("ignore_query_parameters", (False,), "ignoring query parameters", _LINKS),
-        # 10 is the default of v1, which its callers cannot leave out.
-        ("max_path_depth", (None, 10), "a limit to the depth of paths", _LINKS),
         ("prompt", (None,), "a prompt", _MODEL),
         (
             "webhook",

@@ -32,8 +32,8 @@ from scraper_service.options.jobs import (
     CrawlOptions,
     PageOptions,
     Webhook,
-    caller_patterns,
 )
+from scraper_service.options.patterns import caller_patterns
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.structure import short
 

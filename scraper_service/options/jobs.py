@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import warnings
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,21 +19,15 @@ from attrs.validators import (
     optional,
 )
 
-from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.scrape import ScrapeOptions
 
 MAX_BATCH_URLS = 100_000
 MAX_DELAY_S = 60
-MAX_PATTERNS = 100  # of one list
-MAX_PATTERN = 1024  # characters
-MAX_WIDE_RANGES = 20  # of all patterns of one list: a compile takes 5 ms for each
 SITEMAP_MODES = ("include", "skip", "only")
 # What a receiver of events gets that names none; the last has to be asked for.
 COMMON_EVENTS = ("started", "page", "completed", "failed")
 EVENTS = (*COMMON_EVENTS, "cancelled")
 
-# A range of characters that ends beyond Latin-1.
-_WIDE_RANGE = re.compile(r"-(?:[^\x00-\xff]|\\[uUN])")
 _INDEX_FILES = frozenset({"index.html", "index.php"})
 _texts = deep_iterable(instance_of(str), instance_of(tuple))
 _flag = instance_of(bool)
@@ -80,7 +72,8 @@ class CrawlOptions:
     ``limit`` counts pages delivered or in work. ``max_discovery_depth`` counts links
     from the start, ``max_path_depth`` segments below its path; None is unlimited.
     ``delay_s`` is the pause between two pages, in seconds. The patterns are regular
-    expressions, see :func:`caller_patterns`. ``prompt`` asks for options to be derived.
+    expressions, see :mod:`scraper_service.options.patterns`. ``prompt`` asks for
+    options to be derived.
     """
 
     url: str = field(validator=instance_of(str))
@@ -123,48 +116,12 @@ class BatchOptions:
     audit_username: str | None = None
 
 
-def caller_patterns(patterns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return ``patterns`` if each is a regular expression of bounded size.
-
-    A list whose first item is the empty string counts as empty.
-
-    :raises InvalidOptions: with the path ``(index,)`` for each that is not.
-    """
-    if patterns and not patterns[0]:
-        return ()
-    if len(patterns) > MAX_PATTERNS:
-        text = f"at most {MAX_PATTERNS} patterns are allowed, got {len(patterns)}"
-        raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_PATTERNS})])
-    wide = sum(len(_WIDE_RANGE.findall(pattern)) for pattern in patterns)
-    if wide > MAX_WIDE_RANGES:
-        text = (
-            f"at most {MAX_WIDE_RANGES} ranges beyond Latin-1 are allowed, got {wide}"
-        )
-        raise InvalidOptions([Issue("custom", (), text)])
-    issues = [
-        Issue("custom", (index,), fault)
-        for index, pattern in enumerate(patterns)
-        if (fault := _pattern_fault(pattern))
-    ]
-    if issues:
-        raise InvalidOptions(issues)
-    return patterns
-
-
 def path_depth(url: str) -> int:
     """Return the number of path segments of ``url``, a final index file not counted."""
-    segments = [part for part in urlsplit(url).path.split("/") if part]
+    return depth_of_path(urlsplit(url).path)
+
+
+def depth_of_path(path: str) -> int:
+    """Return the number of segments of ``path``, a final index file not counted."""
+    segments = [part for part in path.split("/") if part]
     return len(segments) - bool(segments and segments[-1] in _INDEX_FILES)
-
-
-def _pattern_fault(pattern: str) -> str | None:
-    shown = repr(pattern[:60])
-    if len(pattern) > MAX_PATTERN:
-        return f"the pattern {shown}... has more than {MAX_PATTERN} characters"
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of syntax whose meaning may change
-            re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
-        return f"not a regular expression: {shown}: {str(error)[:100]}"
-    return None

@@ -147,6 +147,8 @@ def test_option_of_one_version_is_read(api, body, attribute, expected):
         ("allowSubdomains", 1, "invalid_type", ("allowSubdomains",)),
         ("includePaths", "a", "invalid_type", ("includePaths",)),
         ("includePaths", ["a", "("], "custom", ("includePaths", 1)),
+        ("includePaths", ["a", "b", "(?=c)"], "custom", ("includePaths", 2)),
+        ("excludePaths", [r"(a)\1"], "custom", ("excludePaths", 0)),
         ("excludePaths", ["a" * 1025], "custom", ("excludePaths", 0)),
         ("excludePaths", ["a"] * 101, "too_big", ("excludePaths",)),
         ("robotsUserAgent", "", "too_small", ("robotsUserAgent",)),

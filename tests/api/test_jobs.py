@@ -393,6 +393,31 @@ def test_only_links_below_the_start_path_and_on_the_host_are_followed(
     assert sorted(sources(documents)) == sorted([start, *inside])
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({"includePaths": ["a$"]}, {"/html/a"}),
+        ({"excludePaths": ["/a", "^/html/b"]}, set()),
+        ({"excludePaths": [r"\?"], "regexOnFullURL": True}, {"/html/a", "/html/a/"}),
+        ({"ignoreQueryParameters": True}, {"/html/a", "/html/b?c"}),
+        ({"crawlEntireDomain": True}, {"/html/a", "/html/b?c", "/html/b?d", "/text"}),
+    ],
+)
+def test_options_choose_among_links(service, site, crawl, options, expected):
+    links = ("/html/a", "/html/a/", "/html/b?c", "/html/b?d", "/text")
+    start = site.url(html(links_to(*links)))
+    _, documents = completed(service, crawl(start, sitemap="skip", **options))
+    found = {url.removeprefix(site.url("")) for url in sources(documents)[1:]}
+    assert found <= expected
+    assert {path.rstrip("/") for path in found} == {p.rstrip("/") for p in expected}
+
+
+def test_similar_addresses_can_be_told_apart(service, site, crawl):
+    start = site.url(html(links_to("/html/a", "/html/a/")))
+    _, documents = completed(service, crawl(start, deduplicateSimilarURLs=False))
+    assert len(documents) == 3
+
+
 @pytest.mark.parametrize("dots", ["..", "%2e%2E", "a/../.."])
 def test_dots_in_a_path_do_not_lead_out_of_the_start_path(service, site, crawl, dots):
     start = site.url(html(links_to(site.url(f"/html/{dots}/json"), "/html/a")))
@@ -1045,23 +1070,14 @@ def test_equal_calls_at_once_start_one_job(start_service, site, post_with_key):
             (version, key, value)
             for version in VERSIONS
             for key, value in (
-                ("includePaths", ["/a"]),
-                ("excludePaths", ["/a"]),
-                ("crawlEntireDomain", True),
-                ("allowSubdomains", True),
-                ("allowExternalLinks", True),
-                ("regexOnFullURL", True),
                 ("ignoreRobotsTxt", True),
                 ("robotsUserAgent", "Bot"),
-                ("deduplicateSimilarURLs", False),
-                ("ignoreQueryParameters", True),
                 ("webhook", "http://a.example/hook"),
                 ("webhook", {"url": "http://a.example", "events": ["page"]}),
             )
         ),
         ("v2", "sitemap", "only"),
         ("v2", "prompt", "only the docs"),
-        ("v1", "maxDepth", 3),
     ],
 )
 def test_options_of_later_releases_are_refused_by_name(

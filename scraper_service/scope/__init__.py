@@ -1,0 +1,7 @@
+"""May this address be followed, and is it one that the job knows: pure rules."""
+
+from scraper_service.scope.addresses import followed, page_key
+from scraper_service.scope.rules import CrawlScope, Reason, Refusal
+from scraper_service.scope.traps import TrapGuard
+
+__all__ = ["CrawlScope", "Reason", "Refusal", "TrapGuard", "followed", "page_key"]
