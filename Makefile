@@ -35,6 +35,7 @@ format: $(VENV)/.test-installed
 bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.scrape $(ARGS)
 	$(BIN)/python -m bench.crawl $(ARGS)
+	$(BIN)/python -m bench.sitemap $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -12,12 +12,16 @@ PROC = Path("/proc")
 
 @frozen
 class Memory:
-    """``pss_mb`` shares common pages out among their users, ``rss_mb`` does not."""
+    """``pss_mb`` shares common pages out among their users, ``rss_mb`` does not.
+
+    ``peak_mb`` is the highest that ``rss_mb`` has been.
+    """
 
     role: str
     pid: int
     pss_mb: float
     rss_mb: float
+    peak_mb: float
 
 
 def memory_of(pid: int) -> list[Memory]:
@@ -58,7 +62,8 @@ def _role(pid: int) -> str:
 def _memory(role: str, pid: int) -> Memory:
     pss_kb = _field(PROC / str(pid) / "smaps_rollup", "Pss:")
     rss_kb = _field(PROC / str(pid) / "status", "VmRSS:")
-    return Memory(role, pid, pss_kb / 1024, rss_kb / 1024)
+    peak_kb = _field(PROC / str(pid) / "status", "VmHWM:")
+    return Memory(role, pid, pss_kb / 1024, rss_kb / 1024, peak_kb / 1024)
 
 
 def _field(path: Path, name: str) -> int:

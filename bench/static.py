@@ -1,7 +1,8 @@
 """A server of constant pages on 127.0.0.2, fast enough not to be what is measured.
 
 ``python -m bench.static`` announces its address on stdout and ends with its stdin.
-With ``--linked N`` it has the pages of :mod:`bench.linked` too.
+With ``--linked N`` it has the pages of :mod:`bench.linked` too, with ``--sitemaps N M``
+the files of :mod:`bench.sitemap_files`.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import asyncio
 import sys
 from typing import cast
 
-from bench import linked, pages
+from bench import linked, pages, sitemap_files
 
 HOST = "127.0.0.2"
 END_OF_HEAD = b"\r\n\r\n"
@@ -19,9 +20,9 @@ SLOW = b"/slow/"  # whatever is below
 SLOW_S = 1.0
 
 
-def _response(status: str, body: bytes) -> bytes:
+def _response(status: str, body: bytes, mime: str = "text/html") -> bytes:
     head = (
-        f"HTTP/1.1 {status}\r\nContent-Type: text/html; charset=utf-8\r\n"
+        f"HTTP/1.1 {status}\r\nContent-Type: {mime}; charset=utf-8\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
@@ -54,7 +55,7 @@ class Connection(asyncio.Protocol):
                 self.transport.write(RESPONSES.get(target, NOT_FOUND))
 
 
-async def main(source: str, count: int) -> None:
+async def main(source: str, count: int, sitemaps: list[int]) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, HOST, 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
@@ -62,6 +63,9 @@ async def main(source: str, count: int) -> None:
     if count:
         for path, body in linked.site(source, count, origin).items():
             RESPONSES[path.encode()] = _response("200 OK", body)
+    if sitemaps:
+        for path, body in sitemap_files.site(*sitemaps, origin).items():
+            RESPONSES[path.encode()] = _response("200 OK", body, "application/xml")
     print(origin, flush=True)
     await asyncio.to_thread(sys.stdin.read)
 
@@ -70,5 +74,8 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--linked", type=int, default=0, metavar="N")
     parser.add_argument("--source", default="", help="directory or archive of pages")
+    parser.add_argument(
+        "--sitemaps", type=int, nargs=2, default=[], metavar=("FILES", "ADDRESSES")
+    )
     options = parser.parse_args()
-    asyncio.run(main(options.source, options.linked))
+    asyncio.run(main(options.source, options.linked, options.sitemaps))

@@ -11,6 +11,7 @@ import pytest
 from bench import linked, rivals
 from bench.crawl import NAMES, QUICK, WORK
 from bench.processes import ROOT
+from bench.sitemap import WORK as SITEMAP_WORK
 
 
 def run_quick(module: str) -> str:
@@ -78,6 +79,12 @@ def test_reads_of_a_stored_job_do_not_fail(crawls: str):
 def test_memory_is_reported_for_every_frontier(crawls: str):
     for count in QUICK.frontier_rows:
         assert len(rows(crawls, f"| {count} |")) == 1
+
+
+def test_sitemaps_have_a_row_for_all_work():
+    names = SITEMAP_WORK.values()
+    output = run_quick("bench.sitemap")
+    assert [len(rows(output, f"| {name} | 3 | 6000 |")) for name in names] == [1] * 3
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 import pebble
 
 from scraper_service.formats.render import content_from_wire, render
+from scraper_service.formats.sitemap import SitemapContent, read_sitemap
 from scraper_service.items import PageContent, PageError, PageSource
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
+    from scraper_service.formats.sitemap import ChooseT
     from scraper_service.options.scrape import ScrapeOptions
 
 ResultT = TypeVar("ResultT")
@@ -127,17 +129,46 @@ class ConverterPool:
             return _failed("SCRAPE_TIMEOUT", "No time was left to convert the page.")
         budget = max(limit - STOP_EARLY_S, limit / 2)
         try:
-            wire = await self.run(render, source, options, budget, timeout_s=limit)
-        except (TimeoutError, CancelledError):
+            wire = await self._run_within(limit, render, source, options, budget)
+        except TimeoutError:
             return _failed(
                 "SCRAPE_TIMEOUT", f"The page took longer than {limit:.1f} s to convert."
             )
-        except (MemoryError, pebble.ProcessExpired):
+        except MemoryError:
             return _failed(
                 "SCRAPE_ALL_ENGINES_FAILED",
                 "The page needs more memory than a conversion may take.",
             )
         return content_from_wire(*wire)
+
+    async def read_sitemap(
+        self, source: PageSource, timeout_s: float, choose: ChooseT | None = None
+    ) -> SitemapContent:
+        """Return what a sitemap says, or a content that says why it cannot be read.
+
+        ``choose``, which makes rows of the entries, has to be importable.
+        """
+        limit = min(timeout_s, self.timeout_s)
+        try:
+            return await self._run_within(limit, read_sitemap, source, choose)
+        except TimeoutError:
+            error = f"The sitemap took longer than {limit:.1f} s to read."
+        except MemoryError:
+            error = "The sitemap needs more memory than a conversion may take."
+        return SitemapContent(error=error)
+
+    async def _run_within(
+        self, limit_s: float, function: Callable[..., ResultT], *args: object
+    ) -> ResultT:
+        """Run ``function``; a process that died, died of :exc:`MemoryError`."""
+        if limit_s <= 0:
+            raise TimeoutError
+        try:
+            return await self.run(function, *args, timeout_s=limit_s)
+        except CancelledError:
+            raise TimeoutError from None
+        except pebble.ProcessExpired as error:
+            raise MemoryError from error
 
     def close(self) -> None:
         """End the processes at once; conversions under way fail."""

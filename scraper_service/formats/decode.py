@@ -35,7 +35,14 @@ _BOMS = (
     (b"\xfe\xff", "utf-16-be"),
     (b"\xff\xfe", "utf-16-le"),
 )
-_CODECS = {"gbk": "gb18030", "iso-8859-8-i": "iso8859-8", "replacement": "utf-8"}
+_CODECS = {
+    "gbk": "gb18030",
+    "iso-8859-8-i": "iso8859-8",
+    "replacement": "utf-8",
+    "x-user-defined": "cp1252",  # HTML standard, 13.2.3.2
+}
+# XML 1.0, appendix F: a declaration in UTF-16 without a byte order mark.
+_XML_UTF_16 = ((b"<\0?\0", "utf-16-le"), (b"\0<\0?", "utf-16-be"))
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META = re.compile(
     rb"<meta[\s/][^>]*?charset\s*=\s*[\"']?\s*([^\s\"'/>;]+)", re.IGNORECASE
@@ -58,26 +65,49 @@ def decode_body(body: bytes, encodings: tuple[str, ...], max_bytes: int) -> byte
     :raises Unreadable: for an unknown encoding, more than :data:`MAX_ENCODINGS`, a
         damaged or truncated stream, and a result over the limit.
     """
+    body, fault = decode_start(body, encodings, max_bytes)
+    if fault:
+        raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", f"The page {fault}"))
+    return body
+
+
+def decode_start(
+    body: bytes, encodings: tuple[str, ...], max_bytes: int
+) -> tuple[bytes, str | None]:
+    """Undo ``encodings`` as far as possible; the second value says why no further.
+
+    It continues a sentence (``is not valid gzip``); None when all is there.
+    """
     names = [name for name in encodings if name not in {"", "identity"}]
     if len(names) > MAX_ENCODINGS:
-        raise _failure(f"The page has {len(names)} content encodings, 3 are allowed")
+        return b"", f"has {len(names)} content encodings, 3 are allowed"
+    fault = None
     for name in reversed(names):
         if name not in _STREAMS:
-            raise _failure(f"The page has an unknown content encoding: {name[:40]!r}")
+            return b"", f"has an unknown content encoding: {name[:40]!r}"
         if body:
-            body = _unpacked(body, name, max_bytes)
+            body, new_fault = _unpacked(body, name, max_bytes)
+            fault = fault or new_fault
     if len(body) > max_bytes:
-        raise _failure(f"The page is larger than {max_bytes} bytes")
-    return body
+        return body[:max_bytes], fault or f"is larger than {max_bytes} bytes"
+    return body, fault
 
 
 def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:
     """Return ``body`` as text without byte order mark, NUL and lone surrogates."""
+    codec, start = codec_of(body, content_type, xml=xml)
+    return clean_text(body[start:].decode(codec, "replace"))
+
+
+def codec_of(body: bytes, content_type: str, *, xml: bool = False) -> tuple[str, int]:
+    """Return Python's codec for ``body``, and the length of its byte order mark."""
     for bom, codec in _BOMS:
         if body.startswith(bom):
-            return clean_text(body[len(bom) :].decode(codec, "replace"))
-    codec = _declared(body, content_type, xml=xml) or _detected(body)
-    return clean_text(body.decode(codec, "replace"))
+            return codec, len(bom)
+    for start, codec in _XML_UTF_16 if xml else ():
+        if body.startswith(start):
+            return codec, 0
+    return _declared(body, content_type, xml=xml) or _detected(body), 0
 
 
 def clean_text(text: str) -> str:
@@ -125,16 +155,17 @@ def _detected(body: bytes) -> str:
     return _codec(detector.guess(tld=None, allow_utf8=True)) or "cp1252"
 
 
-def _unpacked(body: bytes, name: str, max_bytes: int) -> bytes:
+def _unpacked(body: bytes, name: str, max_bytes: int) -> tuple[bytes, str | None]:
     result = bytearray()
     try:
         for chunk in _STREAMS[name](body):
             result += chunk
             if len(result) > max_bytes:
-                raise _failure(f"The page is larger than {max_bytes} bytes decoded")
+                fault = f"is larger than {max_bytes} bytes decoded"
+                return bytes(result[:max_bytes]), fault
     except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as exc:
-        raise _failure(f"The page is not valid {name}: {exc}") from exc
-    return bytes(result)
+        return bytes(result), f"is not valid {name}: {exc}"
+    return bytes(result), None
 
 
 def _gzip(body: bytes) -> Iterator[bytes]:
@@ -185,10 +216,6 @@ def _zstd(body: bytes) -> Iterator[bytes]:
                 raise EOFError("the stream is truncated")
             yield chunk
         body = stream.unused_data
-
-
-def _failure(message: str) -> Unreadable:
-    return Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message))
 
 
 _STREAMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {

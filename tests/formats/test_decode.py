@@ -8,7 +8,13 @@ import zlib
 import brotli
 import pytest
 
-from scraper_service.formats.decode import Unreadable, clean_text, decode_body, text_of
+from scraper_service.formats.decode import (
+    Unreadable,
+    clean_text,
+    decode_body,
+    decode_start,
+    text_of,
+)
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -87,6 +93,25 @@ def test_strange_encodings_are_refused(encodings):
         decode_body(b"x", encodings, LIMIT)
 
 
+STARTS = {
+    "all": (gzip.compress(BODY), ("gzip",), BODY, None),
+    "truncated": (gzip.compress(BODY)[:-9], ("gzip",), BODY, "is not valid gzip"),
+    "too large": (zlib.compress(b"x" * LIMIT * 2), ("deflate",), b"x" * LIMIT, "larger"),
+    "too large as it is": (b"x" * LIMIT * 2, (), b"x" * LIMIT, "larger"),
+    "unknown": (BODY, ("lzma",), b"", "unknown content encoding"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("body", "names", "start", "fault"), STARTS.values(), ids=STARTS
+)
+def test_start_of_a_damaged_body_is_kept(body, names, start, fault):
+    found, reason = decode_start(body, names, LIMIT)
+    assert found == start
+    assert (fault or "") in (reason or "")
+    assert bool(fault) == bool(reason)
+
+
 CHARSETS = {
     "byte order mark over header": ("\ufeffä".encode(), "text/html; charset=latin1", "ä"),
     "utf-16 by mark": ("\ufeffä".encode("utf-16-le"), "", "ä"),
@@ -104,6 +129,7 @@ CHARSETS = {
     "commented meta is none": (b"<!-- <meta charset=koi8-r> -->\xc3\xa4", "", "ä"),
     "meta utf-16 means utf-8": ("<meta charset=utf-16>ä".encode(), "", "ä"),
     "unknown label is ignored": ("ä".encode(), "text/html; charset=utf-7", "ä"),
+    "x-user-defined is windows-1252": (b"\x80", "text/html; charset=x-user-defined", "€"),
     "utf-8 is detected": ("größer".encode(), "", "größer"),
     "others are detected": ("Съешь ещё этих мягких французских булок".encode("cp1251"), "", "булок"),
 }  # fmt: skip
