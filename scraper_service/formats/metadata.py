@@ -44,6 +44,7 @@ _NAMED = {
     "dcterms.keywords": "dc_terms_keywords",
 }
 _LISTS = frozenset({"keywords", "article_tag"})
+_JOINED = frozenset({"description", "robots"})  # rules for robots add up
 # Keys of the page object which a page must not be able to set.
 _RESERVED = frozenset({"title", "language", "favicon"}) | frozenset(
     {"description", "keywords", "robots"}
@@ -107,7 +108,7 @@ def parse_refresh(content: str, base: str) -> MetaRefresh | None:
 def _merged(name: str, values: list[str]) -> str | list[str]:
     if name == "og_locale_alternate":
         return values
-    if name == "description":
+    if name in _JOINED:
         return ", ".join(values)
     if name in _LISTS and len(values) > 1:
         return values

@@ -65,7 +65,7 @@ HEAD = """<html lang=en><head><title> A
 <meta property=article:published_time content=2024-01-02><meta name=DC.date content=2023>
 <meta name=dcterms.created content=2022><meta name=author content=A><meta name=author content=B>
 <meta itemprop=price content=1><meta name=title content=fake><meta charset=utf-8>
-<meta name=empty><meta http-equiv=x-ua content=y></head>"""
+<meta name=empty><meta http-equiv=x-ua content=y><meta name=Robots content=nofollow></head>"""
 
 
 def test_metadata():
@@ -74,7 +74,7 @@ def test_metadata():
         "title": "A title",
         "description": "one, two",
         "keywords": ["k1", "k2"],
-        "robots": "all",
+        "robots": "all, nofollow",
         "favicon": "https://site.example/f.ico",
         "language": "en",
         "og_title": "OT",
