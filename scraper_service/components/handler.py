@@ -7,6 +7,7 @@ pinned to 2.19 and the tests of the egress rule guard the seam.
 from __future__ import annotations
 
 import asyncio
+import math
 import ssl
 import time
 from contextlib import asynccontextmanager
@@ -31,6 +32,8 @@ from scraper_service.components.egress import (
     ForbiddenDestination,
     Refusals,
 )
+from scraper_service.jobs.hosts import pace_key, retry_after_s
+from scraper_service.jobs.pace import HostBusy, HostPace
 from scraper_service.options.origins import plain_address
 
 if TYPE_CHECKING:
@@ -40,18 +43,33 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
+    from scraper_service.jobs.pace import Slot
+
+CONNECTIONS = 256  # open at a time; HostPace holds the hosts
 HEADER_BYTES = 64 * 1024  # one line; real sites exceed aiohttp's 8 KiB
 KEEPALIVE_S = 15
+PATIENCE_S = 1.0  # of a page of a job, while its host is closed
 
 
 class CertificateError(DownloadFailedError):
     """The site's certificate, or its TLS, did not stand the check."""
 
 
-class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
-    """Fetch a page over HTTP within the time its caller has left.
+class SiteBusy(DownloadTimeoutError):
+    """The pace of the site leaves no time for the request before its deadline.
 
-    Reads ``request.meta``: ``options`` (whether to verify certificates), ``deadline``
+    ``opens_at`` (:func:`time.monotonic`) is when it is worth to ask again.
+    """
+
+    def __init__(self, busy: HostBusy):
+        super().__init__(str(busy))
+        self.opens_at = busy.opens_at
+
+
+class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
+    """Fetch a page over HTTP, at the pace of its host, in the time its caller has left.
+
+    Every request of ours passes here, robots.txt and redirects too. Reads ``request.meta``: ``options`` (whether to verify certificates), ``deadline``
     (:func:`time.monotonic`, for all hops together), ``download_timeout`` (s, for this
     hop), ``scrape_id`` (which :data:`signals.page_abandoned` may name).
     """
@@ -59,6 +77,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     experimental = False  # pinned and tested; the warning would greet every start
 
     def __init__(self, crawler: Crawler):
+        self._pace = HostPace.shared(crawler.settings)
+        self._job_id: str = crawler.settings.get("JOB_ID") or ""
         self._egress = EgressPolicy(crawler.settings.getlist("EGRESS_ALLOW"))
         super().__init__(crawler)
         self._verified = ssl.create_default_context()
@@ -66,8 +86,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._unused_session = self._session
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=self._pool_size_total,
-                limit_per_host=0,  # Scrapy's slots hold the hosts
+                limit=CONNECTIONS,
+                limit_per_host=0,
                 local_addr=self._bind_address,
                 keepalive_timeout=KEEPALIVE_S,
                 socket_factory=self._egress.open_socket,
@@ -93,7 +113,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         key = request.meta.get("scrape_id", request.url)
         if key in self._abandoned:  # while it waited for its turn at the host
             raise DownloadCancelledError("the caller went away")
-        task = asyncio.ensure_future(super().download_request(request))
+        task = asyncio.ensure_future(self._download(request))
         self._running[key] = task
         try:
             return await task
@@ -104,6 +124,24 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             raise
         finally:
             self._running.pop(key, None)
+
+    async def _download(self, request: Request) -> Response:
+        owner = self._job_id or request.meta.get("team_id") or ""
+        deadline = request.meta.get("deadline", math.inf)
+        # Pages of jobs wait in their scheduler, where they hold up no shut-down.
+        patience_s = math.inf if request.meta.get("lease") is None else PATIENCE_S
+        host = pace_key(request.url)
+        try:
+            async with self._pace.slot(host, owner, deadline, patience_s) as slot:
+                try:
+                    response = await super().download_request(request)
+                except DownloadTimeoutError:
+                    slot.timed_out()
+                    raise
+                _note(slot, request, response)
+                return response
+        except HostBusy as busy:
+            raise SiteBusy(busy) from busy
 
     def _abandon(self, scrape_id: str) -> None:
         self._abandoned.add(scrape_id)
@@ -150,6 +188,16 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         """Close the connections; at the end of the crawl."""
         await super().close()
         await self._unused_session.close()
+
+
+def _note(slot: Slot, request: Request, response: Response) -> None:
+    """Tell the pace how a site answered, and what pause it asks for."""
+    pause_s = None
+    if asked := response.headers.get("Retry-After"):
+        sent = (response.headers.get("Date") or b"").decode("latin-1")
+        pause_s = retry_after_s(asked.decode("latin-1"), sent, time.time())
+    latency_s = request.meta["download_latency"]
+    slot.answered(response.status, len(response.body), latency_s, pause_s)
 
 
 def _download_error(error: Exception, timeout: float) -> Exception:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any, Self
 
 from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
+from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import IgnoreRequest
 
+from scraper_service.components.handler import SiteBusy
+from scraper_service.jobs.hosts import backoff_s
 from scraper_service.options.origins import origin
 
 if TYPE_CHECKING:
@@ -38,6 +42,36 @@ class SafeRedirect(RedirectMiddleware):
         if request.meta.get("redirect_times", 0) >= self.max_redirect_times:
             raise TooManyRedirects(f"more than {self.max_redirect_times} redirects")
         return super()._redirect(redirected, request, reason)
+
+
+class RetryAfter(RetryMiddleware):
+    """Fetch the pages of a job again that came when their site had no time for them.
+
+    Those answered with one of ``RETRY_HTTP_CODES`` at most ``RETRY_TIMES`` times, then
+    the answer is the page; those that did not get their turn in time as often as it
+    takes. ``meta["retry_at"]`` (:func:`time.monotonic`) has the scheduler hold them, and
+    give them their time anew. A single scrape gets what its site answered: its caller
+    can wait better than we.
+    """
+
+    def process_response(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request, response: Response
+    ) -> Request | Response:
+        if request.meta.get("lease") is None:
+            return response
+        again: Request | Response = super().process_response(request, response)
+        if again is not response:
+            times = again.meta["retry_times"]
+            again.meta["retry_at"] = time.monotonic() + backoff_s(times)
+        return again
+
+    def process_exception(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request, exception: Exception
+    ) -> Request | None:
+        if request.meta.get("lease") is None or not isinstance(exception, SiteBusy):
+            return None
+        meta = {**request.meta, "retry_at": exception.opens_at}
+        return request.replace(meta=meta, dont_filter=True)
 
 
 class FreshCookies(CookiesMiddleware):

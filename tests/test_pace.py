@@ -1,0 +1,291 @@
+"""How fast sites are asked, by their own log: over jobs, scrapes and processes."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import itertools
+import os
+import subprocess
+import sys
+import time
+from contextlib import ExitStack
+
+import pytest
+
+from bench.processes import ROOT
+from tests.crash import started
+from tests.paced_site import PacedSite
+
+FRESH = {"maxAge": 0}
+DELAY_S = 0.3
+SLACK_S = 0.005  # clocks of the site and of the database
+REFRESH_S = 2.0  # what processes know of each other is at most that old
+
+
+@pytest.fixture
+def paced_site():
+    """Return a function that starts a site with the given flags."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(PacedSite(**options))
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request):
+    """The settings that name an empty database, for the services of a test."""
+    if request.param == "sqlite":
+        return {"SCRAPER_LEASE_S": "2"}
+    address = request.getfixturevalue("postgres")()
+    return {"SCRAPER_LEASE_S": "2", "SCRAPER_DATABASE_URL": address}
+
+
+def crawl(service, url, **options):
+    body = {"url": url, "sitemap": "skip", "scrapeOptions": FRESH, **options}
+    return started(service.post("/v2/crawl", body))
+
+
+def batch(service, urls, **options):
+    reply = service.post("/v2/batch/scrape", {"urls": urls, **FRESH, **options})
+    return started(reply)
+
+
+def scrape(service, url, **options):
+    return service.post("/v2/scrape", {"url": url, **FRESH, **options})
+
+
+def documents(service, path, seconds=60):
+    """Wait for the end of a job; return its pages."""
+    end = time.monotonic() + seconds
+    while (status := service.get(path).json)["status"] == "scraping":
+        assert time.monotonic() < end, status
+        time.sleep(0.1)
+    assert status["status"] == "completed"
+    errors = service.get(f"{path}/errors").json["errors"]
+    assert not errors, errors
+    return status["data"]
+
+
+def wait_until(condition, seconds=15):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def codes(pages):
+    return [page["metadata"]["statusCode"] for page in pages]
+
+
+def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_site):
+    site = paced_site(pages=5)
+    services = [start_service(**settings) for _ in range(2)]
+    jobs = [crawl(services[n % 2], site.url(), delay=DELAY_S) for n in range(4)]
+    for number, job in enumerate(jobs):
+        assert len(documents(services[number % 2], job)) == 5
+    assert len(site.log) == 20
+    assert site.most() == 1
+    gaps = site.gaps()
+    assert min(gaps) >= DELAY_S - SLACK_S
+    assert sum(gaps) / len(gaps) < 3 * DELAY_S, "the turns were not used"
+
+
+def test_a_delay_outlasts_the_process_that_had_the_turn(
+    start_service, settings, paced_site
+):
+    site = paced_site(pages=8, wait=0.2)
+    services = [start_service(**settings) for _ in range(2)]
+    job = crawl(services[0], site.url(), delay=DELAY_S)
+    wait_until(lambda: len(site.log) >= 2)
+    services[0].kill()
+    assert len(documents(services[1], job)) == 8
+    whole = [gap for gap in site.gaps() if gap > -1]  # of requests that had an end
+    assert min(whole) >= DELAY_S - 0.2 - SLACK_S
+
+
+def test_a_site_that_counts_is_asked_as_often_as_it_allows(start_service, paced_site):
+    site = paced_site(pages=40, rate=5, retry_after=1)
+    service = start_service()
+    jobs = [crawl(service, site.url(), limit=n) for n in (40, 20)]
+    for job, count in zip(jobs, (40, 20), strict=True):
+        assert codes(documents(service, job)) == [200] * count
+    log = site.log
+    refused = [seen for seen in log if seen.status == 429]
+    # What was under way when it first said no; then it had no reason to.
+    assert len(refused) <= 8
+    assert 429 not in site.statuses()[len(log) // 2 :]
+    assert early(log) <= 3
+    # And no slower than need be.
+    assert log[-1].begin - log[0].begin < 60 / (5 / 2)
+
+
+def early(log):
+    """Return how many requests began in a pause that had been asked for before."""
+    pauses = [(seen.end, seen.end + seen.pause_s) for seen in log if seen.pause_s]
+    return sum(
+        any(begin + 0.02 < seen.begin < end for begin, end in pauses) for seen in log
+    )
+
+
+def test_two_processes_learn_a_rate_from_each_other(
+    start_service, settings, paced_site
+):
+    site = paced_site(pages=40, rate=6, retry_after=2)
+    services = [start_service(**settings) for _ in range(2)]
+    time.sleep(REFRESH_S)
+    job = crawl(services[0], site.url())
+    assert codes(documents(services[1], job)) == [200] * 40
+    log = site.log
+    assert sum(seen.status == 429 for seen in log) <= 16
+    assert 429 not in site.statuses()[len(log) // 2 :]
+    assert early(log) <= 3
+    # Both use the rate that one of them met, together.
+    good = [seen.begin for seen in log if seen.begin > refused_at(log) + 2]
+    gaps = [b - a for a, b in itertools.pairwise(good)]
+    assert min(gaps) > 1 / 6
+    assert sum(gaps) / len(gaps) < 0.6
+
+
+def refused_at(log):
+    return max(seen.begin for seen in log if seen.status == 429)
+
+
+@pytest.mark.parametrize(
+    ("status", "retry_after", "least_s"),
+    [
+        (503, "date+2", 2),
+        (429, "date+2", 2),
+        (503, "2", 2),
+        (429, "2", 2),
+        (503, "soon", 0.7),
+        (429, "-5", 0.7),
+        (429, "1e9", 0.7),
+        (503, "", 0.7),
+        (429, "", 0.7),
+    ],
+)
+def test_a_page_of_a_job_is_fetched_again_after_the_pause(
+    service, paced_site, status, retry_after, least_s
+):
+    site = paced_site(first=1, status=status, retry_after=retry_after)
+    job = batch(service, [site.url()], timeout=1500)
+    assert codes(documents(service, job)) == [200]
+    assert site.statuses() == [status, 200]
+    assert site.gaps()[0] >= least_s
+
+
+def test_after_the_last_attempt_the_answer_is_the_page(start_service, paced_site):
+    service = start_service(SCRAPER_RETRY_TIMES="2")
+    site = paced_site(first=100, status=503, retry_after="1")
+    job = batch(service, [site.url()])
+    assert codes(documents(service, job)) == [503]
+    assert site.statuses() == [503] * 3
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_single_scrape_gets_what_its_site_answered(service, paced_site, status):
+    site = paced_site(first=100, status=status, retry_after="1000000000")
+    reply = scrape(service, site.url())
+    assert reply.status == 200
+    assert codes([reply.json["data"]]) == [status]
+    # Ten minutes are the longest pause, and too long for anybody who waits.
+    before = time.monotonic()
+    reply = scrape(service, site.url("/p/1"), timeout=20_000)
+    assert (reply.status, reply.json["code"]) == (408, "SCRAPE_TIMEOUT")
+    assert "no further requests" in reply.json["error"]
+    assert time.monotonic() - before < 1
+    assert len(site.log) == 1
+
+
+def test_a_scrape_waits_for_its_site_if_it_has_the_time(service, paced_site):
+    site = paced_site(first=1, status=429, retry_after="2")
+    scrape(service, site.url())
+    assert scrape(service, site.url(), timeout=1000).status == 408
+    reply = scrape(service, site.url(), timeout=10_000)
+    assert codes([reply.json["data"]]) == [200]
+    assert site.gaps()[0] >= 2
+
+
+def test_pages_that_wait_for_their_site_lose_no_time(service, paced_site):
+    site = paced_site(first=8, status=503, retry_after="4")
+    job = batch(service, [site.url(f"/p/{n}") for n in range(30)], timeout=1500)
+    assert codes(documents(service, job)) == [200] * 30
+    assert early(site.log) == 0
+
+
+def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
+    service = start_service()
+    closed = paced_site(first=1000, status=429, retry_after="500")
+    site = paced_site()
+    urls = [closed.url(f"/p/{n}") for n in range(40)]
+    job = batch(service, [*urls, *(site.url(f"/p/{n}") for n in range(10))])
+    wait_until(lambda: len(service.get(job).json["data"]) == 10, 10)
+    assert len(closed.log) <= 8
+    assert early(closed.log) == 0
+    # What waits does not hold up the end.
+    before = time.monotonic()
+    assert service.stop() == 0
+    assert time.monotonic() - before < 10
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
+    site = paced_site(pages=20, wait=0.3)
+    services = [start_service() for _ in range(processes)]
+    time.sleep(REFRESH_S + 0.5)
+    jobs = [crawl(service, site.url()) for service in services]
+    with concurrent.futures.ThreadPoolExecutor(20) as threads:
+        replies = list(
+            threads.map(
+                lambda n: scrape(services[n % processes], site.url(f"/p/{n}")),
+                range(40),
+            )
+        )
+    assert [reply.status for reply in replies] == [200] * 40
+    for job in jobs:
+        documents(services[0], job)
+    assert 6 <= site.most() <= 8
+
+
+def test_a_big_job_does_not_starve_a_scrape(start_service, paced_site):
+    service = start_service(SCRAPER_HOST_CONCURRENCY="2")
+    site = paced_site(wait=0.3)
+    job = batch(service, [site.url(f"/p/{n}") for n in range(60)])
+    wait_until(lambda: len(site.log) >= 4)
+    for number, most_s in itertools.product((1000, 1001), (1.5,)):
+        before = time.monotonic()
+        assert scrape(service, site.url(f"/p/{number}")).status == 200
+        assert time.monotonic() - before < most_s
+    assert service.request("DELETE", job).status == 200
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("-a", f"delay_s={DELAY_S}"),
+        (
+            *("-s", 'EXTENSIONS={"tests.paced_site.CrawlDelay": 1}'),
+            *("-s", f"CRAWL_DELAY_S={DELAY_S}"),
+        ),
+    ],
+    ids=["delay", "crawl-delay"],
+)
+def test_a_local_run_keeps_the_delay(tmp_path, paced_site, arguments):
+    site = paced_site(pages=5)
+    output = tmp_path / "pages.jsonl"
+    done = subprocess.run(
+        (
+            *(sys.executable, "-m", "scrapy", "crawl", "crawl"),
+            *("-a", f"url={site.url()}", *arguments),
+            *("-s", f"PACED_SITE={site.url()}", "-O", str(output)),
+        ),
+        cwd=ROOT,
+        env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert len(output.read_text().splitlines()) == 5
+    assert min(site.gaps()) >= DELAY_S - SLACK_S
+    assert max(site.gaps()[1:]) < 2 * DELAY_S  # the first has to start a pool
+    assert site.most() == 1
