@@ -74,6 +74,7 @@ class Server:
         from twisted.internet import reactor
 
         from scraper_service.api.page_json import page_json
+        from scraper_service.components.robots import RobotsPolicy
         from scraper_service.runtime.resident import ResidentCrawler
         from scraper_service.runtime.runner import LocalRunner
         from scraper_service.runtime.service import ScraperService
@@ -84,7 +85,13 @@ class Server:
             loop.add_signal_handler(number, self._signalled)
         resident = ResidentCrawler(self.process)
         runner = LocalRunner(self.process, self.database)
-        self.service = ScraperService(resident, runner, self.database, page_json)
+        self.service = ScraperService(
+            resident,
+            runner,
+            self.database,
+            page_json,
+            RobotsPolicy.shared(self.settings),
+        )
         try:
             accounts, first_key = await self._accounts()
             await asyncio.gather(self.pool.warm_up(), resident.start(), runner.open())

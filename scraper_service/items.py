@@ -30,7 +30,7 @@ class PageSource:
     ``body`` is as received, ``content_encodings`` (outermost last, lower case) still
     to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
-    asks for :attr:`PageContent.found`.
+    asks for :attr:`PageContent.found`, ``find_words`` for its ``fingerprint``.
     """
 
     url: str
@@ -39,8 +39,24 @@ class PageSource:
     content_type: str = ""
     refresh: str = ""
     find_links: bool = False
+    find_words: bool = False
     content_encodings: tuple[str, ...] = ()
     max_bytes: int = 20 * 2**20
+
+
+@frozen
+class FoundLink:
+    """A link that a crawl has not seen before: its address, and its key in the job.
+
+    ``reason`` and ``rule`` say why it is not followed, None if it is. ``lastmod`` is
+    what a sitemap says of it.
+    """
+
+    url: str
+    key: int
+    reason: str | None = None
+    rule: str | None = None
+    lastmod: str | None = None
 
 
 @frozen
@@ -48,13 +64,15 @@ class Lease:
     """The right to fetch one address of a job, and to store how it ended.
 
     ``row_id`` is its row of the frontier, ``key`` its key there, ``token`` the fencing
-    token, ``depth`` the links it is away from the start.
+    token, ``depth`` the links it is away from the start; of a sitemap, how deep it is
+    nested.
     """
 
     row_id: int
     key: int
     token: int
     depth: int
+    is_sitemap: bool = False
 
 
 @frozen(kw_only=True)
@@ -95,21 +113,41 @@ class PageContent:
     on the reactor. ``known`` is metadata with a name of its own (``title``,
     ``og_title``, ``published_time``), ``other`` every further ``<meta>``. ``found``
     are the addresses on the raw page: absolute, unique, in document order, http(s)
-    only. ``fetch`` and ``follow``, those of them that are to be fetched, are added by
-    the spider.
+    only; ``fingerprint`` is that of its main text, 0 for none. ``fetch`` is added by
+    the spider; so are ``follow``, the links that are new, and ``base``, the address
+    that a crawl's start page was redirected to if it is another site.
     """
 
     values: Mapping[str, bytes] = field(factory=dict)
     known: Mapping[str, str | list[str]] = field(factory=dict)
     other: Mapping[str, str | list[str]] = field(factory=dict)
     found: tuple[str, ...] = ()
+    fingerprint: int = 0
     refresh: MetaRefresh | None = None
     num_pages: int | None = None
     total_pages: int | None = None
     warnings: tuple[str, ...] = ()
     error: PageError | None = None
     fetch: Fetch | None = None
-    follow: tuple[str, ...] = ()
+    follow: tuple[FoundLink, ...] = ()
+    base: str | None = None
+
+
+@frozen(kw_only=True)
+class SitemapFile:
+    """A sitemap file of a crawl, read or failed.
+
+    ``slices`` are JSON arrays with the fields of :class:`FoundLink`; ``nested`` are
+    further sitemaps. ``error`` is None unless nothing could be read, ``cause`` unless
+    no answer came.
+    """
+
+    lease: Lease
+    slices: tuple[bytes, ...] = ()
+    nested: tuple[FoundLink, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: PageError | None = None
+    cause: BaseException | None = None
 
 
 @frozen(kw_only=True)
@@ -141,8 +179,8 @@ class Page:
     """One page as a caller gets it: fetched, failed or refused.
 
     ``values`` as in :class:`PageContent`. ``failure`` is None for every page that was
-    answered and understood, whatever the site's status. ``lease`` and ``follow`` are
-    those of the page's job.
+    answered and understood, whatever the site's status. ``lease``, ``follow`` and
+    ``base`` are those of the page's job.
     """
 
     metadata: PageMetadata
@@ -150,7 +188,8 @@ class Page:
     warning: str | None = None
     failure: PageError | None = None
     lease: Lease | None = None
-    follow: tuple[str, ...] = ()
+    follow: tuple[FoundLink, ...] = ()
+    base: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return plain values in snake_case, empty facts left out; for feeds."""

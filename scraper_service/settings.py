@@ -33,8 +33,10 @@ DOWNLOAD_HANDLERS = {
     "s3": None,
 }
 DOWNLOADER_MIDDLEWARES = {
+    "scraper_service.components.robots_middleware.RobotsMiddleware": 310,
     "scraper_service.components.cache.PageCache": 320,
     "scraper_service.components.transport.RequestOptionsMiddleware": 350,
+    "scraper_service.components.middlewares.RetryAfter": 550,
     "scraper_service.components.middlewares.SafeRedirect": 600,
     "scraper_service.components.middlewares.FreshCookies": 700,
     # Off: they are not used, or work on the body in the reactor.
@@ -69,13 +71,18 @@ TELNETCONSOLE_ENABLED = False
 
 # -- Scrapy: limits ----------------------------------------------------------------------
 CONCURRENT_ITEMS = 1  # Scrapy starts that many tasks for every response
-CONCURRENT_REQUESTS = 256  # in flight per crawler; hosts are limited below
+# Wide open: HostPace holds the hosts, and who waits for one must not hold up others.
+CONCURRENT_REQUESTS = 0
+CONCURRENT_REQUESTS_PER_DOMAIN = 1_000_000  # 0 would be none
 DOWNLOAD_DELAY = 0
 DOWNLOAD_MAXSIZE = 20 * 2**20  # bytes of a body, as sent and decoded
 DOWNLOAD_TIMEOUT = 60  # s, where a scrape gives no time-out
 DOWNLOAD_WARNSIZE = 0
 METAREFRESH_MAXDELAY = 10  # s; a page that refreshes later stays
 REDIRECT_MAX_TIMES = 10  # hops of every kind
+RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
+RETRY_HTTP_CODES = [429, 503]  # of pages of jobs; a single scrape is not repeated
+RETRY_TIMES = 3  # after them; then the answer is the page
 SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"  # the oldest caller first
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20  # bytes of bodies being converted
 
@@ -124,6 +131,7 @@ CREDITS_ZERO_RETENTION = 1  # on top
 
 # -- The service: converter processes ----------------------------------------------------
 CONVERTER = "scraper_service.components.pool.ConverterPool"
+ROBOTS_POLICY = "scraper_service.components.robots.RobotsPolicy"
 CONVERTER_MEMORY_MB = 1024  # address space of one process
 CONVERTER_PROCESSES = 0  # 0: one per processor
 CONVERTER_TASKS = 1000  # conversions before a process is replaced
@@ -133,7 +141,14 @@ CONVERTER_TIMEOUT_S = 60  # time for one page, less where its caller waits for l
 # Networks that pages may come from besides the public internet, as `10.1.0.0/16` or,
 # for some ports only, `10.1.0.0/16@80+8080`. Operators only; never per request.
 EGRESS_ALLOW: list[str] = []
-HOST_CONCURRENCY = 8  # requests in flight per host
+HOST_CONCURRENCY = 8  # requests in flight per host, in all processes; the most
+
+# -- The service: robots.txt -------------------------------------------------------------
+ROBOTS_AGENT = ""  # product token that groups are chosen by; empty: that of USER_AGENT
+ROBOTS_CACHE_MB = 64  # MiB of rules that a process keeps, of all sites together
+ROBOTS_MAX_AGE_S = 86_400  # until a robots.txt is fetched again; at most 24 h, RFC 9309
+ROBOTS_RETRY_S = 300  # the same where the site failed; doubles with each failure
+ROBOTS_TIMEOUT_S = 30  # for a robots.txt with all its redirects
 
 # -- The service: browser ----------------------------------------------------------------
 BROWSER_EXECUTABLE = ""  # empty: the first Chromium found on the PATH
@@ -149,8 +164,11 @@ _minima = {
     "MAX_RUNNING_JOBS": 1,
     "MAX_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
+    "ROBOTS_CACHE_MB": 1,
+    "ROBOTS_RETRY_S": 1,
+    "ROBOTS_TIMEOUT_S": 1,
 }
-_maxima = {"PORT": 65_535}
+_maxima = {"PORT": 65_535, "ROBOTS_MAX_AGE_S": 86_400}
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
 for _name, _value in os.environ.items():
     if _name.startswith("SCRAPER_") and _name.removeprefix("SCRAPER_") in _known:

@@ -10,14 +10,13 @@ from attrs import evolve
 from scrapy import Request
 from scrapy.utils.misc import load_object
 
-from scraper_service.items import Fetch, Lease, PageContent, PageSource
+from scraper_service.items import Fetch, FoundLink, Lease, PageContent, PageSource
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-    from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
     from scraper_service.options.scrape import ScrapeOptions
@@ -30,6 +29,12 @@ class ConverterPool(Protocol):
         self, source: PageSource, options: ScrapeOptions, timeout_s: float
     ) -> PageContent:
         """Return the content of a page, or the error why there is none."""
+        ...
+
+    async def read_sitemap(
+        self, source: PageSource, timeout_s: float, choose: Any = None
+    ) -> Any:
+        """Return what a sitemap lists, or the error why nothing."""
         ...
 
 
@@ -46,12 +51,6 @@ class PageSpider(scrapy.Spider):
     max_hops: int
     max_refresh_s: float
     find_links = False
-
-    @classmethod
-    def update_settings(cls, settings: BaseSettings) -> None:
-        super().update_settings(settings)
-        per_host = settings.getint("HOST_CONCURRENCY")
-        settings.set("CONCURRENT_REQUESTS_PER_DOMAIN", per_host, priority="spider")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -111,20 +110,7 @@ class PageSpider(scrapy.Spider):
         """Let the pool understand an answer; an error is part of the content."""
         request = response.request
         assert request is not None
-        headers = response.headers
-        encodings = b",".join(headers.getlist("Content-Encoding")).decode("latin-1")
-        source = PageSource(
-            url=response.url,
-            status=response.status,
-            body=response.body,
-            content_type=_text(headers.get("Content-Type")),
-            refresh=_text(headers.get("Refresh")),
-            content_encodings=tuple(
-                name.strip().lower() for name in encodings.split(",") if name.strip()
-            ),
-            max_bytes=self.max_bytes,
-            find_links=self.find_links,
-        )
+        source = self.page_source(response, **self.source_facts(response))
         time_left = request.meta["deadline"] - time.monotonic()
         content = await self.pool.convert(source, request.meta["options"], time_left)
         return evolve(
@@ -136,6 +122,28 @@ class PageSpider(scrapy.Spider):
                 content_type=source.content_type,
             ),
         )
+
+    def source_facts(self, response: Response) -> dict[str, Any]:
+        """Return what else the pool is to find out about a page."""
+        return {}
+
+    def page_source(self, response: Response, **facts: Any) -> PageSource:
+        """Return an answer as the pool takes it; ``facts`` are further fields."""
+        headers = response.headers
+        encodings = b",".join(headers.getlist("Content-Encoding")).decode("latin-1")
+        known: dict[str, Any] = {
+            "url": response.url,
+            "status": response.status,
+            "body": response.body,
+            "content_type": _text(headers.get("Content-Type")),
+            "refresh": _text(headers.get("Refresh")),
+            "content_encodings": tuple(
+                name.strip().lower() for name in encodings.split(",") if name.strip()
+            ),
+            "max_bytes": self.max_bytes,
+            "find_links": self.find_links,
+        }
+        return PageSource(**{**known, **facts})
 
     def failed(self, failure: Failure) -> Iterator[PageContent]:
         """Yield the content of a page that could not be fetched."""
@@ -160,20 +168,12 @@ def _text(header: bytes | None) -> str:
 
 
 class JobSpider(PageSpider):
-    """A spider whose addresses come from a job's frontier.
-
-    ``known`` holds the hashes of links that need no further look: outside the scope,
-    or stored.
-    """
+    """A spider whose addresses come from a job's frontier."""
 
     custom_settings: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
         "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
         "SCHEDULER": "scraper_service.components.scheduler.LeasedScheduler",
     }
-
-    def __init__(self, *args: Any):
-        super().__init__(*args)
-        self.known: set[int] = set()
 
     async def start(self) -> AsyncIterator[Request]:
         """Yield nothing: the frontier has the first addresses."""
@@ -183,3 +183,6 @@ class JobSpider(PageSpider):
     def key_of(self, url: str) -> int | None:
         """Return the key under which the job knows ``url``; None for no duplicates."""
         return None
+
+    def remember(self, link: FoundLink) -> None:
+        """Take note that a link is stored."""

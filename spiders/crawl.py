@@ -2,26 +2,68 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import json
+import time
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Protocol, Self
+from urllib.parse import urlsplit
 
+import scrapy
 from attrs import evolve
+from scrapy.utils.misc import load_object
 
-from scraper_service.items import PageContent
+from scraper_service.formats.sitemap import MAX_BYTES, MAX_LEVELS
+from scraper_service.formats.sitemap_places import (
+    first_scope,
+    sitemap_places,
+    starts_with_sitemap,
+)
+from scraper_service.items import FoundLink, PageContent, PageError, SitemapFile
 from scraper_service.options.job_arguments import crawl_options
-from scraper_service.scope import CrawlScope, followed, page_key
+from scraper_service.scope import (
+    Reason,
+    SitemapChoice,
+    TrapGuard,
+    crawl_key,
+    followed,
+    sitemap_key,
+)
 from spiders.base import JobSpider
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator
 
     from scrapy import Request
+    from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from twisted.python.failure import Failure
 
+    from scraper_service.items import Lease
     from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.options.scrape import ScrapeOptions
+
+_PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
+MAX_KNOWN = 500_000  # links; twice as many may be remembered
+MAX_SECTIONS = 10_000
+WATCHED_PAGES = 10  # of a section, before their texts are compared
+SITEMAP_S = 120  # for one file (interface document, 11.5)
+
+
+class RobotsPolicy(Protocol):
+    """What the setting ``ROBOTS_POLICY`` names; made by its ``shared(settings)``."""
+
+    def agents(self, robots_user_agent: str | None = None) -> tuple[str, ...]:
+        """Return whose rules count, best first."""
+        ...
+
+    def known(self, url: str) -> Any:
+        """Return the rules of the site of ``url``, None if they are not known yet."""
+        ...
 
 
 class CrawlSpider(JobSpider):
-    """Follow links from one address, within its scope.
+    """Follow links and sitemaps from one address, within its scope.
 
     Arguments are those of
     :func:`scraper_service.options.job_arguments.crawl_options`, or ``options``, a
@@ -29,44 +71,201 @@ class CrawlSpider(JobSpider):
     """
 
     name = "crawl"
-    find_links = True
+    robots: RobotsPolicy
 
     def __init__(self, *args: Any, options: CrawlOptions | None = None, **kwargs: Any):
         super().__init__(*args)
         self.options = options or crawl_options(kwargs)
-        self.scope = CrawlScope(self.options)
+        self.scope = first_scope(self.options)
+        self.find_links = self.scope.follows_links
+        self.guard = TrapGuard(datetime.now(UTC).date())
+        self._start_key = self.key_of(self.options.url)
+        self._known: set[int] = set()  # hashes of links that need no further look
+        self._known_before: set[int] = set()
+        self._too_deep: set[int] = set()
+        self._sections: Counter[str] = Counter()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        policy = load_object(crawler.settings["ROBOTS_POLICY"])
+        spider.robots = policy.shared(crawler.settings)
+        return spider
+
+    # -- pages -----------------------------------------------------------------------
+
+    def page_request(self, *args: Any, **kwargs: Any) -> Request:
+        request = super().page_request(*args, **kwargs)
+        if not (self.options.ignore_robots_txt or self.options.scrape.lockdown):
+            agents = self.robots.agents(self.options.robots_user_agent)
+            request.meta["robots_agents"] = agents
+        return request
+
+    def source_facts(self, response: Response) -> dict[str, Any]:
+        if not self.find_links:
+            return {}
+        section = _section(response.url)
+        if len(self._sections) < MAX_SECTIONS or section in self._sections:
+            self._sections[section] += 1
+        return {"find_words": self._sections[section] > WATCHED_PAGES}
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
-        """Yield what a page came to, with the links of it that are to be fetched."""
-        depth = response.meta["lease"].depth + 1
+        """Yield what a page came to, with the links of it that are new."""
         async for item in super().parse(response):
             if isinstance(item, PageContent):
-                inside = self._inside(item.found, depth, response.url)
-                yield evolve(item, follow=tuple(inside))
+                yield self._judged(item, response)
             else:
                 yield item
 
-    def _inside(
+    def _judged(self, content: PageContent, response: Response) -> PageContent:
+        """Apply the rules to a page that was fetched, then to its links."""
+        lease: Lease = response.meta["lease"]
+        source_url: str = response.meta["source_url"]
+        facts: dict[str, Any] = {}
+        if lease.key == self._start_key:
+            moved = self.scope.rebased(response.url)
+            if moved is not self.scope:
+                self.scope, facts["base"] = moved, response.url
+            if denial := self.scope.denial(response.url):
+                text = f"The page was visited, but is left out: {denial.rule}."
+                facts["error"] = PageError("CRAWL_DENIAL", text)
+        elif content.error is None and (foreign := self.scope.foreign(response.url)):
+            text = f"The page redirects to another site: {foreign.rule}."
+            return evolve(content, error=PageError("EXTERNAL_LINK", text))
+        if content.error is None and "error" not in facts:
+            self.guard.seen(source_url, content.fingerprint)
+        links = tuple(self._new(content.found, lease.depth + 1, response.url))
+        return evolve(content, follow=links, **facts)
+
+    def _new(
         self, found: tuple[str, ...], depth: int, found_on: str
-    ) -> Iterator[str]:
-        """Yield the links that are new and inside the scope."""
+    ) -> Iterator[FoundLink]:
+        """Yield the links that were not seen before, refused ones with the reason."""
         deepest = self.options.max_discovery_depth
-        if not self.scope.follows_links or (deepest is not None and depth > deepest):
-            return
+        is_too_deep = deepest is not None and depth > deepest
         for link in found:
-            url = followed(link)
-            if hash(url) in self.known:
+            if self._is_known(link):
                 continue
-            refusal = self.scope.refusal(url, depth, found_on)
-            if refusal is None:
-                yield url
-            elif refusal.reason.is_lasting:
-                self.known.add(hash(url))
+            url = followed(link)
+            if self._is_known(url):
+                continue
+            if is_too_deep:
+                if hash(url) in self._too_deep:
+                    continue
+                self._too_deep.add(hash(url))
+            reason, rule = self._refusal(url, depth, found_on)
+            key = self.key_of(url)
+            assert key is not None
+            yield FoundLink(url, key, reason, rule)
+
+    def _refusal(
+        self, url: str, depth: int, found_on: str
+    ) -> tuple[str | None, str | None]:
+        refusal = self.scope.refusal(url, depth, found_on) or self.guard.refusal(url)
+        if refusal is not None:
+            return refusal.reason.value, refusal.rule
+        if not self.options.ignore_robots_txt and (rules := self.robots.known(url)):
+            agents = self.robots.agents(self.options.robots_user_agent)
+            if rule := rules.refusal(url, agents):
+                return Reason.ROBOTS.value, rule
+        return None, None
+
+    def _is_known(self, url: str) -> bool:
+        return hash(url) in self._known or hash(url) in self._known_before
+
+    def remember(self, link: FoundLink) -> None:
+        """Take note that the job has a link: it needs no further look.
+
+        One that may be refused here and followed elsewhere is looked at again.
+        """
+        if link.reason in _PASSING_REASONS:
+            return
+        if len(self._known) >= MAX_KNOWN:
+            self._known, self._known_before = set(), self._known
+        self._known.add(hash(link.url))
 
     def key_of(self, url: str) -> int | None:
         """Return the key under which this crawl knows an address."""
-        return page_key(
+        return crawl_key(self.options, url)
+
+    def move_to(self, base: str) -> None:
+        """Take ``base``, which the start page was redirected to, as its place."""
+        self.scope = self.scope.rebased(base)
+
+    # -- sitemaps --------------------------------------------------------------------
+
+    def sitemap_request(
+        self,
+        url: str,
+        options: ScrapeOptions,
+        page_id: str,
+        deadline: float,
+        lease: Lease,
+        team_id: str | None = None,
+    ) -> Request:
+        """Return the request for a sitemap file; that of level 0 finds the others."""
+        return scrapy.Request(
             url,
-            similar=self.options.deduplicate_similar_urls,
-            ignore_query=self.options.ignore_query_parameters,
+            callback=self.parse_places if lease.depth == 0 else self.parse_sitemap,
+            errback=self.sitemap_failed,
+            dont_filter=True,
+            meta={
+                "cookiejar": None,
+                "deadline": time.monotonic() + SITEMAP_S,
+                "dont_merge_cookies": True,
+                "download_maxsize": MAX_BYTES,
+                "lease": lease,
+                "options": evolve(options, formats=(), timeout_ms=SITEMAP_S * 1000),
+                "robots_only": lease.depth == 0,
+                "scrape_id": page_id,
+                "time_s": SITEMAP_S,
+            },
         )
+
+    def parse_places(self, response: Response) -> Iterator[SitemapFile]:
+        """Yield the places where sitemaps may be, those of robots.txt among them."""
+        declared = json.loads(response.body)
+        from_sitemap = starts_with_sitemap(self.options)
+        start = self.options.url if from_sitemap else self.scope.base.href
+        places = sitemap_places(start, declared)
+        yield SitemapFile(lease=response.meta["lease"], nested=self._files(places))
+
+    async def parse_sitemap(self, response: Response) -> AsyncIterator[SitemapFile]:
+        """Yield what a sitemap file lists, chosen by the rules of the crawl."""
+        lease: Lease = response.meta["lease"]
+        if not 200 <= response.status < 300:
+            error = PageError("SITEMAP_ABSENT", f"HTTP status {response.status}")
+            yield SitemapFile(lease=lease, error=error)
+            return
+        source = self.page_source(response, max_bytes=MAX_BYTES)
+        choice = SitemapChoice(self.options, self.scope.base.href)
+        content = await self.pool.read_sitemap(source, SITEMAP_S, choice)
+        nested = [url for url, _ in content.nested] if lease.depth < MAX_LEVELS else []
+        warnings = [f"{response.url}: {text}" for text in content.warnings]
+        if len(nested) < len(content.nested):
+            text = f"sitemaps are nested more than {MAX_LEVELS} levels deep"
+            warnings.append(f"{response.url}: {text}.")
+        error = content.error
+        yield SitemapFile(
+            lease=lease,
+            slices=content.slices,
+            nested=self._files(nested),
+            warnings=tuple(warnings),
+            error=None if error is None else PageError("SITEMAP_UNREADABLE", error),
+        )
+
+    def _files(self, urls: Iterable[str]) -> tuple[FoundLink, ...]:
+        """Return further sitemap files; those of other sites are left out."""
+        inside = (url for url in urls if not self.scope.foreign(url))
+        return tuple(FoundLink(url, sitemap_key(url)) for url in inside)
+
+    def sitemap_failed(self, failure: Failure) -> Iterator[SitemapFile]:
+        """Yield a sitemap file that could not be fetched, which fails no crawl."""
+        request = failure.request  # type: ignore[attr-defined]
+        cause = failure.value
+        yield SitemapFile(lease=request.meta["lease"], cause=cause)
+
+
+def _section(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.netloc}/{parts.path[1:].partition('/')[0]}"

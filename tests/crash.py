@@ -305,7 +305,8 @@ def page_of(document: dict[str, Any]) -> int:
 def fetches(site: MockServer, prefix: str) -> Counter[int]:
     """Return how often each page of a linked site was asked for."""
     paths = site.paths(f"{prefix}p")
-    return Counter(map(linked_site.page_number, paths))
+    pages = (path for path in paths if not path.endswith("/sitemap.xml"))
+    return Counter(map(linked_site.page_number, pages))
 
 
 def kill(service: Service) -> None:

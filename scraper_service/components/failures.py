@@ -20,12 +20,22 @@ from scrapy.exceptions import (
 
 from scraper_service.components.cache import LockdownMiss, NoCachedData
 from scraper_service.components.egress import ForbiddenDestination
-from scraper_service.components.handler import CertificateError
+from scraper_service.components.handler import CertificateError, SiteBusy
 from scraper_service.components.middlewares import TooManyRedirects
+from scraper_service.components.robots_middleware import (
+    RobotsRefused,
+    RobotsUnreachable,
+)
 from scraper_service.components.transport import SiteRefused
 from scraper_service.items import PageError
 
 logger = logging.getLogger(__name__)
+
+# Their own text is the message: the line of robots.txt, or why there is none.
+ROBOTS: dict[type[BaseException], str] = {
+    RobotsRefused: "robots",
+    RobotsUnreachable: "ROBOTS_UNREACHABLE",
+}
 
 # The first class that fits counts, so the narrow ones come first.
 FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
@@ -56,6 +66,14 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         TooManyRedirects,
         "SCRAPE_SITE_ERROR",
         "The site redirects too often; the address may lead back to itself.",
+    ),
+    (
+        SiteBusy,
+        "SCRAPE_TIMEOUT",
+        (
+            "The site takes no further requests for now, and would not have in time."
+            " A longer timeout, or a later request, may help."
+        ),
     ),
     (
         DownloadTimeoutError,
@@ -105,6 +123,9 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
 
 def page_error(cause: BaseException) -> PageError:
     """Return the code and sentence for ``cause``; an unknown one is logged."""
+    for refusal, code in ROBOTS.items():
+        if isinstance(cause, refusal):
+            return PageError(code, str(cause))
     for kind, code, message in FAILURES:
         if isinstance(cause, kind):
             logger.debug("%s: %s", code, cause)

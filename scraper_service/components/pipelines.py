@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
+from attrs import evolve
 from scrapy.exceptions import DropItem, NotConfigured
 from scrapy.utils.misc import load_object
 
 from scraper_service.components.failures import page_error
 from scraper_service.components.scheduler import LeasedScheduler
-from scraper_service.items import Page, PageContent, PageMetadata
-from scraper_service.jobs.model import Link, Outcome
+from scraper_service.items import (
+    FoundLink,
+    Page,
+    PageContent,
+    PageMetadata,
+    SitemapFile,
+)
+from scraper_service.jobs.model import Kind, Link, Outcome
 from scraper_service.options.available import remarks
 
 if TYPE_CHECKING:
@@ -63,6 +71,7 @@ class PagePipeline:
             failure=failure,
             lease=fetch.lease,
             follow=content.follow,
+            base=content.base,
             metadata=PageMetadata(
                 source_url=fetch.source_url,
                 scrape_id=fetch.scrape_id,
@@ -114,6 +123,8 @@ class Prices:
 class FeedPipeline:
     """Store the pages of a job: page, acknowledgement, links, credits, at once.
 
+    And what its sitemap files list, slice by slice; they go no further.
+
     Items go on after the commit, so a page that was seen is stored. A page whose lease
     was lost, whose job has ended, or that another address led to is dropped.
     """
@@ -127,6 +138,9 @@ class FeedPipeline:
         return cls(crawler)
 
     async def process_item(self, item: Any) -> Any:
+        if isinstance(item, SitemapFile):
+            await self._store_sitemap(item)
+            raise DropItem("a sitemap is no page", "DEBUG")
         if not isinstance(item, Page) or item.lease is None:
             return item
         scheduler = LeasedScheduler.of(self._crawler)
@@ -136,10 +150,37 @@ class FeedPipeline:
         if not commit.accepted:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
         # Not before: a failed transaction would lose its links.
-        spider.known.update(map(hash, item.follow))
+        for link in item.follow:
+            spider.remember(link)
         if not commit.delivered and item.failure is None:
             raise DropItem("the page was delivered under another address", "DEBUG")
         return item
+
+    async def _store_sitemap(self, file: SitemapFile) -> None:
+        scheduler = LeasedScheduler.of(self._crawler)
+        lease = file.lease
+        error = page_error(file.cause) if file.cause else file.error
+        whole = Outcome(
+            row_id=lease.row_id,
+            key=lease.key,
+            token=lease.token,
+            owner=scheduler.owner,
+            page_id="",
+            kind=Kind.SITEMAP,
+            is_done=error is None,
+            code=error.code if error else None,
+            error=error.message if error else None,
+            links=tuple(
+                _link(link, lease, lease.depth + 1, Kind.SITEMAP)
+                for link in file.nested
+            ),
+            warnings=file.warnings,
+        )
+        for rows in file.slices:
+            found = (FoundLink(*row) for row in json.loads(rows))
+            links = tuple(_link(link, lease, 0) for link in found)
+            await scheduler.store(evolve(whole, links=links, goes_on=True))
+        await scheduler.settle(whole)
 
     def _outcome(self, page: Page, lease: Lease, scheduler: LeasedScheduler) -> Outcome:
         spider: Any = self._crawler.spider
@@ -157,7 +198,8 @@ class FeedPipeline:
             code=failure.code if failure else None,
             error=failure.message if failure else None,
             final=_final(page.metadata.url, spider),
-            links=_links(page, lease, spider),
+            links=tuple(_link(link, lease, lease.depth + 1) for link in page.follow),
+            base=page.base,
         )
 
 
@@ -166,12 +208,17 @@ def _final(url: str, spider: Any) -> tuple[int, str] | None:
     return None if key is None else (key, url)
 
 
-def _links(page: Page, lease: Lease, spider: Any) -> tuple[Link, ...]:
-    links: dict[int, Link] = {}
-    for url in page.follow:
-        key = spider.key_of(url)
-        links.setdefault(key, Link(key, url, lease.depth + 1))
-    return tuple(links.values())
+def _link(link: FoundLink, lease: Lease, depth: int, kind: Kind = Kind.PAGE) -> Link:
+    return Link(
+        link.key,
+        link.url,
+        depth,
+        kind=kind,
+        found_on=lease.row_id,
+        code=link.reason,
+        error=link.rule,
+        lastmod=link.lastmod,
+    )
 
 
 class ExportPipeline:

@@ -16,12 +16,14 @@ from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.defer import deferred_from_coro
 
+from scraper_service.components.host_queue import HostQueue
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.jobs import frontier, outcomes, store
 from scraper_service.jobs.database import Database
-from scraper_service.jobs.model import ACTIVE, Commit, Outcome
+from scraper_service.jobs.model import ACTIVE, Commit, Kind, Outcome
+from scraper_service.jobs.pace import HostPace
 from scraper_service.options.job_arguments import scrape_options_from_json
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXTRA_LEASES = 4  # beyond the requests in flight, for pages that wait for the pool
+LOOK_AHEAD = 4  # times as many rows, while those in front wait for their hosts
+LOOK_EVERY_S = 5.0  # after it found no other host
 POLL_S = 1.0  # for rows that other processes bring
 RETRY_S = (0.5, 1, 2, 5)  # while the database does not answer; the last one repeats
 LOCAL_TEAM = "local"
@@ -47,7 +51,8 @@ class LeasedScheduler(BaseScheduler):
     The job is that of the setting ``JOB_ID``; without one it is made of the spider's
     options, in memory, and its pages are not kept. Rows are claimed ahead in batches,
     because Scrapy asks synchronously. Every lease ends in :meth:`settle` or is given
-    back in :meth:`close`.
+    back in :meth:`close`. What waits for its host waits here, before its time begins;
+    rows of other hosts pass in front.
     """
 
     _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
@@ -64,16 +69,15 @@ class LeasedScheduler(BaseScheduler):
         self._slots = settings.getint("JOB_CONCURRENCY")
         self._concurrency: int | None = None
         self._team_id: str | None = None
-        self._delay_s = 0.0
-        self._again: deque[Request] = deque()  # retries and redirects, lease in hand
-        self._rows: deque[ClaimedRow] = deque()
+        self._again: deque[Request] = deque()  # redirects, lease in hand
+        self._queue = HostQueue(HostPace.shared(settings), self._nudge)
         self._leases: dict[int, int] = {}  # row id to token, all that are held
         self._out = 0  # leases handed to the engine
         self._pages: dict[int, str] = {}  # row id to page id, of those
+        self._look_at = 0.0
         self._dry = False
         self._claiming = False
         self._ended = False
-        self._last_end = 0.0
         self._tasks: set[asyncio.Task[None]] = set()
         type(self)._of[crawler] = self
         connect = crawler.signals.connect
@@ -110,18 +114,25 @@ class LeasedScheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take back a request that holds a lease; no other comes from our spiders."""
-        self._again.append(request)
+        if not self._queue.hold(request):
+            self._again.append(request)
         return True
 
     def next_request(self) -> Request | None:
         if self._again:
             return self._again.popleft()
-        if len(self._rows) <= self._slots // 2 and not self._dry:
+        if len(self._queue.rows) <= self._slots // 2:
             self._claim_soon()
-        if not self._rows or self._out >= self._limit() or not self._is_due():
+        if self._out - len(self._queue.held) >= self._limit():
+            return None
+        if request := self._queue.next_held():
+            return request
+        row = self._queue.next_row()
+        if row is None:
+            self._look_ahead()
             return None
         self._out += 1
-        return self._request(self._rows.popleft())
+        return self._request(row)
 
     def close(self, reason: str) -> Deferred[None]:
         return deferred_from_coro(self._close())
@@ -131,7 +142,7 @@ class LeasedScheduler(BaseScheduler):
     async def _open(self, spider: Any) -> None:
         options = spider.options
         self._concurrency = options.max_concurrency
-        self._delay_s = getattr(options, "delay_s", None) or 0.0
+        self._queue.delay_s = getattr(options, "delay_s", None) or 0.0
         if self.job_id:
             job = await self._database.read(store.get_job, self.job_id, None)
             self._team_id = job.team_id if job else None
@@ -147,17 +158,32 @@ class LeasedScheduler(BaseScheduler):
 
     def _limit(self) -> int:
         """Return how many leases may be out."""
-        if self._delay_s:
+        if self._queue.delay_s:
             return 1
         return self._concurrency or self._slots + EXTRA_LEASES
 
-    def _is_due(self) -> bool:
-        if not self._delay_s:
-            return True
-        wait_s = self._last_end + self._delay_s - time.monotonic()
-        if wait_s > 0:
-            asyncio.get_running_loop().call_later(wait_s, self._nudge)
-        return wait_s <= 0
+    def _look_ahead(self) -> None:
+        """Claim further rows; if all are of one host, leave them to others again."""
+        hosts, rows = self._queue.shut_hosts, self._queue.rows
+        if not hosts or time.monotonic() < self._look_at:
+            return
+        if not self._dry and len(rows) < LOOK_AHEAD * self._slots:
+            self._claim_soon()
+        elif hosts == 1:
+            self._look_at = time.monotonic() + LOOK_EVERY_S
+            surplus = [rows.pop()[1] for _ in range(len(rows) - self._slots)]
+            self._spawn(self._give_back(surplus[::-1]))
+
+    async def _give_back(self, rows: list[ClaimedRow]) -> None:
+        leases = [(row.id, row.token) for row in rows]
+        try:
+            await self._database.write_job(frontier.release, self.job_id, leases)
+        except ServiceUnavailable:
+            self._queue.add(rows)
+            return
+        for row_id, token in leases:
+            if self._leases.get(row_id) == token:
+                del self._leases[row_id]
 
     def _request(self, row: ClaimedRow) -> Request:
         spider: Any = self._crawler.spider
@@ -165,15 +191,18 @@ class LeasedScheduler(BaseScheduler):
         if row.options is not None:
             options = scrape_options_from_json(json.loads(row.options))
         deadline = time.monotonic() + options.deadline_ms / 1000
-        lease = Lease(row.id, row.key, row.token, row.depth)
+        is_sitemap = row.kind == Kind.SITEMAP
+        lease = Lease(row.id, row.key, row.token, row.depth, is_sitemap)
         page_id = self._pages[row.id] = str(uuid.uuid4())
-        request: Request = spider.page_request(
+        make = spider.sitemap_request if is_sitemap else spider.page_request
+        request: Request = make(
             row.url, options, page_id, deadline, lease, self._team_id
         )
+        request.meta.setdefault("time_s", options.deadline_ms / 1000)
         return request
 
     def _claim_soon(self) -> None:
-        if not self._claiming and not self._ended:
+        if not self._claiming and not self._ended and not self._dry:
             self._claiming = True
             self._spawn(self._claim())
 
@@ -189,8 +218,11 @@ class LeasedScheduler(BaseScheduler):
             return
         finally:
             self._claiming = False
-        self._rows.extend(claim.rows)
+        self._queue.add(claim.rows)
         self._leases.update((row.id, row.token) for row in claim.rows)
+        if claim.base is not None:
+            spider: Any = self._crawler.spider
+            spider.move_to(claim.base)
         self._ended = self._ended or claim.state not in ACTIVE
         if not claim.rows:
             self._dry = True
@@ -214,27 +246,38 @@ class LeasedScheduler(BaseScheduler):
 
         Raises :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
         """
-        waits = iter(RETRY_S)
-        while True:
-            try:
-                commit = await self._database.write_each(
-                    outcomes.append, self.job_id, outcome
-                )
-                break
-            except ServiceUnavailable:
-                if not self._crawler.crawling:
-                    raise
-                await asyncio.sleep(next(waits, RETRY_S[-1]))
+        commit = await self.store(outcome)
         self._leases.pop(outcome.row_id, None)
         self._pages.pop(outcome.row_id, None)
+        self._queue.ended(outcome.row_id)
         self._out -= 1
-        self._last_end = time.monotonic()
         if commit.new_links or not commit.delivered:
             self._dry = False
         if commit.state not in ACTIVE:
             self._ended = True
         self._nudge()
         return commit
+
+    async def store(self, outcome: Outcome) -> Commit:
+        """Store an outcome, however long the database takes, as :meth:`settle`.
+
+        One that goes on keeps its lease.
+        """
+        waits = iter(RETRY_S)
+        while True:
+            try:
+                commit = await self._database.write_each(
+                    outcomes.append, self.job_id, outcome
+                )
+            except ServiceUnavailable:
+                if not self._crawler.crawling:
+                    raise
+                await asyncio.sleep(next(waits, RETRY_S[-1]))
+            else:
+                if commit.new_links:
+                    self._dry = False
+                    self._nudge()
+                return commit
 
     def _page_lost(self, response: Any, failure: Any = None) -> None:
         """End the lease of a page that a bug kept from coming out."""
@@ -250,6 +293,7 @@ class LeasedScheduler(BaseScheduler):
             token=lease.token,
             owner=self.owner,
             page_id=request.meta["scrape_id"],
+            kind=Kind.SITEMAP if lease.is_sitemap else Kind.PAGE,
             code="UNKNOWN_ERROR",
             error="An unexpected error occurred; it is in the log of the service.",
         )
@@ -262,6 +306,7 @@ class LeasedScheduler(BaseScheduler):
     async def _close(self) -> None:
         for task in self._tasks:
             task.cancel()
+        self._queue.close()
         leases = tuple(self._leases.items())
         self._leases.clear()
         if not self.keeps_pages:

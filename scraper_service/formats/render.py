@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field
 from lxml import etree
 
+from scraper_service.fingerprints import fingerprint
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.content import keep_main_content
 from scraper_service.formats.decode import Unreadable, decode_body, text_of
@@ -25,6 +26,7 @@ from scraper_service.formats.metadata import (
     refresh,
 )
 from scraper_service.formats.sniff import sniff
+from scraper_service.formats.words import main_words
 from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
 from scraper_service.options.formats import Attributes
 from scraper_service.options.scrape import ScrapeOptions
@@ -34,7 +36,9 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.document import Document
 
-_NOT_SENT = frozenset({"values", "fetch", "follow"})  # beside it, and the spider's
+_NOT_SENT = frozenset(
+    {"values", "fetch", "follow", "base"}
+)  # beside it, and the spider's
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
 
 
@@ -153,6 +157,8 @@ class _Making:
             self.facts["refresh"] = asked
         if self.source.find_links:
             self.facts["found"] = found_links(document)
+        if self.source.find_words:
+            self.facts["fingerprint"] = fingerprint(main_words(document))
         attributes = self.options.format(Attributes)
         if attributes is not None:
             selectors = attributes.selectors

@@ -6,13 +6,37 @@ from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
 from scraper_service.formats.sitemap import MAX_FILES, is_sitemap_address
+from scraper_service.scope import CrawlScope
 from scraper_service.scope.addresses import parsed, plain_host, site_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from scraper_service.options.jobs import CrawlOptions
+
 # Pages, which have nothing below them.
 PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
+
+
+def reads_sitemaps(options: CrawlOptions) -> bool:
+    """Tell whether a crawl reads sitemaps at all."""
+    return options.sitemap != "skip" and not options.scrape.lockdown
+
+
+def starts_with_sitemap(options: CrawlOptions) -> bool:
+    """Tell whether the start of a crawl is a sitemap instead of a page."""
+    return reads_sitemaps(options) and is_sitemap_address(options.url)
+
+
+def first_scope(options: CrawlOptions) -> CrawlScope:
+    """Return the scope that a crawl begins with.
+
+    A sitemap to start with is about its whole site, not what is below its path.
+    """
+    url = options.url
+    return CrawlScope(
+        options, urljoin(url, "/") if starts_with_sitemap(options) else url
+    )
 
 
 def sitemap_places(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:

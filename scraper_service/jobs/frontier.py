@@ -35,7 +35,7 @@ MAX_ATTEMPTS = 10
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     """Lease up to ``count`` pending addresses, the oldest first."""
-    state = lock_job(connection, job_id)
+    state, base = lock_job(connection, job_id)
     if state not in ACTIVE:
         return Claim((), state)
     oldest = (
@@ -58,7 +58,8 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
         .returning(*columns)
     )
     # RETURNING has no order.
-    return Claim(tuple(sorted((ClaimedRow(*row) for row in rows), key=_id)), state)
+    found = sorted((ClaimedRow(*row) for row in rows), key=_id)
+    return Claim(tuple(found), state, base)
 
 
 def _id(row: ClaimedRow) -> int:

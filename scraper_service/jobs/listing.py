@@ -13,13 +13,13 @@ from attrs import frozen
 from sqlalchemy import and_, func, or_, select
 
 from scraper_service.jobs.model import Kind, PageErrorRow, RowState
+from scraper_service.jobs.outcomes import ROBOTS
 from scraper_service.jobs.tables import frontier, job
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 WINDOW = 10_000  # rows looked at for one answer, however few of them fit
-ROBOTS = "robots"
 EXTERNAL_HOME = "external_home"
 EXTERNAL_LINK = "EXTERNAL_LINK"
 STATES = {

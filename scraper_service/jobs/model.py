@@ -51,7 +51,8 @@ class Job:
     ``open + done + failed`` are the addresses accepted so far; ``pages`` of the done
     ones were delivered, ``held`` wait for room under ``page_limit`` (None: no limit).
     ``skipped`` are those ever refused before a fetch, ``sitemaps`` the sitemap files
-    that are still to be read.
+    that are still to be read, of ``sitemap_files`` in all. ``base`` is the address that
+    the start page was redirected to, if that is what the crawl's scope is about.
     """
 
     id: str
@@ -69,7 +70,10 @@ class Job:
     held: int
     skipped: int
     sitemaps: int
+    sitemap_files: int
     credits: int
+    base: str | None
+    warning: str | None
     error: str | None
     created_at: float
     completed_at: float | None
@@ -102,10 +106,11 @@ class ClaimedRow:
 
 @frozen
 class Claim:
-    """What a claim brought; ``state`` is the job's, seen in the same transaction."""
+    """What a claim brought; ``state`` and ``base`` are those of the job."""
 
     rows: tuple[ClaimedRow, ...]
     state: JobState
+    base: str | None = None
 
 
 @frozen
@@ -133,7 +138,8 @@ class Outcome:
 
     ``page`` is the page's JSON, None for a failed one, whose reason are ``code`` and
     ``error``; with ``is_done`` it needs no page, as a sitemap. ``final`` is the key and
-    the address that it was redirected to.
+    the address that it was redirected to. One that ``goes_on`` brings links and keeps
+    its lease. ``base`` becomes that of the job, ``warnings`` are added to its own.
     """
 
     row_id: int
@@ -149,6 +155,9 @@ class Outcome:
     error: str | None = None
     final: tuple[int, str] | None = None
     links: tuple[Link, ...] = ()
+    goes_on: bool = False
+    base: str | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @frozen

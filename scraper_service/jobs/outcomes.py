@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, insert, select, update
 
+from scraper_service.formats.sitemap import MAX_FILES
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Commit, JobState, Kind, Link, RowState
 from scraper_service.jobs.rows import RETENTION_S, note, now_of
@@ -27,12 +28,17 @@ if TYPE_CHECKING:
     from scraper_service.jobs.model import Outcome
 
 COMPRESSION = 1  # of 9; three times smaller already, and five times faster
+MAX_WARNING = 2000  # characters
+ROBOTS = "robots"  # the reason of what robots.txt refuses
+ROBOTS_WARNING = (
+    "robots.txt refuses some addresses of this crawl; they are listed with its errors."
+)
 MAX_SKIPPED = 1_000_000  # rows of addresses that are only listed, in one job
 
 # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _COUNTED = (
     *("state", "open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
-    *("credits", "completed_at", "expires_at"),
+    *("sitemap_files", "base", "warning", "credits", "completed_at", "expires_at"),
 )
 _READ_JOB = select(job).where(job.c.id == bindparam("job_id")).with_for_update()
 _WRITE_JOB = (
@@ -111,6 +117,9 @@ class _Change:
         self.held: int = row.held
         self.skipped: int = row.skipped
         self.sitemaps: int = row.sitemaps
+        self.sitemap_files: int = row.sitemap_files
+        self.base: str | None = row.base
+        self.warning: str | None = row.warning
         self.credits: int = row.credits
 
     @property
@@ -130,8 +139,12 @@ class _Change:
             for outcome in accepted
             if outcome.page is not None and not self._is_duplicate(outcome)
         ]
-        self._acknowledge(accepted, delivered)
+        self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered)
+        for outcome in accepted:
+            self.base = outcome.base or self.base
+            for warning in outcome.warnings:
+                self._warn(warning)
         links = [link for outcome in accepted for link in outcome.links]
         added = self._add(links)
         self._let_in()
@@ -179,7 +192,8 @@ class _Change:
                 self.open -= 1
                 self.done += ended
                 self.failed += not ended
-        self._connection.execute(_ACKNOWLEDGE, rows)
+        if rows:
+            self._connection.execute(_ACKNOWLEDGE, rows)
 
     _duplicate_of: str | None = None
 
@@ -258,10 +272,15 @@ class _Change:
         if not links:
             return 0
         sitemaps = [link for link in links if link.kind is Kind.SITEMAP]
+        if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
+            sitemaps = sitemaps[:room]
+            self._warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
         refused = [link for link in links if link.code is not None]
         pages = [x for x in links if x.code is None and x.kind is Kind.PAGE]
         connection, job_id = self._connection, self.job_id
-        self.sitemaps += insert_links(connection, job_id, sitemaps, RowState.PENDING)
+        files = insert_links(connection, job_id, sitemaps, RowState.PENDING)
+        self.sitemaps += files
+        self.sitemap_files += files
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD
         added = insert_links(connection, job_id, pages, state)
@@ -271,7 +290,15 @@ class _Change:
             self.held += added
         if self.skipped < MAX_SKIPPED:
             self.skipped += insert_links(connection, job_id, refused, RowState.SKIPPED)
-        return added + len(sitemaps)
+            if any(link.code == ROBOTS for link in refused):
+                self._warn(ROBOTS_WARNING)
+        return added + files
+
+    def _warn(self, text: str) -> None:
+        """Add to the warnings of the job, once, and not without end."""
+        known = self.warning or ""
+        if text not in known and len(known) < MAX_WARNING:
+            self.warning = f"{known} {text}".lstrip()
 
     def _let_in(self) -> None:
         """Make waiting addresses pending, the oldest first, while there is room."""
@@ -306,6 +333,9 @@ class _Change:
             "held": self.held,
             "skipped": self.skipped,
             "sitemaps": self.sitemaps,
+            "sitemap_files": self.sitemap_files,
+            "base": self.base,
+            "warning": self.warning,
             "credits": self.credits,
             "completed_at": self.at if ended else None,
             "expires_at": self.at + RETENTION_S,

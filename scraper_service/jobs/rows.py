@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import insert, select, text
+from sqlalchemy import bindparam, insert, select, text
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scraper_service.jobs.model import JobState
@@ -25,10 +25,17 @@ def now_of(connection: Connection) -> float:
     return float(connection.scalar(clock) or 0)
 
 
-def lock_job(connection: Connection, job_id: str) -> JobState:
-    """Lock the row of a job; one that is gone counts as cancelled."""
-    query = select(job.c.state).where(job.c.id == job_id).with_for_update()
-    return JobState(connection.scalar(query) or JobState.CANCELLED)
+_LOCK = (
+    select(job.c.state, job.c.base)
+    .where(job.c.id == bindparam("job_id"))
+    .with_for_update()
+)
+
+
+def lock_job(connection: Connection, job_id: str) -> tuple[JobState, str | None]:
+    """Lock the row of a job, return state and base; a lost one counts as cancelled."""
+    found = connection.execute(_LOCK, {"job_id": job_id}).one_or_none()
+    return (JobState(found[0]), found[1]) if found else (JobState.CANCELLED, None)
 
 
 def note(

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+from urllib.parse import urljoin
+
 from attrs import frozen
 
-from scraper_service.jobs.model import Link
+from scraper_service.formats.sitemap_places import reads_sitemaps, starts_with_sitemap
+from scraper_service.jobs.model import Kind, Link
 from scraper_service.options.jobs import BatchOptions, CrawlOptions
-from scraper_service.scope import page_key
+from scraper_service.scope import crawl_key, sitemap_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 @frozen
@@ -25,11 +32,14 @@ def seed_of(options: CrawlOptions | BatchOptions) -> Seed:
     The key of a batch's entry is its number: equal addresses are separate entries.
     """
     if isinstance(options, CrawlOptions):
-        key = page_key(
-            options.url,
-            similar=options.deduplicate_similar_urls,
-            ignore_query=options.ignore_query_parameters,
-        )
-        return Seed("crawl", options.url, options.limit, (Link(key, options.url, 0),))
+        return Seed("crawl", options.url, options.limit, tuple(_first(options)))
     links = tuple(Link(n, url, 0) for n, url in enumerate(options.urls))
     return Seed("batch", options.urls[0], None, links)
+
+
+def _first(options: CrawlOptions) -> Iterator[Link]:
+    if not starts_with_sitemap(options):
+        yield Link(crawl_key(options, options.url), options.url, 0)
+    if reads_sitemaps(options):
+        robots = urljoin(options.url, "/robots.txt")
+        yield Link(sitemap_key(robots), robots, 0, kind=Kind.SITEMAP)

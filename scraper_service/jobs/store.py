@@ -96,6 +96,7 @@ def insert_job(
             pages=0,
             held=max(0, len(links) - room),
             sitemaps=len(sitemaps),
+            sitemap_files=len(sitemaps),
             credits=0,
             created_at=at,
             expires_at=at + RETENTION_S,

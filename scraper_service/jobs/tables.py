@@ -76,6 +76,9 @@ job = Table(
     Column("held", Integer, nullable=False),
     Column("skipped", Integer, nullable=False, server_default=text("0")),
     Column("sitemaps", Integer, nullable=False, server_default=text("0")),
+    Column("sitemap_files", Integer, nullable=False, server_default=text("0")),
+    Column("base", Text),
+    Column("warning", Text),
     Column("credits", Integer, nullable=False),
     Column("error", Text),
     Column("created_at", Double, nullable=False),
@@ -192,6 +195,25 @@ worker = Table(
     metadata,
     Column("id", String(36), primary_key=True),
     Column("until", Double, nullable=False),
+)
+
+#: Hosts that are asked page by page, or were in trouble; times are the database's.
+#: ``next_at`` is when the next turn may begin, ``held_by`` the process that has it now.
+#: ``opens_at`` ends a pause for all requests, ``at_once`` may be in flight, ``gap_s``
+#: lie between two starts, in all processes together; ``start_at`` is the next one that
+#: is free. ``at_once`` is None before any trouble.
+host = Table(
+    "host",
+    metadata,
+    Column("host", String(260), primary_key=True),
+    Column("next_at", Double, nullable=False, server_default=text("0")),
+    Column("held_by", String(36)),
+    Column("opens_at", Double, nullable=False, server_default=text("0")),
+    Column("at_once", SmallInteger),
+    Column("gap_s", Double, nullable=False, server_default=text("0")),
+    Column("start_at", Double, nullable=False, server_default=text("0")),
+    Column("updated_at", Double, nullable=False),
+    Index("ix_host_updated_at", "updated_at"),
 )
 
 #: Idempotency keys that were used.

@@ -98,8 +98,6 @@ REMARKS: tuple[tuple[Callable[[ScrapeOptions], bool], str], ...] = (
     ),
 )
 
-_ROBOTS = "it needs rules for robots.txt, which this release does not have"
-
 
 @frozen
 class JobLimit:
@@ -113,15 +111,6 @@ class JobLimit:
 JOB_LIMITS = tuple(
     JobLimit(attribute, accepted, f"{what} is not available here: {reason}")
     for attribute, accepted, what, reason in (
-        ("ignore_robots_txt", (False,), "a choice about robots.txt", _ROBOTS),
-        ("robots_user_agent", (None,), "another name for robots.txt", _ROBOTS),
-        # None is read so far, so that "skip" is what happens anyway.
-        (
-            "sitemap",
-            ("include", "skip"),
-            "a crawl of a sitemap alone",
-            "it needs a reader of sitemaps, which this release does not have",
-        ),
         ("prompt", (None,), "a prompt", _MODEL),
         (
             "webhook",

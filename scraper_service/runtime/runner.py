@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.jobs import frontier, store
+from scraper_service.jobs import frontier, host_rows, store
 from scraper_service.jobs.model import JobState
+from scraper_service.jobs.pace import REFRESH_S, HostPace
 from scraper_service.options.job_arguments import options_from_json
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ class LocalRunner:
         """Begin to take up jobs; raise what keeps the database from it."""
         lease_s = self._settings.getfloat("LEASE_S")
         await self._database.write(frontier.beat, self.owner, lease_s)
+        pace = HostPace.shared(self._settings)
+        pace.connect(self._database, self.owner)
         self._every(lease_s / 3, self._beat)
+        self._every(REFRESH_S, pace.refresh)
         self._every(POLL_S, self._take_up)
         self._every(EXPIRE_S, self._expire)
 
@@ -113,6 +117,7 @@ class LocalRunner:
                 logger.warning("%d addresses of a process that is gone", returned)
 
     async def _expire(self) -> None:
+        await self._database.write(host_rows.forget_hosts)
         while await self._database.write(store.expire):
             pass
 

@@ -7,22 +7,27 @@ import json
 import logging
 from typing import TYPE_CHECKING
 
+from attrs import evolve, frozen
+
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
     JobNotFound,
     ServiceUnavailable,
 )
+from scraper_service.formats.sitemap_places import first_scope
 from scraper_service.jobs import listing, store
 from scraper_service.jobs.model import JobState
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.job_arguments import options_to_json
+from scraper_service.scope import Reason, Refusal, followed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection
 
+    from scraper_service.components.robots import RobotsPolicy
     from scraper_service.items import Page
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.listing import Address, Cursor
@@ -34,6 +39,30 @@ if TYPE_CHECKING:
 
 
 logger = logging.getLogger(__name__)
+
+
+@frozen
+class Explanation:
+    """Whether a crawl would fetch ``url``; ``refusal`` is None if it would.
+
+    ``robots`` is ``allowed``, ``refused``, ``unknown`` or None where nobody asks.
+    """
+
+    url: str
+    refusal: Refusal | None = None
+    robots: str | None = None
+
+
+def explained(
+    options: CrawlOptions, urls: Sequence[str], depth: int
+) -> list[Explanation]:
+    """Apply the rules of a crawl that need nothing but the address."""
+    scope = first_scope(options)
+    found = []
+    for url in urls:
+        address = followed(url)
+        found.append(Explanation(address, scope.refusal(address, depth)))
+    return found
 
 
 class ScraperService:
@@ -50,12 +79,14 @@ class ScraperService:
         runner: LocalRunner,
         database: Database,
         serialize: Callable[[Page], bytes],
+        robots: RobotsPolicy,
     ):
         self.resident = resident
         self.runner = runner
         self.stopping = False
         self._database = database
         self._serialize = serialize
+        self._robots = robots
         self._storing: dict[str, tuple[str, bytes | None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -231,6 +262,30 @@ class ScraperService:
             after=after,
             limit=limit,
         )
+
+    async def explain(
+        self, options: CrawlOptions, urls: Sequence[str], depth: int
+    ) -> list[Explanation]:
+        """Tell of addresses whether a crawl would fetch them, without fetching any.
+
+        ``depth`` is the number of links that each is away from the start. Only those
+        robots.txt are looked at that are known already.
+        """
+        require_job_available(options)
+        found = await asyncio.to_thread(explained, options, urls, depth)
+        if options.ignore_robots_txt:
+            return found
+        return [self._with_robots(each, options) for each in found]
+
+    def _with_robots(self, found: Explanation, options: CrawlOptions) -> Explanation:
+        if found.refusal is not None:
+            return found
+        if (rules := self._robots.known(found.url)) is None:
+            return evolve(found, robots="unknown")
+        agents = self._robots.agents(options.robots_user_agent)
+        if rule := rules.refusal(found.url, agents):
+            return evolve(found, robots="refused", refusal=Refusal(Reason.ROBOTS, rule))
+        return evolve(found, robots="allowed")
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the crawls of a team that go on, the oldest first."""

@@ -1,7 +1,18 @@
 """May this address be followed, and is it one that the job knows: pure rules."""
 
 from scraper_service.scope.addresses import followed, page_key
+from scraper_service.scope.choice import SitemapChoice, crawl_key, sitemap_key
 from scraper_service.scope.rules import CrawlScope, Reason, Refusal
 from scraper_service.scope.traps import TrapGuard
 
-__all__ = ["CrawlScope", "Reason", "Refusal", "TrapGuard", "followed", "page_key"]
+__all__ = [
+    "CrawlScope",
+    "Reason",
+    "Refusal",
+    "SitemapChoice",
+    "TrapGuard",
+    "crawl_key",
+    "followed",
+    "page_key",
+    "sitemap_key",
+]

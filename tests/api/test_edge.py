@@ -34,6 +34,10 @@ ROUTES = [
         ("DELETE", f"/batch/scrape/{UUID}/errors"),
     )
 ]
+ROUTES += [
+    ("GET", f"/v2/crawl/{UUID}/urls"),
+    ("POST", "/v2/crawl/explain"),
+]
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)

@@ -145,9 +145,6 @@ def test_what_a_job_of_this_release_does_is_available(options):
 @pytest.mark.parametrize(
     ("options", "attribute"),
     [
-        (evolve(CRAWL, ignore_robots_txt=True), "ignore_robots_txt"),
-        (evolve(CRAWL, robots_user_agent="a"), "robots_user_agent"),
-        (evolve(CRAWL, sitemap="only"), "sitemap"),
         (evolve(CRAWL, prompt="a"), "prompt"),
         (evolve(CRAWL, webhook=Webhook(url="a")), "webhook"),
         (evolve(BATCH, webhook=Webhook(url="a")), "webhook"),

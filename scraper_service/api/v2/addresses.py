@@ -15,6 +15,7 @@ from scraper_service.jobs.model import RowState
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
     from scraper_service.jobs.listing import Address
+    from scraper_service.runtime.service import Explanation
 
 MAX_ADDRESSES = 1000  # in one answer
 DEFAULT_ADDRESSES = 100
@@ -62,6 +63,21 @@ def listed(
         terms = (f"{k}={quote(str(v))}" for k, v in facts.items() if v is not None)
         members["next"] = f"{path}?{'&'.join(terms)}"
     return encode(members)
+
+
+def explained(found: list[Explanation]) -> bytes:
+    """Answer which addresses a crawl would fetch."""
+    results = []
+    for each in found:
+        facts = {
+            "url": each.url,
+            "allowed": each.refusal is None,
+            "reason": each.refusal and each.refusal.reason.value,
+            "detail": each.refusal and each.refusal.rule,
+            "robots": each.robots,
+        }
+        results.append({k: v for k, v in facts.items() if v is not None})
+    return encode({"success": True, "results": results})
 
 
 def _members(address: Address) -> dict[str, Any]:

@@ -29,3 +29,11 @@ class V2(Api):
         found, behind = await self.service.addresses(jobs.job_id(job_id), team, **query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
         return addresses.listed(found, behind, query, path)
+
+    @app.route("/crawl/explain", methods=["POST"])
+    @asyncio_route
+    async def explain(self, request: JsonRequest) -> bytes:
+        _, body = await self.edge.admit(request)
+        asked = await body.read(requests.explain_request)
+        found = await self.service.explain(asked.options, asked.urls, asked.depth)
+        return addresses.explained(found)

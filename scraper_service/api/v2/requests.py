@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import frozen
+
 from scraper_service.api import fields, job_fields
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.fields import FieldsT, build, need
 from scraper_service.options import formats
-from scraper_service.options.jobs import SITEMAP_MODES
+from scraper_service.options.jobs import SITEMAP_MODES, CrawlOptions
 from scraper_service.options.scrape import (
     MAX_PDF_PAGES,
     OVERALL_TIMEOUT_MS,
@@ -26,16 +28,17 @@ from scraper_service.options.structure import (
     Then,
     structure,
 )
-from scraper_service.options.urls import MAX_SELECTORS, caller_formats
+from scraper_service.options.urls import MAX_SELECTORS, MAX_URL, caller_formats
 from scraper_service.options.values import Bool, Schema, Text, choice, integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.api.job_fields import BatchRequest
-    from scraper_service.options.jobs import CrawlOptions, PageOptions
+    from scraper_service.options.jobs import PageOptions
 
 WHERE = "body (v2)"
+MAX_EXPLAINED = 1000  # addresses
 
 DEFAULTS: Mapping[str, Any] = {
     "actions": (),
@@ -185,6 +188,35 @@ CRAWL = job_fields.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
 BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=True)
 
 
+@frozen
+class ExplainRequest:
+    """A body that asks which of ``urls``, ``depth`` links away, a crawl would fetch."""
+
+    options: CrawlOptions
+    urls: tuple[str, ...]
+    depth: int
+
+
+def _explain(values: dict[str, Any], at: Place) -> Any:
+    urls, depth = values.pop("urls"), values.pop("depth", 0)
+    if not urls:
+        text = "urls must have at least 1 item"
+        return (at / "urls").report("too_small", text, minimum=1)
+    options = CRAWL.make(values, at)
+    return options if options is INVALID else ExplainRequest(options, urls, depth)
+
+
+EXPLAIN = Object(
+    {
+        **CRAWL.fields,
+        "urls": need(Array(Text(MAX_URL), MAX_EXPLAINED), "urls"),
+        "depth": Field(integer(0), "depth"),
+    },
+    _explain,
+    fields.EXPERIMENTAL,
+)
+
+
 def page_options(body: object) -> PageOptions:
     """Return the options of a body of ``POST /v2/scrape``.
 
@@ -201,6 +233,15 @@ def crawl_options(body: object) -> CrawlOptions:
     """
     options: CrawlOptions = structure(CRAWL, body, WHERE)
     return options
+
+
+def explain_request(body: object) -> ExplainRequest:
+    """Return what a body of ``POST /v2/crawl/explain`` asks for.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    request: ExplainRequest = structure(EXPLAIN, body, WHERE)
+    return request
 
 
 def batch_options(body: object) -> BatchRequest:

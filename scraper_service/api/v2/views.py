@@ -41,6 +41,8 @@ def status(
     facts = {"createdAt": iso(job.created_at)}
     if job.completed_at is not None:
         facts["completedAt"] = iso(job.completed_at)
+    if job.warning is not None:
+        facts["warning"] = job.warning
     return jobs.status(job, pages, asked, path, facts)
 
 

@@ -19,8 +19,10 @@ def upgrade() -> None:
     for column in columns:
         op.add_column("frontier", column)
     op.create_index("ix_frontier_state", "frontier", ["job_id", "state", "id"])
-    for name in ("skipped", "sitemaps"):
+    for name in ("skipped", "sitemaps", "sitemap_files"):
         column = sa.Column(name, sa.Integer, nullable=False, server_default=zero)
         op.add_column("job", column)
+    for name in ("base", "warning"):
+        op.add_column("job", sa.Column(name, sa.Text))
     op.drop_column("job", "bytes")
     op.drop_column("page", "start")

@@ -1,0 +1,58 @@
+"""robots.txt before a page of a crawl is fetched, redirects included."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Self
+
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+
+from scraper_service.components.robots import RobotsPolicy
+from scraper_service.jobs.hosts import pace_key
+from scraper_service.jobs.pace import HostPace
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+
+class RobotsRefused(IgnoreRequest):
+    """The robots.txt of the site keeps us from a page; the text says which line."""
+
+
+class RobotsUnreachable(IgnoreRequest):
+    """Nobody knows what the robots.txt of the site says; the text says why."""
+
+
+class RobotsMiddleware:
+    """Refuse what ``meta["robots_agents"]``, a tuple of names, may not fetch.
+
+    With ``meta["robots_only"]`` the answer is a JSON list of the sitemaps that the
+    site's robots.txt names, and nothing else is fetched.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._policy = RobotsPolicy.shared(crawler.settings)
+        self._pace = HostPace.shared(crawler.settings)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> Response | None:
+        agents: tuple[str, ...] | None = request.meta.get("robots_agents")
+        if request.meta.get("robots_only"):
+            answer = await self._policy.rules(self._crawler, request.url)
+            declared = json.dumps(list(answer.sitemaps)).encode()
+            return Response(request.url, body=declared, request=request)
+        if not agents:
+            return None
+        answer = await self._policy.rules(self._crawler, request.url)
+        if delay_s := answer.group(agents).crawl_delay_s:
+            self._pace.turns.set_crawl_delay(pace_key(request.url), delay_s)
+        if refusal := answer.refusal(request.url, agents):
+            is_known = answer.state == "ok"
+            raise (RobotsRefused if is_known else RobotsUnreachable)(refusal)
+        return None

@@ -1,0 +1,438 @@
+"""Where crawls go, seen from outside: robots.txt, sitemaps, scope, traps, reasons."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import time
+
+import pytest
+
+from tests.crash import kill
+from tests.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
+
+WAIT_S = 90
+HOSTS = {"SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}  # .2 and .3
+
+
+class Crawl:
+    """A crawl that has ended: its status, documents, errors and addresses."""
+
+    def __init__(self, service, path):
+        self.service = service
+        self.path = path
+        end = time.monotonic() + WAIT_S
+        while (status := service.get(path).json)["status"] == "scraping":
+            assert time.monotonic() < end, status
+            time.sleep(0.05)
+        self.status = status
+        self.documents = status["data"]
+        while "next" in status:
+            status = service.get(status["next"].removeprefix(service.url)).json
+            self.documents += status["data"]
+        found = service.get(f"{path}/errors").json
+        self.errors = {error["url"]: error for error in found["errors"]}
+        self.robots_blocked = found["robotsBlocked"]
+
+    @property
+    def urls(self):
+        return [document["metadata"]["sourceURL"] for document in self.documents]
+
+    def addresses(self, query=""):
+        """Return the rows of the list, by path, all parts of it."""
+        rows = []
+        target = f"{self.path}/urls?limit=7{query}"
+        while target:
+            reply = self.service.get(target)
+            assert reply.status == 200, reply
+            rows += reply.json["urls"]
+            target = reply.json.get("next", "").removeprefix(self.service.url)
+        return {"/" + row["url"].split("/", 3)[3]: row for row in rows}
+
+
+@pytest.fixture
+def crawl(service):
+    """Return a function that crawls to the end: address, then options."""
+
+    def run(url, running=service, **options):
+        scrape = {"maxAge": 0, **options.pop("scrapeOptions", {})}
+        body = {"url": url, "scrapeOptions": scrape, **options}
+        reply = running.post("/v2/crawl", body)
+        assert reply.status == 200, reply
+        return Crawl(running, f"/v2/crawl/{reply.json['id']}")
+
+    return run
+
+
+def paths_of(crawl, site):
+    return sorted(url.removeprefix(site.address) for url in crawl.urls)
+
+
+ROBOTS = "User-agent: *\nDisallow: /private\n\nUser-agent: special\nDisallow: /open\n"
+SMALL = {
+    "/": page("/open", "/private/a", "/private/b"),
+    "/open": page("/", title="Open"),
+    "/private/a": page(title="A"),
+    "/private/b": page(title="B"),
+    "/robots.txt": text(ROBOTS),
+}
+
+
+def test_what_robots_txt_refuses_is_listed_and_not_fetched(crawl):
+    with ScriptedSite(SMALL) as site:
+        done = crawl(site.url("/"))
+        assert paths_of(done, site) == ["/", "/open"]
+        assert sorted(done.robots_blocked) == [
+            site.url("/private/a"),
+            site.url("/private/b"),
+        ]
+        assert done.errors == {}
+        assert "robots.txt" in done.status["warning"]
+        assert not [path for path in site.paths() if path.startswith("/private")]
+        row = done.addresses("&state=skipped&reason=robots")["/private/a"]
+        assert row["foundOn"] == site.url("/")
+        assert "line 2" in row["detail"]
+        assert "Disallow: /private" in row["detail"]
+        assert site.paths().count("/robots.txt") == 1
+
+
+def test_robots_txt_may_be_ignored_or_read_for_another_agent(crawl):
+    with ScriptedSite(SMALL) as site:
+        done = crawl(site.url("/"), ignoreRobotsTxt=True)
+        assert paths_of(done, site) == ["/", "/open", "/private/a", "/private/b"]
+        done = crawl(site.url("/"), robotsUserAgent="special")
+        assert paths_of(done, site) == ["/", "/private/a", "/private/b"]
+        assert done.robots_blocked == [site.url("/open")]
+
+
+def test_a_start_page_that_robots_txt_refuses_is_not_fetched(crawl):
+    with ScriptedSite(SMALL) as site:
+        done = crawl(site.url("/private/a"))
+        assert done.documents == []
+        assert done.robots_blocked == [site.url("/private/a")]
+        assert "/private/a" not in site.paths()
+
+
+def test_a_redirect_into_what_robots_txt_refuses_is_not_followed(crawl):
+    pages = {**SMALL, "/open": moved("/private/a")}
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/"), excludePaths=["^/private"])
+        assert paths_of(done, site) == ["/"]
+        assert "/private/a" not in site.paths()
+        assert done.robots_blocked == [site.url("/open")]
+
+
+def test_a_site_whose_robots_txt_fails_is_left_alone(crawl):
+    with ScriptedSite({**SMALL, "/robots.txt": text("", 503)}) as site:
+        done = crawl(site.url("/"))
+        assert done.status["status"] == "completed"
+        assert done.documents == []
+        error = done.errors[site.url("/")]
+        assert error["code"] == "ROBOTS_UNREACHABLE"
+        assert "503" in error["error"]
+        assert set(site.paths()) <= {"/robots.txt", "/sitemap.xml"}
+
+
+def test_a_batch_asks_no_robots_txt(service):
+    with ScriptedSite(SMALL) as site:
+        body = {"urls": [site.url("/private/a")], "maxAge": 0}
+        reply = service.post("/v2/batch/scrape", body)
+        done = Crawl(service, f"/v2/batch/scrape/{reply.json['id']}")
+        assert len(done.documents) == 1
+        assert site.paths() == ["/private/a"]
+
+
+LISTED = {
+    "/": page("/linked"),
+    "/linked": page(title="Linked"),
+    "/listed/1": page(title="1"),
+    "/listed/2": page(title="2"),
+    "/listed/3": page(title="3"),
+    "/robots.txt": text("Sitemap: {site}/maps/index.xml\n"),
+    "/maps/index.xml": sitemap("{site}/maps/a.xml", "{site}/maps/b.xml.gz", index=True),
+    "/maps/a.xml": answer(
+        "<urlset><url><loc>{site}/listed/1</loc><lastmod>2026-01-02</lastmod></url>"
+        "</urlset>",
+        Content_Type="application/xml",
+    ),
+    "/sitemap.xml": sitemap("{site}/listed/3", "http://other.example/page"),
+}
+
+
+def with_gzip(site_url):
+    body = f"<urlset><url><loc>{site_url}/listed/2</loc></url></urlset>".encode()
+    return answer(gzip.compress(body), Content_Type="application/gzip")
+
+
+@pytest.mark.parametrize(
+    ("mode", "expected"),
+    [
+        ("include", ["/", "/linked", "/listed/1", "/listed/3"]),
+        ("only", ["/", "/listed/1", "/listed/3"]),
+        ("skip", ["/", "/linked"]),
+    ],
+)
+def test_sitemaps_are_read_as_asked(crawl, mode, expected):
+    with ScriptedSite(LISTED) as site:
+        done = crawl(site.url("/"), sitemap=mode)
+        assert paths_of(done, site) == expected
+        assert done.status["total"] == len(expected)
+        read = [path for path in site.paths() if path.endswith((".xml", ".gz"))]
+        assert len(read) == (0 if mode == "skip" else 4)
+        if mode != "skip":
+            rows = done.addresses()
+            assert rows["/listed/1"]["lastModified"] == "2026-01-02"
+            assert rows["/listed/1"]["foundOn"] == site.url("/maps/a.xml")
+            assert rows["/maps/a.xml"]["kind"] == "sitemap"
+            assert rows["/maps/b.xml.gz"]["state"] == "failed"  # it is not there
+            assert rows["/page"]["reason"] == "external"
+
+
+def test_a_start_address_may_be_a_sitemap(crawl):
+    with ScriptedSite(LISTED) as site:
+        done = crawl(site.url("/maps/a.xml"))
+        assert paths_of(done, site) == ["/listed/1", "/listed/3"]
+
+
+def test_sitemaps_count_for_the_limit(crawl):
+    urls = [f"{{site}}/p/{n}" for n in range(60)]
+    pages = {f"/p/{n}": page(title=f"{n}") for n in range(60)}
+    with ScriptedSite({"/": page(), "/sitemap.xml": sitemap(*urls), **pages}) as site:
+        done = crawl(site.url("/"), limit=17)
+        assert len(done.documents) == done.status["total"] == 17
+        held = done.addresses("&state=held")
+        assert len(held) == 44
+        assert held["/p/59"]["reason"] == "limit"
+
+
+def test_bad_sitemaps_fail_no_crawl(crawl):
+    bomb = gzip.compress(b"<urlset>" + b" " * 80_000_000)
+    pages = {
+        "/": page("/a"),
+        "/a": page(title="A"),
+        "/robots.txt": text(
+            "Sitemap: /loop.xml\nSitemap: /bomb.xml.gz\nSitemap: /gone.xml\n"
+            "Sitemap: /page\nSitemap: http://127.0.0.1:1/sitemap.xml\n"
+        ),
+        "/loop.xml": sitemap("{site}/loop.xml", "{site}/loop2.xml", index=True),
+        "/loop2.xml": sitemap("{site}/loop.xml", index=True),
+        "/bomb.xml.gz": answer(bomb, Content_Type="application/gzip"),
+        "/page": page("/b"),
+        "/sitemap.xml": answer("<urlset><url><loc>{site}/a</loc>", 200),
+    }
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/"))
+        assert done.status["status"] == "completed"
+        assert paths_of(done, site) == ["/", "/a"]
+        assert done.errors == {}
+        assert site.paths().count("/loop.xml") == 1
+
+
+def test_patterns_choose_pages_and_a_start_page_they_refuse_is_left_out(crawl):
+    pages = {
+        "/": page("/docs/a", "/docs/b", "/blog/c"),
+        "/docs/a": page("/docs/d"),
+        "/docs/b": page(),
+        "/docs/d": page(),
+        "/blog/c": page("/docs/b"),
+    }
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/"), includePaths=["^/docs/"], excludePaths=["b$"])
+        assert paths_of(done, site) == ["/docs/a", "/docs/d"]
+        assert done.errors[site.url("/")]["code"] == "CRAWL_DENIAL"
+        rows = done.addresses("&state=skipped")
+        assert rows["/docs/b"]["reason"] == "excluded"
+        assert rows["/docs/b"]["detail"] == "b$"
+        assert rows["/blog/c"]["reason"] == "not_included"
+
+
+def test_a_start_page_on_another_host_takes_the_crawl_there(crawl, start_service):
+    service = start_service(**HOSTS)
+    there = {"/": page("/a", "http://127.0.0.2:1/"), "/a": page(title="There")}
+    with ScriptedSite(there, "127.0.0.3") as other:
+        here = {"/": moved(other.url("/"))}
+        with ScriptedSite(here) as site:
+            done = crawl(site.url("/"), service, sitemap="skip")
+            assert done.urls == [site.url("/"), other.url("/a")]
+
+
+def test_a_page_that_redirects_to_another_site_is_refused(crawl, start_service):
+    service = start_service(**HOSTS)
+    with ScriptedSite({"/a": page(title="There")}, "127.0.0.3") as other:
+        here = {"/": page("/away", "/near"), "/away": moved(other.url("/a"))}
+        with ScriptedSite({**here, "/near": page(title="Near")}) as site:
+            done = crawl(site.url("/"), service)
+            assert paths_of(done, site) == ["/", "/near"]
+            assert done.errors[site.url("/away")]["code"] == "EXTERNAL_LINK"
+
+
+def test_external_links_are_followed_for_one_hop(crawl, start_service):
+    service = start_service(**HOSTS)
+    there = {"/": page(), "/a": page("/b", title="There"), "/b": page()}
+    with ScriptedSite(there, "127.0.0.3") as other:
+        links = (other.url("/a"), other.url("/"), "http://x.com/someone")
+        with ScriptedSite({"/": page(*links)}) as site:
+            done = crawl(site.url("/"), service, allowExternalLinks=True)
+            assert done.urls == [site.url("/"), other.url("/a")]
+            assert done.errors[other.url("/")]["code"] == "EXTERNAL_LINK"
+            assert done.addresses()["/someone"]["reason"] == "social_host"
+            assert "/b" not in other.paths()
+
+
+def test_a_redirect_to_a_known_page_is_a_duplicate(crawl):
+    pages = {
+        "/": page("/new", "/old", "/older"),
+        "/new": page(title="New"),
+        "/old": moved("/new"),
+        "/older": moved("/old"),
+    }
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/"), maxConcurrency=1)
+        assert paths_of(done, site) == ["/", "/new"]
+        rows = done.addresses("&reason=duplicate")
+        assert {"/old", "/older"} <= rows.keys()
+        assert site.url("/new") in rows["/old"]["detail"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "most", "rule"),
+    [
+        ("calendar/?date=2040-01", 60, "Calendar"),
+        ("session/", 5, None),  # one page: ids are not part of its address
+        ("growing/", 10, "PathologicalPath"),
+        ("soft/0", 250, "SoftNotFound"),
+    ],
+)
+def test_traps_end_with_a_reason(crawl, kind, most, rule):
+    with ScriptedSite({}) as site:
+        done = crawl(site.url(f"/trap/{kind}"), limit=1000, crawlEntireDomain=True)
+        assert done.status["status"] == "completed"
+        assert len(done.documents) <= most
+        found = done.addresses("&state=skipped&reason=trap")
+        if rule is None:
+            assert not found
+        else:
+            assert any(rule in row["detail"] for row in found.values())
+
+
+def test_a_forum_with_many_queries_is_no_trap(crawl):
+    with ScriptedSite({}) as site:
+        done = crawl(site.url("/trap/forum/view?t=0"), sitemap="skip")
+        assert len(done.documents) == 201
+        assert done.addresses("&reason=trap") == {}
+
+
+def test_every_address_tells_why(crawl):
+    links = ("/a", "/b.zip", "http://other.example/x", "mailto:a@b.example")
+    pages = {"/": page(*links, "/a/deep", "/missing"), "/a": page("/a/deeper")}
+    with ScriptedSite({**pages, "/a/deep": page(), "/a/deeper": page()}) as site:
+        done = crawl(site.url("/"), maxDiscoveryDepth=1, sitemap="skip")
+        rows = done.addresses()
+        told = {path: (row["state"], row.get("reason")) for path, row in rows.items()}
+        assert told == {
+            "/": ("done", None),
+            "/a": ("done", None),
+            "/a/deep": ("done", None),
+            "/missing": ("done", None),
+            "/a/deeper": ("skipped", "discovery_depth"),
+            "/b.zip": ("skipped", "file_type"),
+            "/x": ("skipped", "external"),
+        }
+        assert rows["/a"]["scrapeId"] in {
+            document["metadata"]["scrapeId"] for document in done.documents
+        }
+        assert {row["depth"] for row in rows.values()} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    "query", ["state=nope", "after=x", "after=9.1", "limit=0", "limit=x", "limit=9999"]
+)
+def test_a_bad_query_of_the_list_is_named(crawl, service, query):
+    with ScriptedSite({"/": page()}) as site:
+        done = crawl(site.url("/"))
+        reply = service.get(f"{done.path}/urls?{query}")
+        assert reply.status == 400
+        assert query.partition("=")[0] in reply.json["error"]
+
+
+def test_the_list_is_for_the_team_of_the_job(start_service, crawl):
+    service = start_service(SCRAPER_API_KEYS="fc-one,fc-two")
+    with ScriptedSite({"/": page()}) as site:
+        body = {"url": site.url("/")}
+        job_id = service.post("/v2/crawl", body, key="fc-one").json["id"]
+        target = f"/v2/crawl/{job_id}/urls"
+        assert service.get(target, key="fc-one").status == 200
+        assert service.get(target, key="fc-two").status == 404
+
+
+def test_a_crawl_by_sitemaps_survives_kills(start_service):
+    files = {}
+    for number in range(4):
+        urls = [f"{{site}}/p/{number * 300 + n}" for n in range(300)]
+        files[f"/s{number}.xml"] = sitemap(*urls)
+    pages = {f"/p/{n}": page(title=f"{n}") for n in range(1200)}
+    index = sitemap(*(f"{{site}}{path}" for path in files), index=True)
+    settings = {"SCRAPER_LEASE_S": "2"}
+    with ScriptedSite({"/": page(), "/sitemap.xml": index, **files, **pages}) as site:
+        service = start_service(**settings)
+        body = {"url": site.url("/"), "limit": 1000, "scrapeOptions": {"maxAge": 0}}
+        path = f"/v2/crawl/{service.post('/v2/crawl', body).json['id']}"
+        for wait_s in (0.3, 0.7, 1.5, 2.5):
+            time.sleep(wait_s)
+            with contextlib.suppress(ConnectionError):
+                assert service.get(path).status == 200
+            kill(service)
+            service = start_service(**settings)
+        done = Crawl(service, path)
+        assert len(done.documents) == len(set(done.urls)) == 1000
+        assert done.status["total"] == 1000
+        assert len(done.addresses("&state=held")) == 201
+
+
+def explain(service, urls, **options):
+    reply = service.post("/v2/crawl/explain", {"urls": urls, **options})
+    assert reply.status == 200, reply
+    return reply.json["results"]
+
+
+def test_explain_tells_the_first_rule_without_a_fetch(service, crawl):
+    with ScriptedSite(SMALL) as site:
+        asked = [site.url(path) for path in ("/a", "/x.zip", "/b?c", "/private/a")]
+        asked += ["http://other.example/", "ftp://a.example", "nonsense"]
+        options = {"url": site.url("/"), "excludePaths": ["^/b"]}
+        found = explain(service, asked, **options)
+        assert [each.get("reason") for each in found] == [
+            *(None, "file_type", "excluded", None),
+            *("external", "scheme", "malformed"),
+        ]
+        assert found[2]["detail"] == "^/b"
+        assert found[0]["robots"] == "unknown"
+        assert site.paths() == []
+        crawl(site.url("/"), limit=1)
+        found = explain(service, asked[3:4], **options)
+        assert found[0]["allowed"] is False
+        assert (found[0]["reason"], found[0]["robots"]) == ("robots", "refused")
+        assert "line 2" in found[0]["detail"]
+        found = explain(service, asked[3:4], ignoreRobotsTxt=True, **options)
+        assert found == [{"url": asked[3], "allowed": True}]
+        deep = explain(service, asked[:1], maxDiscoveryDepth=1, depth=2, **options)
+        assert deep[0]["reason"] == "discovery_depth"
+
+
+@pytest.mark.parametrize(
+    ("changes", "path"),
+    [
+        ({"urls": []}, ["urls"]),
+        ({"urls": "x"}, ["urls"]),
+        ({"urls": ["x"] * 1001}, ["urls"]),
+        ({"url": None}, ["url"]),
+        ({"depth": -1}, ["depth"]),
+        ({"includePaths": ["(?=a)"]}, ["includePaths", 0]),
+        ({"nope": 1}, []),
+    ],
+)
+def test_explain_names_what_is_wrong(service, changes, path):
+    body = {"url": "http://a.example/", "urls": ["http://a.example/b"], **changes}
+    reply = service.post("/v2/crawl/explain", body)
+    assert reply.status == 400
+    assert path in [detail["path"] for detail in reply.json["details"]]
