@@ -14,6 +14,8 @@ from attrs import field, fields, frozen
 
 from scraper_service.options.scrape import ScrapeOptions
 
+DUPLICATE = "duplicate"  # the code of a page that another one of its job is equal to
+
 
 @frozen
 class PageError:
@@ -30,7 +32,8 @@ class PageSource:
     ``body`` is as received, ``content_encodings`` (outermost last, lower case) still
     to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
-    asks for :attr:`PageContent.found`, ``find_words`` for its ``fingerprint``.
+    asks for :attr:`PageContent.found`, ``find_words`` for the ``fingerprint`` even of a
+    page that names no other address as its own.
     """
 
     url: str
@@ -82,6 +85,7 @@ class Fetch:
     ``source_url`` is the address as the caller wrote it, ``url`` the last one asked
     for. ``status`` is None when no answer came; ``cause`` says why. ``cache_state`` is
     ``hit`` or ``miss``, None where the cache was not asked; ``cached_at`` are seconds.
+    ``robots_tag`` is the header ``X-Robots-Tag``.
     """
 
     scrape_id: str
@@ -90,6 +94,7 @@ class Fetch:
     options: ScrapeOptions
     status: int | None = None
     content_type: str = ""
+    robots_tag: str = ""
     cause: BaseException | None = None
     lease: Lease | None = None
     cache_state: str | None = None
@@ -113,15 +118,17 @@ class PageContent:
     on the reactor. ``known`` is metadata with a name of its own (``title``,
     ``og_title``, ``published_time``), ``other`` every further ``<meta>``. ``found``
     are the addresses on the raw page: absolute, unique, in document order, http(s)
-    only; ``fingerprint`` is that of its main text, 0 for none. ``fetch`` is added by
-    the spider; so are ``follow``, the links that are new, and ``base``, the address
-    that a crawl's start page was redirected to if it is another site.
+    only; ``canonical`` is what it names as its own address, ``fingerprint`` that of its
+    main text, 0 for none. ``fetch`` is added by the spider; so are ``follow``, the
+    links that are new, and ``base``, the address that a crawl's start page was
+    redirected to if it is another site.
     """
 
     values: Mapping[str, bytes] = field(factory=dict)
     known: Mapping[str, str | list[str]] = field(factory=dict)
     other: Mapping[str, str | list[str]] = field(factory=dict)
     found: tuple[str, ...] = ()
+    canonical: str | None = None
     fingerprint: int = 0
     refresh: MetaRefresh | None = None
     num_pages: int | None = None
@@ -163,6 +170,7 @@ class PageMetadata:
     url: str
     status_code: int | None = None
     content_type: str | None = None
+    robots_tag: str | None = None
     proxy_used: str = "basic"
     credits_used: int = 0
     cache_state: str | None = None

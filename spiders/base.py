@@ -111,6 +111,7 @@ class PageSpider(scrapy.Spider):
         request = response.request
         assert request is not None
         source = self.page_source(response, **self.source_facts(response))
+        headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
         content = await self.pool.convert(source, request.meta["options"], time_left)
         return evolve(
@@ -120,6 +121,7 @@ class PageSpider(scrapy.Spider):
                 url=response.url,
                 status=response.status,
                 content_type=source.content_type,
+                robots_tag=", ".join(map(_text, headers.getlist("X-Robots-Tag"))),
             ),
         )
 

@@ -13,13 +13,20 @@ import scrapy
 from attrs import evolve
 from scrapy.utils.misc import load_object
 
+from scraper_service.fingerprints import distance
 from scraper_service.formats.sitemap import MAX_BYTES, MAX_LEVELS
 from scraper_service.formats.sitemap_places import (
     first_scope,
     sitemap_places,
     starts_with_sitemap,
 )
-from scraper_service.items import FoundLink, PageContent, PageError, SitemapFile
+from scraper_service.items import (
+    DUPLICATE,
+    FoundLink,
+    PageContent,
+    PageError,
+    SitemapFile,
+)
 from scraper_service.options.job_arguments import crawl_options
 from scraper_service.scope import (
     Reason,
@@ -46,6 +53,8 @@ if TYPE_CHECKING:
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
 MAX_KNOWN = 500_000  # links; twice as many may be remembered
 MAX_SECTIONS = 10_000
+MAX_PRINTS = 50_000
+SAME_BITS = 3  # in which the fingerprints of the same page may differ
 WATCHED_PAGES = 10  # of a section, before their texts are compared
 SITEMAP_S = 120  # for one file (interface document, 11.5)
 
@@ -84,6 +93,7 @@ class CrawlSpider(JobSpider):
         self._known_before: set[int] = set()
         self._too_deep: set[int] = set()
         self._sections: Counter[str] = Counter()
+        self._prints: dict[int, int] = {}  # of pages, by the key they name as their own
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -134,8 +144,34 @@ class CrawlSpider(JobSpider):
             return evolve(content, error=PageError("EXTERNAL_LINK", text))
         if content.error is None and "error" not in facts:
             self.guard.seen(source_url, content.fingerprint)
+            if original := self._original(content, response.url):
+                text = f"duplicate of {original}"
+                facts["error"] = PageError(DUPLICATE, text)
         links = tuple(self._new(content.found, lease.depth + 1, response.url))
         return evolve(content, follow=links, **facts)
+
+    def _original(self, content: PageContent, url: str) -> str | None:
+        """Return the address of the delivered page that this one is another form of.
+
+        It names that address as its own, and has the same words: pages of a list name
+        the first one, and some sites name their home page everywhere.
+        """
+        if not self.options.deduplicate_similar_urls:
+            return None
+        words = content.fingerprint
+        if content.canonical is None or not words:
+            return None
+        canonical = followed(content.canonical)
+        key, own = self.key_of(canonical), self.key_of(url)
+        assert key is not None
+        known = self._prints.get(key)
+        if known is None:
+            self._prints[key] = words
+            if len(self._prints) > MAX_PRINTS:
+                del self._prints[next(iter(self._prints))]
+            return None
+        is_same = key != own and distance(known, words) <= SAME_BITS
+        return canonical if is_same else None
 
     def _new(
         self, found: tuple[str, ...], depth: int, found_on: str

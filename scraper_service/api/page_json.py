@@ -32,6 +32,7 @@ RESERVED = frozenset(
         "timezone",
         "totalPages",
         "url",
+        "xRobotsTag",
     }
 )
 
@@ -64,6 +65,7 @@ def metadata(facts: PageMetadata) -> dict[str, Any]:
         "statusCode": facts.status_code,
         "scrapeId": facts.scrape_id,
         "contentType": facts.content_type,
+        "xRobotsTag": facts.robots_tag,
         "proxyUsed": facts.proxy_used,
         "cacheState": facts.cache_state,
         "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),

@@ -112,6 +112,7 @@ class PageCache:
             content_type=_header(response, "Content-Type"),
             content_encoding=_header(response, "Content-Encoding"),
             refresh=_header(response, "Refresh"),
+            robots_tag=_header(response, "X-Robots-Tag"),
             body=response.body,
         )
         key = source_key(request.meta["source_url"], options)
@@ -152,6 +153,7 @@ def _response(found: StoredSource) -> Response:
         "Content-Type": found.content_type,
         "Content-Encoding": found.content_encoding,
         "Refresh": found.refresh,
+        "X-Robots-Tag": found.robots_tag,
     }
     sent = {name: value for name, value in headers.items() if value}
     return Response(found.url, found.status, headers=sent, body=found.body)

@@ -13,6 +13,7 @@ from scrapy.utils.misc import load_object
 from scraper_service.components.failures import page_error
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.items import (
+    DUPLICATE,
     FoundLink,
     Page,
     PageContent,
@@ -78,6 +79,7 @@ class PagePipeline:
                 url=fetch.url,
                 status_code=fetch.status,
                 content_type=fetch.content_type or None,
+                robots_tag=fetch.robots_tag or None,
                 cache_state=fetch.cache_state,
                 cached_at=fetch.cached_at,
                 credits_used=0 if failure else self._prices.of(content, fetch.options),
@@ -193,6 +195,7 @@ class FeedPipeline:
             token=lease.token,
             owner=scheduler.owner,
             page_id=page.metadata.scrape_id,
+            is_done=failure is not None and failure.code == DUPLICATE,
             page=None if failure else body,
             credits=page.metadata.credits_used,
             code=failure.code if failure else None,

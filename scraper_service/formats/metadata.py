@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from scraper_service.formats.urls import absolute, is_web
@@ -123,13 +124,24 @@ def _head_facts(document: Document) -> dict[str, str]:
     language = (root.get("lang") or root.get("xml:lang") or "").strip()
     if language:
         facts["language"] = language[:100]
-    for link in root.xpath("//link[@rel and @href]")[:MAX_METAS]:
-        if "icon" in link.get("rel").lower().split():
+    if address := _linked(document, "icon"):
+        facts["favicon"] = address
+    return facts
+
+
+def canonical(document: Document) -> str | None:
+    """Return the address that the page names as its own, absolute."""
+    address = _linked(document, "canonical")
+    return address if address and is_web(address) else None
+
+
+def _linked(document: Document, relation: str) -> str | None:
+    for link in islice(document.root.iter("link"), MAX_METAS):
+        if relation in (link.get("rel") or "").lower().split() and link.get("href"):
             address = absolute(document.base, link.get("href"))
             if address:
-                facts["favicon"] = address
-                break
-    return facts
+                return address
+    return None
 
 
 def kind_hint(document: Document) -> str:

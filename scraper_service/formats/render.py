@@ -20,6 +20,7 @@ from scraper_service.formats.images import attribute_values, images
 from scraper_service.formats.links import feed_links, found_links, links
 from scraper_service.formats.markdown import markdown
 from scraper_service.formats.metadata import (
+    canonical,
     kind_hint,
     metadata,
     parse_refresh,
@@ -157,8 +158,10 @@ class _Making:
             self.facts["refresh"] = asked
         if self.source.find_links:
             self.facts["found"] = found_links(document)
-        if self.source.find_words:
-            self.facts["fingerprint"] = fingerprint(main_words(document))
+            named = self.facts["canonical"] = canonical(document)
+            is_variant = named is not None and named != self.source.url
+            if is_variant or self.source.find_words:
+                self.facts["fingerprint"] = fingerprint(main_words(document))
         attributes = self.options.format(Attributes)
         if attributes is not None:
             selectors = attributes.selectors

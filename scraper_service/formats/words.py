@@ -11,12 +11,27 @@ if TYPE_CHECKING:
 
 MAX_WORDS_TEXT = 20_000  # characters
 
-_SHARED = "nav header footer aside form script style noscript template select"
-_APART = " or ".join(f"self::{tag}" for tag in _SHARED.split())
-_TEXTS = etree.XPath(f"//title/text() | //body//text()[not(ancestor::*[{_APART}])]")
+_SHARED = frozenset(
+    "nav header footer aside form script style noscript template select".split()
+)
 
 
 def main_words(document: Document) -> str:
-    """Return the text of the title and of the body outside menus, at most a part."""
-    found = _TEXTS(document.root)
-    return " ".join(found)[:MAX_WORDS_TEXT]
+    """Return the text of the page outside menus and scripts, from the start a part."""
+    parts: list[str] = []
+    size = 0
+    walk = etree.iterwalk(document.root, events=("start", "end"))
+    for event, element in walk:
+        if event == "end":
+            text = element.tail
+        elif element.tag in _SHARED:
+            walk.skip_subtree()
+            continue
+        else:
+            text = element.text
+        if text:
+            parts.append(text)
+            size += len(text)
+            if size > MAX_WORDS_TEXT:
+                break
+    return " ".join(parts)[:MAX_WORDS_TEXT]

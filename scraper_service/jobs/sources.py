@@ -37,6 +37,7 @@ class StoredSource:
     content_encoding: str
     refresh: str
     body: bytes
+    robots_tag: str = ""
     fetched_at: float = 0.0
 
 

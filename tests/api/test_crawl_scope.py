@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.crash import kill
-from tests.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
+from tests.scripted_site import WORDS, ScriptedSite, answer, moved, page, sitemap, text
 
 WAIT_S = 90
 HOSTS = {"SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}  # .2 and .3
@@ -292,6 +292,60 @@ def test_a_redirect_to_a_known_page_is_a_duplicate(crawl):
         rows = done.addresses("&reason=duplicate")
         assert {"/old", "/older"} <= rows.keys()
         assert site.url("/new") in rows["/old"]["detail"]
+
+
+LIST_HEAD = '<link rel="canonical" href="/list">'
+LIST = {
+    "/": page(*(f"/list{query}" for query in ("", "?sort=a", "?sort=b", "?page=2"))),
+    "/list": page(title="List", text=" ".join(WORDS), head=LIST_HEAD),
+    "/list?sort=a": page(title="List", text=" ".join(WORDS), head=LIST_HEAD),
+    "/list?sort=b": page(title="List", text=" ".join(WORDS), head=LIST_HEAD),
+    "/list?page=2": page(title="List", text="Other things than before", head=LIST_HEAD),
+}
+
+
+@pytest.mark.parametrize("similar", [True, False])
+def test_a_page_that_names_another_as_its_own_and_is_equal_is_a_duplicate(
+    crawl, similar
+):
+    with ScriptedSite(LIST) as site:
+        done = crawl(
+            site.url("/"),
+            maxConcurrency=1,
+            sitemap="skip",
+            deduplicateSimilarURLs=similar,
+        )
+        found = paths_of(done, site)
+        assert "/list?page=2" in found  # it names the first page, and is another
+        assert ("/list?sort=b" in found) is not similar
+        if similar:
+            row = done.addresses("&reason=duplicate")["/list?sort=b"]
+            assert row["state"] == "done"
+            assert row["detail"] == f"duplicate of {site.url('/list')}"
+        assert done.status["total"] == 5
+        assert done.errors == {}
+
+
+def test_what_a_page_says_to_robots_is_told(service):
+    head = '<meta name="robots" content="noindex">'
+    tagged = answer(page(head=head), X_Robots_Tag="noarchive")
+    with ScriptedSite({"/": tagged}) as site:
+        for state in ("miss", "hit"):
+            reply = service.post("/v2/scrape", {"url": site.url("/")})
+            metadata = reply.json["data"]["metadata"]
+            assert metadata["cacheState"] == state
+            assert metadata["robots"] == "noindex"
+            assert metadata["xRobotsTag"] == "noarchive"
+            wait_for_copy(service, site)
+
+
+def wait_for_copy(service, site):
+    end = time.monotonic() + 10
+    while time.monotonic() < end:
+        body = {"url": site.url("/"), "minAge": 1}
+        if service.post("/v2/scrape", body).status == 200:
+            return
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize(
