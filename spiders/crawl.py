@@ -13,7 +13,6 @@ import scrapy
 from attrs import evolve
 from scrapy.utils.misc import load_object
 
-from scraper_service.fingerprints import distance
 from scraper_service.formats.sitemap import MAX_BYTES, MAX_LEVELS
 from scraper_service.formats.sitemap_places import (
     first_scope,
@@ -29,7 +28,9 @@ from scraper_service.items import (
 )
 from scraper_service.options.job_arguments import crawl_options
 from scraper_service.scope import (
+    Originals,
     Reason,
+    SeenLinks,
     SitemapChoice,
     TrapGuard,
     crawl_key,
@@ -51,10 +52,7 @@ if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
-MAX_KNOWN = 500_000  # links; twice as many may be remembered
 MAX_SECTIONS = 10_000
-MAX_PRINTS = 50_000
-SAME_BITS = 3  # in which the fingerprints of the same page may differ
 WATCHED_PAGES = 10  # of a section, before their texts are compared
 SITEMAP_S = 120  # for one file (interface document, 11.5)
 
@@ -89,11 +87,10 @@ class CrawlSpider(JobSpider):
         self.find_links = self.scope.follows_links
         self.guard = TrapGuard(datetime.now(UTC).date())
         self._start_key = self.key_of(self.options.url)
-        self._known: set[int] = set()  # hashes of links that need no further look
-        self._known_before: set[int] = set()
+        self._seen = SeenLinks()
+        self._originals = Originals()
         self._too_deep: set[int] = set()
         self._sections: Counter[str] = Counter()
-        self._prints: dict[int, int] = {}  # of pages, by the key they name as their own
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -163,15 +160,7 @@ class CrawlSpider(JobSpider):
             return None
         canonical = followed(content.canonical)
         key, own = self.key_of(canonical), self.key_of(url)
-        assert key is not None
-        known = self._prints.get(key)
-        if known is None:
-            self._prints[key] = words
-            if len(self._prints) > MAX_PRINTS:
-                del self._prints[next(iter(self._prints))]
-            return None
-        is_same = key != own and distance(known, words) <= SAME_BITS
-        return canonical if is_same else None
+        return canonical if self._originals.has(key, own, words) else None
 
     def _new(
         self, found: tuple[str, ...], depth: int, found_on: str
@@ -180,19 +169,17 @@ class CrawlSpider(JobSpider):
         deepest = self.options.max_discovery_depth
         is_too_deep = deepest is not None and depth > deepest
         for link in found:
-            if self._is_known(link):
+            if link in self._seen:
                 continue
             url = followed(link)
-            if self._is_known(url):
+            if url in self._seen:
                 continue
             if is_too_deep:
                 if hash(url) in self._too_deep:
                     continue
                 self._too_deep.add(hash(url))
             reason, rule = self._refusal(url, depth, found_on)
-            key = self.key_of(url)
-            assert key is not None
-            yield FoundLink(url, key, reason, rule)
+            yield FoundLink(url, self.key_of(url), reason, rule)
 
     def _refusal(
         self, url: str, depth: int, found_on: str
@@ -206,9 +193,6 @@ class CrawlSpider(JobSpider):
                 return Reason.ROBOTS.value, rule
         return None, None
 
-    def _is_known(self, url: str) -> bool:
-        return hash(url) in self._known or hash(url) in self._known_before
-
     def remember(self, link: FoundLink) -> None:
         """Take note that the job has a link: it needs no further look.
 
@@ -216,11 +200,9 @@ class CrawlSpider(JobSpider):
         """
         if link.reason in _PASSING_REASONS:
             return
-        if len(self._known) >= MAX_KNOWN:
-            self._known, self._known_before = set(), self._known
-        self._known.add(hash(link.url))
+        self._seen.add(link.url)
 
-    def key_of(self, url: str) -> int | None:
+    def key_of(self, url: str) -> int:
         """Return the key under which this crawl knows an address."""
         return crawl_key(self.options, url)
 

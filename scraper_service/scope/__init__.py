@@ -3,12 +3,15 @@
 from scraper_service.scope.addresses import followed, page_key
 from scraper_service.scope.choice import SitemapChoice, crawl_key, sitemap_key
 from scraper_service.scope.rules import CrawlScope, Reason, Refusal
+from scraper_service.scope.seen import Originals, SeenLinks
 from scraper_service.scope.traps import TrapGuard
 
 __all__ = [
     "CrawlScope",
+    "Originals",
     "Reason",
     "Refusal",
+    "SeenLinks",
     "SitemapChoice",
     "TrapGuard",
     "crawl_key",
