@@ -228,41 +228,66 @@ def test_an_idempotency_key_is_still_used_after_a_kill(start_service, site):
     assert service.post("/v2/crawl", body, headers=headers).status == 409
 
 
-@contextlib.contextmanager
-def stopped_outside_a_transaction(service, data_dir):
-    """Stop the service's process for a while, at a moment when it holds no lock."""
-    path = data_dir / "jobs.sqlite"
+def holds_a_lock(address, name):
+    """Tell whether the service of this name is inside a transaction."""
+    engine = sa.create_engine(address, poolclass=sa.NullPool)
+    if engine.dialect.name == "postgresql":
+        busy = (
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE application_name = :name AND state <> 'idle'"
+        )
+        with engine.connect() as connection:
+            return connection.scalar(sa.text(busy), {"name": name}) > 0
+    path = address.removeprefix("sqlite:///")
     with contextlib.closing(sqlite3.connect(path, timeout=0.2)) as connection:
-        for _ in range(100):
-            os.kill(service.pid, signal.SIGSTOP)
-            try:
-                connection.execute("BEGIN IMMEDIATE")
-                connection.rollback()
-                break
-            except sqlite3.OperationalError:
-                os.kill(service.pid, signal.SIGCONT)
-                time.sleep(0.01)
-        else:
-            pytest.fail("the service held its lock whenever it was stopped")
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            connection.rollback()
+        except sqlite3.OperationalError:
+            return True
+    return False
+
+
+@contextlib.contextmanager
+def stopped_outside_a_transaction(service, address, name):
+    """Stop the service's process for a while, at a moment when it holds no lock."""
+    for _ in range(100):
+        os.kill(service.pid, signal.SIGSTOP)
+        if not holds_a_lock(address, name):
+            break
+        os.kill(service.pid, signal.SIGCONT)
+        time.sleep(0.01)
+    else:
+        pytest.fail("the service held its lock whenever it was stopped")
     try:
         yield
     finally:
         os.kill(service.pid, signal.SIGCONT)
 
 
+def named_settings(settings, name):
+    """Have the connections of a service carry its name, where they can."""
+    if address := settings.get("SCRAPER_DATABASE_URL"):
+        address += f"?application_name={name}"
+        return {**settings, "SCRAPER_DATABASE_URL": address}
+    return settings
+
+
 @patience(4)
 def test_a_process_that_slept_past_its_lease_does_no_harm(
-    start_service, site, tmp_path
+    start_service, site, database
 ):
-    services = [start_service(**SETTINGS) for _ in range(2)]
-    jobs = Jobs(site, sqlite_of(tmp_path))
+    label, address, settings = database
+    names = ("early", "late")
+    services = [start_service(**named_settings(settings, name)) for name in names]
+    jobs = Jobs(site, address)
     for number in range(2):
-        jobs.crawl(services[number], f"1500-slow10-sleep{number}")
-    for sleeper, awake in (services, services[::-1]):
+        jobs.crawl(services[number], f"700-slow100-sleep{label}{number}")
+    for name, sleeper, awake in zip(names, services, services[::-1], strict=True):
         before = jobs.delivered
         while jobs.delivered < before + 100:
             assert not jobs.poll(awake), "the jobs ended too early for this test"
-        with stopped_outside_a_transaction(sleeper, tmp_path):
+        with stopped_outside_a_transaction(sleeper, address, name):
             end = time.monotonic() + 2 * LEASE_S + 1
             while time.monotonic() < end:
                 jobs.poll(awake)
@@ -275,6 +300,7 @@ def test_a_process_that_slept_past_its_lease_does_no_harm(
 
 def test_two_processes_share_jobs(start_service, site, database):
     label, address, settings = database
+    settings = {**settings, "SCRAPER_LEASE_S": "15"}  # nothing is to be fetched twice
     services = [start_service(**settings) for _ in range(2)]
     jobs = Jobs(site, address)
     jobs.crawl(services[0], f"300-slow5-shared-{label}")

@@ -119,7 +119,7 @@ class PageCache:
         team_id = request.meta["team_id"]
         try:
             await Database.shared(self._settings).write_later(
-                store_source, team_id, key, found, self._retention_s
+                store_source, key, team_id, found, self._retention_s
             )
         except ServiceUnavailable:
             logger.warning("a source was not stored")

@@ -177,7 +177,7 @@ class LeasedScheduler(BaseScheduler):
     async def _give_back(self, rows: list[ClaimedRow]) -> None:
         leases = [(row.id, row.token) for row in rows]
         try:
-            await self._database.write_job(frontier.release, self.job_id, leases)
+            await self._database.write_locking(frontier.release, self.job_id, leases)
         except ServiceUnavailable:
             self._queue.add(rows)
             return
@@ -209,7 +209,7 @@ class LeasedScheduler(BaseScheduler):
     async def _claim(self) -> None:
         self._claiming = True
         try:
-            claim = await self._database.write_job(
+            claim = await self._database.write_locking(
                 frontier.claim, self.job_id, self.owner, self._slots
             )
         except ServiceUnavailable:
@@ -312,7 +312,7 @@ class LeasedScheduler(BaseScheduler):
         if not self.keeps_pages:
             self._database.close()
         elif leases:
-            await self._database.write_job(frontier.release, self.job_id, leases)
+            await self._database.write_locking(frontier.release, self.job_id, leases)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -122,7 +122,7 @@ class Database:
         """Run ``function`` in the one writer thread; see the class.
 
         Functions that wait share a transaction; returns after its commit. One that
-        locks a job is for :meth:`write_job`.
+        locks rows is for :meth:`write_locking`.
         """
 
         def work_on(connection: Connection) -> ResultT:
@@ -133,18 +133,39 @@ class Database:
 
     async def write_later(
         self,
-        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        function: Callable[Concatenate[Connection, str, ParamT], ResultT],
+        name: str,
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write` after a moment, together with what else comes in it.
+        """Do as :meth:`write_locking` after a moment, with what else comes in it.
 
         For what nobody waits for: the threads share the processor with those who wait.
         """
         if self._moment is None or self._moment.done():
             self._moment = asyncio.ensure_future(asyncio.sleep(MOMENT_S))
         await asyncio.shield(self._moment)
-        return await self.write(function, *args, **kwargs)
+        return await self.write_locking(function, name, *args, **kwargs)
+
+    async def write_apart(
+        self,
+        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Do as :meth:`write`, but not behind what waits, where the database can.
+
+        SQLite has one writer at a time.
+        """
+        if self._readers is None or self.engine.dialect.name == "sqlite":
+            return await self.write(function, *args, **kwargs)
+
+        def transact() -> ResultT:
+            with self.engine.begin() as connection:
+                return function(connection, *args, **kwargs)
+
+        loop = asyncio.get_running_loop()
+        return await _answered(loop.run_in_executor(self._readers, transact))
 
     async def drain(self) -> None:
         """Wait until what was to be written later is with the writer."""
@@ -152,19 +173,23 @@ class Database:
             await asyncio.wait([self._moment])
             await asyncio.sleep(0)  # what waited for it comes first
 
-    async def write_job(
+    async def write_locking(
         self,
         function: Callable[Concatenate[Connection, str, ParamT], ResultT],
-        job_id: str,
+        name: str,
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write`; ``function`` locks the row of one job, first of all."""
+        """Do as :meth:`write`; ``function`` locks a row that others want, too.
+
+        ``name`` is its key: a job (whose row is locked before others of it), a host, a
+        source. Of what shares a transaction, names come in their order.
+        """
 
         def work_on(connection: Connection) -> ResultT:
-            return function(connection, job_id, *args, **kwargs)
+            return function(connection, name, *args, **kwargs)
 
-        work = self._writer.submit(work_on, job_id)
+        work = self._writer.submit(work_on, name)
         return await _answered(asyncio.wrap_future(work))
 
     async def write_each(
@@ -173,7 +198,7 @@ class Database:
         job_id: str,
         item: ItemT,
     ) -> ResultT:
-        """Do as :meth:`write_job`; ``function`` takes all items that wait for it."""
+        """Do as :meth:`write_locking`; ``function`` takes all items that wait for it."""
         work = self._writer.submit_each(function, job_id, item)
         return await _answered(asyncio.wrap_future(work))
 

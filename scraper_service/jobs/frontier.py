@@ -1,6 +1,6 @@
 """Leases on the frontier of a job: claims, and the return of what nobody works on.
 
-Functions take a connection inside a transaction of :meth:`Database.write_job`; those
+Functions take a connection inside a transaction of :meth:`Database.write_locking`; those
 that change rows of a job lock its row first.
 """
 

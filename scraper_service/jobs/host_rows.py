@@ -1,7 +1,7 @@
 """The rows by which processes keep one pace of a host.
 
 Functions take a connection inside a transaction. Those that change a row are for
-:meth:`Database.write_job`, with the host in place of the job: processes then lock the
+:meth:`Database.write_locking`, with the host in place of the job: processes then lock the
 rows of hosts, as those of jobs, in one order.
 """
 

@@ -271,7 +271,7 @@ class HostPace:
         """Have the next start of a host, of all processes, be one of ours."""
         gap_s = line.host.gap_s
         try:
-            wait_s = await database.write_job(host_rows.reserve, line.name, gap_s)
+            wait_s = await database.write_locking(host_rows.reserve, line.name, gap_s)
         except ServiceUnavailable:
             wait_s = gap_s * self._workers
         line.is_reserving = False
@@ -281,7 +281,7 @@ class HostPace:
 
     async def _publish(self, database: Database, shared: SharedHost) -> None:
         with suppress(ServiceUnavailable):
-            await database.write_job(host_rows.publish, shared.name, shared)
+            await database.write_locking(host_rows.publish, shared.name, shared)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from attrs import asdict, frozen
-from sqlalchemy import delete, insert, select
+from sqlalchemy import select
 
-from scraper_service.jobs.rows import now_of
+from scraper_service.jobs.rows import dialect_insert, now_of
 from scraper_service.jobs.tables import source
 from scraper_service.options.formats import Screenshot
 
@@ -86,24 +86,22 @@ def find_source(
 
 def store_source(
     connection: Connection,
-    team_id: str,
     key: str,
+    team_id: str,
     found: StoredSource,
     retention_s: float,
 ) -> None:
     """Keep an answer in place of the one stored for ``key`` before."""
     now = now_of(connection)
-    connection.execute(
-        delete(source).where(source.c.team_id == team_id, source.c.key == key)
-    )
     facts = asdict(found, filter=lambda a, _: a.name not in {"body", "fetched_at"})
+    values = {
+        "fetched_at": now,
+        "expires_at": now + retention_s,
+        "facts": json.dumps(facts),
+        "body": zlib.compress(found.body, 1),
+    }
     connection.execute(
-        insert(source).values(
-            team_id=team_id,
-            key=key,
-            fetched_at=now,
-            expires_at=now + retention_s,
-            facts=json.dumps(facts),
-            body=zlib.compress(found.body, 1),
-        )
+        dialect_insert(connection, source)
+        .values(team_id=team_id, key=key, **values)
+        .on_conflict_do_update(index_elements=("team_id", "key"), set_=values)
     )

@@ -109,7 +109,7 @@ class Turns:
         if self._database is None:
             return lane.opens_at - self._clock()
         try:
-            return await self._database.write_job(
+            return await self._database.write_locking(
                 host_rows.take_turn, lane.name, self._owner, delay_s
             )
         except ServiceUnavailable:
@@ -136,7 +136,7 @@ class Turns:
 
     async def _give_back(self, database: Database, lane: _Lane, delay_s: float) -> None:
         try:
-            await database.write_job(
+            await database.write_locking(
                 host_rows.end_turn, lane.name, self._owner, delay_s
             )
         except ServiceUnavailable:

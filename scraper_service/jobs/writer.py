@@ -29,8 +29,8 @@ class Writer:
 
     A group that fails is rolled back and its functions are repeated one by one, so that
     a bad one fails alone. They must therefore have no effect but on the database.
-    Inside a group, jobs come in the order of their ids: processes that write to the
-    same jobs wait for each other's locks, and never in a circle.
+    Inside a group, they come in the order of what they lock: processes that write to
+    the same rows wait for each other's locks, and never in a circle.
     """
 
     def __init__(self, engine: Engine):
@@ -42,18 +42,18 @@ class Writer:
         self._thread.start()
 
     def submit(
-        self, function: Callable[[Connection], ResultT], job_id: str = ""
+        self, function: Callable[[Connection], ResultT], name: str = ""
     ) -> Future[ResultT]:
         """Return what will hold the result, after the commit.
 
-        ``job_id`` is the job that the function locks; one without locks none.
+        ``name`` is what the function locks; one without locks nothing.
         """
         future: Future[ResultT] = Future()
 
         def each(connection: Connection, _: str, __: list[None]) -> list[ResultT]:
             return [function(connection)]
 
-        self._queue.put((job_id, each, None, future))
+        self._queue.put((name, each, None, future))
         return future
 
     def submit_each(

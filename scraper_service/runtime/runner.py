@@ -53,6 +53,7 @@ class LocalRunner:
         pace = HostPace.shared(self._settings)
         pace.connect(self._database, self.owner)
         self._every(lease_s / 3, self._beat)
+        self._every(lease_s / 3, self._reap)
         self._every(REFRESH_S, pace.refresh)
         self._every(POLL_S, self._take_up)
         self._every(EXPIRE_S, self._expire)
@@ -110,10 +111,12 @@ class LocalRunner:
 
     async def _beat(self) -> None:
         lease_s = self._settings.getfloat("LEASE_S")
-        await self._database.write(frontier.beat, self.owner, lease_s)
+        await self._database.write_apart(frontier.beat, self.owner, lease_s)
+
+    async def _reap(self) -> None:
         await self._database.write(frontier.forget_workers)
         for job_id in await self._database.read(frontier.bereft_jobs):
-            if returned := await self._database.write_job(frontier.reap, job_id):
+            if returned := await self._database.write_locking(frontier.reap, job_id):
                 logger.warning("%d addresses of a process that is gone", returned)
 
     async def _expire(self) -> None:
@@ -129,7 +132,7 @@ class LocalRunner:
             ):
                 return
             if job.id not in self._crawlers:
-                await self._database.write_job(store.start_job, job.id)
+                await self._database.write_locking(store.start_job, job.id)
                 self._start(job)
         active = {job.id for job in jobs}
         for job_id in self._crawlers.keys() - active:
@@ -169,7 +172,7 @@ class LocalRunner:
                 error = f"The job ended early: {reason}."
         if error is not None:
             with contextlib.suppress(ServiceUnavailable):
-                await self._database.write_job(
+                await self._database.write_locking(
                     store.end_job, job.id, JobState.FAILED, error
                 )
         self._crawlers.pop(job.id, None)

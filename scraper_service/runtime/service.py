@@ -177,7 +177,7 @@ class ScraperService:
         """
         self._check_open()
         require_job_available(options)
-        job = await self._database.write_job(
+        job = await self._database.write_locking(
             store.add_entries,
             job_id,
             team.id,
@@ -217,7 +217,9 @@ class ScraperService:
         """
         job = await self._job(job_id, team)
         if job.is_active:
-            await self._database.write_job(store.end_job, job_id, JobState.CANCELLED)
+            await self._database.write_locking(
+                store.end_job, job_id, JobState.CANCELLED
+            )
             await self.runner.cancel(job_id)
             job = await self._job(job_id, team)
         if job.state is not JobState.CANCELLED:
