@@ -6,6 +6,7 @@ Nothing heavy is imported at the top: converter processes import this module aga
 from __future__ import annotations
 
 import asyncio
+import gc
 import logging
 import os
 import signal
@@ -95,6 +96,9 @@ class Server:
         try:
             accounts, first_key = await self._accounts()
             await asyncio.gather(self.pool.warm_up(), resident.start(), runner.open())
+            # What was imported stays: full collections need not look at it again.
+            gc.collect()
+            gc.freeze()
             self._site = self._make_site(accounts)
             self._port = reactor.listenTCP(
                 self.settings.getint("PORT"),

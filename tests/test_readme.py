@@ -42,6 +42,20 @@ def test_the_first_call_gives_the_output_that_is_shown(service, site):
     assert answer == shown
 
 
+def test_the_list_of_addresses_is_asked_for_as_shown(service, site):
+    body = {"url": site.url("/example"), "limit": 1}
+    job_id = service.post("/v2/crawl", body).json["id"]
+    command = next(block for block in blocks("sh") if "/urls?" in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace("$ID", job_id).replace("$KEY", service.key)
+    done = subprocess.run(
+        ["curl", "-sf", *shlex.split(command.replace("\\\n", ""))[1:]],
+        capture_output=True,
+        check=True,
+    )
+    assert json.loads(done.stdout)["success"] is True
+
+
 def test_the_python_example_prints_the_page(service, site):
     code = blocks("python")[0]
     code = code.replace("http://127.0.0.1:3002", service.url)
