@@ -29,11 +29,10 @@ from scraper_service.formats.sitemap import (
     MAX_BYTES,
     MAX_URLS,
     SitemapContent,
-    SitemapEntry,
 )
 from scraper_service.items import PageSource
 from scraper_service.options.job_arguments import crawl_options
-from scraper_service.scope import CrawlScope, followed, page_key
+from scraper_service.scope import SitemapChoice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -54,19 +53,6 @@ HEADINGS = (
     *("Step p99 CPU ms", "max ms", "Loop lag p99 ms", "max ms"),
     *("Main peak RSS MB", "Converter peak RSS MB"),
 )
-
-
-@frozen
-class FrontierRows:
-    """What a crawl would store of an entry: key, address and time; None out of scope."""
-
-    scope: CrawlScope
-
-    def __call__(self, entry: SitemapEntry) -> tuple[int, str, str | None] | None:
-        url = followed(entry.url)
-        if self.scope.refusal(url):
-            return None
-        return page_key(url), url, entry.lastmod
 
 
 @frozen
@@ -110,9 +96,9 @@ class Reader:
     def __init__(self, work: str, site: str, pool: ConverterPool):
         self.index = site + INDEX["xml" if work == "xml" else "gzip"]
         self.pool = pool
-        self.choose: FrontierRows | None = None
+        self.choose: SitemapChoice | None = None
         if work == "scope":
-            self.choose = FrontierRows(CrawlScope(crawl_options({"url": site})))
+            self.choose = SitemapChoice(crawl_options({"url": site}), site)
         self.files = self.addresses = 0
         self.steps_s: list[float] = []
         self.lags_s: list[float] = []

@@ -87,6 +87,12 @@ def test_sitemaps_have_a_row_for_all_work():
     assert [len(rows(output, f"| {name} | 3 | 6000 |")) for name in names] == [1] * 3
 
 
+def test_the_frontier_admits_links():
+    output = run_quick("bench.frontier")
+    assert len(rows(output, "| 1000 of a sitemap | 5,000 | 0 |")) == 1
+    assert len(rows(output, "| 50 on a page")) == 2
+
+
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_every_page_can_be_reached(count: int):
     site = linked.site("", count, "http://a.test")
