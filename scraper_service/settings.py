@@ -54,6 +54,7 @@ ITEM_PIPELINES = {
     "scraper_service.components.pipelines.FeedPipeline": 500,
     "scraper_service.components.pipelines.ExportPipeline": 900,
 }
+EXTENSIONS = {"scraper_service.components.recorder.JobRecorder": 0}
 SPIDER_MIDDLEWARES = {
     # A page with status 404 is a result, not an error.
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,

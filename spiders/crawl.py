@@ -103,10 +103,14 @@ class CrawlSpider(JobSpider):
 
     def page_request(self, *args: Any, **kwargs: Any) -> Request:
         request = super().page_request(*args, **kwargs)
-        if not (self.options.ignore_robots_txt or self.options.scrape.lockdown):
-            agents = self.robots.agents(self.options.robots_user_agent)
-            request.meta["robots_agents"] = agents
+        request.meta["robots_agents"] = self._agents()
         return request
+
+    def _agents(self) -> tuple[str, ...]:
+        """Return whose rules count for what is fetched; nobody's if none do."""
+        if self.options.ignore_robots_txt or self.options.scrape.lockdown:
+            return ()
+        return self.robots.agents(self.options.robots_user_agent)
 
     def source_facts(self, response: Response) -> dict[str, Any]:
         if not self.find_links:
@@ -222,9 +226,10 @@ class CrawlSpider(JobSpider):
         team_id: str | None = None,
     ) -> Request:
         """Return the request for a sitemap file; that of level 0 finds the others."""
+        is_first = lease.depth == 0
         return scrapy.Request(
             url,
-            callback=self.parse_places if lease.depth == 0 else self.parse_sitemap,
+            callback=self.parse_places if is_first else self.parse_sitemap,
             errback=self.sitemap_failed,
             dont_filter=True,
             meta={
@@ -234,7 +239,8 @@ class CrawlSpider(JobSpider):
                 "download_maxsize": MAX_BYTES,
                 "lease": lease,
                 "options": evolve(options, formats=(), timeout_ms=SITEMAP_S * 1000),
-                "robots_only": lease.depth == 0,
+                "robots_agents": self._agents() if is_first else (),
+                "robots_only": is_first,
                 "scrape_id": page_id,
                 "time_s": SITEMAP_S,
             },

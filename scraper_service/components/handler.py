@@ -32,8 +32,10 @@ from scraper_service.components.egress import (
     ForbiddenDestination,
     Refusals,
 )
-from scraper_service.jobs.hosts import pace_key, retry_after_s
+from scraper_service.components.recorder import JobRecorder
+from scraper_service.jobs.hosts import BUSY, pace_key, retry_after_s
 from scraper_service.jobs.pace import HostBusy, HostPace
+from scraper_service.jobs.tally import BACKOFF, RETRY_AFTER, HostTally
 from scraper_service.options.origins import plain_address
 
 if TYPE_CHECKING:
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
     from scraper_service.jobs.pace import Slot
+    from scraper_service.jobs.tally import Visit
 
 CONNECTIONS = 256  # open at a time; HostPace holds the hosts
 HEADER_BYTES = 64 * 1024  # one line; real sites exceed aiohttp's 8 KiB
@@ -79,6 +82,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     def __init__(self, crawler: Crawler):
         self._pace = HostPace.shared(crawler.settings)
         self._job_id: str = crawler.settings.get("JOB_ID") or ""
+        self._tally = JobRecorder.tally_of(crawler)
         self._egress = EgressPolicy(crawler.settings.getlist("EGRESS_ALLOW"))
         super().__init__(crawler)
         self._verified = ssl.create_default_context()
@@ -131,17 +135,24 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         # Pages of jobs wait in their scheduler, where they hold up no shut-down.
         patience_s = math.inf if request.meta.get("lease") is None else PATIENCE_S
         host = pace_key(request.url)
+        tally = self._tally.host(host) if self._tally else HostTally()
+        slot = self._pace.slot(host, owner, deadline, patience_s)
         try:
-            async with self._pace.slot(host, owner, deadline, patience_s) as slot:
-                try:
-                    response = await super().download_request(request)
-                except DownloadTimeoutError:
-                    slot.timed_out()
-                    raise
-                _note(slot, request, response)
-                return response
+            with tally.visit() as visit:
+                async with slot:
+                    visit.begin(slot.gap_s)
+                    return await self._answer(request, slot, visit)
         except HostBusy as busy:
             raise SiteBusy(busy) from busy
+
+    async def _answer(self, request: Request, slot: Slot, visit: Visit) -> Response:
+        try:
+            response = await super().download_request(request)
+        except DownloadTimeoutError:
+            visit.answered("timeout", backoff=slot.timed_out())
+            raise
+        _note(slot, visit, request, response)
+        return response
 
     def _abandon(self, scrape_id: str) -> None:
         self._abandoned.add(scrape_id)
@@ -190,14 +201,20 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         await self._unused_session.close()
 
 
-def _note(slot: Slot, request: Request, response: Response) -> None:
+def _note(slot: Slot, visit: Visit, request: Request, response: Response) -> None:
     """Tell the pace how a site answered, and what pause it asks for."""
     pause_s = None
     if asked := response.headers.get("Retry-After"):
         sent = (response.headers.get("Date") or b"").decode("latin-1")
         pause_s = retry_after_s(asked.decode("latin-1"), sent, time.time())
     latency_s = request.meta["download_latency"]
-    slot.answered(response.status, len(response.body), latency_s, pause_s)
+    status, size = response.status, len(response.body)
+    backoff = slot.answered(status, size, latency_s, pause_s)
+    visit.answered(str(status), size, backoff)
+    if status in BUSY and pause_s is not None:
+        visit.delayed(RETRY_AFTER, pause_s)
+    elif status in BUSY and backoff is not None and slot.pause_s:
+        visit.delayed(BACKOFF, slot.pause_s)
 
 
 def _download_error(error: Exception, timeout: float) -> Exception:

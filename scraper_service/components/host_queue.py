@@ -8,6 +8,7 @@ from collections import Counter, deque
 from typing import TYPE_CHECKING
 
 from scraper_service.jobs.hosts import pace_key
+from scraper_service.jobs.tally import BACKOFF, CRAWL_DELAY, DELAY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     from scraper_service.jobs.model import ClaimedRow
     from scraper_service.jobs.pace import HostPace
+    from scraper_service.jobs.tally import JobTally
     from scraper_service.jobs.turns import Turn
 
 
@@ -26,16 +28,24 @@ class HostQueue:
     ``meta["retry_at"]`` (:func:`time.monotonic`), and ``meta["time_s"]``, which they
     are given anew. ``nudge`` is called when it is worth to ask for the next again.
     ``delay_s`` is the pause between two pages of the job, 0 for none; ``shut_hosts``
-    how many hosts kept :meth:`next_row` from a row.
+    how many hosts kept :meth:`next_row` from a row. ``tally`` is told who waited.
     """
 
-    def __init__(self, pace: HostPace, nudge: Callable[[], None]):
+    def __init__(
+        self,
+        pace: HostPace,
+        nudge: Callable[[], None],
+        tally: JobTally | None = None,
+    ):
         self.delay_s = 0.0
         self.rows: deque[tuple[str, ClaimedRow]] = deque()
         self.held: deque[Request] = deque()
         self.shut_hosts = 0
         self._pace = pace
         self._nudge = nudge
+        self._tally = tally
+        self._shut_since: dict[str, float] = {}
+        self._held_since: dict[int, float] = {}  # by row id
         self._hosts: dict[int, str] = {}  # row id to the host where it is under way
         self._under_way: Counter[str] = Counter()  # of those
         self._wanted: dict[str, asyncio.Task[Turn]] = {}
@@ -48,13 +58,16 @@ class HostQueue:
 
     def hold(self, request: Request) -> bool:
         """Keep a request of a row that was handed out, if it has to wait."""
+        self._note_backoff(request)
         if pause_s := self._pause_s(pace_key(request.url)):
             opens_at = time.monotonic() + pause_s
             request.meta["retry_at"] = max(request.meta.get("retry_at", 0), opens_at)
         if "retry_at" not in request.meta:
             return False
         self.held.append(request)
-        self._leave(request.meta["lease"].row_id)
+        row_id = request.meta["lease"].row_id
+        self._held_since[row_id] = time.monotonic()
+        self._leave(row_id)
         return True
 
     def next_held(self) -> Request | None:
@@ -68,7 +81,9 @@ class HostQueue:
                 self.held.remove(request)
                 del request.meta["retry_at"]
                 request.meta["deadline"] = now + request.meta["time_s"]
-                self._enter(request.meta["lease"].row_id, host)
+                row_id = request.meta["lease"].row_id
+                self._note(host, self._held_since.pop(row_id, now))
+                self._enter(row_id, host)
                 return request
         return None
 
@@ -79,10 +94,12 @@ class HostQueue:
             if host not in shut and self._is_ready(host):
                 del self.rows[place]
                 self._enter(row.id, host)
+                self._note(host, self._shut_since.pop(host, None))
                 if host in self._wanted:
                     self._turns[row.id] = self._wanted.pop(host).result()
                 return row
             shut.add(host)
+            self._shut_since.setdefault(host, time.monotonic())
             if self.delay_s:
                 break  # one page at a time: none passes in front
         self.shut_hosts = 0 if self.delay_s else len(shut)
@@ -104,6 +121,23 @@ class HostQueue:
                 task.result().end()
         for turn in self._turns.values():
             turn.end()
+
+    def _note(self, host: str, since: float | None) -> None:
+        """Count a page that comes next: what it waited for, and how long."""
+        if self._tally is None:
+            return
+        tally = self._tally.host(host)
+        if since is not None:
+            tally.waited(time.monotonic() - since)
+        if pause_s := self._pause_s(host):
+            tally.delayed(DELAY if pause_s == self.delay_s else CRAWL_DELAY, pause_s)
+
+    def _note_backoff(self, request: Request) -> None:
+        backoff_s = request.meta.pop("backoff_s", 0.0)
+        host = pace_key(request.url)
+        # Else the pause of the host is what it waits for, and counted already.
+        if self._tally is not None and backoff_s > self._pace.closed_s(host):
+            self._tally.host(host).delayed(BACKOFF, backoff_s)
 
     def _enter(self, row_id: int, host: str) -> None:
         self._hosts[row_id] = host

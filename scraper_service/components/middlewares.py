@@ -50,8 +50,8 @@ class RetryAfter(RetryMiddleware):
     Those answered with one of ``RETRY_HTTP_CODES`` at most ``RETRY_TIMES`` times, then
     the answer is the page; those that did not get their turn in time as often as it
     takes. ``meta["retry_at"]`` (:func:`time.monotonic`) has the scheduler hold them, and
-    give them their time anew. A single scrape gets what its site answered: its caller
-    can wait better than we.
+    give them their time anew; ``meta["backoff_s"]`` is the part of it that no site asked
+    for. A single scrape gets what its site answered: its caller can wait better than we.
     """
 
     def process_response(  # type: ignore[override]  # its spider is deprecated
@@ -61,8 +61,9 @@ class RetryAfter(RetryMiddleware):
             return response
         again: Request | Response = super().process_response(request, response)
         if again is not response:
-            times = again.meta["retry_times"]
-            again.meta["retry_at"] = time.monotonic() + backoff_s(times)
+            pause_s = backoff_s(again.meta["retry_times"])
+            again.meta["backoff_s"] = pause_s
+            again.meta["retry_at"] = time.monotonic() + pause_s
         return again
 
     def process_exception(  # type: ignore[override]  # its spider is deprecated

@@ -19,13 +19,15 @@ from scraper_service.components.robots_fetch import (
     reason_of,
     unreachable,
 )
-from scraper_service.options.origins import origin
+from scraper_service.options.origins import origin, robots_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
+
+    from scraper_service.options.origins import OriginT
 
 STALE_S = 30 * 86_400  # rules of a site that went away (RFC 9309, 2.3.1.4)
 ENTRY_BYTES = 2000  # of a kept answer besides its rules
@@ -34,8 +36,6 @@ REFERENCE_AGENT = "FirecrawlAgent"  # interface document, 11.4 rule 7; in any ca
 
 _COMPATIBLE = re.compile(r"compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
 _PRODUCT = re.compile(r"([A-Za-z_-]+)")
-
-OriginT = tuple[str, str, "int | None"]
 
 
 @frozen
@@ -154,14 +154,6 @@ class RobotsPolicy:
         while self._bytes > self._max_bytes and len(self._kept) > 1:
             self._bytes -= self._kept.popitem(last=False)[1].size
         return answer
-
-
-def robots_url(key: OriginT) -> str:
-    """Return the address of the robots.txt of an origin."""
-    scheme, host, port = key
-    name = f"[{host}]" if ":" in host else host
-    is_usual = (scheme, port) in {("http", 80), ("https", 443)}
-    return f"{scheme}://{name}{'' if is_usual else f':{port}'}/robots.txt"
 
 
 def product_token(settings: BaseSettings) -> str:

@@ -88,6 +88,10 @@ class RobotsAnswer:
             return REFUSE_ALL
         return self.rules.group(agents)
 
+    def agent(self, agents: Sequence[str]) -> str | None:
+        """Return the name of that group, None if there is none."""
+        return self.rules.agent(agents)
+
     def refusal(self, url: str, agents: Sequence[str]) -> str | None:
         """Return the sentence why a link is not followed, None if it may be."""
         verdict = self.group(agents).link_verdict(url)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
+from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.robots import RobotsPolicy
 from scraper_service.jobs.hosts import pace_key
 from scraper_service.jobs.pace import HostPace
@@ -15,6 +16,8 @@ from scraper_service.jobs.pace import HostPace
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
+
+    from scraper_service.components.robots_fetch import RobotsAnswer
 
 
 class RobotsRefused(IgnoreRequest):
@@ -36,6 +39,7 @@ class RobotsMiddleware:
         self._crawler = crawler
         self._policy = RobotsPolicy.shared(crawler.settings)
         self._pace = HostPace.shared(crawler.settings)
+        self._recorder = JobRecorder.find(crawler)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -44,15 +48,21 @@ class RobotsMiddleware:
     async def process_request(self, request: Request) -> Response | None:
         agents: tuple[str, ...] | None = request.meta.get("robots_agents")
         if request.meta.get("robots_only"):
-            answer = await self._policy.rules(self._crawler, request.url)
+            answer = await self._rules(request.url, agents or ())
             declared = json.dumps(list(answer.sitemaps)).encode()
             return Response(request.url, body=declared, request=request)
         if not agents:
             return None
-        answer = await self._policy.rules(self._crawler, request.url)
+        answer = await self._rules(request.url, agents)
         if delay_s := answer.group(agents).crawl_delay_s:
             self._pace.turns.set_crawl_delay(pace_key(request.url), delay_s)
         if refusal := answer.refusal(request.url, agents):
             is_known = answer.state == "ok"
             raise (RobotsRefused if is_known else RobotsUnreachable)(refusal)
         return None
+
+    async def _rules(self, url: str, agents: tuple[str, ...]) -> RobotsAnswer:
+        answer = await self._policy.rules(self._crawler, url)
+        if self._recorder is not None:
+            self._recorder.note_robots(url, answer, agents)
+        return answer

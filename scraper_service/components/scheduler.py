@@ -17,6 +17,7 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.components.host_queue import HostQueue
+from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
@@ -70,7 +71,8 @@ class LeasedScheduler(BaseScheduler):
         self._concurrency: int | None = None
         self._team_id: str | None = None
         self._again: deque[Request] = deque()  # redirects, lease in hand
-        self._queue = HostQueue(HostPace.shared(settings), self._nudge)
+        tally = JobRecorder.tally_of(crawler)
+        self._queue = HostQueue(HostPace.shared(settings), self._nudge, tally)
         self._leases: dict[int, int] = {}  # row id to token, all that are held
         self._out = 0  # leases handed to the engine
         self._pages: dict[int, str] = {}  # row id to page id, of those

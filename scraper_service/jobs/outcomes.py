@@ -10,6 +10,7 @@ the same table in a count of their own.
 from __future__ import annotations
 
 import zlib
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, insert, select, update
@@ -19,6 +20,8 @@ from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Commit, JobState, Kind, Link, RowState
 from scraper_service.jobs.rows import RETENTION_S, note, now_of
 from scraper_service.jobs.tables import event, frontier, job, ledger, page
+from scraper_service.jobs.tally_rows import add_refused
+from scraper_service.options.origins import origin, robots_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
 COMPRESSION = 1  # of 9; three times smaller already, and five times faster
 MAX_WARNING = 2000  # characters
 ROBOTS = "robots"  # the reason of what robots.txt refuses
+ROBOTS_CODES = (ROBOTS, "ROBOTS_UNREACHABLE")
 ROBOTS_WARNING = (
     "robots.txt refuses some addresses of this crawl; they are listed with its errors."
 )
@@ -121,6 +125,7 @@ class _Change:
         self.base: str | None = row.base
         self.warning: str | None = row.warning
         self.credits: int = row.credits
+        self.refused: Counter[str] = Counter()  # by the address of a robots.txt
 
     @property
     def room(self) -> int | None:
@@ -192,6 +197,8 @@ class _Change:
                 self.open -= 1
                 self.done += ended
                 self.failed += not ended
+            if outcome.code in ROBOTS_CODES and outcome.final is not None:
+                self.refused[robots_url(origin(outcome.final[1]))] += 1
         if rows:
             self._connection.execute(_ACKNOWLEDGE, rows)
 
@@ -289,10 +296,21 @@ class _Change:
         else:
             self.held += added
         if self.skipped < MAX_SKIPPED:
-            self.skipped += insert_links(connection, job_id, refused, RowState.SKIPPED)
-            if any(link.code == ROBOTS for link in refused):
-                self._warn(ROBOTS_WARNING)
+            self._add_refused(refused)
         return added + files
+
+    def _add_refused(self, links: list[Link]) -> None:
+        """Add addresses that are only listed; count those of each robots.txt."""
+        of_site: dict[str, list[Link]] = {}
+        for link in links:
+            site = robots_url(origin(link.url)) if link.code == ROBOTS else ""
+            of_site.setdefault(site, []).append(link)
+        for site, some in of_site.items():
+            added = insert_links(self._connection, self.job_id, some, RowState.SKIPPED)
+            self.skipped += added
+            if site:
+                self.refused[site] += added
+                self._warn(ROBOTS_WARNING)
 
     def _warn(self, text: str) -> None:
         """Add to the warnings of the job, once, and not without end."""
@@ -341,6 +359,7 @@ class _Change:
             "expires_at": self.at + RETENTION_S,
         }
         self._connection.execute(_WRITE_JOB, counts)
+        add_refused(self._connection, self.job_id, self.refused)
         if ended:
             note(self._connection, self.job_id, "completed", self.at)
         return state

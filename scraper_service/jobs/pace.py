@@ -124,7 +124,8 @@ class HostPace:
 
     def report(self, name: str) -> HostReport:
         """Return what was asked of a host by this process."""
-        return self._line(name).host.report()
+        line = self._lines.get(name)
+        return (line.host if line else Host(self._ceiling)).report()
 
     def _line(self, name: str) -> _Line:
         line = self._lines.get(name)
@@ -326,15 +327,27 @@ class Slot:
     async def __aexit__(self, *_: object) -> None:
         self._pace.leave(self)
 
+    @property
+    def gap_s(self) -> float:
+        """The least time between two requests to the host, of all processes."""
+        return self.line.host.gap_s
+
+    @property
+    def pause_s(self) -> float:
+        """The seconds for which the host is not asked at all."""
+        return max(0.0, self.line.host.opens_at - self._pace.clock())
+
     def answered(
         self, status: int, size: int, latency_s: float, pause_s: float | None = None
-    ) -> None:
+    ) -> str | None:
         """Note how the host answered: ``size`` in bytes, time to the first of them.
 
-        ``pause_s`` is what its Retry-After asks for.
+        ``pause_s`` is what its Retry-After asks for. Returns the reason if this answer
+        made the host slower, as :attr:`HostReport.backoffs` counts it.
         """
         assert self.started_at is not None
         now, host = self._pace.clock(), self.line.host
+        before = host.backoffs.total()
         host.bytes += size
         if status in BUSY:
             is_news = host.busy(status, pause_s, self.started_at, now)
@@ -342,12 +355,17 @@ class Slot:
             is_news = host.good(self.started_at, now, latency_s)
         if is_news:
             self._pace.note(self.line)
+        if host.backoffs.total() == before:
+            return None
+        return str(status) if status in BUSY else "latency"
 
-    def timed_out(self) -> None:
-        """Note that the host did not answer in time."""
+    def timed_out(self) -> str | None:
+        """Note that the host did not answer in time; return as :meth:`answered`."""
         assert self.started_at is not None
         if self.line.host.timed_out(self.started_at, self._pace.clock()):
             self._pace.note(self.line)
+            return "timeout"
+        return None
 
 
 @define(eq=False)

@@ -30,6 +30,8 @@ from scraper_service.jobs.tables import (
     frontier,
     idempotency,
     job,
+    job_host,
+    job_robots,
     page,
     scrape,
     source,
@@ -312,9 +314,17 @@ def expire(connection: Connection) -> int:
     )
     if job_id is None:
         return removed
-    for table in (page, event, frontier):
-        old = select(table.c.id).where(table.c.job_id == job_id).limit(EXPIRE_ROWS)
-        found = connection.execute(delete(table).where(table.c.id.in_(old))).rowcount
+    for table, key in (
+        (page, page.c.id),
+        (event, event.c.id),
+        (frontier, frontier.c.id),
+        (job_host, job_host.c.host),
+        (job_robots, job_robots.c.url),
+    ):
+        old = select(key).where(table.c.job_id == job_id).limit(EXPIRE_ROWS)
+        found = connection.execute(
+            delete(table).where(key.in_(old), table.c.job_id == job_id)
+        ).rowcount
         removed += found
         if found == EXPIRE_ROWS:
             return removed

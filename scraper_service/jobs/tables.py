@@ -124,6 +124,23 @@ frontier = Table(
         sqlite_where=text("state = 2"),
         postgresql_where=text("state = 2"),
     ),
+    # Few of the pages that are fetched have a code: they cost nothing.
+    Index(
+        "ix_frontier_code",
+        "job_id",
+        "state",
+        "code",
+        "id",
+        sqlite_where=text("code IS NOT NULL"),
+        postgresql_where=text("code IS NOT NULL"),
+    ),
+    Index(
+        "ix_frontier_sitemap",
+        "job_id",
+        "state",
+        sqlite_where=text("kind = 1"),
+        postgresql_where=text("kind = 1"),
+    ),
 )
 
 #: The page feed: delivered pages in order. ``body`` is the page's JSON, compressed;
@@ -214,6 +231,35 @@ host = Table(
     Column("start_at", Double, nullable=False, server_default=text("0")),
     Column("updated_at", Double, nullable=False),
     Index("ix_host_updated_at", "updated_at"),
+)
+
+#: What a job asked of a host, in all processes together; ``facts`` is JSON. See
+#: :class:`scraper_service.jobs.tally.HostCounts`.
+job_host = Table(
+    "job_host",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("host", String(260), primary_key=True),
+    Column("requests", Integer, nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Column("wait_s", Double, nullable=False),
+    Column("peak_rate", Integer, nullable=False),
+    Column("peak_in_flight", Integer, nullable=False),
+    Column("facts", Text, nullable=False),
+)
+
+#: What a job found at the address of a robots.txt, None before it asked for it, and how
+#: many addresses of the job it refuses.
+job_robots = Table(
+    "job_robots",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("url", String(300), primary_key=True),
+    Column("state", String(20)),
+    Column("detail", Text),
+    Column("agent", Text),
+    Column("crawl_delay_s", Double),
+    Column("refused", Integer, nullable=False, server_default=text("0")),
 )
 
 #: Idempotency keys that were used.

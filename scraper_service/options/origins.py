@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from ipaddress import IPv4Address
+from typing import TypeAlias
 from urllib.parse import urlsplit
+
+OriginT: TypeAlias = "tuple[str, str, int | None]"
 
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-def origin(url: str) -> tuple[str, str, int | None]:
+def origin(url: str) -> OriginT:
     """Return scheme, host and port of an absolute address (RFC 6454, section 4).
 
     What secrets were given for one origin goes to no other.
@@ -20,6 +23,14 @@ def origin(url: str) -> tuple[str, str, int | None]:
     except ValueError:
         port = -1
     return parts.scheme, host_of(url), port or DEFAULT_PORTS.get(parts.scheme)
+
+
+def robots_url(key: OriginT) -> str:
+    """Return the address of the robots.txt of an origin."""
+    scheme, host, port = key
+    name = f"[{host}]" if ":" in host else host
+    is_usual = (scheme, port) in {("http", 80), ("https", 443)}
+    return f"{scheme}://{name}{'' if is_usual else f':{port}'}/robots.txt"
 
 
 def host_of(url: str) -> str:

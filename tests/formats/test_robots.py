@@ -181,6 +181,21 @@ def test_what_is_no_rule_is_ignored(text):
     assert allows(text, "/x")
 
 
+@pytest.mark.parametrize(
+    ("agents", "name"),
+    [
+        (("Examplebot/2.0",), "examplebot"),
+        (("other", "ExampleBot"), "examplebot"),
+        (("other",), "*"),
+        ((), "*"),
+    ],
+)
+def test_the_group_that_counts_has_a_name(agents, name):
+    text = b"User-agent: ExampleBot\nDisallow: /a\n\nUser-agent: *\nDisallow: /b\n"
+    assert read_robots(text).agent(agents) == name
+    assert read_robots(b"User-agent: x\nDisallow: /\n").agent(agents) is None
+
+
 def test_unknown_lines_do_not_part_a_group():
     text = (
         "User-agent: a\nSitemap: x\nCrawl-delay: 3\nHost: h\nUser-agent: b\nDisallow: /"
