@@ -309,6 +309,7 @@ class LeasedScheduler(BaseScheduler):
         for task in self._tasks:
             task.cancel()
         self._queue.close()
+        type(self)._of.pop(self._crawler, None)  # the value keeps its key alive
         leases = tuple(self._leases.items())
         self._leases.clear()
         if not self.keeps_pages:

@@ -9,6 +9,7 @@ import logging
 import uuid
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import frontier, host_rows, store
@@ -38,7 +39,7 @@ class LocalRunner:
     def __init__(self, process: AsyncCrawlerProcess, database: Database):
         self._process = process
         self._database = database
-        self._settings = process.settings
+        self.settings = process.settings
         self.owner = str(uuid.uuid4())
         self._crawlers: dict[str, Crawler] = {}
         self._cancelling: dict[str, asyncio.Task[None]] = {}
@@ -48,9 +49,9 @@ class LocalRunner:
 
     async def open(self) -> None:
         """Begin to take up jobs; raise what keeps the database from it."""
-        lease_s = self._settings.getfloat("LEASE_S")
+        lease_s = self.settings.getfloat("LEASE_S")
         await self._database.write(frontier.beat, self.owner, lease_s)
-        pace = HostPace.shared(self._settings)
+        pace = HostPace.shared(self.settings)
         pace.connect(self._database, self.owner)
         self._every(lease_s / 3, self._beat)
         self._every(lease_s / 3, self._reap)
@@ -67,6 +68,12 @@ class LocalRunner:
     def wake(self) -> None:
         """Take up a job that was just stored, at once."""
         self._wanted.set()
+
+    async def store_counts(self, job_id: str) -> None:
+        """Store what this process has counted of a job so far, if it runs here."""
+        crawler = self._crawlers.get(job_id)
+        if crawler is not None and (recorder := JobRecorder.find(crawler)):
+            await recorder.store()
 
     async def cancel(self, job_id: str) -> None:
         """Close the crawler of a job that was cancelled, if it runs here."""
@@ -110,7 +117,7 @@ class LocalRunner:
                 await asyncio.sleep(seconds)
 
     async def _beat(self) -> None:
-        lease_s = self._settings.getfloat("LEASE_S")
+        lease_s = self.settings.getfloat("LEASE_S")
         await self._database.write_apart(frontier.beat, self.owner, lease_s)
 
     async def _reap(self) -> None:
@@ -127,7 +134,7 @@ class LocalRunner:
     async def _take_up(self) -> None:
         jobs = await self._database.read(store.active_jobs)
         for job in jobs:
-            if self._closing or len(self._crawlers) >= self._settings.getint(
+            if self._closing or len(self._crawlers) >= self.settings.getint(
                 "MAX_RUNNING_JOBS"
             ):
                 return

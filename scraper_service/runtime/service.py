@@ -18,8 +18,10 @@ from scraper_service.errors import (
 from scraper_service.formats.sitemap_places import first_scope
 from scraper_service.jobs import listing, store
 from scraper_service.jobs.model import JobState
+from scraper_service.jobs.report import read_report
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.job_arguments import options_to_json
+from scraper_service.runtime.report import Report
 from scraper_service.scope import Reason, Refusal, followed
 
 if TYPE_CHECKING:
@@ -264,6 +266,18 @@ class ScraperService:
             after=after,
             limit=limit,
         )
+
+    async def report(
+        self, job_id: str, team: Team, shape: Callable[[Report], bytes]
+    ) -> bytes:
+        """Return what ``shape`` makes of the report of a job; it runs in a thread."""
+        await self._job(job_id, team)
+        await self.runner.store_counts(job_id)
+        facts = await self._database.read(read_report, job_id, team.id)
+        if facts is None:
+            raise JobNotFound("Job not found")
+        report = Report.within(self.runner.settings, facts)
+        return await asyncio.to_thread(shape, report)
 
     async def explain(
         self, options: CrawlOptions, urls: Sequence[str], depth: int

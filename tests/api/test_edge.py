@@ -36,6 +36,8 @@ ROUTES = [
 ]
 ROUTES += [
     ("GET", f"/v2/crawl/{UUID}/urls"),
+    ("GET", f"/v2/crawl/{UUID}/report"),
+    ("GET", f"/v2/batch/scrape/{UUID}/report"),
     ("POST", "/v2/crawl/explain"),
 ]
 

@@ -9,7 +9,7 @@ from klein import Klein
 from scraper_service.api import jobs
 from scraper_service.api.operations import Api, add_routes
 from scraper_service.api.routes import asyncio_route
-from scraper_service.api.v2 import addresses, requests, views
+from scraper_service.api.v2 import addresses, report, requests, views
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
@@ -29,6 +29,14 @@ class V2(Api):
         found, behind = await self.service.addresses(jobs.job_id(job_id), team, **query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
         return addresses.listed(found, behind, query, path)
+
+    @app.route("/crawl/<job_id>/report", methods=["GET"])
+    @app.route("/batch/scrape/<job_id>/report", methods=["GET"])
+    @asyncio_route
+    async def report(self, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await self.edge.admit(request)
+        found = jobs.job_id(job_id)
+        return await self.service.report(found, team, report.reported)
 
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route

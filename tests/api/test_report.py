@@ -1,0 +1,308 @@
+"""The politeness and scope report of a job, seen from outside."""
+
+from __future__ import annotations
+
+import collections
+import time
+
+from tests.conftest import KEY
+from tests.crash import kill, started
+from tests.paced_site import PacedSite
+from tests.scripted_site import ScriptedSite, moved, page, sitemap, text
+
+WAIT_S = 60
+FRESH = {"maxAge": 0}
+
+
+def crawl(service, url, **options):
+    body = {"url": url, "scrapeOptions": FRESH, "sitemap": "skip", **options}
+    return started(service.post("/v2/crawl", body))
+
+
+def wait(service, path, seconds=WAIT_S):
+    """Wait for the end of a job; return its report."""
+    end = time.monotonic() + seconds
+    while (status := service.get(path).json)["status"] == "scraping":
+        assert time.monotonic() < end, status
+        time.sleep(0.05)
+    assert status["status"] == "completed"
+    return report(service, path)
+
+
+def report(service, path):
+    reply = service.get(f"{path}/report")
+    assert reply.status == 200, reply
+    assert reply.json["success"] is True
+    assert reply.json["id"] == path.rpartition("/")[2]
+    assert reply.json["totals"]["hosts"] == len(reply.json["hosts"])
+    return reply.json
+
+
+def wait_for(condition, seconds=10):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    return found
+
+
+def delays(host):
+    return {each["source"]: each for each in host["delays"]}
+
+
+def most_in_a_second(log):
+    """Return the most requests in a window of one second, wherever it begins."""
+    times = sorted(at for at, _ in log)
+    return max(sum(0 <= at - first < 1 for at in times) for first in times)
+
+
+ROBOTS = "User-agent: *\nDisallow: /private\n\nUser-agent: special\nDisallow: /open\n"
+SMALL = {
+    "/": page("/open", "/private/a", "/private/b", "/missing", "http://other.example/"),
+    "/open": page("/", "/moved"),
+    "/moved": moved("/private/c"),
+    "/robots.txt": text(ROBOTS + "Sitemap: /maps.xml\nSitemap: /gone.xml\n"),
+    "/maps.xml": sitemap("{site}/open", "{site}/listed"),
+    "/listed": page(),
+}
+
+
+def test_a_crawl_tells_all_that_it_did(service):
+    with ScriptedSite(SMALL) as site:
+        path = crawl(service, site.url("/"), sitemap="include", maxConcurrency=2)
+        found = wait(service, path)
+        log = site.log()
+        requests = [path for _, path in log]
+    assert found["status"] == "completed"
+    assert found["addresses"] == {
+        "pending": 0,
+        "fetching": 0,
+        "done": 4,  # of them /missing
+        "failed": 1,
+        "skipped": 3,
+        "held": 0,
+        "redirected": 0,
+    }
+    assert found["reasons"] == {"robots": 3, "external": 1}
+    sitemaps = found["sitemaps"]
+    assert (sitemaps["files"], sitemaps["read"]) == (3, 1)
+    assert sitemaps["failed"] == 2
+    assert sitemaps["reasons"] == {"SITEMAP_ABSENT": 2}
+    (robots,) = found["robots"]
+    assert robots == {
+        "url": site.url("/robots.txt"),
+        "host": site.address.removeprefix("http://"),
+        "state": "ok",
+        "agent": "*",
+        "refused": 3,
+    }
+    (host,) = found["hosts"]
+    assert host["host"] == robots["host"]
+    assert host["requests"] == len(requests)
+    answers = collections.Counter(requests)
+    assert host["answers"] == {
+        "200": len(requests) - 4,
+        "301": 1,
+        "404": 3,
+    }, answers
+    assert host["bytes"] > 500
+    assert 1 <= host["peakInFlight"] <= 2 + 4
+    assert 1 <= host["peakRate"] <= most_in_a_second(log)
+    assert host["backoffs"] == {}
+    assert host["delays"] == []
+    assert (host["window"], host["gapSeconds"]) == (8, 0)
+    assert found["totals"] == {
+        "hosts": 1,
+        "requests": host["requests"],
+        "bytes": host["bytes"],
+        "waitSeconds": host["waitSeconds"],
+    }
+    assert found["options"]["maxConcurrency"] == 2
+    assert found["options"]["ignoreRobotsTxt"] is False
+    assert found["options"]["delay"] is None
+    assert found["limits"]["hostConcurrency"] == 8
+    assert "scraper-service" in found["limits"]["userAgent"]
+
+
+def test_the_group_of_another_agent_is_named(service):
+    with ScriptedSite(SMALL) as site:
+        path = crawl(service, site.url("/"), robotsUserAgent="Special", limit=1)
+        (robots,) = wait(service, path)["robots"]
+        assert robots["agent"] == "special"
+        assert robots["refused"] == 1
+        path = crawl(service, site.url("/"), ignoreRobotsTxt=True)
+        assert wait(service, path)["robots"] == []
+
+
+def test_a_robots_txt_that_fails_is_told(service):
+    with ScriptedSite({**SMALL, "/robots.txt": text("", 503)}) as site:
+        found = wait(service, crawl(service, site.url("/")))
+        (robots,) = found["robots"]
+        assert robots["state"] == "unreachable"
+        assert "503" in robots["detail"]
+        assert robots["refused"] == 1
+        assert found["reasons"] == {"ROBOTS_UNREACHABLE": 1}
+        assert found["hosts"][0]["answers"]["503"] == 1
+
+
+def test_traps_are_counted(service):
+    with ScriptedSite({}) as site:
+        url = site.url("/trap/growing/")
+        path = crawl(service, url, limit=1000, crawlEntireDomain=True)
+        found = wait(service, path)
+        listed = service.get(f"{path}/urls?state=skipped&reason=trap").json["urls"]
+    assert found["reasons"]["trap"] == len(listed) > 0
+    assert found["addresses"]["skipped"] == len(listed)
+
+
+def test_a_limit_and_duplicates_are_counted(service):
+    pages = {f"/{n}": page() for n in range(6)}
+    start = {"/": page("/old", *pages), "/old": moved("/0")}
+    with ScriptedSite({**start, **pages}) as site:
+        path = crawl(service, site.url("/"), limit=4, maxConcurrency=1)
+        found = wait(service, path)
+        listed = service.get(f"{path}/urls").json["urls"]
+    states = collections.Counter(row["state"] for row in listed)
+    told = {name: count for name, count in found["addresses"].items() if count}
+    assert told == states
+    reasons = collections.Counter(row["reason"] for row in listed if "reason" in row)
+    assert found["reasons"] == reasons
+    assert found["reasons"]["limit"] == found["addresses"]["held"] == 3
+    assert found["reasons"]["duplicate"] == 1
+
+
+def test_a_batch_has_a_report_without_robots(service):
+    with ScriptedSite(SMALL) as site:
+        body = {"urls": [site.url("/private/a"), site.url("/open")], **FRESH}
+        path = started(service.post("/v2/batch/scrape", body))
+        found = wait(service, path)
+    assert found["robots"] == []
+    assert found["hosts"][0]["requests"] == 2
+    assert found["addresses"]["done"] == 2
+    assert found["sitemaps"] == {"files": 0, "read": 0, "failed": 0, "reasons": {}}
+    assert found["options"] == {"maxConcurrency": None}
+
+
+def test_a_stored_page_is_no_request(service):
+    with ScriptedSite({"/": page()}) as site:
+        cached = {"urls": [site.url("/")], "maxAge": 60_000}
+        for expected in (1, 0):
+            path = started(service.post("/v2/batch/scrape", cached))
+            found = wait(service, path)
+            assert found["totals"]["requests"] == expected
+            time.sleep(0.3)  # the page is stored a moment later
+
+
+def test_retry_after_is_told_with_what_it_led_to(service):
+    with PacedSite(pages=2, first=1, status=429, retry_after=1) as site:
+        found = wait(service, crawl(service, site.url()))
+        (host,) = found["hosts"]
+        assert host["requests"] == len(site.log) + 1  # the robots.txt
+    assert host["answers"]["429"] == 1
+    assert host["backoffs"] == {"429": 1}
+    assert delays(host)["retryAfter"] == {
+        "source": "retryAfter",
+        "seconds": 1,
+        "requests": 1,
+    }
+    assert delays(host)["adaptive"]["requests"] >= 1
+    assert host["waitSeconds"] >= 0.9
+    assert host["window"] == 4
+    assert host["gapSeconds"] > 0
+
+
+def test_an_answer_of_503_without_a_pause_is_a_backoff(service):
+    with PacedSite(pages=2, first=1, status=503) as site:
+        (host,) = wait(service, crawl(service, site.url()))["hosts"]
+    assert host["answers"] == {"200": 2, "404": 1, "503": 1}
+    assert host["backoffs"] == {"503": 1}
+    assert set(delays(host)) == {"backoff"}
+    assert 0.75 <= delays(host)["backoff"]["seconds"] <= 1.25
+    assert host["waitSeconds"] >= 0.75
+
+
+def test_delays_tell_where_they_came_from(service):
+    robots = text("User-agent: *\nCrawl-delay: 0.4\n")
+    pages = {"/": page("/a", "/b"), "/a": page(), "/b": page(), "/robots.txt": robots}
+    with ScriptedSite(pages) as site:
+        found = wait(service, crawl(service, site.url("/")))
+        (host,), (rules,) = found["hosts"], found["robots"]
+        assert (rules["crawlDelay"], rules["crawlDelayApplied"]) == (0.4, 0.4)
+        assert delays(host)["crawlDelay"]["seconds"] == 0.4
+        assert delays(host)["crawlDelay"]["requests"] == 2  # the first one found it
+        assert host["waitSeconds"] >= 0.4
+        assert host["peakInFlight"] == 1
+    with ScriptedSite(pages) as site:
+        found = wait(service, crawl(service, site.url("/"), delay=0.5))
+        assert found["options"]["delay"] == 0.5
+        (host,) = found["hosts"]
+        assert delays(host)["delay"] == {
+            "source": "delay",
+            "seconds": 0.5,
+            "requests": 3,
+        }
+
+
+def test_two_jobs_at_one_host_are_told_apart(service):
+    with PacedSite(pages=12, wait=0.05) as site:
+        paths = [crawl(service, site.url(), limit=limit) for limit in (12, 5)]
+        first, second = (wait(service, path) for path in paths)
+        assert len(site.log) == 17
+    assert first["totals"]["requests"] + second["totals"]["requests"] == 18
+    assert second["totals"]["requests"] in {5, 6}  # one of them has the robots.txt
+
+
+def test_the_counts_of_two_services_add_up_and_survive_both(start_service):
+    settings = {"SCRAPER_LEASE_S": "2", "SCRAPER_API_KEYS": f"{KEY},fc-two"}
+    services = [start_service(**settings) for _ in range(2)]
+    with PacedSite(pages=60, wait=0.3) as site:
+        path = crawl(services[0], site.url())
+        wait(services[1], path)
+        expected = len(site.log) + 2  # both have read the robots.txt
+
+        def told():
+            found = report(services[1], path)
+            return found["totals"]["requests"] >= expected and found
+
+        found = wait_for(told)
+        most, log = site.most(), [(seen.begin, seen.path) for seen in site.log]
+        (host,) = found["hosts"]
+        assert host["requests"] == expected
+        assert host["answers"] == {"200": 60, "404": 2}
+        # Those in flight are exact to a second, and rates to its bounds.
+        assert most <= host["peakInFlight"] <= 16
+        rate = most_in_a_second(log)
+        assert rate / 2 <= host["peakRate"] <= rate
+        assert report(services[0], path)["hosts"] == [host]
+
+        for kind in ("crawl", "batch/scrape"):
+            target = f"/v2/{kind}/{path.rpartition('/')[2]}/report"
+            assert services[0].get(target).status == 200
+            reply = services[0].get(target, key="fc-two")
+            assert reply.status == 404
+            assert reply.json == {"success": False, "error": "Job not found"}
+
+        # A process that stops loses nothing; both know the robots.txt.
+        path = crawl(services[0], site.url())
+        wait_for(lambda: len(site.log) >= 60 + 15)
+        services[0].stop()
+        found = wait(services[1], path)
+        assert found["totals"]["requests"] == len(site.log) - 60
+        services[0] = start_service(**settings)
+        assert report(services[0], path)["totals"] == found["totals"]
+        assert report(services[0], path)["addresses"] == found["addresses"]
+
+        before = len(site.log)
+        path = crawl(services[0], site.url())
+        wait_for(lambda: len(site.log) >= before + 40)
+        kill(services[1])
+        found = wait(services[0], path)
+        asked = len(site.log) - before
+        # What the other one did in its last second and a half is lost.
+        assert asked - 1.5 * 8 / 0.3 <= found["totals"]["requests"] <= asked + 1
+
+
+def test_a_report_of_no_job_is_not_found(service):
+    unknown = "00000000-0000-4000-8000-000000000000"
+    assert service.get(f"/v2/crawl/{unknown}/report").status == 404
+    assert service.get("/v2/crawl/nonsense/report").status == 400
