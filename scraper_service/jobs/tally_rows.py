@@ -1,7 +1,7 @@
 """The rows of what jobs ask of hosts, and of what robots.txt files refuse.
 
 Functions take a connection inside a transaction. Those that write lock the job first,
-and are for :meth:`Database.write_job`.
+and are for :meth:`Database.write_locking`.
 """
 
 from __future__ import annotations
