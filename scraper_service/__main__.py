@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from scraper_service.runtime.accounts import Accounts
 
 logger = logging.getLogger("scraper_service")
-SECRETS = ("API_KEYS", "DATABASE_URL", "KEY_SECRET")  # never in a child's environment
+# Never in a child's environment.
+SECRETS = ("API_KEYS", "DATABASE_URL", "KEY_SECRET", "WEBHOOK_SECRETS")
 
 BACKLOG = 512  # connections that wait to be accepted
 RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
@@ -43,9 +44,11 @@ class Server:
     def __init__(self, settings: Settings, announce: Callable[[str, str | None], None]):
         from scrapy.crawler import AsyncCrawlerProcess
 
+        from scraper_service.api.events import event_body
         from scraper_service.components.pool import ConverterPool
         from scraper_service.jobs.database import Database
         from scraper_service.runtime.lag import LoopLag
+        from scraper_service.runtime.webhooks import Webhooks
 
         # First of all: it installs the reactor that everything else imports.
         self.process = AsyncCrawlerProcess(settings)
@@ -58,6 +61,7 @@ class Server:
         self.data_dir = Path(settings["DATA_DIR"])
         self.database = Database.shared(settings)
         self.pool = ConverterPool.shared(settings)
+        self.webhooks = Webhooks(settings, self.database, event_body)
         self.lag = LoopLag()
         self._port: IListeningPort | None = None
         self._site: JsonSite | None = None
@@ -92,6 +96,7 @@ class Server:
             self.database,
             page_json,
             RobotsPolicy.shared(self.settings),
+            self.webhooks,
         )
         try:
             accounts, first_key = await self._accounts()
@@ -99,6 +104,7 @@ class Server:
             # What was imported stays: full collections need not look at it again.
             gc.collect()
             gc.freeze()
+            self.webhooks.open()
             self._site = self._make_site(accounts)
             self._port = reactor.listenTCP(
                 self.settings.getint("PORT"),
@@ -178,6 +184,7 @@ class Server:
             await asyncio.wait_for(self.process.stop(), timeout)
         except TimeoutError:
             logger.warning("work was still under way after %s s", timeout)
+        await self.webhooks.close()
         await self._flush()
         await self.database.drain()
         self._leave()

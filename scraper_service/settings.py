@@ -144,6 +144,14 @@ CONVERTER_TIMEOUT_S = 60  # time for one page, less where its caller waits for l
 EGRESS_ALLOW: list[str] = []
 HOST_CONCURRENCY = 8  # requests in flight per host, in all processes; the most
 
+# -- The service: webhooks -----------------------------------------------------------------
+WEBHOOK_CONCURRENCY = 4  # requests in flight per receiver, of different jobs
+WEBHOOK_RETRY_S = ["60", "300", "900"]  # before each further attempt; then given up
+# What deliveries are signed with: a secret for all teams, or `<team id>:<secret>`. The
+# first of a team is in X-Firecrawl-Signature, all of them in X-Scraper-Signature.
+WEBHOOK_SECRETS: list[str] = []
+WEBHOOK_TIMEOUT_S = 10  # for one attempt
+
 # -- The service: robots.txt -------------------------------------------------------------
 ROBOTS_AGENT = ""  # product token that groups are chosen by; empty: that of USER_AGENT
 ROBOTS_CACHE_MB = 64  # MiB of rules that a process keeps, of all sites together
@@ -168,6 +176,8 @@ _minima = {
     "ROBOTS_CACHE_MB": 1,
     "ROBOTS_RETRY_S": 1,
     "ROBOTS_TIMEOUT_S": 1,
+    "WEBHOOK_CONCURRENCY": 1,
+    "WEBHOOK_TIMEOUT_S": 1,
 }
 _maxima = {"PORT": 65_535, "ROBOTS_MAX_AGE_S": 86_400}
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
@@ -194,6 +204,8 @@ def check_settings(settings: BaseSettings) -> None:
                 raise ValueError(f"{name} must be true or false, got {value!r}")
         elif kind in {int, float}:
             _check_number(name, value)
+    for text in settings.getlist("WEBHOOK_RETRY_S"):
+        _check_number("WEBHOOK_RETRY_S", text)
 
 
 def _check_number(name: str, value: object) -> None:

@@ -5,6 +5,7 @@ The rules are those of the interface document, parts 11.1, 11.2, 12.1 and 18.1.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 
 MAX_USER_AGENT = 256  # characters
 MAX_EVENTS = 100
+MAX_HOOK_METADATA = 64 * 1024  # characters of JSON, which go with every event
 
 CRAWL_DEFAULTS: Mapping[str, Any] = {
     "limit": 10_000,
@@ -121,6 +123,12 @@ class _AddressOr:
         return self.kind.read(value, at)
 
 
+def _echoed(metadata: dict[str, Any]) -> dict[str, Any]:
+    if (size := len(json.dumps(metadata))) > MAX_HOOK_METADATA:
+        raise ValueError(f"must be at most {MAX_HOOK_METADATA} bytes, got {size}")
+    return metadata
+
+
 def _webhook(prefix: str) -> Kind:
     names = {name: name for name in EVENTS}
     events = Choice({**names, **{f"{prefix}.{name}": name for name in EVENTS}})
@@ -129,7 +137,7 @@ def _webhook(prefix: str) -> Kind:
             {
                 "url": need(fields.URL, "url"),
                 "headers": Field(Then(Pairs(Text()), urls.caller_headers), "headers"),
-                "metadata": Field(Schema(), "metadata"),
+                "metadata": Field(Then(Schema(), _echoed), "metadata"),
                 "events": Field(Then(Array(events, MAX_EVENTS), _unique), "events"),
             },
             build(Webhook, events=COMMON_EVENTS),

@@ -89,7 +89,9 @@ class JobRecorder:
             if not (tallied := self.tally.take()):
                 return
             try:
-                await self._database.write_locking(tally_rows.record, self._job_id, tallied)
+                await self._database.write_locking(
+                    tally_rows.record, self._job_id, tallied
+                )
             except ServiceUnavailable:  # logged where it was raised
                 self.tally.put_back(tallied)
 

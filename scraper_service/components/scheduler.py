@@ -12,6 +12,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 from weakref import WeakKeyDictionary
 
+from attrs import evolve
 from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.defer import deferred_from_coro
@@ -154,6 +155,9 @@ class LeasedScheduler(BaseScheduler):
 
     async def _make_job(self, options: Any) -> None:
         await self._database.write(store.make_team, LOCAL_TEAM)
+        if options.webhook is not None:
+            logger.warning("no webhook is called: that takes the service")
+            options = evolve(options, webhook=None)
         job = await self._database.write(store.create_job, LOCAL_TEAM, options, 2)
         assert job is not None
         self.job_id = job.id

@@ -5,6 +5,7 @@ Functions take a connection inside a transaction, as those of the frontier do.
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections import Counter
 from collections.abc import Mapping
@@ -13,9 +14,15 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import and_, func, or_, select, text
 
-from scraper_service.jobs.model import Kind, PageErrorRow, RowState
+from scraper_service.jobs.model import (
+    Delivery,
+    DeliveryState,
+    Kind,
+    PageErrorRow,
+    RowState,
+)
 from scraper_service.jobs.outcomes import ROBOTS
-from scraper_service.jobs.tables import frontier, job
+from scraper_service.jobs.tables import delivery, frontier, job
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, TextClause
@@ -196,6 +203,44 @@ class SitemapCounts:
     read: int
     failed: int
     reasons: Mapping[str, int]
+
+
+def read_deliveries(
+    connection: Connection,
+    job_id: str,
+    *,
+    state: DeliveryState | None,
+    after: int,
+    limit: int,
+) -> tuple[list[Delivery], int | None]:
+    """Return up to ``limit`` events for a receiver behind number ``after``, in order.
+
+    With them the number to go on behind, None at the end.
+    """
+    columns = delivery.c
+    query = (
+        select(delivery, frontier.c.url)
+        .outerjoin(frontier, frontier.c.id == columns.row_id)
+        .where(columns.job_id == job_id, columns.seq > after)
+        .order_by(columns.seq)
+        .limit(limit + 1)
+    )
+    if state is not None:
+        query = query.where(columns.state == state)
+    rows = connection.execute(query).all()
+    found = [
+        Delivery(
+            seq=row.seq,
+            kind=row.kind,
+            at=row.at,
+            state=DeliveryState(row.state),
+            attempts=tuple(json.loads(row.log)),
+            due_at=row.due_at or None,
+            page_url=row.url,
+        )
+        for row in rows[:limit]
+    ]
+    return found, found[-1].seq if len(rows) > limit else None
 
 
 def count_addresses(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from enum import IntEnum, StrEnum
+from typing import Any
 
 from attrs import frozen
+
+from scraper_service.options.jobs import Webhook
 
 
 class JobState(StrEnum):
@@ -42,6 +46,14 @@ class Kind(IntEnum):
 
     PAGE = 0
     SITEMAP = 1
+
+
+class DeliveryState(IntEnum):
+    """State of an event on its way; a ``FAILED`` one was given up."""
+
+    PENDING = 0
+    DELIVERED = 1
+    FAILED = 2
 
 
 @frozen(kw_only=True)
@@ -184,3 +196,94 @@ class PageErrorRow:
     code: str
     error: str
     at: float
+
+
+def event_id(job_id: str, seq: int) -> str:
+    """Return the id of an event: a UUID, the same at every attempt."""
+    return str(uuid.uuid5(uuid.UUID(job_id), str(seq)))
+
+
+@frozen
+class Due:
+    """An event of a job that is to be sent now, for the ``attempt``-th time."""
+
+    seq: int
+    kind: str
+    attempt: int
+
+
+@frozen(kw_only=True)
+class Turn:
+    """The right to send what is ``due`` of a job, in this order.
+
+    ``receiver`` is the host of the webhook; ``token`` the fencing token.
+    """
+
+    job_id: str
+    job_kind: str
+    team_id: str
+    receiver: str
+    token: int
+    hook: Webhook
+    due: tuple[Due, ...]
+
+
+@frozen(kw_only=True)
+class Event:
+    """What happened to a job, as it is told: ``page`` is the JSON of a delivered one.
+
+    ``error`` is None for what went well.
+    """
+
+    job_id: str
+    job_kind: str
+    seq: int
+    kind: str
+    page: bytes | None
+    error: str | None
+
+
+@frozen(kw_only=True)
+class Answer:
+    """What came of an attempt: the ``status`` of the answer, or an ``error``.
+
+    ``at`` are seconds since 1970. After one that ``is_final`` nobody tries again.
+    """
+
+    seq: int
+    at: float
+    duration_ms: int = 0
+    status: int | None = None
+    error: str | None = None
+    is_final: bool = False
+
+    @property
+    def is_ok(self) -> bool:
+        return self.error is None
+
+    def as_json(self, attempt: int) -> dict[str, Any]:
+        """Return what is remembered of the attempt with this number."""
+        facts = {
+            "attempt": attempt,
+            "at": self.at,
+            "duration_ms": self.duration_ms,
+            "status": self.status,
+            "error": self.error,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+@frozen(kw_only=True)
+class Delivery:
+    """An event in the outbox and its ``attempts``, as :meth:`Answer.as_json` has them.
+
+    ``due_at`` is None where no time is set for a further one.
+    """
+
+    seq: int
+    kind: str
+    at: float
+    state: DeliveryState
+    attempts: tuple[dict[str, Any], ...]
+    due_at: float | None
+    page_url: str | None

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.formats.sitemap import MAX_FILES
+from scraper_service.jobs.deliveries import tell
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Commit, JobState, Kind, Link, RowState
 from scraper_service.jobs.rows import RETENTION_S, note, now_of
@@ -42,7 +43,8 @@ MAX_SKIPPED = 1_000_000  # rows of addresses that are only listed, in one job
 # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _COUNTED = (
     *("state", "open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
-    *("sitemap_files", "base", "warning", "credits", "completed_at", "expires_at"),
+    *("sitemap_files", "base", "warning", "credits", "deliveries", "completed_at"),
+    "expires_at",
 )
 _READ_JOB = select(job).where(job.c.id == bindparam("job_id")).with_for_update()
 _WRITE_JOB = (
@@ -126,6 +128,8 @@ class _Change:
         self.warning: str | None = row.warning
         self.credits: int = row.credits
         self.refused: Counter[str] = Counter()  # by the address of a robots.txt
+        self.hook_events: str | None = row.hook_events
+        self.deliveries: int = row.deliveries
 
     @property
     def room(self) -> int | None:
@@ -146,6 +150,7 @@ class _Change:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered)
+        self._tell_of(accepted, delivered)
         for outcome in accepted:
             self.base = outcome.base or self.base
             for warning in outcome.warnings:
@@ -274,6 +279,29 @@ class _Change:
         self._connection.execute(_ADD_EVENTS, events)
         self._connection.execute(_ADD_CHARGES, charges)
 
+    def _tell_of(self, accepted: list[Outcome], delivered: list[Outcome]) -> None:
+        """Put an event into the outbox for each page, delivered or failed."""
+        if not self.hook_events:
+            return
+        kept = {outcome.row_id for outcome in delivered}
+        self._tell(
+            [
+                ("page", outcome.row_id)
+                for outcome in accepted
+                if outcome.row_id in kept or _has_failed(outcome)
+            ]
+        )
+
+    def _tell(self, news: list[tuple[str, int | None]]) -> None:
+        self.deliveries = tell(
+            self._connection,
+            self.job_id,
+            self.hook_events,
+            self.deliveries,
+            news,
+            self.at,
+        )
+
     def _add(self, links: Sequence[Link]) -> int:
         """Add addresses that are new; return how many of them are to be fetched."""
         if not links:
@@ -341,6 +369,9 @@ class _Change:
         """Write the counts back, and the end of the job with its last row."""
         ended = not self.open and not self.sitemaps
         state = JobState.COMPLETED if ended else JobState.SCRAPING
+        if ended:
+            note(self._connection, self.job_id, "completed", self.at)
+            self._tell([("completed", None)])
         counts = {
             "job_id": self.job_id,
             "state": state,
@@ -355,11 +386,16 @@ class _Change:
             "base": self.base,
             "warning": self.warning,
             "credits": self.credits,
+            "deliveries": self.deliveries,
             "completed_at": self.at if ended else None,
             "expires_at": self.at + RETENTION_S,
         }
         self._connection.execute(_WRITE_JOB, counts)
         add_refused(self._connection, self.job_id, self.refused)
-        if ended:
-            note(self._connection, self.job_id, "completed", self.at)
         return state
+
+
+def _has_failed(outcome: Outcome) -> bool:
+    """Tell whether the outcome is one of those that the errors of a job list."""
+    ended = outcome.page is not None or outcome.is_done or outcome.goes_on
+    return not ended and outcome.kind is Kind.PAGE and outcome.code != ROBOTS

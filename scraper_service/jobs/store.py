@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, fields
 from sqlalchemy import delete, insert, select, update
 
+from scraper_service.jobs import deliveries
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import (
     ACTIVE,
@@ -26,6 +27,7 @@ from scraper_service.jobs.model import (
 from scraper_service.jobs.rows import RETENTION_S, dialect_insert, note, now_of
 from scraper_service.jobs.seeds import Seed, seed_of
 from scraper_service.jobs.tables import (
+    delivery,
     event,
     frontier,
     idempotency,
@@ -35,6 +37,7 @@ from scraper_service.jobs.tables import (
     page,
     scrape,
     source,
+    webhook,
 )
 from scraper_service.jobs.tables import team as team_table
 from scraper_service.options.job_arguments import options_to_json
@@ -45,7 +48,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.options.jobs import CrawlOptions, Webhook
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one answer (interface document, 11.6)
 READ_ROWS = 250  # of pages in one statement
@@ -69,12 +72,18 @@ def create_job(
     if isinstance(asked, BatchOptions):
         # Its addresses are in the frontier; here they would weigh on every read.
         asked = evolve(asked, urls=asked.urls[:1])
-    options = json.dumps(options_to_json(asked))
-    return insert_job(connection, team_id, seed, options, version)
+    # Its headers may be secret, and nobody but the sender needs them.
+    options = json.dumps(options_to_json(evolve(asked, webhook=None)))
+    return insert_job(connection, team_id, seed, options, version, asked.webhook)
 
 
 def insert_job(
-    connection: Connection, team_id: str, seed: Seed, options: str, version: int
+    connection: Connection,
+    team_id: str,
+    seed: Seed,
+    options: str,
+    version: int,
+    hook: Webhook | None = None,
 ) -> Job | None:
     """Store a job that begins with the addresses of ``seed``."""
     at = now_of(connection)
@@ -108,6 +117,9 @@ def insert_job(
     insert_links(connection, job_id, links[room:], RowState.HELD)
     insert_links(connection, job_id, sitemaps, RowState.PENDING)
     note(connection, job_id, "started", at)
+    if hook is not None:
+        deliveries.attach(connection, job_id, hook)
+        deliveries.tell_one(connection, job_id, "started", at)
     return get_job(connection, job_id, team_id)
 
 
@@ -154,12 +166,13 @@ def add_entries(
     urls: Sequence[str],
     options: str | None = None,
     idempotency_key: str | None = None,
+    hook: Webhook | None = None,
 ) -> Job | bool:
     """Add entries to a batch, which goes on if it was completed.
 
-    ``options`` are those of their pages, as JSON. Returns False when the team has no
-    such batch, True when the idempotency key was used; a cancelled or failed batch is
-    returned as it is.
+    ``options`` are those of their pages, as JSON; ``hook`` takes the place of the
+    batch's own. Returns False when the team has no such batch, True when the
+    idempotency key was used; a cancelled or failed batch is returned as it is.
     """
     found = connection.execute(
         select(job).where(*_of_team(job_id, team_id)).with_for_update()
@@ -183,6 +196,8 @@ def add_entries(
                 expires_at=at + RETENTION_S,
             )
         )
+        if hook is not None:
+            deliveries.attach(connection, job_id, hook)
     return get_job(connection, job_id, team_id) or False
 
 
@@ -233,6 +248,7 @@ def end_job(
     )
     if changed.rowcount:
         note(connection, job_id, state.value, at)
+        deliveries.tell_one(connection, job_id, state.value, at)
     return changed.rowcount == 1
 
 
@@ -328,5 +344,13 @@ def expire(connection: Connection) -> int:
         removed += found
         if found == EXPIRE_ROWS:
             return removed
+    old = select(delivery.c.seq).where(delivery.c.job_id == job_id).limit(EXPIRE_ROWS)
+    found = connection.execute(
+        delete(delivery).where(delivery.c.job_id == job_id, delivery.c.seq.in_(old))
+    ).rowcount
+    removed += found
+    if found == EXPIRE_ROWS:
+        return removed
+    connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
     connection.execute(delete(job).where(job.c.id == job_id))
     return removed + 1

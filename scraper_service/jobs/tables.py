@@ -57,7 +57,8 @@ key = Table(
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
 #: One crawl or batch. The counts change only in the transaction that changes rows of
-#: its frontier; see :class:`scraper_service.jobs.model.Job`.
+#: its frontier; see :class:`scraper_service.jobs.model.Job`. ``hook_events`` are those
+#: that its webhook asked for, None without one; ``deliveries`` counts its events so far.
 job = Table(
     "job",
     metadata,
@@ -80,6 +81,8 @@ job = Table(
     Column("base", Text),
     Column("warning", Text),
     Column("credits", Integer, nullable=False),
+    Column("hook_events", String(60)),
+    Column("deliveries", Integer, nullable=False, server_default=text("0")),
     Column("error", Text),
     Column("created_at", Double, nullable=False),
     Column("completed_at", Double),
@@ -192,6 +195,41 @@ event = Table(
     Column("page_id", String(36)),
     Column("at", Double, nullable=False),
     Index("ix_event_job_id", "job_id", "id"),
+)
+
+#: Where the events of a job are sent. ``config`` is JSON, ``receiver`` the host of its
+#: address. Something is due at ``due_at``, None for nothing; who holds the lease until
+#: ``until`` sends it, and ``token`` counts leases.
+webhook = Table(
+    "webhook",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("receiver", String(260), nullable=False),
+    Column("config", Text, nullable=False),
+    Column("due_at", Double),
+    Column("until", Double, nullable=False, server_default=text("0")),
+    Column("token", Integer, nullable=False, server_default=text("0")),
+    Index("ix_webhook_due_at", "due_at"),
+)
+
+#: The outbox: events that a receiver asked for, written in the transaction of what
+#: happened. ``seq`` counts those of a job from 1, ``row_id`` is the address that a page
+#: event is about: its body comes from the stored page. ``due_at`` is 0 before the first
+#: attempt. ``failures`` are those of this series, ``log`` what came of each attempt.
+delivery = Table(
+    "delivery",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("kind", String(20), nullable=False),
+    Column("row_id", BigInteger),
+    Column("at", Double, nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("due_at", Double, nullable=False, server_default=text("0")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("log", Text, nullable=False, server_default=text("'[]'")),
+    Index("ix_delivery_due", "job_id", "state", "due_at", "seq"),
 )
 
 #: Credits, charged once per page.

@@ -108,18 +108,7 @@ class JobLimit:
     message: str
 
 
-JOB_LIMITS = tuple(
-    JobLimit(attribute, accepted, f"{what} is not available here: {reason}")
-    for attribute, accepted, what, reason in (
-        ("prompt", (None,), "a prompt", _MODEL),
-        (
-            "webhook",
-            (None,),
-            "a webhook",
-            "it needs a sender of events, which this release does not have",
-        ),
-    )
-)
+JOB_LIMITS = (JobLimit("prompt", (None,), f"a prompt is not available here: {_MODEL}"),)
 
 
 def require_available(options: ScrapeOptions) -> None:

@@ -100,6 +100,16 @@ def options_to_json(options: OptionsT) -> dict[str, Any]:
     return unstructured(options)
 
 
+def webhook_to_json(webhook: Webhook) -> dict[str, Any]:
+    """Return ``webhook`` as JSON values, to be read by :func:`webhook_from_json`."""
+    return unstructured(webhook)
+
+
+def webhook_from_json(value: Mapping[str, Any]) -> Webhook:
+    """Return the webhook that :func:`webhook_to_json` wrote."""
+    return structured(value, Webhook)
+
+
 def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
     """Return the options of a page that :func:`options_to_json` wrote as ``scrape``."""
     return structured(value, ScrapeOptions)

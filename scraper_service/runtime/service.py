@@ -16,7 +16,7 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.formats.sitemap_places import first_scope
-from scraper_service.jobs import listing, store
+from scraper_service.jobs import deliveries, listing, store
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
 from scraper_service.options.available import require_available, require_job_available
@@ -33,11 +33,18 @@ if TYPE_CHECKING:
     from scraper_service.items import Page
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.listing import Address, Cursor
-    from scraper_service.jobs.model import Job, PageErrorRow, RowState
+    from scraper_service.jobs.model import (
+        Delivery,
+        DeliveryState,
+        Job,
+        PageErrorRow,
+        RowState,
+    )
     from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.resident import ResidentCrawler
     from scraper_service.runtime.runner import LocalRunner
+    from scraper_service.runtime.webhooks import Webhooks
 
 
 logger = logging.getLogger(__name__)
@@ -82,9 +89,11 @@ class ScraperService:
         database: Database,
         serialize: Callable[[Page], bytes],
         robots: RobotsPolicy,
+        webhooks: Webhooks,
     ):
         self.resident = resident
         self.runner = runner
+        self.webhooks = webhooks
         self.stopping = False
         self._database = database
         self._serialize = serialize
@@ -186,6 +195,7 @@ class ScraperService:
             options.urls,
             json.dumps(options_to_json(options)["scrape"]),
             idempotency_key,
+            options.webhook,
         )
         if job is True:
             raise IdempotencyKeyUsed("Idempotency key already used")
@@ -278,6 +288,33 @@ class ScraperService:
             raise JobNotFound("Job not found")
         report = Report.within(self.runner.settings, facts)
         return await asyncio.to_thread(shape, report)
+
+    async def deliveries(
+        self,
+        job_id: str,
+        team: Team,
+        state: DeliveryState | None,
+        after: int,
+        limit: int,
+    ) -> tuple[Job, list[Delivery], int | None]:
+        """Return events for the webhook of a job, and the number to go on behind."""
+        job = await self._job(job_id, team)
+        found, behind = await self._database.read(
+            listing.read_deliveries, job_id, state=state, after=after, limit=limit
+        )
+        return job, found, behind
+
+    async def replay(self, job_id: str, team: Team, number: int | None = None) -> int:
+        """Send an event of a job again, or all that were given up; tell how many.
+
+        Raises :exc:`JobNotFound` for a number that no event has.
+        """
+        await self._job(job_id, team)
+        count = await self._database.write_locking(deliveries.replay, job_id, number)
+        if number is not None and not count:
+            raise JobNotFound("Delivery not found")
+        self.webhooks.wake()
+        return count
 
     async def explain(
         self, options: CrawlOptions, urls: Sequence[str], depth: int

@@ -39,6 +39,15 @@ ROUTES += [
     ("GET", f"/v2/crawl/{UUID}/report"),
     ("GET", f"/v2/batch/scrape/{UUID}/report"),
     ("POST", "/v2/crawl/explain"),
+    *(
+        (method, f"/v2/{kind}/{UUID}/deliveries{path}")
+        for kind in ("crawl", "batch/scrape")
+        for method, path in (
+            ("GET", ""),
+            ("POST", "/replay"),
+            ("POST", f"/{UUID}/replay"),
+        )
+    ),
 ]
 
 

@@ -136,6 +136,8 @@ BATCH = batch_options({"urls": "https://example.com"})
         evolve(CRAWL, regex_on_full_url=True),
         evolve(CRAWL, deduplicate_similar_urls=False, ignore_query_parameters=True),
         evolve(BATCH, max_concurrency=2),
+        evolve(CRAWL, webhook=Webhook(url="a")),
+        evolve(BATCH, webhook=Webhook(url="a")),
     ],
 )
 def test_what_a_job_of_this_release_does_is_available(options):
@@ -146,8 +148,6 @@ def test_what_a_job_of_this_release_does_is_available(options):
     ("options", "attribute"),
     [
         (evolve(CRAWL, prompt="a"), "prompt"),
-        (evolve(CRAWL, webhook=Webhook(url="a")), "webhook"),
-        (evolve(BATCH, webhook=Webhook(url="a")), "webhook"),
         (evolve(CRAWL, scrape=evolve(PLAIN, mobile=True)), "mobile"),
         (evolve(BATCH, scrape=evolve(PLAIN, wait_for_ms=5)), "wait_for_ms"),
     ],

@@ -9,7 +9,7 @@ from klein import Klein
 from scraper_service.api import jobs
 from scraper_service.api.operations import Api, add_routes
 from scraper_service.api.routes import asyncio_route
-from scraper_service.api.v2 import addresses, report, requests, views
+from scraper_service.api.v2 import addresses, deliveries, report, requests, views
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
@@ -37,6 +37,33 @@ class V2(Api):
         team, _ = await self.edge.admit(request)
         found = jobs.job_id(job_id)
         return await self.service.report(found, team, report.reported)
+
+    @app.route("/crawl/<job_id>/deliveries", methods=["GET"])
+    @app.route("/batch/scrape/<job_id>/deliveries", methods=["GET"])
+    @asyncio_route
+    async def deliveries(self, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await self.edge.admit(request)
+        query = deliveries.asked(request)
+        found = await self.service.deliveries(jobs.job_id(job_id), team, **query)
+        path = self.edge.addresses.base(request) + request.path.decode("latin-1")
+        return deliveries.listed(*found, query, path)
+
+    @app.route("/crawl/<job_id>/deliveries/replay", methods=["POST"])
+    @app.route("/batch/scrape/<job_id>/deliveries/replay", methods=["POST"])
+    @asyncio_route
+    async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
+        team, _ = await self.edge.admit(request)
+        count = await self.service.replay(jobs.job_id(job_id), team)
+        return deliveries.replayed(count)
+
+    @app.route("/crawl/<job_id>/deliveries/<number>/replay", methods=["POST"])
+    @app.route("/batch/scrape/<job_id>/deliveries/<number>/replay", methods=["POST"])
+    @asyncio_route
+    async def replay(self, request: JsonRequest, job_id: str, number: str) -> bytes:
+        team, _ = await self.edge.admit(request)
+        wanted = deliveries.delivery_number(number)
+        count = await self.service.replay(jobs.job_id(job_id), team, wanted)
+        return deliveries.replayed(count)
 
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route
