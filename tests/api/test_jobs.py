@@ -1011,7 +1011,7 @@ def test_an_idempotency_key_starts_one_job(service, post_with_key, version, kind
 
 @pytest.mark.parametrize(("version", "kind"), STARTS)
 @pytest.mark.parametrize(
-    "fault", [{"nonsense": 1}, {"webhook": "http://a.example"}], ids=["bad", "later"]
+    "fault", [{"nonsense": 1}, {"webhook": "ftp://a.example"}], ids=["bad", "hook"]
 )
 def test_a_refused_request_does_not_use_its_key(
     service, post_with_key, version, kind, fault
@@ -1065,34 +1065,10 @@ def test_equal_calls_at_once_start_one_job(start_service, site, post_with_key):
 # -- options ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("version", "key", "value"),
-    [
-        *(
-            (version, key, value)
-            for version in VERSIONS
-            for key, value in (
-                ("webhook", "http://a.example/hook"),
-                ("webhook", {"url": "http://a.example", "events": ["page"]}),
-            )
-        ),
-        ("v2", "prompt", "only the docs"),
-    ],
-)
-def test_options_of_later_releases_are_refused_by_name(
-    service, site, version, key, value
-):
-    body = {"url": site.url("/text"), key: value}
-    [detail] = details_of(service.post(f"/{version}/crawl", body))
-    assert detail["path"] == [key]
-    assert "not available here" in detail["message"]
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_webhook_of_a_batch_is_refused(service, site, version):
-    body = {"urls": [site.url("/text")], "webhook": "http://a.example/hook"}
-    [detail] = details_of(service.post(f"/{version}/batch/scrape", body))
-    assert detail["path"] == ["webhook"]
+def test_options_of_later_releases_are_refused_by_name(service, site):
+    body = {"url": site.url("/text"), "prompt": "only the docs"}
+    [detail] = details_of(service.post("/v2/crawl", body))
+    assert detail["path"] == ["prompt"]
     assert "not available here" in detail["message"]
 
 

@@ -1,0 +1,520 @@
+"""Webhooks, seen from a real receiver (interface document, part 18)."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import itertools
+import json
+import re
+import time
+import uuid
+from collections import Counter
+
+import pytest
+
+from tests.crash import kill, sqlite_of
+from tests.receiver import Receiver
+from tests.scripted_site import ScriptedSite, moved, page
+
+WAIT_S = 40
+SECRET = "first:secret"
+OLD_SECRET = "the one before"
+HOSTS = "127.0.0.2/31"  # .2 and .3
+SETTINGS = {
+    "SCRAPER_EGRESS_ALLOW": HOSTS,
+    "SCRAPER_LEASE_S": "1",
+    "SCRAPER_WEBHOOK_RETRY_S": "0,1",
+    "SCRAPER_WEBHOOK_SECRETS": f"{SECRET},{OLD_SECRET}",
+    "SCRAPER_WEBHOOK_TIMEOUT_S": "1",
+}
+PAGES = 6
+LARGE = "A line of the large page, which is told as it is stored. " * 20_000
+
+_names = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def web():
+    """A site of seven pages in a row, one that fails, one that is large."""
+    pages = {f"/{n}": page(f"/{n + 1}", title=f"No. {n}") for n in range(PAGES)}
+    pages[f"/{PAGES}"] = page(title="The last")
+    pages["/loop"] = page("/dead", title="Loop")
+    pages["/dead"] = moved("/dead")
+    pages["/large"] = page(title="Large", text=LARGE)
+    with ScriptedSite(pages) as site:
+        yield site
+
+
+@pytest.fixture(scope="module")
+def receiver():
+    with Receiver() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hooked(tmp_path_factory):
+    """A service with short waits, for the tests of this module."""
+    from tests.conftest import Service
+
+    running = Service(tmp_path_factory.mktemp("hooked"), **SETTINGS)
+    yield running
+    assert running.stop() == 0, running.stderr
+
+
+@pytest.fixture
+def path():
+    """Return a function that makes a path of a receiver that no other test uses."""
+    return lambda kind: f"/{kind}/{next(_names)}-{uuid.uuid4().hex}"
+
+
+def until(function, wait_s=WAIT_S):
+    end = time.monotonic() + wait_s
+    while not (found := function()):
+        assert time.monotonic() < end, "it did not come in time"
+        time.sleep(0.05)
+    return found
+
+
+def start(service, url, version="v2", hook=None, **options):
+    """Start a crawl; return the path of its status."""
+    scrape = {"maxAge": 0, **options.pop("scrapeOptions", {})}
+    options = {"ignoreRobotsTxt": True, "crawlEntireDomain": True, **options}
+    if version == "v2":
+        options = {"sitemap": "skip", **options}
+    else:
+        options = {"ignoreSitemap": True, **options}
+    body = {"url": url, "webhook": hook, "scrapeOptions": scrape, **options}
+    reply = service.post(f"/{version}/crawl", body)
+    assert reply.status == 200, reply
+    return f"/{version}/crawl/{reply.json['id']}"
+
+
+def start_batch(service, urls, version="v2", hook=None, **options):
+    body = {"urls": urls, "webhook": hook, "maxAge": 0, **options}
+    reply = service.post(f"/{version}/batch/scrape", body)
+    assert reply.status == 200, reply
+    return f"/{version}/batch/scrape/{reply.json['id']}"
+
+
+def ended(service, job):
+    """Wait for the end of a job; return its status."""
+
+    def status():
+        found = service.get(job).json
+        return found if found["status"] != "scraping" else None
+
+    return until(status)
+
+
+def deliveries(service, job, query=""):
+    """Return all deliveries of a job, part by part."""
+    rows = []
+    target = f"{job.replace('/v1/', '/v2/')}/deliveries?limit=3{query}"
+    while target:
+        reply = service.get(target)
+        assert reply.status == 200, reply
+        rows += reply.json["deliveries"]
+        target = reply.json.get("next", "").removeprefix(service.url)
+    return rows
+
+
+def settled(service, job):
+    """Wait until every event of a job that ended was delivered or given up."""
+    ended(service, job)
+
+    def found():
+        rows = deliveries(service, job)
+        return [rows] if all(row["state"] != "pending" for row in rows) else None
+
+    return until(found)[0]
+
+
+STARTS = [(start, "crawl"), (start_batch, "batch_scrape")]
+
+
+# -- what is sent -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+@pytest.mark.parametrize(("begin", "family"), STARTS, ids=["crawl", "batch"])
+def test_a_job_is_told_from_start_to_end(
+    hooked, web, receiver, path, begin, family, version
+):
+    to = path("ok")
+    hook = {
+        "url": receiver.url(to),
+        "headers": {"X-Mine": "yes", "x-scraper-attempt": "99"},
+        "metadata": {"run": 7, "nested": {"a": [None, "ü"]}},
+    }
+    target = web.url("/0") if begin is start else [web.url(f"/{n}") for n in range(7)]
+    job = begin(hooked, target, version, hook)
+    rows = settled(hooked, job)
+    status = ended(hooked, job)
+    received = receiver.received(to)
+    kinds = [each.event for each in received]
+    assert kinds == ["started", *["page"] * 7, "completed"]
+    documents = {d["metadata"]["scrapeId"]: d for d in status["data"]}
+    for number, each in enumerate(received, 1):
+        body = each.json
+        assert list(body) == ["success", "type", "id", "webhookId", "data", "metadata"]
+        assert body["success"] is True
+        assert body["type"] == f"{family}.{each.event}"
+        assert body["id"] == job.rpartition("/")[2]
+        assert body["metadata"] == hook["metadata"]
+        assert each.headers["content-type"] == "application/json"
+        assert each.headers["user-agent"].startswith("Mozilla/5.0 (compatible; scraper")
+        assert each.headers["x-mine"] == "yes"
+        assert each.headers["x-scraper-attempt"] == "1"
+        assert each.headers["x-scraper-sequence"] == str(number)
+        assert each.headers["x-scraper-event-id"] == body["webhookId"]
+        if each.event == "page":
+            [document] = body["data"]
+            assert document == documents.pop(document["metadata"]["scrapeId"])
+        else:
+            assert body["data"] == []
+    assert not documents
+    assert len({each.id for each in received}) == len(received)
+    assert [row["webhookId"] for row in rows] == [each.id for each in received]
+    # One at a time: the next one was sent after the answer.
+    assert all(a.until <= b.at for a, b in itertools.pairwise(received))
+
+
+def test_a_delivery_is_signed(hooked, web, receiver, path):
+    to = path("ok")
+    settled(hooked, start_batch(hooked, [web.url("/large")], hook=receiver.url(to)))
+    received = receiver.received(to)
+    assert len(received) == 3
+    assert len(received[1].body) > 2**20
+    for each in received:
+        digest = hmac.new(SECRET.encode(), each.body, hashlib.sha256).hexdigest()
+        assert each.headers["x-firecrawl-signature"] == f"sha256={digest}"
+        signature = each.headers["x-scraper-signature"]
+        found = re.fullmatch(r"t=(\d+),v1=(\w+),v1=(\w+)", signature)
+        assert found[1] == each.headers["x-scraper-timestamp"]
+        assert abs(int(found[1]) - each.at) < 5
+        signed = found[1].encode() + b"." + each.body
+        for secret, digest in ((SECRET, found[2]), (OLD_SECRET, found[3])):
+            assert hmac.new(secret.encode(), signed, "sha256").hexdigest() == digest
+    assert SECRET not in hooked.stderr
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        (["completed"], ["completed"]),
+        (["crawl.page", "started"], ["started", "page"]),
+        (["failed", "cancelled"], []),
+    ],
+)
+def test_only_what_was_asked_for_is_sent(hooked, web, receiver, path, events, expected):
+    to = path("ok")
+    hook = {"url": receiver.url(to), "events": events}
+    rows = settled(hooked, start(hooked, web.url("/6"), hook=hook))
+    assert [each.event for each in receiver.received(to)] == expected
+    assert len(rows) == len(expected)
+
+
+def test_a_failed_page_is_told_with_its_error(hooked, web, receiver, path):
+    to = path("ok")
+    job = start(hooked, web.url("/loop"), hook=receiver.url(to))
+    rows = settled(hooked, job)
+    [error] = hooked.get(f"{job}/errors").json["errors"]
+    good, bad = [each.json for each in receiver.received(to) if each.event == "page"]
+    assert good["success"] is True
+    assert bad["success"] is False
+    assert bad["data"] == []
+    assert bad["error"] == error["error"]
+    assert [row["url"] for row in rows[1:-1]] == [web.url("/loop"), web.url("/dead")]
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_cancelled_job_is_told_if_asked_for(hooked, site, receiver, path, asked):
+    to = path("ok")
+    hook = {"url": receiver.url(to)}
+    if asked:
+        hook["events"] = ["started", "cancelled"]
+    job = start(hooked, site.url("/delay/20"), hook=hook)
+    assert hooked.request("DELETE", job).status == 200
+    settled(hooked, job)
+    received = [each.json for each in receiver.received(to)]
+    assert received[0]["type"] == "crawl.started"
+    if asked:
+        [cancelled] = received[1:]
+        assert cancelled["type"] == "crawl.cancelled"
+        assert (cancelled["success"], cancelled["data"]) == (False, [])
+        assert cancelled["error"]
+    else:
+        assert len(received) == 1
+
+
+def test_added_addresses_are_told_to_the_hook_of_their_request(
+    hooked, web, receiver, path
+):
+    first, second = path("ok"), path("ok")
+    job = start_batch(hooked, [web.url("/1")], hook=receiver.url(first))
+    settled(hooked, job)
+    more = {"appendToId": job.rpartition("/")[2]}
+    start_batch(hooked, [web.url("/2")], **more)
+    settled(hooked, job)
+    kinds = [each.event for each in receiver.received(first)]
+    assert kinds == ["started", "page", "completed", "page", "completed"]
+    start_batch(hooked, [web.url("/3")], hook=receiver.url(second), **more)
+    settled(hooked, job)
+    assert len(receiver.received(first)) == 5
+    kinds = [each.event for each in receiver.received(second)]
+    assert kinds == ["page", "completed"]
+
+
+@pytest.mark.parametrize("name", ["Host", "Content-Length", "Connection", "A\r\nB"])
+def test_headers_that_frame_a_message_are_refused(hooked, web, receiver, name):
+    hook = {"url": receiver.url("/ok"), "headers": {name: "1"}}
+    reply = hooked.post("/v2/crawl", {"url": web.url("/1"), "webhook": hook})
+    assert reply.status == 400
+
+
+def test_metadata_that_is_large_is_refused(hooked, web, receiver):
+    hook = {"url": receiver.url("/ok"), "metadata": {"a": "x" * 70_000}}
+    reply = hooked.post("/v2/crawl", {"url": web.url("/1"), "webhook": hook})
+    assert reply.status == 400
+    assert reply.json["details"][0]["path"] == ["webhook", "metadata"]
+
+
+def test_the_configuration_is_shown_to_nobody(hooked, site, receiver, path):
+    hook = {"url": receiver.url(path("ok")), "headers": {"Authorization": "s3cr3t"}}
+    job = start(hooked, site.url("/delay/20"), hook=hook)
+    assert "s3cr3t" not in json.dumps(hooked.get("/v2/crawl/active").json)
+    hooked.request("DELETE", job)
+    assert "s3cr3t" not in hooked.stderr
+
+
+# -- receivers that do not do their part ------------------------------------------------------
+
+
+def test_what_fails_is_sent_again_as_it_was(hooked, web, receiver, path):
+    to = path("fails/2")
+    job = start_batch(hooked, [web.url("/1")], hook=receiver.url(to))
+    rows = settled(hooked, job)
+    assert [row["state"] for row in rows] == ["delivered"] * 3
+    by_id = {}
+    for each in receiver.received(to):
+        by_id.setdefault(each.id, []).append(each)
+    for tries in by_id.values():
+        assert [each.headers["x-scraper-attempt"] for each in tries] == ["1", "2", "3"]
+        assert len({each.body for each in tries}) == 1
+        assert tries[2].at - tries[1].at > 0.9
+    for row in rows:
+        first, second, third = row["attempts"]
+        assert first["status"] == second["status"] == 500
+        assert first["error"] == "answered 500"
+        assert (third["status"], "error" in third) == (200, False)
+        assert [t["attempt"] for t in row["attempts"]] == [1, 2, 3]
+
+
+@pytest.mark.parametrize(
+    ("kind", "status", "error"),
+    [
+        ("always/500", 500, "answered 500"),
+        ("always/404", 404, "answered 404"),
+        ("redirect", 307, "redirects are not followed"),
+        ("slow/1500", None, "no answer within 1 s"),
+    ],
+)
+def test_what_fails_again_and_again_is_given_up(
+    hooked, web, receiver, path, kind, status, error
+):
+    to = path(kind)
+    hook = {"url": receiver.url(to), "events": ["completed"]}
+    job = start_batch(hooked, [web.url("/1")], hook=hook)
+    [row] = settled(hooked, job)
+    assert row["state"] == "failed"
+    assert len(row["attempts"]) == 3
+    for attempt in row["attempts"]:
+        assert attempt.get("status") == status
+        assert error in attempt["error"]
+    assert len(receiver.received(to)) == 3
+    assert receiver.received("/ok/redirected") == []
+
+
+def test_a_huge_answer_is_not_read(hooked, web, receiver, path):
+    to = path("huge")
+    job = start_batch(hooked, [web.url("/1")], hook=receiver.url(to))
+    rows = settled(hooked, job)
+    assert [row["state"] for row in rows] == ["delivered"] * 3
+    assert all(row["attempts"][0]["durationMs"] < 1000 for row in rows)
+
+
+def test_a_receiver_that_is_gone_is_sent_nothing_more(hooked, web, receiver, path):
+    to = path("always/410")
+    rows = settled(hooked, start(hooked, web.url("/0"), hook=receiver.url(to)))
+    assert {row["state"] for row in rows} == {"failed"}
+    assert len(receiver.received(to)) == 1
+
+
+def test_a_forbidden_address_is_not_connected_to(hooked, web, canary):
+    before = canary.count()
+    for host in ("127.0.0.1", "localhost", "[::1]", "0x7f000001", "10.0.0.1"):
+        hook = {"url": f"http://{host}:{canary.port}/", "events": ["completed"]}
+        job = start_batch(hooked, [web.url("/1")], hook=hook)
+        [row] = settled(hooked, job)
+        assert row["state"] == "failed"
+        [attempt] = row["attempts"]
+        assert attempt["error"] == "the address must not be reached from here"
+    assert canary.count() == before
+
+
+def test_silent_receivers_hold_up_nobody_and_are_left_alone(
+    hooked, web, receiver, path
+):
+    with Receiver("127.0.0.3") as silent:
+        urls = [web.url(f"/{n}") for n in range(PAGES)]
+        jobs = [
+            start_batch(hooked, urls, hook=silent.url("/silent")) for _ in range(12)
+        ]
+        until(lambda: silent.received("/silent"))
+        started = time.monotonic()
+        rows = settled(hooked, start_batch(hooked, urls, hook=receiver.url(path("ok"))))
+        assert {row["state"] for row in rows} == {"delivered"}
+        assert time.monotonic() - started < 8
+
+        def is_left_alone():
+            tried = [t for row in deliveries(hooked, jobs[0]) for t in row["attempts"]]
+            return [t for t in tried if "did not answer 5 times" in t["error"]]
+
+        until(is_left_alone)
+        assert len(silent.received("/silent")) < 20
+
+
+# -- the list, and sending again --------------------------------------------------------------
+
+
+def test_the_list_is_in_parts_and_by_state(hooked, web, receiver, path):
+    to = path("fails/1")
+    job = start(hooked, web.url("/0"), hook=receiver.url(to))
+    rows = settled(hooked, job)
+    assert [row["id"] for row in rows] == list(range(1, 10))
+    assert rows[0]["type"] == "crawl.started"
+    assert all(row["createdAt"].endswith("Z") for row in rows)
+    assert deliveries(hooked, job, "&state=delivered") == rows
+    assert deliveries(hooked, job, "&state=failed") == []
+    for query in ("state=x", "after=-1", "limit=0", "limit=9999"):
+        assert hooked.get(f"{job}/deliveries?{query}").status == 400
+    plain = start(hooked, web.url("/6"))
+    reply = hooked.get(f"{plain}/deliveries")
+    assert reply.json == {"success": True, "deliveries": []}
+    batch = job.replace("/crawl/", "/batch/scrape/")
+    assert hooked.get(f"{batch}/deliveries").status == 200
+    unknown = f"/v2/crawl/{uuid.uuid4()}/deliveries"
+    assert hooked.get(unknown).status == 404
+    assert hooked.post(f"{unknown}/replay").status == 404
+
+
+def test_deliveries_can_be_sent_again(hooked, web, receiver, path):
+    to = path("fails/4")
+    job = start(hooked, web.url("/6"), hook=receiver.url(to))
+    rows = settled(hooked, job)
+    assert {row["state"] for row in rows} == {"failed"}
+    reply = hooked.post(f"{job}/deliveries/2/replay")
+    assert reply.json == {"success": True, "replayed": 1}
+    rows = settled(hooked, job)
+    assert [row["state"] for row in rows] == ["failed", "delivered", "failed"]
+    assert len(rows[1]["attempts"]) == 5
+    assert hooked.post(f"{job}/deliveries/replay").json["replayed"] == 2
+    rows = settled(hooked, job)
+    assert {row["state"] for row in rows} == {"delivered"}
+    by_id = Counter(each.id for each in receiver.received(to))
+    assert by_id == {row["webhookId"]: 5 for row in rows}
+    assert hooked.post(f"{job}/deliveries/1/replay").json["replayed"] == 1
+    until(lambda: len(receiver.received(to)) == 16)
+    assert hooked.post(f"{job}/deliveries/replay").json["replayed"] == 0
+    assert hooked.post(f"{job}/deliveries/9/replay").status == 404
+    assert hooked.post(f"{job}/deliveries/x/replay").status == 400
+
+
+# -- crashes, restarts, several processes -----------------------------------------------------
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request, tmp_path):
+    if request.param == "sqlite":
+        return SETTINGS | {"address": sqlite_of(tmp_path)}
+    address = request.getfixturevalue("postgres")()
+    return SETTINGS | {"SCRAPER_DATABASE_URL": address, "address": address}
+
+
+def settings_of(database):
+    return {k: v for k, v in database.items() if k != "address"}
+
+
+def test_retries_go_on_after_a_restart(start_service, web, receiver, path):
+    to = path("fails/1")
+    settings = {**SETTINGS, "SCRAPER_WEBHOOK_RETRY_S": "4"}
+    service = start_service(**settings)
+    job = start_batch(service, [web.url("/1")], hook=receiver.url(to))
+    ended(service, job)
+    until(lambda: len(receiver.received(to)) == 3)
+    until(lambda: all(row["attempts"] for row in deliveries(service, job)))
+    for row in deliveries(service, job):
+        assert row["state"] == "pending"
+        assert row["nextAttemptAt"] > row["createdAt"]
+    assert service.stop() == 0
+    service = start_service(**settings)
+    rows = settled(service, job)
+    assert [len(row["attempts"]) for row in rows] == [2, 2, 2]
+    assert Counter(each.id for each in receiver.received(to)) == {
+        row["webhookId"]: 2 for row in rows
+    }
+
+
+def test_no_event_is_lost_by_kills(start_service, web, receiver, path, database):
+    settings = settings_of(database)
+    to = path("slow/10")
+    service = start_service(**settings)
+    urls = [web.url(f"/{n % 7}") for n in range(120)]
+    job = start_batch(service, urls, hook=receiver.url(to))
+    for count in (10, 70) if "sqlite" in database["address"] else (40,):
+        until(lambda count=count: len(receiver.received(to)) >= count)
+        kill(service)
+        service = start_service(**settings)
+    rows = settled(service, job)
+    assert [row["state"] for row in rows] == ["delivered"] * 122
+    received = receiver.received(to)
+    expected = {row["webhookId"]: row["type"] for row in rows}
+    assert {each.id: each.json["type"] for each in received} == expected
+    assert Counter(expected.values()) == {
+        "batch_scrape.started": 1,
+        "batch_scrape.page": 120,
+        "batch_scrape.completed": 1,
+    }
+    assert len(received) - len(rows) <= 2 * 40  # what a kill makes come twice
+    first = dict.fromkeys(each.id for each in received)
+    assert list(first) == [row["webhookId"] for row in rows]
+    status = ended(service, job)
+    stored = {d["metadata"]["scrapeId"] for d in status["data"]}
+    told = {
+        each.json["data"][0]["metadata"]["scrapeId"]
+        for each in received
+        if each.event == "page"
+    }
+    assert stored == told
+
+
+def test_two_processes_deliver_each_event_once(
+    start_service, web, receiver, path, database
+):
+    # Long enough for a machine that is busy: what is late would come twice.
+    patient = {"SCRAPER_WEBHOOK_TIMEOUT_S": "20", "SCRAPER_LEASE_S": "15"}
+    settings = {**settings_of(database), **patient}
+    services = [start_service(**settings) for _ in range(2)]
+    jobs = {}
+    for number in range(6):
+        to = path("ok")
+        service = services[number % 2]
+        urls = [web.url(f"/{n % 7}") for n in range(30)]
+        jobs[start_batch(service, urls, hook=receiver.url(to))] = to
+    for job, to in jobs.items():
+        rows = settled(services[0], job)
+        received = receiver.received(to)
+        assert [each.id for each in received] == [row["webhookId"] for row in rows]
+        assert len(rows) == 32
+    assert not [s for s in services if "deadlock" in s.stderr]
