@@ -77,6 +77,7 @@ class Receiver:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # an answer is two writes
     requests: list[list[Any]]
     tries: Counter[tuple[str, str]]
     lock = threading.Lock()
