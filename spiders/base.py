@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import scrapy
 from attrs import evolve
@@ -13,13 +13,16 @@ from scrapy.utils.misc import load_object
 from scraper_service.items import Fetch, FoundLink, Lease, PageContent, PageSource
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
     from scraper_service.options.scrape import ScrapeOptions
+
+
+T = TypeVar("T")
 
 
 class ConverterPool(Protocol):
@@ -32,9 +35,31 @@ class ConverterPool(Protocol):
         ...
 
     async def read_sitemap(
-        self, source: PageSource, timeout_s: float, choose: Any = None
+        self,
+        source: PageSource,
+        timeout_s: float,
+        choose: Any = None,
+        read: Callable[..., Any] = ...,
     ) -> Any:
         """Return what a sitemap lists, or the error why nothing."""
+        ...
+
+    async def run(
+        self, function: Callable[..., T], *args: object, timeout_s: float = ...
+    ) -> T:
+        """Return what an importable function returns in a process of the pool."""
+        ...
+
+
+class RobotsPolicy(Protocol):
+    """What the setting ``ROBOTS_POLICY`` names; made by its ``shared(settings)``."""
+
+    def agents(self, robots_user_agent: str | None = None) -> tuple[str, ...]:
+        """Return whose rules count, best first."""
+        ...
+
+    def known(self, url: str) -> Any:
+        """Return the rules of the site of ``url``, None if they are not known yet."""
         ...
 
 
@@ -50,6 +75,7 @@ class PageSpider(scrapy.Spider):
     max_bytes: int
     max_hops: int
     max_refresh_s: float
+    robots: RobotsPolicy
     find_links = False
 
     @classmethod
@@ -57,6 +83,7 @@ class PageSpider(scrapy.Spider):
         spider = super().from_crawler(crawler, *args, **kwargs)
         settings = crawler.settings
         spider.pool = load_object(settings["CONVERTER"]).shared(settings)
+        spider.robots = load_object(settings["ROBOTS_POLICY"]).shared(settings)
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
         spider.max_refresh_s = settings.getfloat("METAREFRESH_MAXDELAY")

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-import time
 from collections import Counter
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-import scrapy
 from attrs import evolve
-from scrapy.utils.misc import load_object
 
-from scraper_service.formats.sitemap import MAX_BYTES, MAX_LEVELS
+from scraper_service.formats.sitemap import FETCH_TIMEOUT_S
 from scraper_service.formats.sitemap_places import (
     first_scope,
     sitemap_places,
@@ -38,12 +35,12 @@ from scraper_service.scope import (
     sitemap_key,
 )
 from spiders.base import JobSpider
+from spiders.sitemaps import read_sitemap, sitemap_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
 
     from scrapy import Request
-    from scrapy.crawler import Crawler
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
@@ -54,19 +51,6 @@ if TYPE_CHECKING:
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
 MAX_SECTIONS = 10_000
 WATCHED_PAGES = 10  # of a section, before their texts are compared
-SITEMAP_S = 120  # for one file (interface document, 11.5)
-
-
-class RobotsPolicy(Protocol):
-    """What the setting ``ROBOTS_POLICY`` names; made by its ``shared(settings)``."""
-
-    def agents(self, robots_user_agent: str | None = None) -> tuple[str, ...]:
-        """Return whose rules count, best first."""
-        ...
-
-    def known(self, url: str) -> Any:
-        """Return the rules of the site of ``url``, None if they are not known yet."""
-        ...
 
 
 class CrawlSpider(JobSpider):
@@ -78,7 +62,6 @@ class CrawlSpider(JobSpider):
     """
 
     name = "crawl"
-    robots: RobotsPolicy
 
     def __init__(self, *args: Any, options: CrawlOptions | None = None, **kwargs: Any):
         super().__init__(*args)
@@ -91,13 +74,6 @@ class CrawlSpider(JobSpider):
         self._originals = Originals()
         self._too_deep: set[int] = set()
         self._sections: Counter[str] = Counter()
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
-        spider = super().from_crawler(crawler, *args, **kwargs)
-        policy = load_object(crawler.settings["ROBOTS_POLICY"])
-        spider.robots = policy.shared(crawler.settings)
-        return spider
 
     # -- pages -----------------------------------------------------------------------
 
@@ -226,23 +202,17 @@ class CrawlSpider(JobSpider):
         team_id: str | None = None,
     ) -> Request:
         """Return the request for a sitemap file; that of level 0 finds the others."""
-        is_first = lease.depth == 0
-        return scrapy.Request(
+        return sitemap_request(
             url,
-            callback=self.parse_places if is_first else self.parse_sitemap,
+            options,
+            FETCH_TIMEOUT_S,
+            places=lease.depth == 0,
+            callback=self.parse_places if lease.depth == 0 else self.parse_sitemap,
             errback=self.sitemap_failed,
-            dont_filter=True,
             meta={
-                "cookiejar": None,
-                "deadline": time.monotonic() + SITEMAP_S,
-                "dont_merge_cookies": True,
-                "download_maxsize": MAX_BYTES,
                 "lease": lease,
-                "options": evolve(options, formats=(), timeout_ms=SITEMAP_S * 1000),
-                "robots_agents": self._agents() if is_first else (),
-                "robots_only": is_first,
+                "robots_agents": self._agents() if lease.depth == 0 else (),
                 "scrape_id": page_id,
-                "time_s": SITEMAP_S,
             },
         )
 
@@ -257,25 +227,14 @@ class CrawlSpider(JobSpider):
     async def parse_sitemap(self, response: Response) -> AsyncIterator[SitemapFile]:
         """Yield what a sitemap file lists, chosen by the rules of the crawl."""
         lease: Lease = response.meta["lease"]
-        if not 200 <= response.status < 300:
-            error = PageError("SITEMAP_ABSENT", f"HTTP status {response.status}")
-            yield SitemapFile(lease=lease, error=error)
-            return
-        source = self.page_source(response, max_bytes=MAX_BYTES)
         choice = SitemapChoice(self.options, self.scope.base.href)
-        content = await self.pool.read_sitemap(source, SITEMAP_S, choice)
-        nested = [url for url, _ in content.nested] if lease.depth < MAX_LEVELS else []
-        warnings = [f"{response.url}: {text}" for text in content.warnings]
-        if len(nested) < len(content.nested):
-            text = f"sitemaps are nested more than {MAX_LEVELS} levels deep"
-            warnings.append(f"{response.url}: {text}.")
-        error = content.error
+        found = await read_sitemap(self, response, lease.depth, choice)
         yield SitemapFile(
             lease=lease,
-            slices=content.slices,
-            nested=self._files(nested),
-            warnings=tuple(warnings),
-            error=None if error is None else PageError("SITEMAP_UNREADABLE", error),
+            slices=found.slices,
+            nested=self._files(found.nested),
+            warnings=found.warnings,
+            error=found.error,
         )
 
     def _files(self, urls: Iterable[str]) -> tuple[FoundLink, ...]:

@@ -142,15 +142,20 @@ class ConverterPool:
         return content_from_wire(*wire)
 
     async def read_sitemap(
-        self, source: PageSource, timeout_s: float, choose: ChooseT | None = None
+        self,
+        source: PageSource,
+        timeout_s: float,
+        choose: ChooseT | None = None,
+        read: Callable[..., SitemapContent] = read_sitemap,
     ) -> SitemapContent:
         """Return what a sitemap says, or a content that says why it cannot be read.
 
-        ``choose``, which makes rows of the entries, has to be importable.
+        ``choose``, which makes rows of the entries, has to be importable; so has
+        ``read``, which is called with the source and it.
         """
         limit = min(timeout_s, self.timeout_s)
         try:
-            return await self._run_within(limit, read_sitemap, source, choose)
+            return await self._run_within(limit, read, source, choose)
         except TimeoutError:
             error = f"The sitemap took longer than {limit:.1f} s to read."
         except MemoryError:

@@ -1,4 +1,4 @@
-"""The resident crawler: one Scrapy crawler that stays open for single pages.
+"""Resident crawlers: Scrapy crawlers that stay open for the work of callers who wait.
 
 A crawler for each page would cost four times the processor time and cold connections.
 """
@@ -29,29 +29,19 @@ logger = logging.getLogger(__name__)
 READY_POLL_S = 0.01
 
 
-class ResidentCrawler:
-    """Fetch pages one by one through spider, middlewares and pipelines.
+class Resident:
+    """A crawler of the spider ``name`` that stays open until its process ends."""
 
-    At most ``MAX_PENDING_SCRAPES`` are under way.
-    """
-
-    def __init__(self, process: AsyncCrawlerProcess):
-        self._crawler: Crawler = process.create_crawler("scrape")
+    def __init__(self, process: AsyncCrawlerProcess, name: str):
+        self._crawler: Crawler = process.create_crawler(name)
         self._process = process
-        self._limit = process.settings.getint("MAX_PENDING_SCRAPES")
-        self._waiting: dict[str, asyncio.Future[Page]] = {}
 
     async def start(self) -> None:
-        """Open the crawler; return when it takes pages.
+        """Open the crawler; return when it takes work.
 
         Raises what made it fail.
         """
-        connect = self._crawler.signals.connect
-        connect(self._stay_open, signals.spider_idle)
-        connect(self._page_ended, signals.item_scraped)
-        connect(self._page_lost, signals.item_dropped)
-        connect(self._page_lost, signals.item_error)
-        connect(self._page_lost, signals.spider_error)
+        self._crawler.signals.connect(self._stay_open, signals.spider_idle)
         ended = self._process.crawl(self._crawler, resident=True)
         while not self.is_open:
             if ended.done():
@@ -63,6 +53,26 @@ class ResidentCrawler:
     def is_open(self) -> bool:
         engine = self._crawler.engine if self._crawler.crawling else None
         return engine is not None and engine.running
+
+    def _stay_open(self) -> None:
+        raise DontCloseSpider
+
+
+class ResidentCrawler(Resident):
+    """Fetch pages one by one through spider, middlewares and pipelines.
+
+    At most ``MAX_PENDING_SCRAPES`` are under way.
+    """
+
+    def __init__(self, process: AsyncCrawlerProcess):
+        super().__init__(process, "scrape")
+        self._limit = process.settings.getint("MAX_PENDING_SCRAPES")
+        self._waiting: dict[str, asyncio.Future[Page]] = {}
+        connect = self._crawler.signals.connect
+        connect(self._page_ended, signals.item_scraped)
+        connect(self._page_lost, signals.item_dropped)
+        connect(self._page_lost, signals.item_error)
+        connect(self._page_lost, signals.spider_error)
 
     @property
     def pending(self) -> int:
@@ -106,9 +116,6 @@ class ResidentCrawler:
 
     def _abandon(self, scrape_id: str) -> None:
         self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
-
-    def _stay_open(self) -> None:
-        raise DontCloseSpider
 
     def _page_ended(self, item: Page) -> None:
         waiting = self._waiting.get(item.metadata.scrape_id)
