@@ -80,6 +80,7 @@ class Server:
 
         from scraper_service.api.page_json import page_json
         from scraper_service.components.robots import RobotsPolicy
+        from scraper_service.runtime.maps import MapCrawler
         from scraper_service.runtime.resident import ResidentCrawler
         from scraper_service.runtime.runner import LocalRunner
         from scraper_service.runtime.service import ScraperService
@@ -89,9 +90,11 @@ class Server:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled)
         resident = ResidentCrawler(self.process)
+        maps = MapCrawler(self.process, self.database)
         runner = LocalRunner(self.process, self.database)
         self.service = ScraperService(
             resident,
+            maps,
             runner,
             self.database,
             page_json,
@@ -100,7 +103,9 @@ class Server:
         )
         try:
             accounts, first_key = await self._accounts()
-            await asyncio.gather(self.pool.warm_up(), resident.start(), runner.open())
+            await asyncio.gather(
+                self.pool.warm_up(), resident.start(), maps.start(), runner.open()
+            )
             # What was imported stays: full collections need not look at it again.
             gc.collect()
             gc.freeze()
@@ -161,6 +166,7 @@ class Server:
         return {
             "success": True,
             "status": "stopping" if self.service.stopping else "ok",
+            "pendingMaps": self.service.maps.pending,
             "pendingScrapes": self.service.resident.pending,
             "loopLagP99Ms": self.lag.p99_ms(),
         }
@@ -181,7 +187,9 @@ class Server:
         await self.service.runner.close()
         timeout = self.settings.getfloat("SHUTDOWN_TIMEOUT_S")
         try:
-            await asyncio.wait_for(self.process.stop(), timeout)
+            async with asyncio.timeout(timeout):
+                await self.service.maps.drained()
+                await self.process.stop()
         except TimeoutError:
             logger.warning("work was still under way after %s s", timeout)
         await self.webhooks.close()

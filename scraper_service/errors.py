@@ -94,6 +94,13 @@ class IdempotencyKeyUsed(ServiceError, ValueError):
     """A request carries an idempotency key that was used before, or no UUID."""
 
 
+class MapTimedOut(ServiceError, TimeoutError):
+    """A map was not ready within its time-out; raised by the spider."""
+
+    def __init__(self) -> None:
+        super().__init__("Map timed out")  # the text is the contract's
+
+
 class QueueFull(ServiceError, RuntimeError):
     """As much work is under way as the service takes at a time."""
 

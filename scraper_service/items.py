@@ -157,6 +157,46 @@ class SitemapFile:
     cause: BaseException | None = None
 
 
+@frozen
+class KnownPage:
+    """An address that a crawl of the team has found.
+
+    ``body`` is the JSON of its page, compressed, None where there is none, or none
+    that is worth reading.
+    """
+
+    url: str
+    body: bytes | None = None
+
+
+@frozen
+class MapLink:
+    """One address of a map; ``title`` and ``description`` are None if not known."""
+
+    url: str
+    title: str | None = None
+    description: str | None = None
+
+    def as_dict(self) -> dict[str, str]:
+        """Return what is known, for feeds."""
+        facts = ((fact.name, getattr(self, fact.name)) for fact in fields(MapLink))
+        return {name: value for name, value in facts if value}
+
+
+@frozen(kw_only=True)
+class MapFound:
+    """What a map came to.
+
+    ``slices`` are ``count`` addresses in their order, as the caller wanted them shaped.
+    ``failures`` are what brought no answer: its name, and why.
+    """
+
+    slices: tuple[bytes, ...] = ()
+    count: int = 0
+    warnings: tuple[str, ...] = ()
+    failures: tuple[tuple[str, BaseException], ...] = ()
+
+
 @frozen(kw_only=True)
 class PageMetadata:
     """Facts about a page; the interface document, part 8, says where each is from.

@@ -122,10 +122,13 @@ KEY_SECRET = ""  # keys are hashed with it; empty: made once, kept in DATA_DIR
 CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
 JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
 LEASE_S = 15  # after a process is gone, until its addresses are given to others
+MAX_PENDING_MAPS = 200  # running ones and those that wait; further ones: 429
 MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; further jobs wait
+MAX_RUNNING_MAPS = 8  # at a time in one process, up to four files of a site each
 PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
 
 # -- The service: prices, in credits -----------------------------------------------------
+CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
 CREDITS_ZERO_RETENTION = 1  # on top
@@ -170,7 +173,9 @@ _minima = {
     "HOST_CONCURRENCY": 1,
     "JOB_CONCURRENCY": 1,
     "LEASE_S": 1,
+    "MAX_PENDING_MAPS": 1,
     "MAX_RUNNING_JOBS": 1,
+    "MAX_RUNNING_MAPS": 1,
     "MAX_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
     "ROBOTS_CACHE_MB": 1,

@@ -7,6 +7,8 @@ from firecrawl import AsyncFirecrawl, Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
 from firecrawl.v2.utils.error_handler import BadRequestError, DNSResolutionError
 
+from tests.scripted_site import ScriptedSite, page, sitemap
+
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
@@ -91,3 +93,65 @@ def test_v1_raises_the_error_of_the_service(first_client, site):
 def test_a_base_address_with_a_slash_works(service, site):
     client = Firecrawl(api_key=service.key, api_url=service.url + "/")
     assert client.scrape(site.url("/text")).markdown
+
+
+@pytest.fixture(scope="module")
+def listed():
+    pages = {
+        "/": page("/linked", title="Home"),
+        "/sitemap.xml": sitemap("{site}/a", "{site}/pricing"),
+    }
+    with ScriptedSite(pages) as site:
+        yield site
+
+
+def test_v2_maps(client, listed):
+    found = client.map(listed.url("/"))
+    assert [link.url for link in found.links] == [
+        *(listed.address, listed.url("/a"), listed.url("/pricing")),
+        listed.url("/linked"),
+    ]
+    assert found.links[0].title == "Home"
+    found = client.map(
+        listed.url("/"),
+        search="pricing",
+        include_subdomains=False,
+        limit=2,
+        sitemap="only",
+        timeout=20_000,
+        integration="test",
+    )
+    assert [link.url for link in found.links] == [
+        listed.url("/pricing"),
+        listed.url("/a"),
+    ]
+    with pytest.raises(BadRequestError, match="limit"):
+        client.map(listed.url("/"), limit=100_001)
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_v2_async_maps(service, listed):
+    import asyncio
+
+    async def find():
+        client = AsyncFirecrawl(api_key=service.key, api_url=service.url)
+        return await client.map(listed.url("/"), sitemap="skip")
+
+    urls = [link.url for link in asyncio.run(find()).links]
+    assert urls == [listed.address, listed.url("/linked")]
+
+
+def test_v1_maps(first_client, listed):
+    found = first_client.map_url(listed.url("/"))
+    assert found.success
+    assert found.links[0] == listed.address
+    found = first_client.map_url(
+        listed.url("/"),
+        search="pricing",
+        ignore_sitemap=False,
+        include_subdomains=True,
+        sitemap_only=True,
+        limit=1,
+        timeout=20_000,
+    )
+    assert found.links == [listed.url("/pricing")]

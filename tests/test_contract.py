@@ -14,6 +14,7 @@ import uuid
 import pytest
 
 from tests.linked_site import named, page_number
+from tests.scripted_site import ScriptedSite, page, sitemap
 
 VERSIONS = ("v1", "v2")
 CHUNK_BYTES = 10 * 2**20
@@ -347,3 +348,25 @@ def test_33_keys_and_their_three_errors(service):
         reply = service.post("/v2/scrape", {}, key=None, headers=headers)
         assert reply.status == 401
         assert reply.json["error"] == text
+
+
+def test_27_a_map_lists_ranks_and_keeps_its_limit(service):
+    pages = {
+        "/": page("/linked", title="Home"),
+        "/sitemap.xml": sitemap("{site}/a", "{site}/b", "{site}/prices"),
+    }
+    with ScriptedSite(pages) as site:
+        body = {"url": site.url("/")}
+        first = service.post("/v1/map", body)
+        assert all(isinstance(link, str) for link in first.json["links"])
+        second = service.post("/v2/map", body)
+        assert [link["url"] for link in second.json["links"]] == first.json["links"]
+        for version in VERSIONS:
+            late = service.post(f"/{version}/map", {**body, "timeout": 1})
+            assert late.status == 408
+            assert late.json["error"] == "Map timed out"
+        ranked = service.post("/v2/map", {**body, "search": "prices"})
+        assert ranked.json["links"][0]["url"] == site.url("/prices")
+        only = service.post("/v2/map", {**body, "sitemap": "only", "limit": 2})
+        urls = [link["url"] for link in only.json["links"]]
+        assert urls == [site.url("/a"), site.url("/b")]

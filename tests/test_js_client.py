@@ -200,3 +200,17 @@ def test_v1_cancels_a_crawl(value):
     assert value("v1 cancelCrawl")["status"] == "cancelled"
     status = value("v1 checkCrawlStatus of a cancelled one")
     assert status["status"] == "cancelled"
+
+
+def test_v2_maps(value, steps):
+    links = value("v2 map")["links"]
+    assert len(links) == 4
+    assert links[0]["url"].endswith("/p/3")
+    assert steps["v2 map, wrong"]["status"] == 400
+
+
+def test_v1_maps(value):
+    found = value("v1 mapUrl")
+    assert found["success"] is True
+    assert found["links"][0].endswith("/5-js/p")
+    assert len(found["links"]) == 4

@@ -24,7 +24,7 @@ class Api:
 
 
 def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
-    """Give ``app`` the routes of scrape, crawl and batch.
+    """Give ``app`` the routes of scrape, map, crawl and batch.
 
     ``requests`` and ``views`` are the modules of the version: what its bodies mean, and
     how its answers look.
@@ -47,6 +47,16 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
         team, _ = await api.edge.admit(request)
         page = await api.service.stored_scrape(jobs.job_id(scrape_id), team)
         return b'{"success":true,"data":%s}' % page
+
+    @app.route("/map", methods=["POST"])
+    @asyncio_route
+    async def find_links(api: Api, request: JsonRequest) -> bytes:
+        team, body = await api.edge.admit(request)
+        options = await body.read(requests.map_options)
+        note_caller(request, options)
+        found = await api.service.map(options, team, views.MAP_SHAPE)
+        answer: bytes = views.mapped(request, found)
+        return answer
 
     @app.route("/crawl", methods=["POST"])
     @asyncio_route

@@ -28,6 +28,7 @@ from scraper_service.errors import (
     Issue,
     JobEnded,
     JobNotFound,
+    MapTimedOut,
     OptionUnavailable,
     QueueFull,
     ServiceUnavailable,
@@ -44,7 +45,12 @@ if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
     from scraper_service.components.pool import ConverterPool
     from scraper_service.items import PageError
-    from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
+    from scraper_service.options.jobs import (
+        BatchOptions,
+        CrawlOptions,
+        MapOptions,
+        PageOptions,
+    )
     from scraper_service.runtime.accounts import Accounts, Team
 
 logger = logging.getLogger(__name__)
@@ -68,6 +74,7 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
     (JobNotFound, 404, {}),
     (JobEnded, 409, {}),
+    (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (IdempotencyKeyUsed, 409, {}),
 )
 
@@ -166,7 +173,8 @@ def note(request: JsonRequest, **facts: str | None) -> None:
 
 
 def note_caller(
-    request: JsonRequest, options: PageOptions | CrawlOptions | BatchOptions
+    request: JsonRequest,
+    options: PageOptions | CrawlOptions | BatchOptions | MapOptions,
 ) -> None:
     """Add what the caller says of itself to the access log."""
     note(

@@ -7,6 +7,7 @@ they would tell a caller about networks that are none of their business.
 from __future__ import annotations
 
 import logging
+from typing import TYPE_CHECKING
 
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -28,6 +29,9 @@ from scraper_service.components.robots_middleware import (
 )
 from scraper_service.components.transport import SiteRefused
 from scraper_service.items import PageError
+
+if TYPE_CHECKING:
+    from scraper_service.items import MapFound
 
 logger = logging.getLogger(__name__)
 
@@ -132,3 +136,23 @@ def page_error(cause: BaseException) -> PageError:
             return PageError(code, message)
     logger.error("a page failed in an unforeseen way", exc_info=cause)
     return PageError("SCRAPE_ALL_ENGINES_FAILED", "The page could not be fetched.")
+
+
+def map_failure(found: MapFound) -> PageError | None:
+    """Return why a map has nothing at all, None if it has something.
+
+    What robots.txt came to is less telling than why a site gives no other answer.
+    """
+    if found.count or not found.failures:
+        return None
+    errors = [page_error(cause) for _, cause in found.failures]
+    return next((e for e in errors if e.code not in ROBOTS.values()), errors[0])
+
+
+def map_warnings(found: MapFound) -> list[str]:
+    """Return what a caller should know of a map."""
+    failed = [
+        f"{name} could not be read: {page_error(cause).message}"
+        for name, cause in found.failures
+    ]
+    return [*failed, *found.warnings]

@@ -12,6 +12,7 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import IgnoreRequest
 
 from scraper_service.components.handler import SiteBusy
+from scraper_service.components.signals import page_ended
 from scraper_service.jobs.hosts import backoff_s
 from scraper_service.options.origins import origin
 
@@ -91,6 +92,7 @@ class FreshCookies(CookiesMiddleware):
         connect(middleware._page_ended, signals.item_dropped)
         connect(middleware._page_ended, signals.item_error)
         connect(middleware._page_ended, signals.spider_error)
+        connect(middleware._forget, page_ended)
         return middleware
 
     def process_request(  # type: ignore[override]  # its spider is deprecated
@@ -109,3 +111,6 @@ class FreshCookies(CookiesMiddleware):
         request = getattr(response, "request", None)
         if request is not None:
             self.jars.pop(request.meta.get("cookiejar"), None)
+
+    def _forget(self, scrape_id: str) -> None:
+        self.jars.pop(scrape_id, None)

@@ -15,6 +15,7 @@ from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.items import (
     DUPLICATE,
     FoundLink,
+    MapLink,
     Page,
     PageContent,
     PageMetadata,
@@ -236,4 +237,4 @@ class ExportPipeline:
         return cls(crawler)
 
     def process_item(self, item: Any) -> Any:
-        return item.as_dict() if isinstance(item, Page) else item
+        return item.as_dict() if isinstance(item, (Page, MapLink)) else item

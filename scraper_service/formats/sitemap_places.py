@@ -13,17 +13,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.scope.rules import ScopeOptions
 
 # Pages, which have nothing below them.
 PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
 
 
-def reads_sitemaps(options: CrawlOptions) -> bool:
+def reads_sitemaps(options: ScopeOptions) -> bool:
     """Tell whether a crawl reads sitemaps at all."""
     return options.sitemap != "skip" and not options.scrape.lockdown
 
 
-def starts_with_sitemap(options: CrawlOptions) -> bool:
+def starts_with_sitemap(options: ScopeOptions) -> bool:
     """Tell whether the start of a crawl is a sitemap instead of a page."""
     return reads_sitemaps(options) and is_sitemap_address(options.url)
 
@@ -33,10 +34,13 @@ def first_scope(options: CrawlOptions) -> CrawlScope:
 
     A sitemap to start with is about its whole site, not what is below its path.
     """
+    return CrawlScope(options, first_base(options))
+
+
+def first_base(options: ScopeOptions) -> str:
+    """Return the address that the scope of a crawl or a map begins with."""
     url = options.url
-    return CrawlScope(
-        options, urljoin(url, "/") if starts_with_sitemap(options) else url
-    )
+    return urljoin(url, "/") if starts_with_sitemap(options) else url
 
 
 def sitemap_places(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:

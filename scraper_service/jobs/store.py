@@ -34,6 +34,7 @@ from scraper_service.jobs.tables import (
     job,
     job_host,
     job_robots,
+    ledger,
     page,
     scrape,
     source,
@@ -289,6 +290,20 @@ def store_scrape(
             team_id=team_id,
             body=zlib.compress(body, 1),
             expires_at=now_of(connection) + RETENTION_S,
+        )
+    )
+
+
+def charge(
+    connection: Connection, call_id: str, team_id: str, credits_used: int
+) -> None:
+    """Charge a team for a call that has no job."""
+    connection.execute(
+        insert(ledger).values(
+            page_id=call_id,
+            team_id=team_id,
+            credits=credits_used,
+            at=now_of(connection),
         )
     )
 

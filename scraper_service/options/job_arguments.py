@@ -1,7 +1,8 @@
 """Spider arguments of jobs to options, and options of every kind to JSON and back.
 
 ``-a url=... -a limit=50 -a delay_s=1`` asks for a crawl, ``-a urls=http://a.com,b.com``
-for a batch; all arguments of a page are allowed beside them.
+for a batch, ``-a url=... -a search=price`` for a map; all arguments of a page are
+allowed beside them.
 """
 
 from __future__ import annotations
@@ -27,9 +28,12 @@ from scraper_service.options.converter import structured, unstructured
 from scraper_service.options.jobs import (
     MAX_BATCH_URLS,
     MAX_DELAY_S,
+    MAX_MAP_LIMIT,
+    MAX_SEARCH,
     SITEMAP_MODES,
     BatchOptions,
     CrawlOptions,
+    MapOptions,
     PageOptions,
     Webhook,
 )
@@ -72,6 +76,17 @@ CRAWL_DEFAULTS: Mapping[str, Any] = {
     "webhook": None,
 }
 BATCH_DEFAULTS: Mapping[str, Any] = {"max_concurrency": None, "webhook": None}
+MAP_DEFAULTS: Mapping[str, Any] = {
+    "search": "",
+    "limit": 5000,
+    "sitemap": "include",
+    "include_subdomains": True,
+    "ignore_query_parameters": True,
+    "filter_by_path": True,
+    "include_paths": (),
+    "exclude_paths": (),
+    "regex_on_full_url": False,
+}
 
 
 def crawl_options(arguments: Mapping[str, str]) -> CrawlOptions:
@@ -93,6 +108,16 @@ def batch_options(arguments: Mapping[str, str]) -> BatchOptions:
     """
     values = read_arguments(arguments, _BATCH_READERS, "urls")
     return options_of(BatchOptions, {**BATCH_DEFAULTS, **values})
+
+
+def map_options(arguments: Mapping[str, str]) -> MapOptions:
+    """Return the options of a map that spider arguments ask for.
+
+    :raises InvalidOptions: with paths that start with the name of the argument.
+    """
+    values = read_arguments(arguments, _MAP_READERS, "url")
+    options = options_of(MapOptions, {**MAP_DEFAULTS, **values})
+    return evolve(options, scrape=evolve(options.scrape, formats=()))
 
 
 def options_to_json(options: OptionsT) -> dict[str, Any]:
@@ -127,6 +152,18 @@ def _count(text: str) -> int:
     if (number := whole(text)) < 1:
         raise ValueError("must be >= 1, got 0")
     return number
+
+
+def _map_limit(text: str) -> int:
+    if (number := _count(text)) > MAX_MAP_LIMIT:
+        raise ValueError(f"must be <= {MAX_MAP_LIMIT}, got {number}")
+    return number
+
+
+def _search(text: str) -> str:
+    if len(text) > MAX_SEARCH:
+        raise ValueError(f"must have at most {MAX_SEARCH} characters, got {len(text)}")
+    return text
 
 
 def _count_or_none(text: str) -> int | None:
@@ -216,3 +253,16 @@ _CRAWL_READERS: ReadersT = {
 }
 
 _BATCH_READERS: ReadersT = {**_JOB_READERS, "urls": _urls}
+
+_MAP_READERS: ReadersT = {
+    "url": urls.caller_url,
+    "search": _search,
+    "limit": _map_limit,
+    "sitemap": _sitemap,
+    "include_subdomains": flag,
+    "ignore_query_parameters": flag,
+    "filter_by_path": flag,
+    "include_paths": _patterns,
+    "exclude_paths": _patterns,
+    "regex_on_full_url": flag,
+}

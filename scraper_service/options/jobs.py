@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 from attrs import field, frozen
@@ -23,6 +23,8 @@ from scraper_service.options.scrape import ScrapeOptions
 
 MAX_BATCH_URLS = 100_000
 MAX_DELAY_S = 60
+MAX_MAP_LIMIT = 100_000  # addresses
+MAX_SEARCH = 10_000  # characters
 SITEMAP_MODES = ("include", "skip", "only")
 # What a receiver of events gets that names none; the last has to be asked for.
 COMMON_EVENTS = ("started", "page", "completed", "failed")
@@ -114,6 +116,44 @@ class BatchOptions:
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class MapOptions:
+    """Which addresses of a site to list (interface document, 13).
+
+    ``search`` are words by which they are ranked, empty for none. ``filter_by_path``
+    leaves out what is not below the path of ``url``. ``scrape`` says how the start
+    page and the sitemaps are fetched; its time-out is that of the whole map.
+    """
+
+    url: str = field(validator=instance_of(str))
+    search: str = field(validator=max_len(MAX_SEARCH))
+    limit: int = field(validator=[ge(1), le(MAX_MAP_LIMIT)])
+    sitemap: str = field(validator=in_(SITEMAP_MODES))
+    include_subdomains: bool = field(validator=_flag)
+    ignore_query_parameters: bool = field(validator=_flag)
+    filter_by_path: bool = field(validator=_flag)
+    include_paths: tuple[str, ...] = field(validator=_texts)
+    exclude_paths: tuple[str, ...] = field(validator=_texts)
+    regex_on_full_url: bool = field(validator=_flag)
+    scrape: ScrapeOptions
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+    # What the rules of a crawl's scope read beside.
+    allow_external_links: ClassVar[bool] = False
+    max_discovery_depth: ClassVar[int | None] = None
+    max_path_depth: ClassVar[int | None] = None
+
+    @property
+    def allow_subdomains(self) -> bool:
+        return self.include_subdomains
+
+    @property
+    def crawl_entire_domain(self) -> bool:
+        return not self.filter_by_path
 
 
 def path_depth(url: str) -> int:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.components.robots import RobotsPolicy
+    from scraper_service.formats.map_rows import ShapeT
     from scraper_service.items import Page
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.listing import Address, Cursor
@@ -40,8 +41,14 @@ if TYPE_CHECKING:
         PageErrorRow,
         RowState,
     )
-    from scraper_service.options.jobs import BatchOptions, CrawlOptions, PageOptions
+    from scraper_service.options.jobs import (
+        BatchOptions,
+        CrawlOptions,
+        MapOptions,
+        PageOptions,
+    )
     from scraper_service.runtime.accounts import Team
+    from scraper_service.runtime.maps import Map, MapCrawler
     from scraper_service.runtime.resident import ResidentCrawler
     from scraper_service.runtime.runner import LocalRunner
     from scraper_service.runtime.webhooks import Webhooks
@@ -85,6 +92,7 @@ class ScraperService:
     def __init__(
         self,
         resident: ResidentCrawler,
+        maps: MapCrawler,
         runner: LocalRunner,
         database: Database,
         serialize: Callable[[Page], bytes],
@@ -92,6 +100,7 @@ class ScraperService:
         webhooks: Webhooks,
     ):
         self.resident = resident
+        self.maps = maps
         self.runner = runner
         self.webhooks = webhooks
         self.stopping = False
@@ -144,6 +153,16 @@ class ScraperService:
         if body is None:
             raise JobNotFound("Job not found.")
         return body
+
+    async def map(self, options: MapOptions, team: Team, shape: ShapeT) -> Map:
+        """Return the addresses of a site, as ``shape`` makes them; see there.
+
+        Raises :exc:`~scraper_service.errors.OptionUnavailable` and what
+        :meth:`MapCrawler.find` raises.
+        """
+        self._check_open()
+        require_available(options.scrape)
+        return await self.maps.find(options, team.id, shape)
 
     async def start(
         self,

@@ -145,6 +145,19 @@ def page_key(url: str, *, similar: bool = True, ignore_query: bool = False) -> i
     return _digest(f"{scheme}//{host}{path}?{query}{mark}")
 
 
+def listed(address: Address, *, ignore_query: bool) -> tuple[str, int]:
+    """Return ``address`` as a map lists it, and the key of those that are the same.
+
+    No slash at the end, not even of the root; http and https, and ``www.``, make no
+    difference (interface document, 13.2).
+    """
+    path = address.path.rstrip("/")
+    query = f"?{address.query}" if address.query and not ignore_query else ""
+    rest = f"{query}#{address.fragment}" if address.fragment else query
+    key = _digest(f"{plain_host(address.host)}{unescaped(path)}{unescaped(rest)}")
+    return f"{address.scheme}://{address.host}{path}{rest}", key
+
+
 def plain_host(host: str) -> str:
     """Return ``host`` without ``www.`` and without the dot of a complete name."""
     host = host.removeprefix("www.")

@@ -7,7 +7,7 @@ are the concern of those who know them.
 from __future__ import annotations
 
 from enum import StrEnum, auto
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
 
 from attrs import frozen
 
@@ -26,7 +26,7 @@ from scraper_service.scope.addresses import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.options.scrape import ScrapeOptions
 
 # Path endings that are never pages (interface document, 11.4, rule 8).
 FILE_TYPES = frozenset(
@@ -80,6 +80,33 @@ class Refusal:
     rule: str
 
 
+class ScopeOptions(Protocol):
+    """What the rules ask of options: those of a crawl, or of a map."""
+
+    @property
+    def url(self) -> str: ...
+    @property
+    def sitemap(self) -> str: ...
+    @property
+    def max_discovery_depth(self) -> int | None: ...
+    @property
+    def max_path_depth(self) -> int | None: ...
+    @property
+    def crawl_entire_domain(self) -> bool: ...
+    @property
+    def allow_subdomains(self) -> bool: ...
+    @property
+    def allow_external_links(self) -> bool: ...
+    @property
+    def include_paths(self) -> tuple[str, ...]: ...
+    @property
+    def exclude_paths(self) -> tuple[str, ...]: ...
+    @property
+    def regex_on_full_url(self) -> bool: ...
+    @property
+    def scrape(self) -> ScrapeOptions: ...
+
+
 _Rule: TypeAlias = "Callable[[Address, str | None], Refusal | None]"
 
 
@@ -90,7 +117,7 @@ class CrawlScope:
     options' own. ``follows_links`` tells whether links on pages count at all.
     """
 
-    def __init__(self, options: CrawlOptions, base: str | None = None):
+    def __init__(self, options: ScopeOptions, base: str | None = None):
         address = parsed(base or options.url)
         if address is None or not address.is_web:
             raise ValueError(f"not an http(s) address: {base or options.url!r:.100}")
@@ -149,7 +176,7 @@ class CrawlScope:
         assert address is not None
         return self._other_host(address, None)
 
-    def rebased(self, url: str) -> CrawlScope:
+    def rebased(self, url: str) -> Self:
         """Return the scope of a crawl whose start page has redirected to ``url``.
 
         Only another host changes it. A crawl that started at the root of a host has
@@ -162,7 +189,7 @@ class CrawlScope:
             return self
         whole = self.base.path == "/"
         base = f"{address.scheme}://{address.host}/" if whole else address.href
-        return CrawlScope(self.options, base)
+        return type(self)(self.options, base)
 
     def _active_rules(self) -> Iterator[_Rule]:
         options = self.options
@@ -243,6 +270,13 @@ class CrawlScope:
         if host in SOCIAL_HOSTS or site_of(host) in SOCIAL_SITES:
             return Refusal(Reason.SOCIAL_HOST, host)
         return None
+
+
+class MapScope(CrawlScope):
+    """What a map may list: as a crawl, but files are not left out (13.2)."""
+
+    def _active_rules(self) -> Iterator[_Rule]:
+        return (rule for rule in super()._active_rules() if rule is not _file_type)
 
 
 def _fault(address: Address | None) -> Refusal | None:

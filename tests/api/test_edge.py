@@ -19,6 +19,7 @@ ROUTES = [
     for version in ("v1", "v2")
     for method, path in (
         ("POST", "/scrape"),
+        ("POST", "/map"),
         ("GET", f"/scrape/{UUID}"),
         ("POST", "/crawl"),
         ("GET", "/crawl/active"),

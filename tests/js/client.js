@@ -75,6 +75,10 @@ await step("v2 batchScrape of more than 20 MB", async () => {
   return { status: job.status, urls: job.data.map((page) => page.metadata.sourceURL), id: job.id };
 });
 
+await step("v2 map", () => client.map(pages("5-js", 1)[0], { search: "p 3", limit: 4 }));
+await step("v2 map, wrong", () => client.map(pages("5-js", 1)[0], { limit: 0 }));
+
+await step("v1 mapUrl", () => first.mapUrl(pages("5-js", 1)[0], { ignoreSitemap: true }));
 await step("v1 scrapeUrl", () => first.scrapeUrl(pages("5-js", 1)[0], { formats: ["markdown"] }));
 const old = await step("v1 crawlUrl", () =>
   first.crawlUrl(pages("30-jsone", 1)[0], { limit: 10 }, 1));

@@ -15,6 +15,7 @@ from scraper_service.options.arguments import page_options
 from scraper_service.options.job_arguments import (
     batch_options,
     crawl_options,
+    map_options,
     options_from_json,
     options_to_json,
 )
@@ -30,6 +31,7 @@ HOOK = {"url": "a.com", "headers": {"X-A": "1"}, "events": ["page"], "metadata":
     [
         (job_arguments.CRAWL_DEFAULTS, jobs.CrawlOptions, "url"),
         (job_arguments.BATCH_DEFAULTS, jobs.BatchOptions, "urls"),
+        (job_arguments.MAP_DEFAULTS, jobs.MapOptions, "url"),
     ],
 )
 def test_defaults_are_named_for_every_attribute(defaults, kind, address):
@@ -202,3 +204,48 @@ def test_foreign_json_is_refused(change):
     value = options_to_json(crawl_options({"url": URL}))
     with pytest.raises(InvalidOptions):
         options_from_json("crawl", {**value, **change})
+
+
+def test_arguments_of_a_map():
+    options = map_options({"url": "example.com", "_job": "5"})
+    assert (options.url, options.search, options.limit) == (
+        "http://example.com",
+        "",
+        5000,
+    )
+    assert options.include_subdomains
+    assert options.scrape.formats == ()
+    given = {
+        "url": URL,
+        "search": "price list",
+        "limit": "100000",
+        "sitemap": "only",
+        "include_subdomains": "false",
+        "ignore_query_parameters": "false",
+        "filter_by_path": "false",
+        "exclude_paths": '["^/a", "^/b"]',
+        "timeout_ms": "5000",
+    }
+    options = map_options(given)
+    assert options.search == "price list"
+    assert options.exclude_paths == ("^/a", "^/b")
+    assert options.scrape.deadline_ms == 5000
+    assert options.crawl_entire_domain
+    assert not options.allow_subdomains
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("limit", "0"),
+        ("limit", "100001"),
+        ("search", "x" * 10_001),
+        ("sitemap", "none"),
+        ("filter_by_path", "yes"),
+        ("include_paths", "("),
+        ("max_discovery_depth", "1"),
+    ],
+)
+def test_wrong_arguments_of_a_map_are_named(name, value):
+    with pytest.raises(InvalidOptions, match=name):
+        map_options({"url": URL, name: value})

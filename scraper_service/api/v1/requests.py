@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api import fields, job_fields
+from scraper_service.api import fields, job_fields, map_fields
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.page_json import camel
 from scraper_service.options import formats
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.fields import FieldsT
     from scraper_service.api.job_fields import BatchRequest
-    from scraper_service.options.jobs import CrawlOptions, PageOptions
+    from scraper_service.options.jobs import CrawlOptions, MapOptions, PageOptions
 
 WHERE = "body (v1)"
 
@@ -139,6 +139,12 @@ def _sitemap(ignored: bool) -> str:
     return "skip" if ignored else "include"
 
 
+def _map(values: dict[str, Any], at: Place) -> Any:
+    if values.pop("sitemap_only", False):
+        values["sitemap"] = "only"
+    return map_fields.map_options(values, at, scrape_options)
+
+
 SCRAPE_FIELDS: FieldsT = {
     **fields.SCRAPE_FIELDS,
     "formats": Field(Array(FORMATS, 100), "formats"),
@@ -167,6 +173,14 @@ CRAWL_FIELDS: FieldsT = {
     "ignoreSitemap": Field(Then(Bool(), _sitemap), "sitemap"),
     "allowBackwardLinks": Field(Bool(), "crawl_entire_domain", alias=True),
     "allowBackwardCrawling": Field(Bool(), "crawl_entire_domain", alias=True),
+}
+
+# Crawl keys of this version that a map takes and does not read, beside its own.
+MAP_FIELDS: FieldsT = {
+    **map_fields.unread(CRAWL_FIELDS, "maxDepth", "allowBackwardLinks"),
+    **map_fields.unread(CRAWL_FIELDS, "allowBackwardCrawling"),
+    "ignoreSitemap": Field(Then(Bool(), _sitemap), "sitemap"),
+    "sitemapOnly": Field(Bool(), "sitemap_only"),
 }
 
 _WIRE_NAMES = fields.wire_names(
@@ -228,6 +242,7 @@ CRAWL = job_fields.crawl_kind(
     CRAWL_FIELDS, SCRAPE_OPTIONS, {"max_path_depth": MAX_DEPTH}
 )
 BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=False)
+MAP = Object({**map_fields.MAP_FIELDS, **MAP_FIELDS}, _map, fields.EXPERIMENTAL)
 
 
 def page_options(body: object) -> PageOptions:
@@ -236,6 +251,15 @@ def page_options(body: object) -> PageOptions:
     :raises InvalidOptions: with every fault found.
     """
     options: PageOptions = structure(PAGE, body, WHERE)
+    return options
+
+
+def map_options(body: object) -> MapOptions:
+    """Return the options of a body of ``POST /v1/map``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: MapOptions = structure(MAP, body, WHERE)
     return options
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scraper_service.api import jobs
+from scraper_service.api import jobs, links
 from scraper_service.api.fields import wire_names
 from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, page_json
@@ -16,11 +16,13 @@ if TYPE_CHECKING:
     from scraper_service.items import Page
     from scraper_service.jobs.model import Job
     from scraper_service.options.jobs import PageOptions
+    from scraper_service.runtime.maps import Map
 
 _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS}) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
+MAP_SHAPE = links.strings
 
 
 def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
@@ -31,6 +33,13 @@ def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     if "website" in options.origin:
         members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
     return b"{%s}" % b",".join(members)
+
+
+def mapped(request: JsonRequest, found: Map) -> bytes:
+    """Answer a map: its addresses."""
+    if found.failure:
+        return write(request, failed_page(found.failure, FAILURE_STATUS))
+    return links.answer(found)
 
 
 def status(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api import fields, job_fields
+from scraper_service.api import fields, job_fields, map_fields
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.fields import FieldsT, build, need
 from scraper_service.options import formats
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.api.job_fields import BatchRequest
-    from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.jobs import MapOptions, PageOptions
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # addresses
@@ -182,10 +182,19 @@ def _page(values: dict[str, Any], at: Place) -> Any:
     return scrape if scrape is INVALID else fields.page_options(values, scrape)
 
 
+def _map(values: dict[str, Any], at: Place) -> Any:
+    return map_fields.map_options(values, at, scrape_options)
+
+
 SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
 PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
 CRAWL = job_fields.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
 BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=True)
+MAP = Object(
+    {**map_fields.MAP_FIELDS, "sitemap": CRAWL_FIELDS["sitemap"]},
+    _map,
+    fields.EXPERIMENTAL,
+)
 
 
 @frozen
@@ -223,6 +232,15 @@ def page_options(body: object) -> PageOptions:
     :raises InvalidOptions: with every fault found.
     """
     options: PageOptions = structure(PAGE, body, WHERE)
+    return options
+
+
+def map_options(body: object) -> MapOptions:
+    """Return the options of a body of ``POST /v2/map``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: MapOptions = structure(MAP, body, WHERE)
     return options
 
 

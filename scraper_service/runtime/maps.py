@@ -1,0 +1,126 @@
+"""Maps of sites for callers who wait, a bounded number at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from scraper_service.components.failures import map_failure, map_warnings
+from scraper_service.components.signals import page_ended
+from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable
+from scraper_service.items import PageError
+from scraper_service.jobs import known, store
+from scraper_service.runtime.resident import Resident
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy.crawler import AsyncCrawlerProcess
+
+    from scraper_service.formats.map_rows import ShapeT
+    from scraper_service.items import KnownPage, MapFound
+    from scraper_service.jobs.database import Database
+    from scraper_service.options.jobs import MapOptions
+
+logger = logging.getLogger(__name__)
+
+
+@frozen
+class Map:
+    """What a caller gets: ``slices`` as they were shaped, and the warnings.
+
+    ``failure`` is None unless nothing is known of the site, for that reason.
+    """
+
+    slices: tuple[bytes, ...]
+    warnings: list[str]
+    failure: PageError | None
+
+
+class MapCrawler(Resident):
+    """List sites, ``MAX_RUNNING_MAPS`` at a time; others wait for their turn."""
+
+    def __init__(self, process: AsyncCrawlerProcess, database: Database):
+        super().__init__(process, "map")
+        self._database = database
+        self._price = process.settings.getint("CREDITS_PER_MAP")
+        self._most = process.settings.getint("MAX_PENDING_MAPS")
+        self._turns = asyncio.Semaphore(process.settings.getint("MAX_RUNNING_MAPS"))
+        self._none_left = asyncio.Event()
+        self._none_left.set()
+        self.pending = 0  # running, or waiting for their turn
+
+    async def drained(self) -> None:
+        """Wait for the end of all maps."""
+        await self._none_left.wait()
+
+    async def find(self, options: MapOptions, team_id: str, shape: ShapeT) -> Map:
+        """Return a map; a caller that is cancelled ends the work.
+
+        Raises :exc:`~scraper_service.errors.MapTimedOut`, :exc:`QueueFull`, and
+        :exc:`ServiceUnavailable` while starting or stopping.
+        """
+        if not self.is_open:
+            raise ServiceUnavailable("The service is starting or stopping.")
+        if self.pending >= self._most:
+            raise QueueFull(f"{self._most} maps are under way already.")
+        deadline = time.monotonic() + options.scrape.deadline_ms / 1000
+        self.pending += 1
+        self._none_left.clear()
+        try:
+            found = await self._found(options, team_id, shape, deadline)
+        finally:
+            self.pending -= 1
+            if not self.pending:
+                self._none_left.set()
+        failure = map_failure(found)
+        if failure is not None and failure.code == "SCRAPE_TIMEOUT":
+            raise MapTimedOut
+        return Map(found.slices, map_warnings(found), failure)
+
+    async def _found(
+        self, options: MapOptions, team_id: str, shape: ShapeT, deadline: float
+    ) -> MapFound:
+        call_id = str(uuid.uuid4())
+        spider: Any = self._crawler.spider
+        try:
+            async with asyncio.timeout(deadline - time.monotonic()), self._turns:
+                found: MapFound = await spider.find(
+                    options,
+                    call_id=call_id,
+                    deadline=deadline,
+                    team_id=team_id,
+                    known=self._known(options, team_id),
+                    shape=shape,
+                )
+        except TimeoutError:
+            raise MapTimedOut from None
+        finally:
+            signals = self._crawler.signals
+            signals.send_catch_log(page_ended, scrape_id=call_id)
+        if found.count:
+            await self._charge(call_id, team_id)
+        return found
+
+    async def _charge(self, call_id: str, team_id: str) -> None:
+        try:
+            await self._database.write(store.charge, call_id, team_id, self._price)
+        except ServiceUnavailable:
+            logger.warning("map %s was delivered, but not charged", call_id)
+
+    async def _known(
+        self, options: MapOptions, team_id: str
+    ) -> AsyncIterator[list[KnownPage]]:
+        """Yield what the team's crawls of the site have found; a part if need be."""
+        try:
+            jobs = await self._database.read(known.crawls_of, team_id, options.url)
+            reading = known.Reading(jobs)
+            while pages := await self._database.read(reading.next):
+                yield pages
+        except ServiceUnavailable:
+            logger.warning("a map goes without what is stored")

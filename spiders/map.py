@@ -1,0 +1,77 @@
+"""List a site: ``scrapy crawl map -a url=https://example.org -O links.jsonl``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.errors import MapTimedOut
+from scraper_service.items import MapLink
+from scraper_service.options.available import require_available
+from scraper_service.options.job_arguments import map_options
+from spiders.base import PageSpider
+from spiders.finding import Finding, MapCall
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy import Request
+    from scrapy.http import Response
+
+    from scraper_service.items import MapFound
+    from scraper_service.options.jobs import MapOptions
+
+
+class MapSpider(PageSpider):
+    """Sitemaps, the links of the start page, and what is known of a site.
+
+    Arguments are those of
+    :func:`scraper_service.options.job_arguments.map_options`. With the argument
+    ``resident`` it starts with nothing, and :meth:`find` is called.
+    """
+
+    name = "map"
+    find_links = True
+    found: MapFound | None = None
+
+    def __init__(self, *args: Any, resident: bool = False, **kwargs: Any):
+        super().__init__(*args)
+        self.options = None if resident else map_options(kwargs)
+        if self.options is not None:
+            require_available(self.options.scrape)
+
+    async def start(self) -> AsyncIterator[MapLink]:
+        """Yield the addresses found, none when resident."""
+        if self.options is None:
+            return
+        time_s = self.options.scrape.deadline_ms / 1000
+        deadline = time.monotonic() + time_s
+        try:
+            async with asyncio.timeout(time_s):
+                self.found = await self.find(self.options, deadline=deadline)
+        except TimeoutError:
+            self.logger.error("%s", MapTimedOut())
+            return
+        for warning in self.found.warnings:
+            self.logger.warning("%s", warning)
+        for name, cause in self.found.failures:
+            self.logger.warning("%s: %s", name, str(cause) or type(cause).__name__)
+        for part in self.found.slices:
+            for row in json.loads(part):
+                yield MapLink(*row)
+
+    async def find(self, options: MapOptions, **call: Any) -> MapFound:
+        """Return the addresses of a site; what is under way ends with the caller.
+
+        ``call`` are the fields of :class:`~spiders.finding.MapCall`; who calls sees
+        to its deadline.
+        """
+        return await Finding(self, options, MapCall(**call)).run()
+
+    async def download(self, request: Request) -> Response:
+        """Return the answer to a request, redirects followed; raise why there is none."""
+        engine = self.crawler.engine
+        assert engine is not None
+        return await engine.download_async(request)
