@@ -7,19 +7,17 @@ import this module again, do without them.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from scraper_service.cli_runs import map_command, scrape_command
+from scraper_service.cli_settings import check_egress, load_settings
+
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scrapy.settings import Settings
-
-    from scraper_service.items import Page
 
 EXAMPLE_URL = "https://example.org"
 
@@ -39,7 +37,8 @@ EXAMPLE_URL = "https://example.org"
 def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     """Scrape any web page as Markdown, HTML, links, images and metadata.
 
-    `serve` runs the HTTP API; `scrape` fetches one page and prints it.
+    `serve` runs the HTTP API; `scrape` fetches one page and prints it, `map` lists the
+    addresses of a site.
     """
     context.obj = overrides
 
@@ -61,7 +60,7 @@ def serve_command(
     The first start makes an API key and prints it, once.
     """
     settings = load_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
-    _check_egress(settings)
+    check_egress(settings)
     from sqlalchemy.exc import SQLAlchemyError
 
     from scraper_service.__main__ import serve
@@ -89,101 +88,8 @@ def announce(address: str, first_key: str | None) -> None:
     )
 
 
-@main.command("scrape")
-@click.argument("url")
-@click.option(
-    "-f",
-    "--format",
-    "formats",
-    multiple=True,
-    metavar="FORMAT",
-    help="markdown, html, rawHtml, links, images or rawBase64; may be repeated."
-    "  [default: markdown]",
-)
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE, not the terminal.")
-@click.option("--whole-page", is_flag=True, help="Keep navigation, header and footer.")
-@click.option(
-    "--include",
-    multiple=True,
-    metavar="CSS",
-    help="Keep only what matches; repeatable.",
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="CSS",
-    help="Leave out what matches; repeatable.",
-)
-@click.option(
-    "--timeout", type=int, metavar="MS", help="Give up after MS milliseconds."
-)
-@click.option("--json", "as_json", is_flag=True, help="Print the whole page object.")
-@click.pass_obj
-def scrape_command(
-    overrides: tuple[str, ...],
-    url: str,
-    formats: tuple[str, ...],
-    output: str | None,
-    whole_page: bool,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    timeout: int | None,
-    as_json: bool,
-) -> None:
-    """Fetch URL and print it: Markdown, or JSON for several formats."""
-    from scraper_service.errors import InvalidOptions, OptionUnavailable
-    from scraper_service.options.arguments import page_options
-    from scraper_service.options.available import require_available
-
-    arguments: dict[str, str] = {
-        "url": url,
-        "formats": ",".join(formats or ("markdown",)),
-        "only_main_content": str(not whole_page).lower(),
-        "options": json.dumps({"include_tags": include, "exclude_tags": exclude}),
-    }
-    if timeout is not None:
-        arguments["timeout_ms"] = str(timeout)
-    try:
-        require_available(page_options(arguments).scrape)
-    except (InvalidOptions, OptionUnavailable) as error:
-        raise click.UsageError(str(error)) from error
-    settings = load_settings(overrides, LOG_LEVEL="ERROR")
-    _check_egress(settings)
-    page = _scrape(settings, arguments)
-    if page.failure:
-        message = f"{url}: {page.failure.message} ({page.failure.code})"
-        raise click.ClickException(message)
-    values = page.as_dict()
-    single = len(page.values) == 1 and not as_json
-    value = values[next(iter(page.values))] if single else values
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if page.warning:
-        click.echo(f"warning: {page.warning}", err=True)
-    if output is None:
-        click.echo(text)
-    else:
-        Path(output).write_text(text + "\n", encoding="utf-8")
-
-
-def _scrape(settings: Settings, arguments: dict[str, str]) -> Page:
-    """Run the spider of `scrapy crawl scrape` and return its one page."""
-    from scrapy import signals
-    from scrapy.crawler import AsyncCrawlerProcess
-
-    pages: list[Any] = []
-
-    def keep(item: Any) -> None:
-        pages.append(item)
-
-    process = AsyncCrawlerProcess(settings)
-    crawler = process.create_crawler("scrape")
-    crawler.signals.connect(keep, signals.item_scraped)
-    process.crawl(crawler, **arguments)
-    process.start()
-    if not pages:
-        raise click.ClickException("no page came out; see the log above")
-    page: Page = pages[0]
-    return page
+main.add_command(scrape_command)
+main.add_command(map_command)
 
 
 @main.group("keys")
@@ -277,41 +183,3 @@ def _open_database(
         return Database(Path(settings["DATA_DIR"]), settings["DATABASE_URL"]), settings
     except (OSError, SQLAlchemyError) as error:
         raise click.ClickException(f"the job database: {error}") from error
-
-
-def _check_egress(settings: Settings) -> None:
-    """Say what is wrong here: Scrapy only logs a download handler that fails."""
-    from scraper_service.components.egress import EgressPolicy
-
-    try:
-        EgressPolicy(settings.getlist("EGRESS_ALLOW"))
-    except ValueError as error:
-        raise click.UsageError(f"setting {error}") from error
-
-
-def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
-    """Return the settings, with ``NAME=VALUE`` overrides and options that are given.
-
-    Raises :exc:`click.UsageError` for a name that no setting has.
-    """
-    os.environ.setdefault("SCRAPY_SETTINGS_MODULE", "scraper_service.settings")
-    from scrapy.utils.project import get_project_settings
-
-    from scraper_service.settings import check_settings
-
-    settings = get_project_settings()
-    for override in overrides:
-        name, separator, value = override.partition("=")
-        if not separator or name not in settings:
-            raise click.UsageError(
-                f"-s {override}: must be NAME=VALUE with the name of a setting"
-            )
-        settings.set(name, value, priority="cmdline")
-    for name, value in options.items():
-        if value is not None:
-            settings.set(name, value, priority="cmdline")
-    try:
-        check_settings(settings)
-    except ValueError as error:
-        raise click.UsageError(f"setting {error}") from error
-    return settings

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.linked_site import named, page_number
+from tests.scripted_site import ScriptedSite, page, sitemap
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "scraper_service")
@@ -171,8 +172,45 @@ def test_doctor_names_what_fails(tmp_path):
     assert "browser" in done.stdout
 
 
+LISTED = {
+    "/": page("/linked", title="Home"),
+    "/sitemap.xml": sitemap("{site}/a", "{site}/pricing"),
+}
+
+
+def test_scrapy_crawl_writes_the_links_of_a_map(tmp_path):
+    with ScriptedSite(LISTED) as site:
+        links = job(tmp_path, "map", f"url={site.url('/')}", "search=pricing")
+        assert links == [
+            {"url": site.url("/pricing")},
+            {"url": site.address, "title": "Home"},
+            {"url": site.url("/a")},
+            {"url": site.url("/linked")},
+        ]
+
+
+def test_the_command_prints_the_addresses_of_a_site():
+    with ScriptedSite(LISTED) as site:
+        done = run(*COMMAND, "map", site.url("/"), "--limit", "2")
+        assert done.stdout.split() == [site.address, site.url("/a")]
+        assert done.stderr == ""
+        done = run(*COMMAND, "map", site.url("/"), "--sitemap", "skip", "--json")
+        lines = [json.loads(line) for line in done.stdout.splitlines()]
+        assert lines[0] == {"url": site.address, "title": "Home"}
+
+
+def test_the_command_says_why_there_is_no_map():
+    done = run(*COMMAND, "map", "http://nosuch.invalid/")
+    assert done.returncode == 1
+    assert "SCRAPE_DNS_RESOLUTION_ERROR" in done.stderr
+    done = run(*COMMAND, "map", "http://127.0.0.2/", "--limit", "0")
+    assert done.returncode == 2
+    assert "must be >= 1" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize(
-    "command", [(), ("serve",), ("scrape",), ("keys",), ("doctor",)], ids=str
+    "command", [(), ("serve",), ("scrape",), ("map",), ("keys",), ("doctor",)], ids=str
 )
 def test_every_command_has_help(command):
     done = run(*COMMAND, *command, "--help")

@@ -82,6 +82,19 @@ def test_the_crawl_example_prints_its_pages(service, site):
     assert done.stdout.strip() == f"completed 1 ['{site.url('/example')}']"
 
 
+def test_the_map_example_lists_addresses(service, site):
+    command = next(block for block in blocks("sh") if "/v2/map" in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace(PUBLIC, site.url("/example"))
+    done = subprocess.run(
+        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
+        capture_output=True,
+        check=True,
+    )
+    links = json.loads(done.stdout)["links"]
+    assert links == [{"url": site.url("/example"), "title": "Example Domain"}]
+
+
 def test_the_local_commands_work(site, tmp_path):
     block = next(block for block in blocks("sh") if "scrapy crawl" in block)
     lines = block.strip().splitlines()
@@ -108,6 +121,9 @@ def test_the_local_commands_work(site, tmp_path):
     assert page["links"] == ["https://iana.org/domains/example"]
     [line] = (tmp_path / "pages.jsonl").read_text().splitlines()
     assert json.loads(line)["markdown"].startswith("# Example Domain")
+    assert outputs[3] == site.url("/example") + "\n"
+    [line] = (tmp_path / "links.jsonl").read_text().splitlines()
+    assert json.loads(line)["title"] == "Example Domain"
 
 
 def test_every_setting_of_the_tables_is_one_with_the_default_shown():
