@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field, frozen
 
 from scraper_service.formats.decode import clean_text
-from scraper_service.formats.inline import escaped, finished
+from scraper_service.formats.inline import escaped, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -237,7 +237,7 @@ def _written(kind: str, lines: list[str]) -> tuple[str, str]:
             text = text[:-1] + line
         else:
             text = f"{text} {line}" if text else line
-    text = finished(escaped(text)).strip()
+    text = escaped(plain(text)).strip()
     if kind.startswith("heading"):
         if any(char.isalpha() for char in text) and len(text) <= 200:
             return "heading", f"{'#' * int(kind[-1])} {text}"

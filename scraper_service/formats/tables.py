@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 MAX_COLUMNS = 200
 MAX_CELLS = 200_000
+_ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
+_ALIGNED = {"left": ":---", "center": ":---:", "right": "---:"}
 _LAYOUT = frozenset(
     {"table", "pre", "h1", "h2", "h3", "h4", "blockquote", "form", "article", "section"}
 )
@@ -20,7 +23,7 @@ def data_rows(table: Any) -> list[list[Any]] | None:
     if table.get("role") in {"presentation", "none"}:
         return None
     rows = _rows(table)
-    if not rows or max(len(row) for row in rows) < 2:
+    if not rows or (max(len(row) for row in rows) < 2 and not _is_list(table, rows)):
         return None
     if next(table.iterdescendants(*_LAYOUT), None) is not None:
         return None
@@ -29,6 +32,26 @@ def data_rows(table: Any) -> list[list[Any]] | None:
     if grid is None:
         return None
     return grid if has_header else [[None] * len(grid[0]), *grid]
+
+
+def alignments(header: list[Any]) -> list[str]:
+    """Return the cells of the line below the header."""
+    return [
+        "---" if cell is None else _ALIGNED.get(_alignment(cell), "---")
+        for cell in header
+    ]
+
+
+def _alignment(cell: Any) -> str:
+    if not cell.attrib:
+        return ""
+    match = _ALIGN.search(cell.get("style") or "")
+    return (match[1] if match else cell.get("align") or "").lower()
+
+
+def _is_list(table: Any, rows: list[list[Any]]) -> bool:
+    """Tell a table of one column, which has a header of its own."""
+    return len(rows) > 1 and table.find("thead") is not None and rows[0][0].tag == "th"
 
 
 def _rows(table: Any) -> list[list[Any]]:

@@ -88,7 +88,7 @@ CASES = {
         "<ul><li><input type=checkbox checked> a<li><input type=checkbox> b</ul>",
         "- [x] a\n- [ ] b",
     ),
-    "definition lists are paragraphs": ("<dl><dt>t<dd>d</dl>", "t\n\nd"),
+    "definition lists": ("<dl><dt>t<dd>d</dl>", "t\n: d"),
     "code with backticks": ("a <code>x`y</code>", "a ``x`y``"),
     "code is not escaped": ("<code>*a* &lt;b&gt; [x](y)</code>", "`*a* <b> [x](y)`"),
     "a link inside code goes around it": (

@@ -1,0 +1,153 @@
+"""Emphasis: which delimiters open and close where they stand.
+
+It is marked by private-use characters while a paragraph is collected, as what is right
+depends on the characters around.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+
+STRONG, STRONG_END = "\ue060", "\ue061"
+EM, EM_END = "\ue062", "\ue063"
+STRIKE, STRIKE_END = "\ue064", "\ue065"
+MARKED = re.compile(f"[{STRONG}-{STRIKE_END}]")
+_MARKS = re.compile(f"([{STRONG}-{STRIKE_END}])")
+_NOTHING = re.compile(f"{STRONG_END}{STRONG}|{EM_END}{EM}|{STRIKE_END}{STRIKE}")
+_BETWEEN_CODE = re.compile(f"(?<=`)(?:{_NOTHING.pattern})(?=`)")
+MAX_ATTEMPTS = 3
+SIMPLE = 10  # parts of a paragraph with two marked texts: these cannot be mistaken
+_DELIMITERS = {STRONG: ("**", "__"), EM: ("*", "_"), STRIKE: ("~~",)}
+_TAG = {
+    STRONG: "<strong>",
+    STRONG_END: "</strong>",
+    EM: "<em>",
+    EM_END: "</em>",
+    STRIKE: "<del>",
+    STRIKE_END: "</del>",
+}
+_STRIKES = frozenset({STRIKE, STRIKE_END})
+MARKS = frozenset(_TAG)
+_PUNCTUATION = frozenset(string.punctuation)
+
+
+def emphasised(text: str) -> str:
+    """Choose delimiters that open and close where they stand, by CommonMark's rules."""
+    text = _BETWEEN_CODE.sub("<!-- -->", text)
+    parts = _MARKS.split(_NOTHING.sub("", text))
+    for _ in range(MAX_ATTEMPTS):
+        marks = _delimited(parts)
+        if marks is None:
+            break
+        if all(marks[1::2]):
+            return "".join(marks)
+        # Emphasis left out changes what is beside the other: once more without it.
+        kept = [part if mark else "" for part, mark in zip(parts, marks, strict=True)]
+        parts = _MARKS.split("".join(kept))
+    return "".join([_TAG.get(part, part) for part in parts])
+
+
+def _delimited(parts: list[str]) -> list[str] | None:
+    """Return ``parts`` with delimiters for marks; None if there are none that work.
+
+    Nested emphasis without a working delimiter is left out. Outer emphasis is settled
+    first, as what is inside has to differ from it.
+    """
+    before, after = _edges(parts)
+    marks = parts[:]
+    for start, end, outer in _pairs(parts):
+        around = (before[start], after[start], before[end], after[end])
+        free = [
+            delimiter
+            for delimiter in _fitting(parts[start], around)
+            if not _collides(marks, start, end, delimiter)
+        ]
+        if outer:
+            above = marks[outer]
+            inside = after[start].isalnum() and before[end].isalnum()
+            free = [
+                delimiter
+                for delimiter in free
+                if above
+                and delimiter[0] != above[0]
+                and (inside or delimiter[0] == "_")
+            ]
+        elif not free:
+            return None
+        marks[start] = marks[end] = free[0] if free else ""
+    return marks
+
+
+def _pairs(parts: list[str]) -> list[tuple[int, int, int]]:
+    """Return start, end, and the start of the same kind around or 0, outer ones first."""
+    pairs = []
+    stack: list[int] = []
+    for place in range(1, len(parts), 2):
+        if parts[place] in _DELIMITERS:
+            stack.append(place)
+            continue
+        start = stack.pop()
+        same = (outer for outer in reversed(stack) if parts[outer] == parts[start])
+        pairs.append((start, place, next(same, 0)))
+    return sorted(pairs)
+
+
+def _fitting(kind: str, around: tuple[str, str, str, str]) -> list[str]:
+    """Return the delimiters that open and close between these characters."""
+    first, inner, last, following = around
+    stars, *bars = _DELIMITERS[kind]
+    opens, closes = _is_apart(first), _is_apart(following)
+    fitting = []
+    if (opens or inner.isalnum()) and (closes or last.isalnum()):
+        fitting.append(stars)
+    if opens and closes:
+        fitting += bars
+    return [] if kind == STRIKE and "~" in around else fitting
+
+
+def _collides(marks: list[str], start: int, end: int, delimiter: str) -> bool:
+    """Tell whether a delimiter would become one with another that is beside it."""
+    if len(marks) <= SIMPLE:
+        return False
+    beside = [
+        marks[place + step * 2]
+        for place in (start, end)
+        for step in (-1, 1)
+        if 0 < place + step * 2 < len(marks) and not marks[place + step]
+    ]
+    return any(mark[:1] == delimiter[0] for mark in beside)
+
+
+def _edges(parts: list[str]) -> tuple[list[str], list[str]]:
+    """Return the characters before and after each mark.
+
+    Marks beside it are left out where their delimiters are of the same character.
+    """
+    before, after = [""] * len(parts), [""] * len(parts)
+    for edges, places, end in (
+        (before, range(len(parts)), -1),
+        (after, range(len(parts) - 1, -1, -1), 0),
+    ):
+        last = {True: "", False: ""}
+        for place in places:
+            part = parts[place]
+            if place % 2 == 0:
+                if part:
+                    last[True] = last[False] = part[end]
+                continue
+            strikes = part in _STRIKES
+            edges[place] = last[strikes]
+            last[not strikes] = "~" if strikes else "*"
+    return before, after
+
+
+def _is_apart(char: str) -> bool:
+    """Tell white space and punctuation, for all versions of the rules, from letters."""
+    return (
+        char.isspace()
+        or not char
+        or char in _PUNCTUATION
+        or unicodedata.category(char)[0] == "P"
+    )

@@ -1,0 +1,59 @@
+"""Footnotes: which references and which list items belong together."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+from urllib.parse import unquote
+
+LEAST_WORDS = 3  # with fewer, other readers take a footnote for the address of a link
+_SIGNS = re.compile(r"[\w*†‡§¶]{1,20}")
+_NO_LABEL = re.compile(r"[^\w-]+")
+
+
+class Notes:
+    """The footnotes of a page; labels are given in the order of references."""
+
+    def __init__(self, body: Any) -> None:
+        self._body = body
+        self._targets: dict[str, Any] | None = None
+        self._labels: dict[str, str] = {}
+        self._taken: set[str] = set()
+
+    def label(self, link: Any) -> str | None:
+        """Return the label of the footnote that ``link`` refers to, None for a link."""
+        if not _is_reference(link):
+            return None
+        name = unquote(link.get("href").strip()[1:])
+        if name in self._labels:
+            return self._labels[name]
+        if self._targets is None:
+            items = self._body.iter("li")
+            self._targets = {key: item for item in items if (key := item.get("id"))}
+        target = self._targets.get(name)
+        # Wikipedia's are a bibliography: cited many times over, with marks of their own.
+        if target is None or name.startswith("cite_note"):
+            return None
+        if len(" ".join(target.itertext()).split()) < LEAST_WORDS:
+            return None
+        text = "".join(link.itertext()).strip(" []()\n")
+        if not _SIGNS.fullmatch(text) or text in self._taken:
+            text = _NO_LABEL.sub("-", name)[:50].strip("-") or str(
+                len(self._labels) + 1
+            )
+        self._labels[name] = text
+        self._taken.add(text)
+        return text
+
+    def label_of(self, item: Any) -> str | None:
+        """Return the label of a list item that was referred to before."""
+        return self._labels.get(item.get("id")) if self._labels else None
+
+
+def _is_reference(link: Any) -> bool:
+    parent = link.getparent()
+    return (
+        (parent is not None and parent.tag == "sup")
+        or link.get("role") == "doc-noteref"
+        or link.find("sup") is not None
+    )
