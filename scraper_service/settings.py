@@ -140,6 +140,7 @@ CONVERTER_MEMORY_MB = 1024  # address space of one process
 CONVERTER_PROCESSES = 0  # 0: one per processor
 CONVERTER_TASKS = 1000  # conversions before a process is replaced
 CONVERTER_TIMEOUT_S = 60  # time for one page, less where its caller waits for less
+MARKDOWN_CONVERTER = "native"  # or html2text, for that library's own output
 
 # -- The service: what it may reach ------------------------------------------------------
 # Networks that pages may come from besides the public internet, as `10.1.0.0/16` or,

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 import pebble
 
+from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.render import content_from_wire, render
 from scraper_service.formats.sitemap import SitemapContent, read_sitemap
 from scraper_service.items import PageContent, PageError, PageSource
@@ -48,14 +49,24 @@ class ConverterPool:
     """Run conversions in ``processes`` processes of ``memory_mb`` address space each.
 
     A process is replaced after ``tasks`` conversions, or when it was killed, alone:
-    the others go on.
+    the others go on. ``markdown_converter`` is one of ``MARKDOWN_CONVERTERS``.
     """
 
     _shared: ClassVar[Self | None] = None
 
     def __init__(
-        self, processes: int, timeout_s: float, memory_mb: int, tasks: int
+        self,
+        processes: int,
+        timeout_s: float,
+        memory_mb: int,
+        tasks: int,
+        markdown_converter: str = NATIVE,
     ) -> None:
+        if markdown_converter not in MARKDOWN_CONVERTERS:
+            known = " or ".join(MARKDOWN_CONVERTERS)
+            message = f"MARKDOWN_CONVERTER must be {known}, got {markdown_converter!r}"
+            raise ValueError(message)
+        self._markdown_converter = markdown_converter
         self.timeout_s = timeout_s
         self._processes = processes
         self._make = partial(
@@ -77,6 +88,7 @@ class ConverterPool:
                 settings.getfloat("CONVERTER_TIMEOUT_S"),
                 settings.getint("CONVERTER_MEMORY_MB"),
                 settings.getint("CONVERTER_TASKS"),
+                settings["MARKDOWN_CONVERTER"],
             )
         return cls._shared
 
@@ -129,7 +141,9 @@ class ConverterPool:
             return _failed("SCRAPE_TIMEOUT", "No time was left to convert the page.")
         budget = max(limit - STOP_EARLY_S, limit / 2)
         try:
-            wire = await self._run_within(limit, render, source, options, budget)
+            wire = await self._run_within(
+                limit, render, source, options, budget, self._markdown_converter
+            )
         except TimeoutError:
             return _failed(
                 "SCRAPE_TIMEOUT", f"The page took longer than {limit:.1f} s to convert."

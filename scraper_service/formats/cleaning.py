@@ -45,7 +45,10 @@ def clean(document: Document) -> None:
     for element in body.iter():
         tag = element.tag
         if not isinstance(tag, str) or tag in DROPPED:
-            unwanted.append(element)
+            if tag == "script" and element.get("type", "")[:8] == "math/tex":
+                _keep_formula(element)
+            else:
+                unwanted.append(element)
             continue
         if element.attrib and _is_hidden(element):
             hidden.append(element)
@@ -55,6 +58,16 @@ def clean(document: Document) -> None:
         drop(element)
     for element in _really_hidden(body, hidden):
         drop(element)
+
+
+def _keep_formula(script: Any) -> None:
+    """Make a ``math`` of the TeX that MathJax 2 reads from a ``script``."""
+    source = script.text or ""
+    if "mode=display" in script.get("type"):
+        script.set("display", "block")
+    del script.attrib["type"]
+    script.tag = "math"
+    script.set("data-tex", source)
 
 
 def _really_hidden(body: Any, hidden: list[Any]) -> list[Any]:

@@ -55,6 +55,8 @@ def _delimited(parts: list[str]) -> list[str] | None:
     Nested emphasis without a working delimiter is left out. Outer emphasis is settled
     first, as what is inside has to differ from it.
     """
+    if len(parts) == 5:
+        return _one_delimited(parts)
     before, after = _edges(parts)
     marks = parts[:]
     for start, end, outer in _pairs(parts):
@@ -78,6 +80,13 @@ def _delimited(parts: list[str]) -> list[str] | None:
             return None
         marks[start] = marks[end] = free[0] if free else ""
     return marks
+
+
+def _one_delimited(parts: list[str]) -> list[str] | None:
+    """Do the same where only one text is marked."""
+    before, start, inside, _, after = parts
+    fitting = _fitting(start, (before[-1:], inside[:1], inside[-1:], after[:1]))
+    return [before, fitting[0], inside, fitting[0], after] if fitting else None
 
 
 def _pairs(parts: list[str]) -> list[tuple[int, int, int]]:

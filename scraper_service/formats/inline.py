@@ -15,10 +15,10 @@ _JUNK = re.compile(
 _SPACES = re.compile(
     " [ \t\n\r\f\v\xa0\u2028\u2029]+|[\t\n\r\f\v\xa0\u2028\u2029][ \t\n\r\f\v\xa0\u2028\u2029]*"
 )
-_SOME_MEAN = re.compile(r"[\\`*_<&~\]!]")
+SOME_MEAN = re.compile(r"[\\`*_<&~\[\]!]")
 _MEANT = re.compile(
     r"\\(?=[!-/:-@\[-`{-~]|\s?\Z)|`|\*(?!\s\S)|(?<!\S\s)\*|_(?![^\W_])|(?<![^\W_])_"
-    r"|<(?=[a-zA-Z/!?]|\Z)|&(?=#?\w{1,31};)|~(?=~)|(?<=~)~|\](?=[(\[:])|!(?=\[)"
+    r"|<(?=[a-zA-Z/!?]|\Z)|&(?=#?\w{1,31};)|~(?=~|\Z)|(?<=~)~|\](?=[(\[:])|!(?=\[)"
 )
 _MEANT_IN_LABEL = re.compile(rf"[\[\]]|{_MEANT.pattern}")
 _LINE_START = re.compile(
@@ -37,8 +37,8 @@ _NESTED_PAREN = re.compile(r"^[^(]*\)|\([^)]*\(")
 def plain(text: str) -> str:
     """Return visible text without junk, white space collapsed, nothing escaped."""
     if text.isascii():
-        if text.isprintable():
-            return _SPACES.sub(" ", text) if "  " in text else text
+        if text.isprintable() and "  " not in text:
+            return text
         core = " ".join(text.split())
         if not core:
             return " "
@@ -50,7 +50,7 @@ def escaped(text: str, *, label: bool = False) -> str:
     """Return plain text as Markdown; ``label`` escapes all brackets."""
     if label:
         return _MEANT_IN_LABEL.sub(r"\\\g<0>", text)
-    return _MEANT.sub(r"\\\g<0>", text) if _SOME_MEAN.search(text) else text
+    return _MEANT.sub(r"\\\g<0>", text) if SOME_MEAN.search(text) else text
 
 
 def destination(address: str) -> str:
@@ -73,12 +73,13 @@ def finished(text: str, line_break: str) -> str:
     """
     if "  " in text:
         text = re.sub("  +", " ", text)
-    if BREAK in text:
-        text = _BREAKS.sub(line_break, text)
-    if PAD in text:
-        text = text.replace(PAD, " ")
-    if MARKED.search(text):
-        text = emphasised(text)
+    if not text.isascii():
+        if BREAK in text:
+            text = _BREAKS.sub(line_break, text)
+        if PAD in text:
+            text = text.replace(PAD, " ")
+        if MARKED.search(text):
+            text = emphasised(text)
     if line_break[-1] == "\n" and (text[:1] in _STARTS or "\n" in text):
         text = _LINE_START.sub(_protected, text)
     return text

@@ -93,9 +93,8 @@ class _Writer(Pictures):
             self.layout.add("___" if self.layout.levels else "---")
 
     def heading(self, element: Any) -> None:
-        if (
-            self.flat is not None
-            or next(element.iterdescendants(*_BIG), None) is not None
+        if self.flat is not None or (
+            len(element) and next(element.iterdescendants(*_BIG), None) is not None
         ):
             self.block(element)
             return
@@ -138,8 +137,9 @@ class _Writer(Pictures):
                 self._item(child, own)
             else:
                 self.block(child)
-            if child.tail:
+            if child.tail and not child.tail.isspace():
                 self.text(child.tail)
+                own.count = 0
         self.flush()
         self.layout.end_list(own)
 

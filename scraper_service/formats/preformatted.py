@@ -21,8 +21,8 @@ _NAME = r"([\w+#.-]{1,30})"
 # Crayon, pandoc, docutils.
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|mw-highlight-lang-"
-    r"|highlight-(?!source|text)|brush:\s*|lang:\s*|sourceCode\s+|src\s+src-|hljs\s+"
-    rf"|prettyprint\s+(?:linenums\s+)?|code\s+(?=[a-z]+$)){_NAME}"
+    r"|highlight-(?!source|text)|brush:\s*|lang:\s*|sourceCode\s+|src\s+src-|hljs\s+(?!lang)"
+    rf"|prettyprint\s+(?:linenums\s+)?(?!lang)|code\s+(?=[a-z]+$)){_NAME}"
 )
 _NAMED = re.compile(_NAME)
 _NO_LANGUAGE = frozenset(

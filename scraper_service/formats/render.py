@@ -13,12 +13,12 @@ from lxml import etree
 from scraper_service.fingerprints import fingerprint
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.content import keep_main_content
+from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.decode import Unreadable, decode_body, text_of
 from scraper_service.formats.document import exclude, include, parse
 from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
 from scraper_service.formats.links import feed_links, found_links, links
-from scraper_service.formats.markdown import markdown
 from scraper_service.formats.metadata import (
     canonical,
     kind_hint,
@@ -44,10 +44,13 @@ _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
 
 
 def render(
-    source: PageSource, options: ScrapeOptions, deadline_s: float | None = None
+    source: PageSource,
+    options: ScrapeOptions,
+    deadline_s: float | None = None,
+    converter: str = NATIVE,
 ) -> tuple[bytes, dict[str, bytes]]:
     """Return :func:`make_content` as plain bytes, which travel between processes."""
-    content = make_content(source, options, deadline_s)
+    content = make_content(source, options, deadline_s, converter)
     header = asdict(content, filter=lambda fact, _: fact.name not in _NOT_SENT)
     return json.dumps(header).encode(), dict(content.values)
 
@@ -65,14 +68,18 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
 
 
 def make_content(
-    source: PageSource, options: ScrapeOptions, deadline_s: float | None = None
+    source: PageSource,
+    options: ScrapeOptions,
+    deadline_s: float | None = None,
+    converter: str = NATIVE,
 ) -> PageContent:
     """Convert one answer into the formats asked for.
 
-    ``deadline_s`` are the seconds a PDF may take. Nothing is raised for a bad
-    document: ``error`` says what is wrong with it.
+    ``deadline_s`` are the seconds a PDF may take, ``converter`` is one of
+    ``MARKDOWN_CONVERTERS``. Nothing is raised for a bad document: ``error`` says what
+    is wrong with it.
     """
-    making = _Making(source, options, deadline_s)
+    making = _Making(source, options, deadline_s, converter)
     try:
         body = decode_body(source.body, source.content_encodings, source.max_bytes)
         if "raw_base64" in making.names:
@@ -94,6 +101,7 @@ class _Making:
     source: PageSource
     options: ScrapeOptions
     deadline_s: float | None
+    converter: str
     names: tuple[str, ...] = field(init=False)
     values: dict[str, bytes] = field(factory=dict)
     warnings: list[str] = field(factory=list)
@@ -180,6 +188,7 @@ class _Making:
         elif options.only_main_content:
             keep_main_content(document, hint)
         base64_too = options.remove_base64_images
+        markdown = MARKDOWN_CONVERTERS[self.converter]
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),

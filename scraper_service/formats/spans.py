@@ -25,8 +25,10 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.document import Document
 
+_AROUND = f" {BREAK}"
 MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
+_AFTER_BRACKET = frozenset("([:")
 _LINED = ("br", "div", "li", "pre")  # where these are inside, code has lines
 
 
@@ -59,6 +61,8 @@ class Spans:
         text = element.text
         if text:
             self.text(text)
+        if not len(element):
+            return
         if self.depth >= MAX_DEPTH:
             self.text(" ".join(part for c in element for part in c.itertext()))
             return
@@ -83,11 +87,12 @@ class Spans:
                 run.append(" ")
             return
         text = inline.plain(text)
-        if "\\" in text and (formulas := maths.with_tex(text)):
-            run.append(formulas)
-            return
-        text = inline.escaped(text, label=self.in_link)
-        if run and text[:1] in {"(", "[", ":"} and self._follows_bracket():
+        if inline.SOME_MEAN.search(text):
+            if "\\" in text and (formulas := maths.with_tex(text)):
+                run.append(formulas)
+                return
+            text = inline.escaped(text, label=self.in_link)
+        if run and text[:1] in _AFTER_BRACKET and self._follows_bracket():
             text = "\\" + text
         run.append(text)
 
@@ -113,8 +118,9 @@ class Spans:
             self._end_link()
             self.link_from = 0
         self.taken += 1
-        text = "".join(self.run).strip(f" {BREAK}")
-        self.run.clear()
+        run = self.run
+        text = (run[0] if len(run) == 1 else "".join(run)).strip(_AROUND)
+        run.clear()
         return inline.finished(text, line_break) if text else ""
 
     def spaced(self, element: Any) -> None:
@@ -170,7 +176,7 @@ class Spans:
         """Put marks around what was written since, the space at its edges left out."""
         run = self.run
         text = run[-1] if len(run) == mark + 1 else "".join(run[mark:])
-        core = text.strip(f" {BREAK}")
+        core = text.strip(_AROUND)
         if not core:
             return False
         if core != text:

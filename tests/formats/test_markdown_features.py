@@ -1,0 +1,231 @@
+"""Markdown by feature: what is written for HTML beyond paragraphs, lists and links."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.formats.pages import markdown
+
+BASE = "https://site.example/dir/"
+
+MATHS = {
+    "mathml with its TeX": (
+        (
+            "<p>a <math><semantics><mi>x</mi><annotation encoding='application/x-tex'>x_1"
+            "</annotation></semantics></math> b"
+        ),
+        "a $x_1$ b",
+    ),
+    "displayed mathml": (
+        "a <math display=block><mi>x</mi><mo>=</mo><mn>1</mn></math> b",
+        "a\n\n$$x = 1$$\n\nb",
+    ),
+    "mathml without TeX": (
+        (
+            "<math><mfrac><msup><mi>a</mi><mn>2</mn></msup><msqrt><mi>π</mi></msqrt></mfrac>"
+            "<mo>≤</mo><msubsup><mo>∑</mo><mi>i</mi><mi>n</mi></msubsup></math>"
+        ),
+        "$\\frac{a^{2}}{\\sqrt{\\pi}} \\le \\sum_{i}^{n}$",
+    ),
+    "matrix": (
+        (
+            "<math><mtable><mtr><mtd><mn>1</mn></mtd><mtd><mn>2</mn></mtd></mtr>"
+            "<mtr><mtd><mn>3</mn></mtd><mtd><mn>4</mn></mtd></mtr></mtable></math>"
+        ),
+        "$\\begin{matrix} 1 & 2 \\\\ 3 & 4 \\end{matrix}$",
+    ),
+    "katex": (
+        (
+            "<p>a <span class=katex><span class=katex-mathml><math><semantics><mi>x</mi>"
+            "<annotation encoding='application/x-tex'>x^2</annotation></semantics></math></span>"
+            "<span class=katex-html aria-hidden=true>x2</span></span>."
+        ),
+        "a $x^2$.",
+    ),
+    "katex displayed": (
+        (
+            "<span class=katex-display><span class=katex><math><annotation "
+            "encoding='application/x-tex'>y</annotation></math></span></span>"
+        ),
+        "$$y$$",
+    ),
+    "mathjax 2": (
+        (
+            "<p>a <span class=MathJax_Preview>p</span><span class=MathJax>drawn</span>"
+            "<script type='math/tex'>x_1 < 2</script> b"
+        ),
+        "a $x_1 < 2$ b",
+    ),
+    "mathjax 2, displayed": (
+        (
+            "<div class=MathJax_Display><span class=MathJax>drawn</span></div>"
+            "<script type='math/tex; mode=display'>x</script>"
+        ),
+        "$$x$$",
+    ),
+    "mathjax 3": (
+        (
+            "<mjx-container><mjx-math>d</mjx-math><mjx-assistive-mml><math><mi>x</mi></math>"
+            "</mjx-assistive-mml></mjx-container>"
+        ),
+        "$x$",
+    ),
+    "TeX in the text": (
+        "<p>a \\(x_1^2\\) and \\[y = *z*\\]",
+        "a $x_1^2$ and $$y = *z*$$",
+    ),
+    "not TeX": ("<p>\\(group\\) in sed", "\\\\(group\\\\) in sed"),
+    "formulas of Wikipedia": (
+        "<img class=mwe-math-fallback-image-inline src=x.svg alt='{\\displaystyle x^{2}}'>",
+        "$x^{2}$",
+    ),
+}
+
+NOTES = {
+    "footnotes": (
+        (
+            "<p>a<sup><a href='#fn1'>1</a></sup> b<sup><a href='#fn1'>1</a></sup>"
+            "<ol><li id=fn1>Said by somebody. <a href='#r1'>↩</a></ol>"
+        ),
+        f"a[^1] b[^1]\n\n[^1]: Said by somebody. [↩]({BASE}page.html#r1)",
+    ),
+    "footnotes with paragraphs": (
+        (
+            "<p>a<a href='#fn:x' role=doc-noteref>[2]</a>"
+            "<ol><li id=fn:x><p>It was said.<p>And heard.</ol>"
+        ),
+        "a[^2]\n\n[^2]: It was said.\n\n    And heard.",
+    ),
+    "a reference to nothing is a link": (
+        "a<sup><a href='#fn1'>1</a></sup>",
+        f"a[1]({BASE}page.html#fn1)",
+    ),
+    "a short note, which would be read as an address, stays an item": (
+        "a<sup><a href='#n'>1</a></sup><ol><li id=n>Ibid.</ol>",
+        f"a[1]({BASE}page.html#n)\n\n1. Ibid.",
+    ),
+    "callouts of GitHub": (
+        (
+            "<div class='markdown-alert markdown-alert-tip'><p class=markdown-alert-title>Tip"
+            "</p><p>Do it.</p></div>"
+        ),
+        "> [!TIP]\n> Do it.",
+    ),
+    "callouts of Sphinx, with a list": (
+        (
+            "<div class='admonition warning'><p class=admonition-title>Warning</p><p>Do not."
+            "<ul><li>a</ul></div>b"
+        ),
+        "> [!WARNING]\n> Do not.\n>\n> - a\n\nb",
+    ),
+    "a title which says more": (
+        "<div class='admonition note'><p class=admonition-title>Mind this</p><p>Do.</div>",
+        "> [!NOTE]\n> **Mind this**\n>\n> Do.",
+    ),
+    "definitions": (
+        "<dl><dt>a<dd>one<dd>two<dt>b<dd><p>three<p>four</dl>",
+        "a\n: one\n: two\n\nb\n: three\n\nfour",
+    ),
+    "a definition that is a list": ("<dl><dt>a<dd><ul><li>b</ul></dl>", "a\n\n- b"),
+    "details": (
+        "<details><summary>More</summary><p>text</p></details>",
+        "More\n\ntext",
+    ),
+}
+
+CODE = {
+    name: (page, f"```{language}\nx\n```")
+    for name, page, language in (
+        ("highlight.js", "<pre><code class='hljs language-rust'>x</code></pre>", "rust"),
+        ("highlight.js, bare", "<pre><code class='hljs python'>x</code></pre>", "python"),
+        ("prism", "<pre class='line-numbers language-css'><code>x</code></pre>", "css"),
+        ("prettify", "<pre class='prettyprint lang-java'>x</pre>", "java"),
+        ("shiki", "<pre class=shiki data-language=ts><code>x</code></pre>", "ts"),
+        ("rouge", ("<div class='language-ruby highlighter-rouge'><div class=highlight>"
+         "<pre>x</pre></div></div>"), "ruby"),
+        ("pygments", ("<div class='highlight-python notranslate'><div class=highlight>"
+         "<pre>x</pre></div></div>"), "python"),
+        ("github", "<div class='highlight highlight-source-shell'><pre>x</pre></div>", "shell"),
+        ("github, lang", "<pre lang=go><code>x</code></pre>", "go"),
+        ("mediawiki", "<div class='mw-highlight mw-highlight-lang-php'><pre>x</pre></div>", "php"),
+        ("crayon", "<pre class='lang:sql decode:true'>x</pre>", "sql"),
+        ("enlighter", "<pre data-enlighter-language=kotlin>x</pre>", "kotlin"),
+        ("pandoc", "<pre class='sourceCode haskell'>x</pre>", "haskell"),
+        ("none", "<pre class=language-plaintext>x</pre>", ""),
+        ("not ASCII", "<pre><code class=language-föö>x</code></pre>", "föö"),
+    )
+} | {
+    "lines that are elements": (
+        "<pre><code><div class=line>a</div><div class=line>b</div></code></pre>",
+        "```\na\nb\n```",
+    ),
+    "code of many lines": ("a <code>b<br>c</code> d", "a\n\n```\nb\nc\n```\n\nd"),
+    "spans side by side": ("<code>a</code><code>`b</code>", "``a`b``"),
+    "space in code": ("a<code> b</code>", "a` b`"),
+}  # fmt: skip
+
+TABLES = {
+    "alignment": (
+        "<table><tr><th align=right>a<th style='text-align: center'>b<tr><td>1<td>2</table>",
+        "| a | b |\n| ---: | :---: |\n| 1 | 2 |",
+    ),
+    "one column with a header": (
+        "<table><thead><tr><th>a</thead><tr><td>b</table>",
+        "| a |\n| --- |\n| b |",
+    ),
+    "a list in a cell": (
+        "<table><tr><th>a<th>b<tr><td><ul><li>c<li>d</ul><td>e</table>",
+        "| a | b |\n| --- | --- |\n| c<br>d | e |",
+    ),
+    "code with a pipe in a cell": (
+        "<table><tr><th>a<th>b<tr><td><code>c|d</code><td><b>e</b></table>",
+        "| a | b |\n| --- | --- |\n| `c\\|d` | **e** |",
+    ),
+}
+
+SPANS = {
+    "emphasis before a letter": ("<b>a:</b>b", "<strong>a:</strong>b"),
+    "emphasis in Chinese": ("<b>「中文」</b>是", "<strong>「中文」</strong>是"),
+    "emphasis between letters": ("a<b>b</b>c<i>d</i>e", "a**b**c*d*e"),
+    "emphasis by the same tag twice": ("<em>a <em>b</em> c</em>", "*a _b_ c*"),
+    "scripts": ("10<sup>6</sup> H<sub>2</sub>O", "10<sup>6</sup> H<sub>2</sub>O"),
+    "scripts that are typography": ("1<sup>st</sup> A<sup>®</sup>", "1st A®"),
+    "ruby": ("<ruby>漢<rt>kan</rt></ruby>字", "漢(kan)字"),
+    "ruby with parentheses": ("<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>", "漢(kan)"),
+    "right to left": ("<p dir=rtl>שלום <b>עולם</b> \u200fא", "שלום **עולם** \u200fא"),
+    "joiners": ("<p>می\u200cشوم 👩\u200d💻", "می\u200cشوم 👩\u200d💻"),
+    "emoji in emphasis": ("<b>a 😀</b> b", "**a 😀** b"),
+    "an exclamation before a link": ("a!<a href=x>b</a>", f"a\\![b]({BASE}x)"),
+    "an exclamation": ("<p>Hello!", "Hello!"),
+    "brackets beside a link": ("[a]<span>(b)</span>", "[a]\\(b)"),
+    "names with underscores": ("a_b __init__ *", "a_b \\_\\_init\\_\\_ \\*"),
+    "a heading that ends in a hash": ("<h2>C#</h2>", "## C\\#"),
+    "entities in addresses": ("<a href='x?a=1&amp;lt;=2'>a</a>", f"[a]({BASE}x?a=1&amp;lt;=2)"),
+    "two breaks": ("a<br><br>b<br>c", "a\n\nb  \nc"),
+    "breaks in emphasis": ("<b>a<br><br>b</b>", "**a  \nb**"),
+    "buttons stand apart": ("<button>a</button><button>b</button>", "a b"),
+}  # fmt: skip
+
+LISTS = {
+    "numbers of items": ("<ol><li>a<li value=5>b<li>c</ol>", "1. a\n5. b\n6. c"),
+    "text between items": ("<ul>x<li>a</li>y<li>b</ul>", "x\n\n- a\n\ny\n\n- b"),
+    "items without a list": ("<div><li>a<li>b</div>", "- a\n- b"),
+    "links as items": ("<ul><a href=x>a</a><a href=y>b</a></ul>", f"- [a]({BASE}x)\n- [b]({BASE}y)"),
+    "a rule in an item": ("<ul><li>a<li><hr></ul>", "- a\n- ___"),
+    "a numbered list that cannot interrupt": (
+        "<ul><li>a<ol start=3><li>b</ol></ul>",
+        "- a\n\n  3. b",
+    ),
+    "a quotation in an item": ("<ul><li>a<blockquote>b</blockquote></ul>", "- a\n\n  > b"),
+    "lists in sections of their own": (
+        "<div><ul><li>a</ul></div><div><ul><li>b</ul></div>",
+        "- a\n\n* b",
+    ),
+}  # fmt: skip
+
+CASES = MATHS | NOTES | CODE | TABLES | SPANS | LISTS
+
+
+@pytest.mark.parametrize(("page", "expected"), CASES.values(), ids=CASES)
+def test_html_becomes_markdown(page, expected):
+    assert markdown(page) == expected
