@@ -236,7 +236,7 @@ _Writer.writers = {
     **dict.fromkeys(_LISTS, _Writer.listing),
     **dict.fromkeys(("pre", "listing", "xmp", "plaintext"), _Writer.preformatted),
     **dict.fromkeys(("b", "strong"), _Writer.strong),
-    **dict.fromkeys(("i", "em", "cite", "dfn", "var"), _Writer.stressed),
+    **dict.fromkeys(("i", "em"), _Writer.stressed),
     **dict.fromkeys(("del", "s", "strike"), _Writer.strike),
     **dict.fromkeys(("code", "kbd", "samp", "tt"), _Writer.code),
     **dict.fromkeys(("sup", "sub"), _Writer.raised),
