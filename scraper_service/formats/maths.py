@@ -107,11 +107,10 @@ def _tex(element: Any, depth: int) -> str:
         return _token(tag, " ".join("".join(element.itertext()).split()))
     if tag in {"annotation", "annotation-xml", "mphantom", "mspace"}:
         return ""
-    if tag in _LAYOUTS:
+    count, layout = _LAYOUTS.get(tag, (0, ""))
+    if count and len(element) == count and depth < MAX_DEPTH:
         arguments = [_tex(child, depth + 1) for child in element]
-        count, layout = _LAYOUTS[tag]
-        if len(arguments) == count and depth < MAX_DEPTH:
-            return _accented(tag, arguments) or layout.format(*arguments)
+        return _accented(tag, arguments) or layout.format(*arguments)
     if tag == "msqrt":
         return f"\\sqrt{{{_row(element, depth)}}}"
     if tag == "mfenced":

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.document import Document
 
+MAX_JOINED = 2000  # characters of code in spans side by side that become one
 _AROUND = f" {BREAK}"
 MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
@@ -280,8 +281,11 @@ class Spans:
     def _code_span(self, text: str) -> None:
         """Write ``text`` as code; two spans side by side are one, as they look."""
         if self.run and self.run[-1] is self.last_code[0]:
-            text = self.last_code[1] + text
-            self.run.pop()
+            if len(self.last_code[1]) > MAX_JOINED:
+                self.run.append("<!-- -->")
+            else:
+                text = self.last_code[1] + text
+                self.run.pop()
         span = code_span(text)
         self.last_code = (span, text)
         self.run.append(span)

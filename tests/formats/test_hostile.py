@@ -42,6 +42,21 @@ PAGES = {
     "many metas": "<meta name=a content=b>" * N + "tail",
     "end tags": "</p>" * N + "tail",
     "cdata": "tail" + "<![CDATA[" * N,
+    "dashes": "<p>" + "-" * N + "x" + "| " * N + "tail",
+    "code side by side": "<code>a</code>" * N + "tail",
+    "emphasis side by side": "<p>" + "a<b>(b</b><i>c)</i>" * 40_000 + "tail",
+    "formulas never closed": "<p>" + "\\(" * N + " tail",
+    "deep formulas": "<math>"
+    + "<msup>" * 3000
+    + "x"
+    + "</msup>" * 3000
+    + "</math>tail",
+    "many footnotes": "".join(
+        f"<sup><a href='#n{n}'>1</a></sup><li id=n{n}>a b c" for n in range(20_000)
+    )
+    + "tail",
+    "frames in depth": "<div>" * 140
+    + f"<iframe srcdoc='{'<blockquote>' * 140}x'></iframe>tail",
     "quotes never closed": 'tail<a href="' * N,
 }
 
