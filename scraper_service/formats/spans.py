@@ -235,8 +235,7 @@ class Spans:
         self._inner(element, code)
         if self.link is not None:
             self._end_link()
-        self.in_link = False
-        self.link = None
+        self.in_link, self.link = False, None
 
     def _inner(self, element: Any, code: str | None) -> None:
         if code is None:
@@ -251,7 +250,10 @@ class Spans:
         if not self._wrap(start, "[", f"]({inline.destination(self.link)})"):
             return
         run[start + 1] = run[start + 1].replace(BREAK, " ")
-        if start and run[start - 1][-1:] == "!" and run[start] == "[":
+        touches = run[start] == "["
+        while start and run[start - 1] in MARKS:
+            start -= 1
+        if touches and start and run[start - 1][-1:] == "!":
             run[start - 1] = f"{run[start - 1][:-1]}\\!"
         self.link = None
 
@@ -261,10 +263,8 @@ class Spans:
         if not children:
             self._code_span(element.text or "")
             return
-        if (
-            self.flat is None
-            and next(element.iterdescendants(*_LINED), None) is not None
-        ):
+        lined = next(element.iterdescendants(*_LINED), None) is not None
+        if lined and self.flat is None:
             self.preformatted(element)
             return
         text = text_with_breaks(element)

@@ -196,6 +196,11 @@ SPANS = {
     "joiners": ("<p>می\u200cشوم 👩\u200d💻", "می\u200cشوم 👩\u200d💻"),
     "emoji in emphasis": ("<b>a 😀</b> b", "**a 😀** b"),
     "an exclamation before a link": ("a!<a href=x>b</a>", f"a\\![b]({BASE}x)"),
+    "an exclamation in emphasis that goes on": (
+        "<b>a!</b><b><a href=x>b</a></b>",
+        f"**a\\![b]({BASE}x)**",
+    ),
+    "an exclamation, a space, a link": ("a! <a href=x>b</a>", f"a! [b]({BASE}x)"),
     "an exclamation": ("<p>Hello!", "Hello!"),
     "brackets beside a link": ("[a]<span>(b)</span>", "[a]\\(b)"),
     "names with underscores": ("a_b __init__ *", "a_b \\_\\_init\\_\\_ \\*"),
