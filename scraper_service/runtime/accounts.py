@@ -6,6 +6,7 @@ import hashlib
 import hmac
 import os
 import secrets
+import time
 import uuid
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 
 PREFIX = "fc-"
 KEY_BYTES = 32
+KEY_MEMORY_S = 1.0  # a revoked key may be used for that long
+MAX_REMEMBERED = 10_000  # keys
 MAX_KEY_LENGTH = 512  # characters; a longer one is no key of ours
 OPEN_TEAM_ID = "00000000-0000-0000-0000-000000000000"
 
@@ -65,25 +68,35 @@ class Accounts(Protocol):
 class DatabaseAccounts:
     """Keys and teams in the job database.
 
-    ``enabled`` False lets everybody in as one team.
+    ``enabled`` False lets everybody in as one team. A key that was found is good for
+    :data:`KEY_MEMORY_S`, so that calls in a row need one look-up.
     """
 
     def __init__(self, database: Database, secret: bytes, enabled: bool = True):
         self._database = database
         self._secret = secret
         self._enabled = enabled
+        self._found: dict[str, tuple[Team, float]] = {}  # by hash; until when
 
     async def team_of(self, authorization: str | None) -> Team:
         """See :class:`Accounts`."""
         if not self._enabled:
             return Team(OPEN_TEAM_ID)
         digest = key_hash(_token(authorization), self._secret)
+        team, until = self._found.get(digest, (None, 0.0))
+        if team is not None and time.monotonic() < until:
+            return team
         row = await self._database.read(find_key, digest)
         # The look-up was by hash, so its time says nothing of a key; the comparison
         # is there for databases that compare loosely.
         if row is None or not hmac.compare_digest(row[1], digest):
+            self._found.pop(digest, None)
             raise Unauthorized("Unauthorized: Invalid token")
-        return Team(row[0])
+        if len(self._found) >= MAX_REMEMBERED:
+            self._found.clear()
+        team = Team(row[0])
+        self._found[digest] = (team, time.monotonic() + KEY_MEMORY_S)
+        return team
 
 
 def _token(authorization: str | None) -> str:
