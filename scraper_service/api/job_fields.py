@@ -16,6 +16,7 @@ from attrs import evolve, frozen
 from scraper_service.api import fields
 from scraper_service.api.fields import FieldsT, build, need
 from scraper_service.options import jobs, urls
+from scraper_service.options.job_arguments import BATCH_DEFAULTS, CRAWL_DEFAULTS
 from scraper_service.options.jobs import (
     COMMON_EVENTS,
     EVENTS,
@@ -45,28 +46,6 @@ if TYPE_CHECKING:
 MAX_USER_AGENT = 256  # characters
 MAX_EVENTS = 100
 MAX_HOOK_METADATA = 64 * 1024  # characters of JSON, which go with every event
-
-CRAWL_DEFAULTS: Mapping[str, Any] = {
-    "limit": 10_000,
-    "max_discovery_depth": None,
-    "delay_s": None,
-    "max_concurrency": None,
-    "crawl_entire_domain": False,
-    "allow_subdomains": False,
-    "allow_external_links": False,
-    "include_paths": (),
-    "exclude_paths": (),
-    "regex_on_full_url": False,
-    "ignore_robots_txt": False,
-    "robots_user_agent": None,
-    "sitemap": "include",
-    "deduplicate_similar_urls": True,
-    "ignore_query_parameters": False,
-    "max_path_depth": None,
-    "prompt": None,
-    "webhook": None,
-}
-BATCH_DEFAULTS: Mapping[str, Any] = {"max_concurrency": None, "webhook": None}
 
 MakeT: TypeAlias = Callable[[dict[str, Any], Place], Any]
 
