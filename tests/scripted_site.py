@@ -71,7 +71,7 @@ class ScriptedSite:
 
     Values of ``pages`` are HTML, or what :func:`answer` and the like return. ``{site}``
     in bodies and headers stands for its address; ``host`` is another address of this
-    machine. ``script`` may add pages later.
+    machine.
     """
 
     def __init__(self, pages: dict[str, Any], host: str = HOST):
