@@ -66,10 +66,6 @@ class InvalidBody(ServiceError, ValueError):
     """A request body is not the JSON it has to be; raised by the API."""
 
 
-class BodyTooLarge(ServiceError, ValueError):
-    """A request body is over the limit; raised by the API."""
-
-
 class Unauthorized(ServiceError, PermissionError):
     """No valid key came with a request; raised by accounts."""
 

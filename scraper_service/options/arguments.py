@@ -16,7 +16,7 @@ import attrs
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import urls
-from scraper_service.options.converter import structured, unstructured
+from scraper_service.options.converter import structured
 from scraper_service.options.formats import merged
 from scraper_service.options.jobs import PageOptions
 from scraper_service.options.scrape import ScrapeOptions, broken_rules
@@ -62,19 +62,6 @@ _TAG_ALIASES: dict[str, dict[str, Any]] = {
     "screenshot@full_page": {"type": "screenshot", "full_page": True},
     "extract": {"type": "json", "key": "extract"},
 }
-
-
-def to_json(options: PageOptions) -> dict[str, Any]:
-    """Return ``options`` as JSON values, to be read by :func:`from_json`."""
-    return unstructured(options)
-
-
-def from_json(value: Mapping[str, Any]) -> PageOptions:
-    """Return the options that :func:`to_json` wrote as ``value``.
-
-    :raises InvalidOptions: for an unknown key, a missing one, or a wrong value.
-    """
-    return structured(value, PageOptions)
 
 
 def page_options(arguments: Mapping[str, str]) -> PageOptions:

@@ -13,10 +13,9 @@ from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats, scrape
 from scraper_service.options.arguments import (
     DEFAULTS,
-    from_json,
     page_options,
-    to_json,
 )
+from scraper_service.options.job_arguments import options_from_json, options_to_json
 from scraper_service.options.jobs import PageOptions
 
 URL = "https://example.com/a?b=c,d"
@@ -232,8 +231,8 @@ PAGES = st.builds(PageOptions, url=TEXT, scrape=SCRAPE, integration=st.none() | 
 
 @given(PAGES)
 def test_options_survive_json(options):
-    text = json.dumps(to_json(options))
-    assert from_json(json.loads(text)) == options
+    text = json.dumps(options_to_json(options))
+    assert options_from_json("scrape", json.loads(text)) == options
 
 
 @pytest.mark.parametrize(
@@ -246,14 +245,14 @@ def test_options_survive_json(options):
     ],
 )
 def test_foreign_json_is_refused(change, path):
-    value = to_json(page_options({"url": URL}))
+    value = options_to_json(page_options({"url": URL}))
     with pytest.raises(InvalidOptions) as caught:
-        from_json({**value, **change})
+        options_from_json("scrape", {**value, **change})
     assert path in {None, caught.value.issues[0].path}
 
 
 def test_missing_key_of_json_is_named():
-    value = to_json(page_options({"url": URL}))
+    value = options_to_json(page_options({"url": URL}))
     del value["scrape"]["mobile"]
     with pytest.raises(InvalidOptions, match="mobile"):
-        from_json(value)
+        options_from_json("scrape", value)
