@@ -99,6 +99,15 @@ def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:
     return clean_text(body[start:].decode(codec, "replace"))
 
 
+def utf8_of(body: bytes, content_type: str) -> bytes:
+    """Return :func:`text_of` in UTF-8: the body itself, if it is that already."""
+    codec, start = codec_of(body, content_type)
+    text = body[start:].decode(codec, "replace")
+    if codec == "utf-8" and "\0" not in text and "\ufffd" not in text:
+        return body[start:]
+    return clean_text(text).encode()
+
+
 def codec_of(body: bytes, content_type: str, *, xml: bool = False) -> tuple[str, int]:
     """Return Python's codec for ``body``, and the length of its byte order mark."""
     for bom, codec in _BOMS:

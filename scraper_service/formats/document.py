@@ -24,17 +24,19 @@ MAX_TAGS = 300_000  # lxml needs about 0.6 kB for each
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG, in bytes
 LONG_TAG = 50_000
 
-_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
+_TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _LONG_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}" % LONG_TAG)
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
 # What XML forbids would be refused wherever the tree is changed. As bytes of UTF-8, where
 # a control character is never a part of another one: a search in text takes longer than
 # libxml2 takes to parse.
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
+_FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
+_FORBIDDEN_START = b"\xef\xbf"
+# Not by a flag for both cases: that would look at each byte, not only behind "&#".
 _FORBIDDEN_REFERENCE = re.compile(
     rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
-    rb"|x0*(?:[0-8bce-f]|1[0-9a-f]|7f|fff[ef])(?![0-9a-f]));?",
-    re.IGNORECASE,
+    rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
 )
 _TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
@@ -59,10 +61,11 @@ class Document:
         return body
 
 
-def parse(text: str, url: str) -> Document:
-    """Parse ``text``; extreme nesting is flattened and then warned of."""
+def parse(source: str | bytes, url: str) -> Document:
+    """Parse text, or its UTF-8; extreme nesting is flattened and then warned of."""
+    text = source.encode(errors="ignore") if isinstance(source, str) else source
     warnings: list[str] = []
-    if text.count("<") > MAX_TAGS:
+    if text.count(b"<") > MAX_TAGS:
         text = _without_late_tags(text)
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
     root = _tree(text)
@@ -71,7 +74,8 @@ def parse(text: str, url: str) -> Document:
         if _TOO_DEEP(root):  # tables or lists inside each other
             root = _tree(_flattened(text, VOID))
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
-    href = root.xpath("string((//base[@href])[1]/@href)").strip()
+    bases = (element.get("href") for element in root.iter("base"))
+    href = next((href for href in bases if href is not None), "").strip()
     base = absolute(url, href) if href else None
     if not (base or "").startswith(("http:", "https:")):
         base = url
@@ -144,19 +148,33 @@ def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
     return found
 
 
-def _tree(text: str) -> Any:
+def _tree(data: bytes) -> Any:
     parser = etree.HTMLParser(
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
-    for character in "\ufffe\uffff":  # not there, mostly, which takes no time to see
-        text = text.replace(character, "")
-    data = text.encode(errors="ignore").translate(None, _CONTROLS)
-    if b"&#" in data:
-        data = _FORBIDDEN_REFERENCE.sub(b"", data)
-    if len(data) > LONG_TAG:
+    data = data.translate(None, _CONTROLS)
+    if _FORBIDDEN_START in data:
+        for character in _FORBIDDEN_CHARACTERS:
+            data = data.replace(character, b"")
+    data = _FORBIDDEN_REFERENCE.sub(b"", data)
+    if _has_long_tag(data):
         data = _without_late_attributes(data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)
     return etree.fromstring(b"<html><body></body></html>") if root is None else root
+
+
+def _has_long_tag(data: bytes) -> bool:
+    """Tell whether there may be a tag longer than :data:`LONG_TAG`, in few looks."""
+    place = data.find(b"<")
+    while 0 <= place < len(data) - LONG_TAG:
+        end = place + 1 + LONG_TAG
+        last = data.rfind(b"<", place + 1, end)
+        if last < 0:
+            if data.find(b">", place, end) < 0:
+                return True
+            last = data.find(b"<", end)  # it was a script, more often than not
+        place = last
+    return False
 
 
 def _without_late_attributes(data: bytes) -> bytes:
@@ -173,32 +191,32 @@ def _without_late_attributes(data: bytes) -> bytes:
     return _LONG_TAG.sub(cut, data)
 
 
-def _flattened(text: str, uncounted: frozenset[str]) -> str:
+def _flattened(text: bytes, uncounted: frozenset[str]) -> bytes:
     """Drop the tags below :data:`MAX_DEPTH`, keeping their text."""
     depth = 0
 
-    def keep(match: re.Match[str]) -> str:
+    def keep(match: re.Match[bytes]) -> bytes:
         nonlocal depth
-        if match[2].lower() in uncounted:
-            return match[0] if depth < MAX_DEPTH else " "
+        if match[2].lower().decode(errors="replace") in uncounted:
+            return match[0] if depth < MAX_DEPTH else b" "
         if match[1]:
             kept = depth <= MAX_DEPTH
             depth = max(depth - 1, 0)
         else:
             depth += 1
             kept = depth <= MAX_DEPTH
-        return match[0] if kept else " "
+        return match[0] if kept else b" "
 
     return _TAG.sub(keep, text)
 
 
-def _without_late_tags(text: str) -> str:
+def _without_late_tags(text: bytes) -> bytes:
     count = 0
 
-    def keep(match: re.Match[str]) -> str:
+    def keep(match: re.Match[bytes]) -> bytes:
         nonlocal count
         count += 1
-        return match[0] if count <= MAX_TAGS else " "
+        return match[0] if count <= MAX_TAGS else b" "
 
     return _TAG.sub(keep, text)
 

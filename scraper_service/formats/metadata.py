@@ -80,12 +80,12 @@ def metadata(document: Document) -> tuple[Facts, Facts]:
 
 def refresh(document: Document) -> MetaRefresh | None:
     """Return the page's first usable meta refresh to another http(s) address."""
-    metas = document.root.xpath(
-        "//meta[@http-equiv and @content][not(ancestor::noscript)]"
-    )
-    for meta in metas[:MAX_METAS]:
-        if meta.get("http-equiv").strip().lower() == "refresh":
-            return parse_refresh(meta.get("content"), document.base)
+    for meta in document.root.iter("meta"):
+        if (meta.get("http-equiv") or "").strip().lower() != "refresh":
+            continue
+        content = meta.get("content")
+        if content is not None and next(meta.iterancestors("noscript"), None) is None:
+            return parse_refresh(content, document.base)
     return None
 
 

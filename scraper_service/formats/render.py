@@ -14,7 +14,7 @@ from scraper_service.fingerprints import fingerprint
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.content import keep_main_content
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
-from scraper_service.formats.decode import Unreadable, decode_body, text_of
+from scraper_service.formats.decode import Unreadable, decode_body, text_of, utf8_of
 from scraper_service.formats.document import exclude, include, parse
 from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
@@ -140,10 +140,11 @@ class _Making:
         if kind == "pdf":
             self._pdf(body)
             return
-        text = text_of(body, self.source.content_type, xml=kind == "xml")
         if kind == "html":
-            self._html(text)
-        elif kind == "json":
+            self._html(utf8_of(body, self.source.content_type))
+            return
+        text = text_of(body, self.source.content_type, xml=kind == "xml")
+        if kind == "json":
             self._text(text, _fenced(text, "json"))
         elif kind == "xml":
             if self.source.find_links:
@@ -152,9 +153,9 @@ class _Making:
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
 
-    def _html(self, text: str) -> None:
+    def _html(self, text: bytes) -> None:
         if "raw_html" in self.names:
-            self.add("raw_html", lambda: text)
+            self.add("raw_html", text.decode)
         try:
             document = parse(text, self.source.url)
         except (etree.LxmlError, ValueError) as exc:
