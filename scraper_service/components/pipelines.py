@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
-from attrs import evolve
+from attrs import evolve, frozen
 from scrapy.exceptions import DropItem, NotConfigured
 from scrapy.utils.misc import load_object
 
@@ -15,6 +16,7 @@ from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.items import (
     DUPLICATE,
     FoundLink,
+    Lease,
     MapLink,
     Page,
     PageContent,
@@ -25,11 +27,14 @@ from scraper_service.jobs.model import Kind, Link, Outcome
 from scraper_service.options.available import remarks
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from scraper_service.items import Lease
     from scraper_service.options.scrape import ScrapeOptions
+
+REMEMBERED_AT_ONCE = 2000  # links, before others have their turn: a millisecond
 
 
 class PagePipeline:
@@ -153,8 +158,10 @@ class FeedPipeline:
         if not commit.accepted:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
         # Not before: a failed transaction would lose its links.
-        for link in item.follow:
+        for number, link in enumerate(item.follow):
             spider.remember(link)
+            if number % REMEMBERED_AT_ONCE == REMEMBERED_AT_ONCE - 1:
+                await asyncio.sleep(0)
         if not commit.delivered and item.failure is None:
             raise DropItem("the page was delivered under another address", "DEBUG")
         return item
@@ -173,15 +180,12 @@ class FeedPipeline:
             is_done=error is None,
             code=error.code if error else None,
             error=error.message if error else None,
-            links=tuple(
-                _link(link, lease, lease.depth + 1, Kind.SITEMAP)
-                for link in file.nested
-            ),
+            links=_Links(file.nested, lease, lease.depth + 1, Kind.SITEMAP),
             warnings=file.warnings,
         )
         for rows in file.slices:
-            found = (FoundLink(*row) for row in json.loads(rows))
-            links = tuple(_link(link, lease, 0) for link in found)
+            found = tuple(FoundLink(*row) for row in json.loads(rows))
+            links = _Links(found, lease, depth=0)
             await scheduler.store(evolve(whole, links=links, goes_on=True))
         await scheduler.settle(whole)
 
@@ -202,7 +206,7 @@ class FeedPipeline:
             code=failure.code if failure else None,
             error=failure.message if failure else None,
             final=_final(page.metadata.url, spider),
-            links=tuple(_link(link, lease, lease.depth + 1) for link in page.follow),
+            links=_Links(page.follow, lease, lease.depth + 1),
             base=page.base,
         )
 
@@ -212,17 +216,30 @@ def _final(url: str, spider: Any) -> tuple[int, str] | None:
     return None if key is None else (key, url)
 
 
-def _link(link: FoundLink, lease: Lease, depth: int, kind: Kind = Kind.PAGE) -> Link:
-    return Link(
-        link.key,
-        link.url,
-        depth,
-        kind=kind,
-        found_on=lease.row_id,
-        code=link.reason,
-        error=link.rule,
-        lastmod=link.lastmod,
-    )
+@frozen
+class _Links:
+    """What was found on one page, as rows of the frontier.
+
+    They are made by the thread that stores them: there may be 100,000.
+    """
+
+    found: tuple[FoundLink, ...]
+    lease: Lease
+    depth: int
+    kind: Kind = Kind.PAGE
+
+    def __iter__(self) -> Iterator[Link]:
+        for link in self.found:
+            yield Link(
+                link.key,
+                link.url,
+                self.depth,
+                kind=self.kind,
+                found_on=self.lease.row_id,
+                code=link.reason,
+                error=link.rule,
+                lastmod=link.lastmod,
+            )
 
 
 class ExportPipeline:

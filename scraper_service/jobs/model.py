@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterable
 from enum import IntEnum, StrEnum
 from typing import Any
 
@@ -152,6 +153,7 @@ class Outcome:
     ``error``; with ``is_done`` it needs no page, as a sitemap. ``final`` is the key and
     the address that it was redirected to. One that ``goes_on`` brings links and keeps
     its lease. ``base`` becomes that of the job, ``warnings`` are added to its own.
+    ``links`` may be read more than once.
     """
 
     row_id: int
@@ -166,7 +168,7 @@ class Outcome:
     code: str | None = None
     error: str | None = None
     final: tuple[int, str] | None = None
-    links: tuple[Link, ...] = ()
+    links: Iterable[Link] = ()
     goes_on: bool = False
     base: str | None = None
     warnings: tuple[str, ...] = ()
