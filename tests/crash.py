@@ -55,7 +55,7 @@ def read_rows(database: str, job_id: str) -> Rows:
         "SELECT id, key, url, state, error FROM frontier WHERE job_id = :job",
         "SELECT id, seq, frontier_id FROM page WHERE job_id = :job ORDER BY seq",
         "SELECT page_id, credits FROM ledger WHERE job_id = :job",
-        "SELECT kind, page_id FROM event WHERE job_id = :job ORDER BY id",
+        "SELECT kind, page_id, row_id FROM event WHERE job_id = :job ORDER BY id",
     )
     engine = sa.create_engine(database, poolclass=sa.NullPool)
     begin = "BEGIN"
@@ -200,8 +200,12 @@ class Invariants:
         assert rows.endings == [self.state], "one terminal state, noted once"
         kinds = Counter(row["kind"] for row in rows.events)
         assert kinds["started"] <= 1
-        noted = [row["page_id"] for row in rows.events if row["kind"] == "page"]
+        told = [row for row in rows.events if row["kind"] == "page"]
+        noted = [row["page_id"] for row in told if row["page_id"]]
         assert noted == page_ids, "one event for each page, in order"
+        failures = [row["row_id"] for row in told if not row["page_id"]]
+        failed = [row["id"] for row in rows.frontier if row["state"] == FAILED]
+        assert sorted(failures) == sorted(failed), "one event for each page that failed"
         charged = [row["page_id"] for row in rows.ledger]
         assert sorted(charged) == sorted(page_ids), "each page is charged once"
         credits_used = sum(row["credits"] for row in rows.ledger)

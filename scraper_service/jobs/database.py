@@ -15,6 +15,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.jobs.commits import Commits
 from scraper_service.jobs.tables import metadata
 from scraper_service.jobs.writer import Writer
 
@@ -29,7 +30,7 @@ ItemT = TypeVar("ItemT")
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
-HEAD = "0007"  # the newest of the migrations; a test holds the two together
+HEAD = "0008"  # the newest of the migrations; a test holds the two together
 READERS = 4  # threads
 BUSY_TIMEOUT_MS = 5_000
 MOMENT_S = 0.1
@@ -82,6 +83,7 @@ class Database:
             event.listen(engine, "connect", _prepare_sqlite)
             event.listen(engine, "begin", _begin_sqlite)
         self._writer = Writer(engine)
+        self._commits = Commits()
         self._moment: asyncio.Future[None] | None = None
         # Counts and rows of one answer must be of one moment.
         self._snapshots = (
@@ -190,7 +192,9 @@ class Database:
             return function(connection, name, *args, **kwargs)
 
         work = self._writer.submit(work_on, name)
-        return await _answered(asyncio.wrap_future(work))
+        result = await _answered(asyncio.wrap_future(work))
+        self._commits.note(name)
+        return result
 
     async def write_each(
         self,
@@ -200,7 +204,17 @@ class Database:
     ) -> ResultT:
         """Do as :meth:`write_locking`; ``function`` takes all items that wait for it."""
         work = self._writer.submit_each(function, job_id, item)
-        return await _answered(asyncio.wrap_future(work))
+        result = await _answered(asyncio.wrap_future(work))
+        self._commits.note(job_id)
+        return result
+
+    def changed(self, name: str, within_s: float) -> asyncio.Future[None]:
+        """Return what is done after the next commit of this process under ``name``.
+
+        After ``within_s`` at the latest, see :meth:`Commits.next`. The names are those
+        of :meth:`write_locking` and :meth:`write_each`.
+        """
+        return self._commits.next(name, within_s)
 
     def close(self) -> None:
         """Wait for what is under way and close the connections."""

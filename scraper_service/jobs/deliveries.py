@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
-from scraper_service.jobs.model import DeliveryState, Due, Event, Turn
+from scraper_service.jobs.model import DeliveryState, Due, Event, Turn, event_error
 from scraper_service.jobs.rows import dialect_insert, lock_job, now_of
 from scraper_service.jobs.tables import delivery, frontier, job, page, webhook
 from scraper_service.options.job_arguments import webhook_from_json, webhook_to_json
@@ -280,18 +280,15 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
     ).one_or_none()
     if row is None:
         return None
-    error = None
-    if row.kind == "page" and row.body is None:
-        error = row.page_error or "The page could not be fetched."
-    elif row.kind in {"failed", "cancelled"}:
-        error = row.job_error or f"The job was {row.kind}."
     return Event(
         job_id=job_id,
         job_kind=row.job_kind,
         seq=seq,
         kind=row.kind,
         page=None if row.body is None else zlib.decompress(row.body),
-        error=error,
+        error=event_error(
+            row.kind, row.body is not None, row.page_error, row.job_error
+        ),
     )
 
 

@@ -205,6 +205,17 @@ def event_id(job_id: str, seq: int) -> str:
     return str(uuid.uuid5(uuid.UUID(job_id), str(seq)))
 
 
+def event_error(
+    kind: str, has_page: bool, page_error: str | None, job_error: str | None
+) -> str | None:
+    """Return what an event says went wrong, None for nothing."""
+    if kind == "page" and not has_page:
+        return page_error or "The page could not be fetched."
+    if kind in {"failed", "cancelled"}:
+        return job_error or f"The job was {kind}."
+    return None
+
+
 @frozen
 class Due:
     """An event of a job that is to be sent now, for the ``attempt``-th time."""

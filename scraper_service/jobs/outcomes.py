@@ -150,7 +150,7 @@ class _Change:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered)
-        self._tell_of(accepted, delivered)
+        self._tell_of(accepted, {outcome.row_id for outcome in delivered})
         for outcome in accepted:
             self.base = outcome.base or self.base
             for warning in outcome.warnings:
@@ -243,7 +243,7 @@ class _Change:
     def _store_pages(self, outcomes: list[Outcome]) -> None:
         if not outcomes:
             return
-        pages, events, charges = [], [], []
+        pages, charges = [], []
         for outcome in outcomes:
             assert outcome.page is not None
             pages.append(
@@ -254,14 +254,6 @@ class _Change:
                     "size": len(outcome.page),
                     "frontier_id": outcome.row_id,
                     "body": zlib.compress(outcome.page, COMPRESSION),
-                }
-            )
-            events.append(
-                {
-                    "job_id": self.job_id,
-                    "kind": "page",
-                    "page_id": outcome.page_id,
-                    "at": self.at,
                 }
             )
             charges.append(
@@ -276,21 +268,25 @@ class _Change:
             self.pages += 1
             self.credits += outcome.credits
         self._connection.execute(_ADD_PAGES, pages)
-        self._connection.execute(_ADD_EVENTS, events)
         self._connection.execute(_ADD_CHARGES, charges)
 
-    def _tell_of(self, accepted: list[Outcome], delivered: list[Outcome]) -> None:
-        """Put an event into the outbox for each page, delivered or failed."""
-        if not self.hook_events:
+    def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
+        """Write an event for each page, delivered or failed, and into the outbox."""
+        ended = [x for x in accepted if x.row_id in delivered or _has_failed(x)]
+        if not ended:
             return
-        kept = {outcome.row_id for outcome in delivered}
-        self._tell(
-            [
-                ("page", outcome.row_id)
-                for outcome in accepted
-                if outcome.row_id in kept or _has_failed(outcome)
-            ]
-        )
+        events = [
+            {
+                "job_id": self.job_id,
+                "kind": "page",
+                "page_id": outcome.page_id if outcome.row_id in delivered else None,
+                "row_id": None if outcome.row_id in delivered else outcome.row_id,
+                "at": self.at,
+            }
+            for outcome in ended
+        ]
+        self._connection.execute(_ADD_EVENTS, events)
+        self._tell([("page", outcome.row_id) for outcome in ended])
 
     def _tell(self, news: list[tuple[str, int | None]]) -> None:
         self.deliveries = tell(

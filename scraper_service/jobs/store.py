@@ -254,28 +254,41 @@ def end_job(
 
 
 def read_pages(
-    connection: Connection, job_id: str, skip: int, limit: int | None
+    connection: Connection,
+    job_id: str,
+    skip: int,
+    limit: int | None = None,
+    max_bytes: int = CHUNK_BYTES,
 ) -> list[bytes]:
     """Return the JSON of pages from number ``skip``: at most ``limit`` and a chunk.
 
-    At least one, if there is one, however large.
+    At least one, if there is one, however large. No more than them is read: pages may
+    be large.
     """
     chunk: list[bytes] = []
     size = 0
+    of_job = page.c.job_id == job_id
     while limit is None or len(chunk) < limit:
         wanted = READ_ROWS if limit is None else min(READ_ROWS, limit - len(chunk))
-        rows = connection.execute(
-            select(page.c.size, page.c.body)
-            .where(page.c.job_id == job_id, page.c.seq >= skip + len(chunk))
+        first = skip + len(chunk)
+        sizes = connection.scalars(
+            select(page.c.size)
+            .where(of_job, page.c.seq >= first, page.c.seq < first + wanted)
             .order_by(page.c.seq)
-            .limit(wanted)
         ).all()
-        for row in rows:
-            size += row.size
-            if chunk and size > CHUNK_BYTES:
-                return chunk
-            chunk.append(zlib.decompress(row.body))
-        if len(rows) < wanted:
+        fitting = 0
+        for each in sizes:
+            size += each
+            if (chunk or fitting) and size > max_bytes:
+                break
+            fitting += 1
+        bodies = connection.scalars(
+            select(page.c.body)
+            .where(of_job, page.c.seq >= first, page.c.seq < first + fitting)
+            .order_by(page.c.seq)
+        )
+        chunk += [zlib.decompress(body) for body in bodies]
+        if fitting < wanted:
             break
     return chunk
 

@@ -185,7 +185,8 @@ source = Table(
 )
 
 #: What happened to a job, in order: ``started``, ``page``, ``completed``, ``failed``,
-#: ``cancelled``; written in the transaction of what happened.
+#: ``cancelled``; written in the transaction of what happened. A ``page`` has the page
+#: that was delivered, or the address that failed.
 event = Table(
     "event",
     metadata,
@@ -193,6 +194,7 @@ event = Table(
     Column("job_id", ForeignKey("job.id"), nullable=False),
     Column("kind", String(20), nullable=False),
     Column("page_id", String(36)),
+    Column("row_id", BigInteger),
     Column("at", Double, nullable=False),
     Index("ix_event_job_id", "job_id", "id"),
 )

@@ -122,7 +122,7 @@ def test_a_job_ends_with_its_last_address_exactly_once(harness):
     assert last.state is JobState.COMPLETED
     found = harness.check(job_id)
     assert (found.total, found.pages, found.failed) == (3, 2, 1)
-    assert harness.events(job_id) == {"started": 1, "page": 2, "completed": 1}
+    assert harness.events(job_id) == {"started": 1, "page": 3, "completed": 1}
     assert harness.claim(job_id) == ()
 
 
@@ -295,8 +295,7 @@ def test_a_lease_that_was_given_back_is_no_attempt(harness):
     assert harness.check(job_id).failed == 0
 
 
-def test_pages_are_read_in_chunks_by_count_and_size(harness, monkeypatch):
-    monkeypatch.setattr(store, "CHUNK_BYTES", 100)
+def test_pages_are_read_in_chunks_by_count_and_size(harness):
     job_id = harness.start(range(8))
     sizes = [10, 40, 60, 250, 30, 30, 40, 100]
     bodies = []
@@ -304,13 +303,13 @@ def test_pages_are_read_in_chunks_by_count_and_size(harness, monkeypatch):
         bodies.append(b"%d" % row.key + b"x" * (size - 1))
         harness.deliver(job_id, row, page=bodies[-1])
     read, chunks = [], []
-    while chunk := harness.run(store.read_pages, job_id, len(read), None):
+    while chunk := harness.run(store.read_pages, job_id, len(read), max_bytes=100):
         chunks.append(len(chunk))
         read += chunk
     assert read == bodies
     assert chunks == [2, 1, 1, 3, 1]
-    assert harness.run(store.read_pages, job_id, 4, 2) == bodies[4:6]
-    assert harness.run(store.read_pages, job_id, 8, None) == []
+    assert harness.run(store.read_pages, job_id, 4, 2, 100) == bodies[4:6]
+    assert harness.run(store.read_pages, job_id, 8) == []
 
 
 def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
