@@ -45,9 +45,11 @@ class Server:
         from scrapy.crawler import AsyncCrawlerProcess
 
         from scraper_service.api.events import event_body
+        from scraper_service.api.stream import Watchers
         from scraper_service.components.pool import ConverterPool
         from scraper_service.jobs.database import Database
         from scraper_service.runtime.lag import LoopLag
+        from scraper_service.runtime.tails import JobTails
         from scraper_service.runtime.webhooks import Webhooks
 
         # First of all: it installs the reactor that everything else imports.
@@ -62,6 +64,7 @@ class Server:
         self.database = Database.shared(settings)
         self.pool = ConverterPool.shared(settings)
         self.webhooks = Webhooks(settings, self.database, event_body)
+        self.watchers = Watchers(settings, JobTails(self.database))
         self.lag = LoopLag()
         self._port: IListeningPort | None = None
         self._site: JsonSite | None = None
@@ -155,8 +158,8 @@ class Server:
         addresses = Addresses(self.settings["PUBLIC_URL"], trusted)
         edge = Edge(accounts, self.pool, addresses)
         versions: dict[str, Resource] = {
-            "v1": V1(edge, self.service).app.resource(),
-            "v2": V2(edge, self.service).app.resource(),
+            "v1": V1(edge, self.service, self.watchers).app.resource(),
+            "v2": V2(edge, self.service, self.watchers).app.resource(),
         }
         root = Root(versions, self.health)
         return JsonSite(root, self.settings.getint("MAX_CONNECTIONS"))
@@ -168,6 +171,7 @@ class Server:
             "status": "stopping" if self.service.stopping else "ok",
             "pendingMaps": self.service.maps.pending,
             "pendingScrapes": self.service.resident.pending,
+            "watchers": self.watchers.count,
             "loopLagP99Ms": self.lag.p99_ms(),
         }
 
@@ -184,6 +188,7 @@ class Server:
         self.lag.stop()
         if self._port is not None:
             self._port.stopListening()
+        await self.watchers.close()
         await self.service.runner.close()
         timeout = self.settings.getfloat("SHUTDOWN_TIMEOUT_S")
         try:

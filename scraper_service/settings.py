@@ -156,6 +156,12 @@ WEBHOOK_RETRY_S = ["60", "300", "900"]  # before each further attempt; then give
 WEBHOOK_SECRETS: list[str] = []
 WEBHOOK_TIMEOUT_S = 10  # for one attempt
 
+# -- The service: watchers of jobs, by WebSocket or event stream --------------------------
+MAX_TEAM_WATCHERS = 100  # open at a time in one process; further ones: 429
+MAX_WATCHERS = 1000  # of all teams together
+WATCHER_PING_S = 20  # between two signs of life to one who has nothing to read
+WATCHER_STALL_S = 30  # who takes nothing for so long is cut off
+
 # -- The service: robots.txt -------------------------------------------------------------
 ROBOTS_AGENT = ""  # product token that groups are chosen by; empty: that of USER_AGENT
 ROBOTS_CACHE_MB = 64  # MiB of rules that a process keeps, of all sites together
@@ -179,9 +185,13 @@ _minima = {
     "MAX_RUNNING_MAPS": 1,
     "MAX_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
+    "MAX_TEAM_WATCHERS": 1,
+    "MAX_WATCHERS": 1,
     "ROBOTS_CACHE_MB": 1,
     "ROBOTS_RETRY_S": 1,
     "ROBOTS_TIMEOUT_S": 1,
+    "WATCHER_PING_S": 1,
+    "WATCHER_STALL_S": 1,
     "WEBHOOK_CONCURRENCY": 1,
     "WEBHOOK_TIMEOUT_S": 1,
 }

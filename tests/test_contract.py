@@ -15,6 +15,7 @@ import pytest
 
 from tests.linked_site import named, page_number
 from tests.scripted_site import ScriptedSite, page, sitemap
+from tests.watching import open_socket, watched
 
 VERSIONS = ("v1", "v2")
 CHUNK_BYTES = 10 * 2**20
@@ -370,3 +371,19 @@ def test_27_a_map_lists_ranks_and_keeps_its_limit(service):
         only = service.post("/v2/map", {**body, "sitemap": "only", "limit": 2})
         urls = [link["url"] for link in only.json["links"]]
         assert urls == [site.url("/a"), site.url("/b")]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_32_a_watcher_gets_catchup_documents_and_done(service, site, version):
+    body = {"url": site.url(named(f"6-slow60-contract{version}").path(0))}
+    job = f"/{version}/crawl/{service.post(f'/{version}/crawl', body).json['id']}"
+    with open_socket(service, job, subprotocols=[service.key]) as connection:
+        assert connection.subprotocol == service.key
+        found = watched(connection)
+    assert found.types[0] == "catchup"
+    assert found.types[-1] == "done"
+    assert set(found.types[1:-1]) == {"document"}
+    assert (found.code, found.reason) == (1000, "{}")
+    with open_socket(service, job, "wrong") as connection:
+        found = watched(connection)
+    assert (found.types, found.code) == (["error"], 3000)

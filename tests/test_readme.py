@@ -57,6 +57,22 @@ def test_the_list_of_addresses_is_asked_for_as_shown(service, site):
     assert json.loads(done.stdout)["success"] is True
 
 
+def test_the_events_are_told_as_shown(service, site):
+    body = {"url": site.url("/example?events"), "limit": 1, "ignoreRobotsTxt": True}
+    job_id = service.post("/v2/crawl", body).json["id"]
+    command = next(block for block in blocks("sh") if "/events?" in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace("$ID", job_id).replace("$KEY", service.key)
+    done = subprocess.run(
+        ["curl", "-sfN", *shlex.split(command.replace("\\\n", ""))[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    events = re.findall(r"^event: (.+)$", done.stdout, re.MULTILINE)
+    assert events == ["crawl.started", "crawl.page", "crawl.completed"]
+
+
 def test_the_python_example_prints_the_page(service, site):
     code = blocks("python")[0]
     code = code.replace("http://127.0.0.1:3002", service.url)

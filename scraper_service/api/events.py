@@ -8,6 +8,8 @@ from scraper_service.api.page_json import encode
 from scraper_service.jobs.model import event_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scraper_service.jobs.model import Event
     from scraper_service.options.jobs import Webhook
 
@@ -20,21 +22,27 @@ def event_type(job_kind: str, kind: str) -> str:
 
 
 def event_body(event: Event, hook: Webhook) -> bytes:
-    """Return the body of a delivery; a page is put in as it is stored."""
+    """Return the body of a delivery."""
+    return b"".join(body_parts(event, event_id(event.job_id, event.seq), hook.metadata))
+
+
+def body_parts(
+    event: Event, delivery_id: str, metadata: Mapping[str, Any]
+) -> list[bytes]:
+    """Return the parts of a body; a page is put in as it is stored."""
     front: dict[str, Any] = {
         "success": event.error is None,
         "type": event_type(event.job_kind, event.kind),
         "id": event.job_id,
-        "webhookId": event_id(event.job_id, event.seq),
+        "webhookId": delivery_id,
     }
-    back: dict[str, Any] = {"metadata": dict(hook.metadata)}
+    back: dict[str, Any] = {"metadata": dict(metadata)}
     if event.error is not None:
         back = {"error": event.error, **back}
-    parts = (
+    return [
         encode(front)[:-1],
         b',"data":[',
         event.page or b"",
         b"],",
         encode(back)[1:],
-    )
-    return b"".join(parts)
+    ]

@@ -7,7 +7,7 @@ import uuid
 from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from scraper_service.api.page_json import camel, encode, iso
 from scraper_service.errors import IdempotencyKeyUsed, InvalidParameter
@@ -39,11 +39,11 @@ class Addresses:
         """Return scheme, host and port, without a slash at the end."""
         if self.public_url:
             return self.public_url.rstrip("/")
-        host = request.getHeader("Host") or "localhost"
+        host = request.header("Host") or "localhost"
         scheme = "http"
         if self._is_trusted(request):
-            host = request.getHeader("X-Forwarded-Host") or host
-            scheme = request.getHeader("X-Forwarded-Proto") or scheme
+            host = request.header("X-Forwarded-Host") or host
+            scheme = request.header("X-Forwarded-Proto") or scheme
         return f"{'https' if scheme == 'https' else 'http'}://{host}"
 
     def _is_trusted(self, request: JsonRequest) -> bool:
@@ -63,7 +63,7 @@ def job_id(text: str) -> str:
 
 def idempotency_key(request: JsonRequest) -> str | None:
     """Return the key of a request; raise :exc:`IdempotencyKeyUsed` if it is no UUID."""
-    text = request.getHeader("x-idempotency-key")
+    text = request.header("x-idempotency-key")
     if text is None:
         return None
     try:
@@ -129,6 +129,32 @@ def status(
     version's own.
     """
     skip, limit = asked
+    members = _members(job, facts)
+    after = (skip or 0) + len(pages)
+    # An empty chunk that was asked for has no next: clients that follow it without
+    # comparing would spin while the job goes on.
+    if job.pages > after or (job.is_active and (pages or skip is None)):
+        more = f"&limit={limit}" if limit is not None else ""
+        members["next"] = f"{path}?skip={after}{more}"
+    return b'%s,"data":[%s]}' % (encode(members)[:-1], b",".join(pages))
+
+
+def snapshot(
+    job: Job,
+    pages: list[bytes],
+    facts: dict[str, Any],
+    state: JobState | None = None,
+) -> list[bytes]:
+    """Return the status of a job without ``next``, as parts that belong together.
+
+    ``state`` is shown in place of the job's own.
+    """
+    members = _members(job if state is None else evolve(job, state=state), facts)
+    with_commas = [part for page in pages for part in (b",", page)][1:]
+    return [encode(members)[:-1], b',"data":[', *with_commas, b"]}"]
+
+
+def _members(job: Job, facts: dict[str, Any]) -> dict[str, Any]:
     members: dict[str, Any] = {
         "success": True,
         "status": shown(job.state),
@@ -138,15 +164,14 @@ def status(
         "expiresAt": iso(job.expires_at),
         **facts,
     }
-    after = (skip or 0) + len(pages)
-    # An empty chunk that was asked for has no next: clients that follow it without
-    # comparing would spin while the job goes on.
-    if job.pages > after or (job.is_active and (pages or skip is None)):
-        more = f"&limit={limit}" if limit is not None else ""
-        members["next"] = f"{path}?skip={after}{more}"
     if job.state is JobState.FAILED:
-        members["error"] = job.error or "The job failed."
-    return b'%s,"data":[%s]}' % (encode(members)[:-1], b",".join(pages))
+        members["error"] = error_of(job)
+    return members
+
+
+def error_of(job: Job) -> str:
+    """Return why a job failed."""
+    return job.error or "The job failed."
 
 
 def errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:

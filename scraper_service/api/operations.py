@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api import jobs
+from scraper_service.api import jobs, watch
 from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
 
 if TYPE_CHECKING:
@@ -12,15 +12,18 @@ if TYPE_CHECKING:
 
     from scraper_service.api.routes import Edge
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.stream import Watchers
+    from scraper_service.api.watch import WebSocket
     from scraper_service.runtime.service import ScraperService
 
 
 class Api:
     """What the routes of a version need; each version is a subclass with its app."""
 
-    def __init__(self, edge: Edge, service: ScraperService):
+    def __init__(self, edge: Edge, service: ScraperService, watchers: Watchers):
         self.edge = edge
         self.service = service
+        self.watchers = watchers
 
 
 def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
@@ -97,7 +100,9 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     @app.route("/crawl/<job_id>", methods=["GET"])
     @app.route("/batch/scrape/<job_id>", methods=["GET"])
     @asyncio_route
-    async def status(api: Api, request: JsonRequest, job_id: str) -> bytes:
+    async def status(api: Api, request: JsonRequest, job_id: str) -> bytes | WebSocket:
+        if watch.is_wanted(request):
+            return await watch.watch(api, request, job_id, views.snapshot)
         team, _ = await api.edge.admit(request)
         skip, limit = asked = jobs.paging(request)
         found = await api.service.status(jobs.job_id(job_id), team, skip or 0, limit)

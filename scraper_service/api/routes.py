@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from attrs import field, frozen
 from scrapy.utils.defer import deferred_from_coro
 from twisted.internet.defer import CancelledError, Deferred
+from twisted.web.resource import Resource
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from scraper_service.api.body import (
@@ -58,6 +59,7 @@ logger = logging.getLogger(__name__)
 ParamT = ParamSpec("ParamT")
 ApiT = TypeVar("ApiT")
 OptionsT = TypeVar("OptionsT")
+AnswerT = TypeVar("AnswerT", bound=bytes | Resource)
 
 # Interface document, 1.5; a failed page whose code is not here is a 500.
 FAILURE_STATUS = {
@@ -81,28 +83,30 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
 
 def asyncio_route(
     handler: Callable[
-        Concatenate[ApiT, JsonRequest, ParamT], Coroutine[Any, Any, bytes]
+        Concatenate[ApiT, JsonRequest, ParamT], Coroutine[Any, Any, AnswerT]
     ],
-) -> Callable[Concatenate[ApiT, JsonRequest, ParamT], Deferred[bytes]]:
+) -> Callable[Concatenate[ApiT, JsonRequest, ParamT], Deferred[AnswerT]]:
     """Let a Klein route await asyncio; goes under ``@app.route``.
 
+    It returns its answer, or the resource that will write it.
     A client that disconnects cancels the handler, silently.
     """
 
     async def run(
         api: ApiT, request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> bytes:
+    ) -> AnswerT:
         try:
-            body = await handler(api, request, *args, **kwargs)
-            request.setHeader("Content-Length", str(len(body)))
-            return body
+            answer = await handler(api, request, *args, **kwargs)
+            if isinstance(answer, bytes):
+                request.setHeader("Content-Length", str(len(answer)))
+            return answer
         except asyncio.CancelledError:
             raise CancelledError from None
 
     @wraps(handler)
     def route(
         api: ApiT, request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> Deferred[bytes]:
+    ) -> Deferred[AnswerT]:
         return deferred_from_coro(run(api, request, *args, **kwargs))
 
     return route  # type: ignore[return-value]  # Klein calls it by position
@@ -123,11 +127,16 @@ class Edge:
         """
         body = Body(request.content.read() if request.content else b"", self._pool)
         await body.check()
-        header = request.getHeader(b"Authorization")
-        text = None if header is None else header.decode("latin-1")
-        team = await self._accounts.team_of(text)
+        team = await self.recheck(request)
         note(request, team=team.id)
         return team, body
+
+    async def recheck(self, request: JsonRequest) -> Team:
+        """Return the caller's team; raise :exc:`Unauthorized` if the key is not good.
+
+        For answers that go on for long.
+        """
+        return await self._accounts.team_of(request.header("Authorization"))
 
 
 class Body:

@@ -34,9 +34,14 @@ JSON_TYPE = b"application/json; charset=utf-8"
 class DeadlineChannel(http.HTTPChannel):
     """End requests that drip: an idle time-out is restarted by every byte."""
 
+    #: Takes what comes once the connection speaks no HTTP any more.
+    receive: Callable[[bytes], None] | None = None
     _deadline: IDelayedCall | None = None
 
     def dataReceived(self, data: bytes) -> None:
+        if self.receive is not None:
+            self.receive(data)
+            return
         if self._deadline is None and not self._handlingRequest:
             self._arm(HEADERS_S)
         super().dataReceived(data)
@@ -137,6 +142,32 @@ class JsonRequest(Request):
     def render(self, resource: Resource) -> None:
         self.responseHeaders.removeHeader(b"Server")
         super().render(resource)
+
+    def header(self, name: str) -> str | None:
+        """Return a header as text, whatever its bytes are; None if it was not sent."""
+        value = self.getHeader(name.encode())
+        return None if value is None else value.decode("latin-1")
+
+    def take_over(self, answer: bytes, receive: Callable[[bytes], None]) -> None:
+        """Leave HTTP with ``answer``; ``receive`` takes what comes from now on.
+
+        Write by :meth:`send`. The end of the connection is that of the request.
+        """
+        self.setResponseCode(101)
+        channel: Any = self.channel
+        channel.receive = receive
+        site: JsonSite = channel.site
+
+        def log(_: object) -> None:
+            site.log(self)
+
+        self.notifyFinish().addBoth(log)
+        self.send(answer)
+
+    def send(self, data: bytes) -> None:
+        """Write to a connection that was taken over."""
+        self.sentLength += len(data)
+        self.channel.write(data)
 
     def _allow_any_origin(self) -> None:
         self.setHeader(b"Access-Control-Allow-Origin", b"*")

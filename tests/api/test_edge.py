@@ -37,6 +37,8 @@ ROUTES = [
 ]
 ROUTES += [
     ("GET", f"/v2/crawl/{UUID}/urls"),
+    ("GET", f"/v2/crawl/{UUID}/events"),
+    ("GET", f"/v2/batch/scrape/{UUID}/events"),
     ("GET", f"/v2/crawl/{UUID}/report"),
     ("GET", f"/v2/batch/scrape/{UUID}/report"),
     ("POST", "/v2/crawl/explain"),
@@ -73,6 +75,15 @@ def test_a_request_without_a_valid_key_is_refused(service, method, path, header,
     reply = service.request(method, path, {"url": "x"}, key=None, headers=headers)
     assert reply.status == 401
     assert reply.json == {"success": False, "error": error}
+
+
+@pytest.mark.parametrize(
+    ("header", "status"), [("x-idempotency-key", 409), ("X-Forwarded-Host", 200)]
+)
+def test_a_header_may_be_of_any_bytes(service, site, header, status):
+    body = {"url": site.url("/text"), "limit": 1}
+    reply = service.post("/v2/crawl", body, headers={header: "\xe9\xff"})
+    assert reply.status == status
 
 
 @pytest.mark.parametrize("key", ["fc-test-key", "test-key"])

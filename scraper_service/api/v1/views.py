@@ -14,7 +14,7 @@ from scraper_service.api.v1 import requests
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
     from scraper_service.items import Page
-    from scraper_service.jobs.model import Job
+    from scraper_service.jobs.model import Job, JobState
     from scraper_service.options.jobs import PageOptions
     from scraper_service.runtime.maps import Map
 
@@ -47,6 +47,13 @@ def status(
 ) -> bytes:
     """Answer the status of a crawl or batch; ``path`` is its absolute address."""
     return jobs.status(job, pages, asked, path, {})
+
+
+def snapshot(
+    job: Job, pages: list[bytes], state: JobState | None = None
+) -> list[bytes]:
+    """Return the status of a job for who watches it; see :func:`jobs.snapshot`."""
+    return jobs.snapshot(job, pages, {}, state)
 
 
 def active(crawls: list[Job]) -> bytes:

@@ -9,10 +9,18 @@ from klein import Klein
 from scraper_service.api import jobs
 from scraper_service.api.operations import Api, add_routes
 from scraper_service.api.routes import asyncio_route
-from scraper_service.api.v2 import addresses, deliveries, report, requests, views
+from scraper_service.api.v2 import (
+    addresses,
+    deliveries,
+    event_stream,
+    report,
+    requests,
+    views,
+)
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.v2.event_stream import EventStream
 
 
 class V2(Api):
@@ -29,6 +37,12 @@ class V2(Api):
         found, behind = await self.service.addresses(jobs.job_id(job_id), team, **query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
         return addresses.listed(found, behind, query, path)
+
+    @app.route("/crawl/<job_id>/events", methods=["GET"])
+    @app.route("/batch/scrape/<job_id>/events", methods=["GET"])
+    @asyncio_route
+    async def events(self, request: JsonRequest, job_id: str) -> EventStream:
+        return await event_stream.follow(self, request, job_id)
 
     @app.route("/crawl/<job_id>/report", methods=["GET"])
     @app.route("/batch/scrape/<job_id>/report", methods=["GET"])

@@ -14,7 +14,7 @@ from scraper_service.api.v2 import requests
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
     from scraper_service.items import Page
-    from scraper_service.jobs.model import Job
+    from scraper_service.jobs.model import Job, JobState
     from scraper_service.options.jobs import PageOptions
     from scraper_service.runtime.maps import Map
 
@@ -47,12 +47,23 @@ def status(
     job: Job, pages: list[bytes], asked: tuple[int | None, int | None], path: str
 ) -> bytes:
     """Answer the status of a crawl or batch; ``path`` is its absolute address."""
+    return jobs.status(job, pages, asked, path, _facts(job))
+
+
+def snapshot(
+    job: Job, pages: list[bytes], state: JobState | None = None
+) -> list[bytes]:
+    """Return the status of a job for who watches it; see :func:`jobs.snapshot`."""
+    return jobs.snapshot(job, pages, _facts(job), state)
+
+
+def _facts(job: Job) -> dict[str, str]:
     facts = {"createdAt": iso(job.created_at)}
     if job.completed_at is not None:
         facts["completedAt"] = iso(job.completed_at)
     if job.warning is not None:
         facts["warning"] = job.warning
-    return jobs.status(job, pages, asked, path, facts)
+    return facts
 
 
 def active(crawls: list[Job]) -> bytes:
