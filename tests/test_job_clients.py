@@ -9,6 +9,7 @@ import uuid
 import pytest
 from firecrawl import AsyncFirecrawl, Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
+from firecrawl.v1.client import AsyncV1CrawlWatcher, AsyncV1FirecrawlApp
 from firecrawl.v2.types import PaginationConfig, ScrapeOptions
 
 from tests.linked_site import named, page_number
@@ -311,3 +312,110 @@ def test_a_job_is_read_on_the_paths_of_either_version(client, first_client, addr
     started = client.start_crawl(address("5-pyboth"))
     assert_completed(until_done(lambda: first_client.check_crawl_status(started.id)), 5)
     assert_completed(client.get_batch_scrape_status(started.id), 5)
+
+
+# -- watchers ---------------------------------------------------------------------------
+
+
+def listened(watcher):
+    """Return the documents and the ends that a watcher tells from now on."""
+    documents, ends = [], []
+    watcher.add_event_listener("document", lambda e: documents.append(e["data"]))
+    for kind in ("done", "error"):
+        watcher.add_event_listener(kind, lambda e, kind=kind: ends.append((kind, e)))
+    return documents, ends
+
+
+def assert_watched(documents, pages):
+    numbers = [page_number(page["metadata"]["sourceURL"]) for page in documents]
+    assert sorted(numbers) == list(range(pages))
+
+
+@pytest.mark.parametrize("kind", ["crawl", "batch"])
+def test_v2_watcher_tells_of_every_page(client, address, addresses, kind):
+    name = f"12-slow60-pywatch{kind}"
+    if kind == "crawl":
+        started = client.start_crawl(address(name))
+    else:
+        started = client.start_batch_scrape(addresses(name))
+    watcher = client.watcher(started.id, kind=kind, poll_interval=30, timeout=60)
+    documents, ends = listened(watcher)
+    snapshots = []
+    watcher.add_listener(snapshots.append)
+    watcher.start()
+    watcher._thread.join(60)
+    assert_watched(documents, 12)
+    [(end, detail)] = ends
+    assert (end, detail["status"]) == ("done", "completed")
+    assert detail["data"] == documents
+    assert_completed(snapshots[-1], 12)
+
+
+@pytest.mark.parametrize("kind", ["crawl", "batch"])
+def test_v2_async_watcher_tells_of_every_page(run, address, addresses, kind):
+    name = f"12-slow60-pyasyncwatch{kind}"
+
+    async def steps(client):
+        if kind == "crawl":
+            started = await client.start_crawl(address(name))
+        else:
+            started = await client.start_batch_scrape(addresses(name))
+        watcher = client.watcher(started.id, kind=kind, poll_interval=30, timeout=60)
+        return [snapshot async for snapshot in watcher]
+
+    snapshots = run(steps)
+    assert_completed(snapshots[-1], 12)
+    assert snapshots[0].status == "scraping"
+
+
+def test_v2_watcher_ends_with_a_cancel(client, address):
+    started = client.start_crawl(address("900-slow200-pywatchcancel"))
+    watcher = client.watcher(started.id, poll_interval=30, timeout=60)
+    snapshots = []
+    watcher.add_listener(snapshots.append)
+    watcher.start()
+    end = time.monotonic() + 30
+    while not snapshots and time.monotonic() < end:
+        time.sleep(POLL_S)
+    client.cancel_crawl(started.id)
+    watcher._thread.join(30)
+    assert [job.status for job in snapshots] == ["scraping", "cancelled"]
+
+
+def test_v1_crawl_url_and_watch(first_client, address):
+    url = address("12-slow60-pyonewatch")
+    watcher = first_client.crawl_url_and_watch(url, ignore_sitemap=True)
+    documents, ends = listened(watcher)
+    asyncio.run(watcher.connect())
+    assert_watched(documents, 12)
+    assert [(end, detail["status"]) for end, detail in ends] == [("done", "completed")]
+
+
+def test_v1_batch_scrape_urls_and_watch(first_client, addresses):
+    urls = addresses("6-slow60-pyonewatch")
+    watcher = first_client.batch_scrape_urls_and_watch(urls, formats=["markdown"])
+    documents, ends = listened(watcher)
+    asyncio.run(watcher.connect())
+    assert_watched(documents, 6)
+    assert [end for end, _ in ends] == ["done"]
+
+
+def test_v1_async_watcher_takes_a_result_of_several_messages(service, client, site):
+    """It takes no message of more than 1 MiB."""
+    body = "%20".join(["word"] * 60)
+    urls = [site.url(f"/html?count=1500&body=<p>{body}%20{n}</p>") for n in range(6)]
+    started = client.start_batch_scrape(urls, formats=["rawHtml"])
+    until_done(lambda: client.get_batch_scrape_status(started.id))
+
+    async def watch():
+        app = AsyncV1FirecrawlApp(api_key=service.key, api_url=service.url)
+        watcher = AsyncV1CrawlWatcher(started.id, app)
+        found = listened(watcher)
+        await watcher.connect()
+        return found
+
+    documents, ends = asyncio.run(watch())
+    assert sum(len(page["rawHtml"]) for page in documents) > 2 * 2**20
+    sources = [page["metadata"]["sourceURL"] for page in documents]
+    assert len(sources) == len(set(sources)) == 6
+    assert [end for end, _ in ends] == ["done"]

@@ -214,3 +214,42 @@ def test_v1_maps(value):
     assert found["success"] is True
     assert found["links"][0].endswith("/5-js/p")
     assert len(found["links"]) == 4
+
+
+def assert_watched(found, pages):
+    assert (found["type"], found["status"]) == ("done", "completed")
+    assert sorted(map(page_number, found["documents"])) == list(range(pages))
+
+
+def test_v2_watches_a_crawl(value):
+    found = value("v2 watcher of a crawl")
+    assert_watched(found, 12)
+    assert found["completed"] == 12
+    assert found["snapshots"] == ["scraping"]
+    again = value("v2 watcher of a crawl that has ended")
+    assert_watched(again, 12)
+    assert again["snapshots"] == ["completed"]
+
+
+def test_v2_watches_a_batch(value):
+    assert_watched(value("v2 watcher of a batch"), 8)
+
+
+def test_v2_watches_a_crawl_that_is_cancelled(value):
+    found = value("v2 watcher of a cancelled crawl")
+    assert (found["type"], found["status"]) == ("done", "cancelled")
+    assert found["snapshots"] == ["scraping", "cancelled"]
+
+
+def test_v2_gets_large_pages_that_do_not_fit_the_first_message(value):
+    found = value("v2 watcher of large pages")
+    assert (found["type"], found["completed"]) == ("done", 3)
+    assert len(set(found["documents"])) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "pages"),
+    [("v1 crawlUrlAndWatch", 12), ("v1 batchScrapeUrlsAndWatch", 6)],
+)
+def test_v1_watches(value, name, pages):
+    assert_watched(value(name), pages)

@@ -1,6 +1,9 @@
 // Drives the public client, unmodified: node client.js SERVICE KEY SITE
 // Prints one line of JSON per step: {step, value} or {step, error}.
 import { Firecrawl } from "firecrawl";
+import { WebSocket } from "undici";
+
+globalThis.WebSocket ??= WebSocket; // which older versions of node do not have
 
 const [service, apiKey, site] = process.argv.slice(2);
 const client = new Firecrawl({ apiKey, apiUrl: service });
@@ -94,3 +97,47 @@ const oldSlow = await step("v1 asyncCrawlUrl, slow", () =>
   first.asyncCrawlUrl(pages("900-slow200-jsone", 1)[0], { limit: 800 }));
 await step("v1 cancelCrawl", () => first.cancelCrawl(oldSlow.id));
 await step("v1 checkCrawlStatus of a cancelled one", () => first.checkCrawlStatus(oldSlow.id));
+
+// What a watcher tells until it says that it has ended. Documents carry the id of the
+// job in place of their own.
+const told = (listen) => new Promise((resolve) => {
+  const documents = [], snapshots = [];
+  const address = (page) => page.metadata.sourceURL;
+  const end = (type) => (detail) => resolve({
+    type, status: detail.status, error: detail.error ?? null, documents,
+    snapshots, completed: detail.completed ?? null,
+  });
+  listen({
+    document: (page) => documents.push(address(page)),
+    snapshot: (job) => snapshots.push(job.status),
+    done: end("done"),
+    error: end("error"),
+  });
+});
+const watched = (id, options = {}) => told((handlers) => {
+  const watcher = client.watcher(id, { timeout: 60, ...options });
+  for (const [name, handle] of Object.entries(handlers)) watcher.on(name, handle);
+  watcher.start();
+});
+const firstWatched = (watcher) => told((handlers) => {
+  for (const name of ["document", "done", "error"])
+    watcher.addEventListener(name, (event) => handlers[name](event.detail));
+});
+
+const running = await client.startCrawl(pages("12-slow60-jswatch", 1)[0]);
+await step("v2 watcher of a crawl", () => watched(running.id));
+await step("v2 watcher of a crawl that has ended", () => watched(running.id));
+const many = await client.startBatchScrape(pages("8-slow60-jswatchbatch", 8));
+await step("v2 watcher of a batch", () => watched(many.id, { kind: "batch" }));
+const stopped = await client.startCrawl(pages("900-slow200-jswatch", 1)[0], { limit: 800 });
+const seen = watched(stopped.id);
+await new Promise((resolve) => setTimeout(resolve, 500));
+await client.cancelCrawl(stopped.id);
+await step("v2 watcher of a cancelled crawl", () => seen);
+const large = await client.startBatchScrape(big.slice(0, 3), { options: { formats: ["rawHtml"] } });
+await untilDone(() => client.getBatchScrapeStatus(large.id));
+await step("v2 watcher of large pages", () => watched(large.id, { kind: "batch" }));
+await step("v1 crawlUrlAndWatch", async () =>
+  firstWatched(await first.crawlUrlAndWatch(pages("12-slow60-jsonewatch", 1)[0], {})));
+await step("v1 batchScrapeUrlsAndWatch", async () =>
+  firstWatched(await first.batchScrapeUrlsAndWatch(pages("6-slow60-jsonewatch", 6), {})));
