@@ -37,6 +37,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.crawl $(ARGS)
 	$(BIN)/python -m bench.sitemap $(ARGS)
 	$(BIN)/python -m bench.frontier $(ARGS)
+	$(BIN)/python -m bench.watch $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -93,6 +93,13 @@ def test_the_frontier_admits_links():
     assert len(rows(output, "| 50 on a page")) == 2
 
 
+def test_every_watcher_gets_every_page():
+    output = run_quick("bench.watch")
+    for kind in ("WebSocket", "event stream"):
+        for job in ("goes on", "ended"):
+            assert len(rows(output, f"| {kind} | {job} | 5 |")) == 1
+
+
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_every_page_can_be_reached(count: int):
     site = linked.site("", count, "http://a.test")
