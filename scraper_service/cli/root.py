@@ -1,4 +1,4 @@
-"""The ``scraper-service`` command.
+"""The group of all commands, and those that serve or look after the service.
 
 Heavy imports stand inside the commands: ``--help`` and converter processes, which
 import this module again, do without them.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli_runs import map_command, scrape_command
-from scraper_service.cli_settings import check_egress, load_settings
+from scraper_service.cli.pages import map_command, scrape_command
+from scraper_service.cli.settings import check_egress, load_settings
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
@@ -43,7 +43,7 @@ def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     context.obj = overrides
 
 
-@main.command("serve")
+@click.command("serve")
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port, 0 for a free one.  [default: 3002]")
 @click.option(
@@ -88,11 +88,7 @@ def announce(address: str, first_key: str | None) -> None:
     )
 
 
-main.add_command(scrape_command)
-main.add_command(map_command)
-
-
-@main.group("keys")
+@click.group("keys")
 def keys_group() -> None:
     """Make, list and revoke API keys."""
 
@@ -153,7 +149,7 @@ def revoke_key_command(
     click.echo(f"revoked {key_id}")
 
 
-@main.command("doctor")
+@click.command("doctor")
 @click.option("--port", type=int, help="Port to look at.  [default: 3002]")
 @_data_dir_option
 @click.pass_obj
@@ -183,3 +179,16 @@ def _open_database(
         return Database(Path(settings["DATA_DIR"]), settings["DATABASE_URL"]), settings
     except (OSError, SQLAlchemyError) as error:
         raise click.ClickException(f"the job database: {error}") from error
+
+
+# By name, as the help shows them.
+COMMANDS = (
+    doctor_command,
+    keys_group,
+    map_command,
+    scrape_command,
+    serve_command,
+)
+
+for command in COMMANDS:
+    main.add_command(command)

@@ -1,6 +1,6 @@
 """Commands that run a spider here and now, without the service.
 
-Heavy imports stand inside the commands, see :mod:`scraper_service.cli`.
+Heavy imports stand inside the commands, see :mod:`scraper_service.cli.root`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli_settings import check_egress, load_settings
+from scraper_service.cli.settings import check_egress, load_settings
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings

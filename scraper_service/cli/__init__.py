@@ -1,0 +1,5 @@
+"""The ``scraper-service`` command."""
+
+from scraper_service.cli.root import main
+
+__all__ = ["main"]
