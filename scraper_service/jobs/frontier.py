@@ -97,6 +97,11 @@ def beat(connection: Connection, owner: str, lease_s: float) -> None:
         connection.execute(insert(worker).values(id=owner, until=until))
 
 
+def forget_worker(connection: Connection, owner: str) -> None:
+    """Delete the row of a process that is known to be gone: its leases end now."""
+    connection.execute(worker.delete().where(worker.c.id == owner))
+
+
 def forget_workers(connection: Connection) -> None:
     """Delete the rows of processes that have been gone for long."""
     connection.execute(

@@ -106,6 +106,17 @@ def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
     ]
 
 
+def read_current(connection: Connection, job_id: str) -> str | None:
+    """Return an address of a job that is being fetched, None if there is none."""
+    query = (
+        select(frontier.c.url)
+        .where(frontier.c.job_id == job_id, frontier.c.state == RowState.LEASED)
+        .order_by(frontier.c.id)
+        .limit(1)
+    )
+    return connection.scalar(query)
+
+
 def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
     """Return the addresses of a job that robots.txt refuses, the oldest first."""
     columns = frontier.c

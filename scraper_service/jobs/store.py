@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields
-from sqlalchemy import delete, insert, select, update
+from sqlalchemy import delete, insert, or_, select, update
 
 from scraper_service.jobs import deliveries
 from scraper_service.jobs.links import insert_links
@@ -207,12 +207,18 @@ def _of_team(job_id: str, team_id: str) -> tuple[Any, ...]:
 
 
 def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | None:
-    """Return a job of a team that has not expired; of any team if that is None."""
+    """Return a job of a team that has not expired; of any team if that is None.
+
+    One that goes on does not expire, however long nobody has worked on it.
+    """
     where = (job.c.id == job_id,) if team_id is None else _of_team(job_id, team_id)
     row = connection.execute(select(*_COLUMNS).where(*where)).one_or_none()
-    if row is None or row.expires_at <= now_of(connection):
+    if row is None:
         return None
-    return _job(row)
+    found = _job(row)
+    if not found.is_active and found.expires_at <= now_of(connection):
+        return None
+    return found
 
 
 def _job(row: Row[Any]) -> Job:
@@ -226,6 +232,13 @@ def active_jobs(connection: Connection, team_id: str | None = None) -> list[Job]
     if team_id is not None:
         query = query.where(job.c.team_id == team_id)
     return [_job(row) for row in connection.execute(query.order_by(job.c.created_at))]
+
+
+def all_jobs(connection: Connection) -> list[Job]:
+    """Return the jobs of all teams that have not expired, the newest first."""
+    lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
+    query = select(*_COLUMNS).where(lasting).order_by(job.c.created_at.desc())
+    return [_job(row) for row in connection.execute(query)]
 
 
 def start_job(connection: Connection, job_id: str) -> None:

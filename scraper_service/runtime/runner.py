@@ -10,7 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.components.recorder import JobRecorder
-from scraper_service.components.scheduler import LeasedScheduler
+from scraper_service.components.scheduler import LOCAL_TEAM, LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import frontier, host_rows, store
 from scraper_service.jobs.model import JobState
@@ -33,12 +33,17 @@ class LocalRunner:
     """Run the active jobs of the database, at most ``MAX_RUNNING_JOBS`` at a time.
 
     Jobs of other processes are joined too: their frontier is shared. Leases of this
-    process last ``LEASE_S`` beyond its last sign of life.
+    process last ``LEASE_S`` beyond its last sign of life. With ``only``, the id of a
+    job, that job is run and no other. Without, the jobs of :data:`LOCAL_TEAM` are left
+    to the commands that started them: who interrupts one wants it to stop.
     """
 
-    def __init__(self, process: AsyncCrawlerProcess, database: Database):
+    def __init__(
+        self, process: AsyncCrawlerProcess, database: Database, only: str | None = None
+    ):
         self._process = process
         self._database = database
+        self._only = only
         self.settings = process.settings
         self.owner = str(uuid.uuid4())
         self._crawlers: dict[str, Crawler] = {}
@@ -132,7 +137,8 @@ class LocalRunner:
             pass
 
     async def _take_up(self) -> None:
-        jobs = await self._database.read(store.active_jobs)
+        active = await self._database.read(store.active_jobs)
+        jobs = [job for job in active if self._is_ours(job)]
         for job in jobs:
             if self._closing or len(self._crawlers) >= self.settings.getint(
                 "MAX_RUNNING_JOBS"
@@ -141,9 +147,11 @@ class LocalRunner:
             if job.id not in self._crawlers:
                 await self._database.write_locking(store.start_job, job.id)
                 self._start(job)
-        active = {job.id for job in jobs}
-        for job_id in self._crawlers.keys() - active:
+        for job_id in self._crawlers.keys() - {job.id for job in jobs}:
             await self.cancel(job_id)
+
+    def _is_ours(self, job: Job) -> bool:
+        return job.team_id != LOCAL_TEAM if self._only is None else job.id == self._only
 
     def _start(self, job: Job) -> None:
         crawler = self._process.create_crawler(job.kind)
