@@ -196,6 +196,7 @@ _minima = {
     "WEBHOOK_TIMEOUT_S": 1,
 }
 _maxima = {"PORT": 65_535, "ROBOTS_MAX_AGE_S": 86_400}
+_of_commands = {"KEY", "SERVER"}  # SCRAPER_SERVER says which service they ask
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
 for _name, _value in os.environ.items():
     if _name.startswith("SCRAPER_") and _name.removeprefix("SCRAPER_") in _known:
@@ -207,7 +208,8 @@ def unknown_settings() -> list[str]:
     return sorted(
         name
         for name in os.environ
-        if name.startswith("SCRAPER_") and name.removeprefix("SCRAPER_") not in _known
+        if name.startswith("SCRAPER_")
+        and name.removeprefix("SCRAPER_") not in _known | _of_commands
     )
 
 

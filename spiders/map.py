@@ -28,17 +28,24 @@ class MapSpider(PageSpider):
     """Sitemaps, the links of the start page, and what is known of a site.
 
     Arguments are those of
-    :func:`scraper_service.options.job_arguments.map_options`. With the argument
-    ``resident`` it starts with nothing, and :meth:`find` is called.
+    :func:`scraper_service.options.job_arguments.map_options`, or ``asked``, a
+    :class:`~scraper_service.options.jobs.MapOptions`. With the argument ``resident``
+    it starts with nothing, and :meth:`find` is called.
     """
 
     name = "map"
     find_links = True
     found: MapFound | None = None
 
-    def __init__(self, *args: Any, resident: bool = False, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        resident: bool = False,
+        asked: MapOptions | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(*args)
-        self.options = None if resident else map_options(kwargs)
+        self.options = None if resident else asked or map_options(kwargs)
         if self.options is not None:
             require_available(self.options.scrape)
 

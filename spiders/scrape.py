@@ -15,19 +15,28 @@ if TYPE_CHECKING:
 
     from scrapy import Request
 
+    from scraper_service.options.jobs import PageOptions
+
 
 class ScrapeSpider(PageSpider):
     """One page per request.
 
-    Arguments are those of :mod:`scraper_service.options.arguments`. With the argument
-    ``resident`` it starts with no page and is given them one by one.
+    Arguments are those of :mod:`scraper_service.options.arguments`, or ``page``, a
+    :class:`~scraper_service.options.jobs.PageOptions`. With the argument ``resident``
+    it starts with no page and is given them one by one.
     """
 
     name = "scrape"
 
-    def __init__(self, *args: Any, resident: bool = False, **kwargs: Any):
+    def __init__(
+        self,
+        *args: Any,
+        resident: bool = False,
+        page: PageOptions | None = None,
+        **kwargs: Any,
+    ):
         super().__init__(*args)
-        self.page = None if resident else page_options(kwargs)
+        self.page = None if resident else page or page_options(kwargs)
         if self.page is not None:
             require_available(self.page.scrape)
 

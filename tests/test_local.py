@@ -210,7 +210,18 @@ def test_the_command_says_why_there_is_no_map():
 
 
 @pytest.mark.parametrize(
-    "command", [(), ("serve",), ("scrape",), ("map",), ("keys",), ("doctor",)], ids=str
+    "command",
+    [
+        (),
+        ("serve",),
+        ("scrape",),
+        ("map",),
+        ("crawl",),
+        ("jobs",),
+        ("keys",),
+        ("doctor",),
+    ],
+    ids=str,
 )
 def test_every_command_has_help(command):
     done = run(*COMMAND, *command, "--help")

@@ -1,4 +1,4 @@
-"""Commands that run a spider here and now, without the service.
+"""Commands that answer at once: one page, or the addresses of a site.
 
 Heavy imports stand inside the commands, see :mod:`scraper_service.cli.root`.
 """
@@ -6,174 +6,157 @@ Heavy imports stand inside the commands, see :mod:`scraper_service.cli.root`.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from scraper_service.cli import asking, reading
+from scraper_service.cli.options import takes_service
 from scraper_service.cli.settings import check_egress, load_settings
+from scraper_service.cli.terminal import printable
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scrapy.settings import Settings
 
-    from scraper_service.items import Page
+    from scraper_service.cli.options import Where
+
+_output = click.option(
+    "-o", "--output", metavar="FILE", help="Write to FILE, not the terminal."
+)
 
 
 @click.command("scrape")
 @click.argument("url")
-@click.option(
-    "-f",
-    "--format",
-    "formats",
-    multiple=True,
-    metavar="FORMAT",
-    help="markdown, html, rawHtml, links, images or rawBase64; may be repeated."
-    "  [default: markdown]",
-)
-@click.option("-o", "--output", metavar="FILE", help="Write to FILE, not the terminal.")
-@click.option("--whole-page", is_flag=True, help="Keep navigation, header and footer.")
-@click.option(
-    "--include",
-    multiple=True,
-    metavar="CSS",
-    help="Keep only what matches; repeatable.",
-)
-@click.option(
-    "--exclude",
-    multiple=True,
-    metavar="CSS",
-    help="Leave out what matches; repeatable.",
-)
-@click.option(
-    "--timeout", type=int, metavar="MS", help="Give up after MS milliseconds."
-)
+@asking.takes((), asking.PAGE)
+@_output
 @click.option("--json", "as_json", is_flag=True, help="Print the whole page object.")
+@takes_service
 @click.pass_obj
 def scrape_command(
     overrides: tuple[str, ...],
     url: str,
-    formats: tuple[str, ...],
+    body: dict[str, Any],
     output: str | None,
-    whole_page: bool,
-    include: tuple[str, ...],
-    exclude: tuple[str, ...],
-    timeout: int | None,
     as_json: bool,
+    where: Where,
 ) -> None:
-    """Fetch URL and print it: Markdown, or JSON for several formats."""
-    from scraper_service.errors import InvalidOptions, OptionUnavailable
-    from scraper_service.options.arguments import page_options
-    from scraper_service.options.available import require_available
+    """Fetch URL and print it: Markdown, or JSON for several formats.
 
-    arguments: dict[str, str] = {
-        "url": url,
-        "formats": ",".join(formats or ("markdown",)),
-        "only_main_content": str(not whole_page).lower(),
-        "options": json.dumps({"include_tags": include, "exclude_tags": exclude}),
-    }
-    if timeout is not None:
-        arguments["timeout_ms"] = str(timeout)
-    try:
-        require_available(page_options(arguments).scrape)
-    except (InvalidOptions, OptionUnavailable) as error:
-        raise click.UsageError(str(error)) from error
-    settings = load_settings(overrides, LOG_LEVEL="ERROR")
-    check_egress(settings)
-    page = _scrape(settings, arguments)
-    if page.failure:
-        message = f"{url}: {page.failure.message} ({page.failure.code})"
-        raise click.ClickException(message)
-    values = page.as_dict()
-    single = len(page.values) == 1 and not as_json
-    value = values[next(iter(page.values))] if single else values
+    Exit codes: 0 all is well, 1 there is no page, 2 wrong use, 130 interrupted.
+    """
+    page = _page(overrides, {"url": url, **body}, where)
+    if warning := page.get("warning"):
+        click.echo(f"warning: {printable(warning)}", err=True)
+    values = [v for k, v in page.items() if k not in {"metadata", "warning"}]
+    value = values[0] if len(values) == 1 and not as_json else page
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    if page.warning:
-        click.echo(f"warning: {page.warning}", err=True)
-    if output is None:
-        click.echo(text)
-    else:
-        Path(output).write_text(text + "\n", encoding="utf-8")
+    _write([text], output)
 
 
-def _scrape(settings: Settings, arguments: dict[str, str]) -> Page:
-    """Run the spider of `scrapy crawl scrape` and return its one page."""
-    pages, _ = _run(settings, "scrape", arguments)
+def _page(
+    overrides: tuple[str, ...], body: dict[str, Any], where: Where
+) -> dict[str, Any]:
+    """Return a page object of /v2; raise :exc:`click.ClickException`."""
+    if where.server:
+        from scraper_service.cli import remote_run
+
+        found = remote_run.asked(where, lambda r: r.call("POST", "/v2/scrape", body))
+        page: dict[str, Any] = found.get("data") or {}
+        return page
+    from scraper_service.api.page_json import page_json
+
+    options = reading.page_options(body)
+    if options.scrape.max_age_ms:
+        raise click.UsageError("--max-age: only a service keeps pages; see --server")
+    settings = _settings(overrides, where)
+    pages, _ = _run(settings, "scrape", page=options)
     if not pages:
         raise click.ClickException("no page came out; see the log above")
-    page: Page = pages[0]
-    return page
+    if failure := pages[0].failure:
+        text = f"{options.url}: {failure.message} ({failure.code})"
+        raise click.ClickException(printable(text))
+    return dict(json.loads(page_json(pages[0])))
 
 
 @click.command("map")
 @click.argument("url")
-@click.option(
-    "--search", default="", metavar="WORDS", help="Put what fits the words first."
-)
-@click.option(
-    "--limit", type=int, metavar="N", help="Print at most N.  [default: 5000]"
-)
-@click.option(
-    "--sitemap",
-    type=click.Choice(("include", "skip", "only")),
-    default="include",
-    show_default=True,
-    help="Whether sitemaps are read, or nothing else.",
-)
-@click.option("--no-subdomains", is_flag=True, help="Leave out other hosts.")
-@click.option("--keep-queries", is_flag=True, help="Tell apart addresses by query.")
-@click.option(
-    "--timeout", type=int, metavar="MS", help="Give up after MS milliseconds."
-)
+@asking.takes(asking.MAP)
+@_output
 @click.option("--json", "as_json", is_flag=True, help="Print objects with titles.")
+@takes_service
 @click.pass_obj
 def map_command(
     overrides: tuple[str, ...],
     url: str,
-    search: str,
-    limit: int | None,
-    sitemap: str,
-    no_subdomains: bool,
-    keep_queries: bool,
-    timeout: int | None,
+    body: dict[str, Any],
+    output: str | None,
     as_json: bool,
+    where: Where,
 ) -> None:
-    """Print the addresses of the site of URL, one per line."""
-    from scraper_service.components.failures import map_failure, map_warnings
-    from scraper_service.errors import InvalidOptions
-    from scraper_service.options.job_arguments import map_options
+    """Print the addresses of the site of URL, one in each line.
 
-    arguments = {
-        "url": url,
-        "search": search,
-        "sitemap": sitemap,
-        "include_subdomains": str(not no_subdomains).lower(),
-        "ignore_query_parameters": str(not keep_queries).lower(),
-    }
-    for name, number in (("limit", limit), ("timeout_ms", timeout)):
-        if number is not None:
-            arguments[name] = str(number)
-    try:
-        map_options(arguments)
-    except InvalidOptions as error:
-        raise click.UsageError(str(error)) from error
-    settings = load_settings(overrides, LOG_LEVEL="ERROR")
-    check_egress(settings)
-    links, spider = _run(settings, "map", arguments)
+    Exit codes: 0 all is well, 1 there is no map, 2 wrong use, 130 interrupted.
+    """
+    links, warnings = _links(overrides, {"url": url, **body}, where)
+    for warning in warnings:
+        click.echo(f"warning: {printable(warning)}", err=True)
+    lines = (
+        json.dumps(link, ensure_ascii=False) if as_json else str(link["url"])
+        for link in links
+    )
+    _write(lines, output)
+
+
+def _links(
+    overrides: tuple[str, ...], body: dict[str, Any], where: Where
+) -> tuple[list[dict[str, str]], list[str]]:
+    """Return the objects of a map, and its warnings."""
+    if where.server:
+        from scraper_service.cli import remote_run
+
+        found = remote_run.asked(where, lambda r: r.call("POST", "/v2/map", body))
+        return found.get("links") or [], [found["warning"]] * ("warning" in found)
+    from scraper_service.components.failures import map_failure, map_warnings
+
+    options = reading.map_options(body)
+    settings = _settings(overrides, where)
+    links, spider = _run(settings, "map", asked=options)
+    url = printable(options.url)
     if spider.found is None:
         raise click.ClickException(f"{url}: Map timed out (MAP_TIMEOUT)")
     if failure := map_failure(spider.found):
         raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
-    for warning in map_warnings(spider.found):
-        click.echo(f"warning: {warning}", err=True)
-    for link in links:
-        line = json.dumps(link.as_dict(), ensure_ascii=False) if as_json else link.url
-        click.echo(line)
+    return [link.as_dict() for link in links], map_warnings(spider.found)
 
 
-def _run(
-    settings: Settings, name: str, arguments: dict[str, str]
-) -> tuple[list[Any], Any]:
-    """Run a spider as `scrapy crawl` does; return its items, and the spider."""
+def _settings(overrides: tuple[str, ...], where: Where) -> Settings:
+    settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
+    check_egress(settings)
+    return settings
+
+
+def _write(lines: Iterable[str], output: str | None) -> None:
+    data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+    try:
+        if output in {None, "-"}:
+            sys.stdout.buffer.write(data)
+            sys.stdout.flush()
+        else:
+            Path(str(output)).write_bytes(data)
+    except OSError as error:
+        name = output or "standard output"
+        raise click.ClickException(f"{name}: {error.strerror}") from error
+
+
+def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], Any]:
+    """Run a spider as `scrapy crawl` does; return its items, and the spider.
+
+    Raises :exc:`KeyboardInterrupt` when it was interrupted.
+    """
     from scrapy import signals
     from scrapy.crawler import AsyncCrawlerProcess
 
@@ -187,4 +170,8 @@ def _run(
     crawler.signals.connect(keep, signals.item_scraped)
     process.crawl(crawler, **arguments)
     process.start()
+    if crawler.stats is not None:
+        reason = crawler.stats.get_value("finish_reason")
+        if reason == "shutdown":
+            raise KeyboardInterrupt
     return items, crawler.spider

@@ -13,16 +13,30 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scraper_service.cli.crawl import batch_command, crawl_command
+from scraper_service.cli.jobs import jobs_group
 from scraper_service.cli.pages import map_command, scrape_command
 from scraper_service.cli.settings import check_egress, load_settings
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
 
+INTERRUPTED = 130  # as shells say it of SIGINT: 128 + 2
 EXAMPLE_URL = "https://example.org"
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Commands(click.Group):
+    """A group whose commands say so when they are interrupted."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option(
     "-s",
     "--set",
@@ -38,7 +52,7 @@ def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     """Scrape any web page as Markdown, HTML, links, images and metadata.
 
     `serve` runs the HTTP API; `scrape` fetches one page and prints it, `map` lists the
-    addresses of a site.
+    addresses of a site, `crawl` and `batch` fetch many pages, `jobs` looks after those.
     """
     context.obj = overrides
 
@@ -183,7 +197,10 @@ def _open_database(
 
 # By name, as the help shows them.
 COMMANDS = (
+    batch_command,
+    crawl_command,
     doctor_command,
+    jobs_group,
     keys_group,
     map_command,
     scrape_command,

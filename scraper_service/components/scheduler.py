@@ -24,7 +24,7 @@ from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.jobs import frontier, outcomes, store
 from scraper_service.jobs.database import Database
-from scraper_service.jobs.model import ACTIVE, Commit, Kind, Outcome
+from scraper_service.jobs.model import ACTIVE, LOCAL_TEAM, Commit, Kind, Outcome
 from scraper_service.jobs.pace import HostPace
 from scraper_service.options.job_arguments import scrape_options_from_json
 
@@ -44,7 +44,6 @@ LOOK_AHEAD = 4  # times as many rows, while those in front wait for their hosts
 LOOK_EVERY_S = 5.0  # after it found no other host
 POLL_S = 1.0  # for rows that other processes bring
 RETRY_S = (0.5, 1, 2, 5)  # while the database does not answer; the last one repeats
-LOCAL_TEAM = "local"
 
 
 class LeasedScheduler(BaseScheduler):

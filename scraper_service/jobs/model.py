@@ -22,6 +22,8 @@ class JobState(StrEnum):
     CANCELLED = "cancelled"
 
 
+# Whom jobs belong to that no service runs, but the command that made them.
+LOCAL_TEAM = "local"
 ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
 
 

@@ -10,10 +10,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.components.recorder import JobRecorder
-from scraper_service.components.scheduler import LOCAL_TEAM, LeasedScheduler
+from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import frontier, host_rows, store
-from scraper_service.jobs.model import JobState
+from scraper_service.jobs.model import LOCAL_TEAM, JobState
 from scraper_service.jobs.pace import REFRESH_S, HostPace
 from scraper_service.options.job_arguments import options_from_json
 

@@ -1,0 +1,259 @@
+"""What is asked of a page or a job on the command line, as the body of a call of /v2.
+
+One spelling serves both: a service takes the body as it is, and a run without one reads
+it by the same rules (:mod:`scraper_service.cli.reading`).
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+FORMATS = "markdown, html, rawHtml, links, images or rawBase64"
+FURTHER = "further"
+
+
+@frozen
+class Option:
+    """An option of a command for the ``key`` of a body, with what click is told."""
+
+    key: str
+    flags: tuple[str, ...]
+    facts: Mapping[str, Any]
+
+    def add_to(self, command: Callable[..., Any]) -> Callable[..., Any]:
+        return click.option(*self.flags, self.key, **self.facts)(command)
+
+
+def _one(key: str, *flags: str, **facts: Any) -> Option:
+    return Option(key, flags, facts)
+
+
+def _many(key: str, *flags: str, **facts: Any) -> Option:
+    return Option(key, flags, {"multiple": True, **facts})
+
+
+def _on(key: str, flag: str, text: str) -> Option:
+    return Option(key, (flag,), {"is_flag": True, "help": text})
+
+
+def _off(key: str, flag: str, text: str) -> Option:
+    facts = {"is_flag": True, "flag_value": False, "default": True, "type": bool}
+    return Option(key, (flag,), {**facts, "help": text})
+
+
+def _headers(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> dict[str, str]:
+    found = {}
+    for value in values:
+        name, separator, text = value.partition(":")
+        if not separator or not name.strip():
+            raise click.BadParameter(f"must be NAME: VALUE, got {value!r}")
+        found[name.strip()] = text.strip()
+    return found
+
+
+def _formats(
+    context: click.Context, option: click.Parameter, values: tuple[str, ...]
+) -> list[str]:
+    return list(dict.fromkeys(values or ("markdown",)))
+
+
+def _milliseconds(context: click.Context, option: click.Parameter, value: int) -> int:
+    return value * 1000
+
+
+def _object(
+    context: click.Context, option: click.Parameter, value: str
+) -> dict[str, Any]:
+    try:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise click.BadParameter(f"must be a JSON object, got {value[:60]!r}")
+    return found
+
+
+_TIMEOUT = _one(
+    "timeout", "--timeout", type=int, metavar="MS", help="Give up after MS."
+)
+_LIMIT = ("limit", "--limit")
+_SITEMAP = _one(
+    "sitemap",
+    "--sitemap",
+    type=click.Choice(("include", "skip", "only")),
+    default="include",
+    show_default=True,
+    help="Whether sitemaps are read, or nothing else.",
+)
+_PATHS = (
+    _many(
+        "includePaths",
+        "--include",
+        metavar="REGEX",
+        help="Only paths that match; may be repeated.",
+    ),
+    _many(
+        "excludePaths",
+        "--exclude",
+        metavar="REGEX",
+        help="No paths that match; may be repeated.",
+    ),
+    _on("regexOnFullURL", "--full-url", "Match whole addresses, not their paths."),
+)
+_FURTHER = Option(
+    FURTHER,
+    ("--options",),
+    {
+        "callback": _object,
+        "default": "{}",
+        "metavar": "JSON",
+        "help": "Further options, as in the body of a call of the HTTP API.",
+    },
+)
+PAGE = (
+    _many(
+        "formats",
+        "-f",
+        "--format",
+        callback=_formats,
+        metavar="FORMAT",
+        help=f"{FORMATS}; may be repeated.  [default: markdown]",
+    ),
+    _off("onlyMainContent", "--whole-page", "Keep navigation, header and footer."),
+    _many(
+        "includeTags",
+        "--include-tags",
+        metavar="CSS",
+        help="Keep only what matches; may be repeated.",
+    ),
+    _many(
+        "excludeTags",
+        "--exclude-tags",
+        metavar="CSS",
+        help="Leave out what matches; may be repeated.",
+    ),
+    _many(
+        "headers",
+        "-H",
+        "--header",
+        callback=_headers,
+        metavar="NAME:VALUE",
+        help="Send a header; may be repeated.",
+    ),
+    _TIMEOUT,
+    _one(
+        "maxAge",
+        "--max-age",
+        callback=_milliseconds,
+        type=click.IntRange(0),
+        default=0,
+        metavar="SECONDS",
+        help="Take what was fetched up to SECONDS ago.  [default: 0]",
+    ),
+)
+PACE = (
+    _one(
+        "maxConcurrency",
+        "--concurrency",
+        type=int,
+        metavar="N",
+        help="At most N requests in flight.",
+    ),
+)
+CRAWL = (
+    _one(*_LIMIT, type=int, metavar="N", help="At most N pages.  [default: 10000]"),
+    _one(
+        "maxDiscoveryDepth",
+        "--depth",
+        type=int,
+        metavar="N",
+        help="At most N links away from URL.  [default: no limit]",
+    ),
+    *_PATHS,
+    _on("allowSubdomains", "--subdomains", "Follow links to subdomains, too."),
+    _on("allowExternalLinks", "--external", "Follow links to other sites, too."),
+    _on("crawlEntireDomain", "--entire-domain", "Leave the path of URL, upwards too."),
+    _SITEMAP,
+    _one(
+        "delay",
+        "--delay",
+        type=float,
+        metavar="SECONDS",
+        help="Pause between two pages.",
+    ),
+    *PACE,
+    _on("ignoreRobotsTxt", "--ignore-robots", "Do not ask robots.txt."),
+    _one(
+        "robotsUserAgent",
+        "--robots-agent",
+        metavar="NAME",
+        help="Whose rules of robots.txt count.",
+    ),
+    _on("ignoreQueryParameters", "--ignore-queries", "Tell nothing apart by query."),
+    _off(
+        "deduplicateSimilarURLs",
+        "--keep-similar",
+        "Tell apart http and https, www, final slashes.",
+    ),
+)
+MAP = (
+    _one("search", "--search", metavar="WORDS", help="Put first what fits the words."),
+    _one(*_LIMIT, type=int, metavar="N", help="Print at most N.  [default: 5000]"),
+    _SITEMAP,
+    *_PATHS,
+    _off("includeSubdomains", "--no-subdomains", "Leave out other hosts."),
+    _off("ignoreQueryParameters", "--keep-queries", "Tell addresses apart by query."),
+    _TIMEOUT,
+)
+SPELLINGS = {
+    "url": "URL",
+    "urls": "FILE",
+    **{option.key: option.flags[-1] for option in (*MAP, *CRAWL, *PAGE)},
+}
+
+
+def takes(
+    own: tuple[Option, ...], page: tuple[Option, ...] = (), nested: bool = False
+) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Add options to a command, which gets what they ask for as ``body``.
+
+    Those of ``page`` stand in its ``scrapeOptions`` if they are ``nested``.
+    """
+
+    def add(command: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(command)
+        def with_body(**values: Any) -> Any:
+            body = _taken(own, values)
+            asked = _taken(page, values)
+            if asked:
+                asked["storeInCache"] = asked["maxAge"] > 0
+            body |= {"scrapeOptions": asked} if nested else asked
+            body |= values.pop(FURTHER)
+            return command(body=body, **values)
+
+        whole: Callable[..., Any] = with_body
+        for option in reversed((*own, *page, _FURTHER)):
+            whole = option.add_to(whole)
+        return whole
+
+    return add
+
+
+def _taken(options: tuple[Option, ...], values: dict[str, Any]) -> dict[str, Any]:
+    found = {option.key: values.pop(option.key) for option in options}
+    return {
+        key: list(value) if isinstance(value, tuple) else value
+        for key, value in found.items()
+        if value is not None
+    }

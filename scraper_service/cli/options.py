@@ -1,0 +1,122 @@
+"""Options of several commands: where pages go, and which service is asked, if any."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+import click
+from attrs import frozen
+
+from scraper_service.cli.output import FORMATS, destination
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scraper_service.cli.output import Destination
+
+
+@frozen
+class Wanted:
+    """Where the pages of a job are to go."""
+
+    path: str | None
+    format: str | None
+    overwrite: bool
+    quiet: bool
+
+    def destination(self) -> Destination:
+        """Return the place; raise :exc:`click.UsageError`."""
+        return destination(self.path, self.format, overwrite=self.overwrite)
+
+    def destination_if_named(self) -> Destination | None:
+        """Return the place, None if the command line does not say."""
+        is_named = self.path is not None or self.format is not None
+        return self.destination() if is_named else None
+
+
+@frozen
+class Where:
+    """Which service is asked: that of ``server`` with ``key``, or none."""
+
+    server: str | None
+    key: str
+    data_dir: str | None
+
+
+_OUTPUT = (
+    click.option(
+        "-o",
+        "--output",
+        "path",
+        metavar="PATH",
+        help="Write to a .jsonl or .csv file, or to a folder: FOLDER/.",
+    ),
+    click.option(
+        "--output-format",
+        "format_",
+        type=click.Choice(FORMATS),
+        help="What to write, whatever the name of PATH.",
+    ),
+    click.option(
+        "--overwrite", is_flag=True, help="Write into a folder that has files."
+    ),
+    click.option("-q", "--quiet", is_flag=True, help="Show neither progress nor end."),
+)
+_SERVICE = (
+    click.option(
+        "--server",
+        envvar="SCRAPER_SERVER",
+        metavar="URL",
+        help="Let a running service do it.  [env: SCRAPER_SERVER]",
+    ),
+    click.option(
+        "--key",
+        envvar="SCRAPER_KEY",
+        default="",
+        metavar="KEY",
+        help="The key for that service.  [env: SCRAPER_KEY]",
+    ),
+    click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False),
+        help="Where jobs are kept without a service.  [default: data]",
+    ),
+)
+
+
+def takes_output(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options that say where pages go; the command gets them as ``wanted``."""
+
+    @functools.wraps(command)
+    def with_wanted(
+        path: str | None,
+        format_: str | None,
+        overwrite: bool,
+        quiet: bool,
+        **values: Any,
+    ) -> Any:
+        wanted = Wanted(path, format_, overwrite, quiet)
+        return command(wanted=wanted, **values)
+
+    return _with(_OUTPUT, with_wanted)
+
+
+def takes_service(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add options that name a service; the command gets them as ``where``."""
+
+    @functools.wraps(command)
+    def with_where(
+        server: str | None, key: str, data_dir: str | None, **values: Any
+    ) -> Any:
+        if server and data_dir:
+            raise click.UsageError("--data-dir: a service has a data folder of its own")
+        return command(where=Where(server or None, key, data_dir), **values)
+
+    return _with(_SERVICE, with_where)
+
+
+def _with(options: tuple[Any, ...], command: Callable[..., Any]) -> Callable[..., Any]:
+    for option in reversed(options):
+        command = option(command)
+    return command

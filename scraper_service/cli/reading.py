@@ -1,0 +1,92 @@
+"""From a body of /v2 to options, for runs without a service; faults as a user reads them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scraper_service.cli.asking import SPELLINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scraper_service.options.jobs import (
+        BatchOptions,
+        CrawlOptions,
+        MapOptions,
+        PageOptions,
+    )
+
+
+def page_options(body: dict[str, Any]) -> PageOptions:
+    """Return the options that ``body`` asks for; raise :exc:`click.UsageError`."""
+    from scraper_service.api.v2 import requests
+    from scraper_service.options.available import require_available
+
+    options = _read(requests.page_options, body)
+    _checked(require_available, options.scrape)
+    return options  # type: ignore[no-any-return]
+
+
+def map_options(body: dict[str, Any]) -> MapOptions:
+    """Return the options that ``body`` asks for; raise :exc:`click.UsageError`."""
+    from scraper_service.api.v2 import requests
+
+    return _read(requests.map_options, body)  # type: ignore[no-any-return]
+
+
+def job_options(
+    kind: str, body: dict[str, Any]
+) -> tuple[CrawlOptions | BatchOptions, tuple[str, ...]]:
+    """Return the options of a crawl or batch, and the addresses that are left out.
+
+    Raises :exc:`click.UsageError`.
+    """
+    from scraper_service.api.v2 import requests
+    from scraper_service.options.available import require_job_available
+
+    left_out: tuple[str, ...] = ()
+    if kind == "crawl":
+        options = _read(requests.crawl_options, body)
+    else:
+        request = _read(requests.batch_options, body)
+        options, left_out = request.options, request.invalid_urls or ()
+        if request.append_to is not None:
+            raise click.UsageError("appendToId: only a service adds to a batch")
+    _checked(require_job_available, options)
+    if options.webhook is not None:
+        raise click.UsageError("webhook: only a service delivers events; see --server")
+    return options, left_out
+
+
+def _read(read: Callable[[object], Any], body: dict[str, Any]) -> Any:
+    from scraper_service.errors import InvalidOptions
+
+    try:
+        return read(body)
+    except InvalidOptions as error:
+        faults = [spelled(issue.path, issue.message) for issue in error.issues]
+        raise click.UsageError("\n  ".join(faults)) from error
+
+
+def _checked(check: Callable[[Any], None], options: Any) -> None:
+    from scraper_service.errors import OptionUnavailable
+
+    try:
+        check(options)
+    except OptionUnavailable as error:
+        raise click.UsageError(str(error)) from error
+
+
+def spelled(path: tuple[str | int, ...] | list[str | int], message: str) -> str:
+    """Return a message about a part of a body with the name that the user knows."""
+    keys = [key for key in path if key != "scrapeOptions"]
+    name = SPELLINGS.get(str(keys[0])) if keys else None
+    if name is None:
+        return message
+    # The message begins with where the fault is, or does not name the place at all.
+    place = re.escape(".".join(map(str, path)))
+    rest = re.sub(rf"^{place}\b:? ?", "", message)
+    return f"{name}: {rest}"

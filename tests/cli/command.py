@@ -1,0 +1,139 @@
+"""The installed command as its users run it: in a shell, in a pipe, on a terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+# As the installed script does it, wherever the sources are.
+COMMAND = (sys.executable, "-c", "from scraper_service.cli import main; main()")
+TIMEOUT_S = 60
+
+
+def environment(**changes: str) -> dict[str, str]:
+    """Return the environment of a user who has set nothing but what tests need."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith("SCRAPER_")
+        and not name.lower().endswith("_proxy")
+        and name not in {"NO_COLOR", "FORCE_COLOR", "COLUMNS"}
+    }
+    ours = {"SCRAPER_EGRESS_ALLOW": "127.0.0.2/32", "PYTHONPATH": str(ROOT)}
+    return {**inherited, **ours, **changes}
+
+
+def run(folder: Path, *arguments, stdin: str = "", **changes: str):
+    """Run a command in ``folder``; standard output and error are pipes."""
+    return subprocess.run(
+        (*COMMAND, *map(str, arguments)),
+        cwd=folder,
+        env=environment(**changes),
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def start(folder: Path, *arguments, **options):
+    """Start a command in a session of its own."""
+    return subprocess.Popen(
+        (*COMMAND, *map(str, arguments)),
+        cwd=folder,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        **options,
+    )
+
+
+def wait_for(condition, timeout_s: float = TIMEOUT_S) -> None:
+    """Wait until ``condition()`` holds."""
+    end = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end, "it did not happen"
+        time.sleep(0.02)
+
+
+def lines_of(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+def pages_of(path: Path) -> list[dict]:
+    """Return the pages in a file of JSON lines."""
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def jobs(folder: Path) -> list[dict]:
+    """Return the jobs that the job database in ``folder`` knows, the newest first."""
+    done = run(folder, "jobs", "list")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+class Terminal:
+    """A command on a terminal of its own; ``seen`` is all that came to the screen."""
+
+    def __init__(self, folder: Path, *arguments, columns: int = 80, **changes: str):
+        self._process, self._screen = pty.fork()
+        if not self._process:
+            os.chdir(folder)
+            # The size has to be there when the command looks at it.
+            size = struct.pack("HHHH", 24, columns, 0, 0)
+            fcntl.ioctl(0, termios.TIOCSWINSZ, size)
+            values = environment(TERM="xterm-256color", **changes)
+            os.execve(COMMAND[0], (*COMMAND, *map(str, arguments)), values)
+        self.seen = ""
+
+    def press(self, key: str) -> None:
+        os.write(self._screen, key.encode())
+
+    def until(self, text: str) -> None:
+        """Read until ``text`` was on the screen."""
+        end = time.monotonic() + TIMEOUT_S
+        while text not in self.seen:
+            assert time.monotonic() < end, self.seen
+            assert self._read(), self.seen
+
+    def end(self) -> int:
+        """Read to the end; return the exit code."""
+        try:
+            end = time.monotonic() + TIMEOUT_S
+            while self._read() and time.monotonic() < end:
+                pass
+        finally:
+            if time.monotonic() >= end:
+                os.kill(self._process, signal.SIGKILL)
+            os.close(self._screen)
+        return os.waitstatus_to_exitcode(os.waitpid(self._process, 0)[1])
+
+    def _read(self) -> bool:
+        if not select.select([self._screen], [], [], 1)[0]:
+            return True
+        try:
+            data = os.read(self._screen, 65_536)
+        except OSError:  # the command has closed it
+            return False
+        self.seen += data.decode(errors="replace")
+        return bool(data)
+
+    @property
+    def rows(self) -> list[str]:
+        """What was seen, without steering, row by row, also those overwritten."""
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen)
+        return [row for row in re.split(r"[\r\n]+", plain) if row]

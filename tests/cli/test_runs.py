@@ -1,0 +1,365 @@
+"""Crawls and batches of the command line, without a service, from outside."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+from collections import Counter
+
+import pytest
+from click.testing import CliRunner
+
+from scraper_service.cli import main
+from tests.cli.command import (
+    Terminal,
+    jobs,
+    lines_of,
+    pages_of,
+    run,
+    start,
+    wait_for,
+)
+from tests.linked_site import named, page_number
+from tests.scripted_site import ScriptedSite, answer, moved, page
+
+SMALL = "12-cli"
+# Slow enough to be interrupted in the middle, short enough to be finished.
+LONG = "150-slow100-cli"
+
+
+def numbers(pages):
+    return Counter(page_number(page["metadata"]["sourceURL"]) for page in pages)
+
+
+def each_once(name):
+    return Counter(range(named(name).size))
+
+
+def test_a_crawl_writes_lines_of_json_to_a_pipe(tmp_path, site):
+    url = site.url(named(SMALL).path(0))
+    done = run(tmp_path, "crawl", url, "-f", "markdown", "-f", "links")
+    assert done.returncode == 0
+    pages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert numbers(pages) == each_once(SMALL)
+    assert set(pages[0]) == {"markdown", "links", "metadata"}
+    assert pages[0]["metadata"]["statusCode"] == 200
+    assert done.stderr == "completed: 12 pages\n"
+    done = run(tmp_path, "crawl", url, "--limit", 3, "-q", "--output-format", "csv")
+    assert len(list(csv.DictReader(done.stdout.splitlines()))) >= 3
+    assert done.stderr == ""
+    assert [job["state"] for job in jobs(tmp_path)] == ["completed"] * 2
+
+
+SCOPED = {
+    "/docs/": page("/docs/a", "/docs/b", "/docs/b/deep", "/top", title="Home"),
+    "/docs/a": page("/docs/far", title="A | [x](y)"),
+    "/docs/b": page(title="B"),
+    "/docs/b/deep": page(title="Deep"),
+    "/docs/far": page(title="Far"),
+    "/top": page(title="Top"),
+    "/sitemap.xml": answer(status=404),
+}
+
+
+def test_the_options_of_a_crawl_say_where_it_goes(tmp_path):
+    with ScriptedSite(SCOPED) as site:
+
+        def paths(*options):
+            done = run(tmp_path, "crawl", site.url("/docs/"), *options, "-q")
+            pages = [json.loads(line) for line in done.stdout.splitlines()]
+            found = {page["metadata"]["url"] for page in pages}
+            return {url.removeprefix(site.address) for url in found}
+
+        start_ = {"/docs/"}
+        below = {"/docs/a", "/docs/b", "/docs/b/deep"}
+        assert paths("--depth", 1) == start_ | below
+        assert paths("--entire-domain", "--depth", 1) == {*start_, *below, "/top"}
+        assert paths("--exclude", "b", "--depth", 1) == {*start_, "/docs/a"}
+        options = '{"includePaths": ["/docs/$", "deep"]}'
+        assert paths("--options", options) == {*start_, "/docs/b/deep"}
+
+
+def test_a_folder_gets_a_file_for_each_page_and_an_index(tmp_path):
+    pages = {**SCOPED, "/docs/b": moved("{site}/docs/b")}
+    with ScriptedSite(pages) as site:
+        done = run(tmp_path, "crawl", site.url("/docs/"), "-o", "out/")
+        assert done.returncode == 0, done.stderr
+        folder = tmp_path / "out"
+        lines = pages_of(folder / "index.jsonl")
+        delivered = [line for line in lines if line["file"]]
+        files = {path.name for path in folder.iterdir()}
+        assert files == {"index.md", "index.jsonl", *(d["file"] for d in delivered)}
+        by_url = {line["url"].removeprefix(site.address): line for line in lines}
+        assert by_url["/docs/a"]["title"] == "A | [x](y)"
+        assert by_url["/docs/a"]["status"] == 200
+        text = (folder / by_url["/docs/a"]["file"]).read_text()
+        assert text.startswith("# A")
+        assert by_url["/docs/b"]["file"] is None
+        assert by_url["/docs/b"]["error"]
+        # The next crawl does not mix with it, unless that is wanted.
+        done = run(tmp_path, "crawl", site.url("/docs/"), "-o", "out")
+        assert done.returncode == 1
+        assert "--overwrite" in done.stderr
+        done = run(tmp_path, "crawl", site.url("/top"), "-o", "out", "--overwrite")
+        assert done.returncode == 0
+        [line] = pages_of(folder / "index.jsonl")
+        assert line["title"] == "Top"
+
+
+def test_a_batch_reads_lines_and_says_what_it_leaves_out(tmp_path, site):
+    urls = [site.url("/text"), site.url("/drop"), site.url("/text")]
+    text = "\n".join(["# mine", "", *urls, "foo bar://"])
+    done = run(tmp_path, "batch", "-", "-o", "pages.jsonl", stdin=text)
+    assert done.returncode == 0
+    found = [
+        page["metadata"]["sourceURL"] for page in pages_of(tmp_path / "pages.jsonl")
+    ]
+    assert found == [urls[0]] * 2
+    assert done.stderr == "left out: foo bar://\ncompleted: 2 pages, 1 failed\n"
+    job = jobs(tmp_path)[0]
+    shown = json.loads(run(tmp_path, "jobs", "show", job["id"]).stdout)
+    [error] = shown["errors"]
+    assert error["url"] == urls[1]
+    assert shown["pages"] == 2
+    (tmp_path / "list.txt").write_text(urls[0])
+    assert run(tmp_path, "batch", "list.txt", "-o", "x.csv").returncode == 0
+    assert lines_of(tmp_path / "x.csv") == 2
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
+    name = f"{LONG}-{number.name.lower()}"
+    output = tmp_path / "pages.jsonl"
+    process = start(tmp_path, "crawl", site.url(named(name).path(0)), "-o", output)
+    with process:
+        wait_for(lambda: lines_of(output) >= 3)
+        os.kill(process.pid, number)
+        said = process.stderr.read()
+    written = output.read_text()
+    [job] = jobs(tmp_path)
+    assert job["state"] == "stopped"
+    if number is signal.SIGKILL:
+        assert process.returncode == -number
+    else:
+        assert process.returncode == 128 + number
+        assert f"scraper-service jobs resume {job['id']}" in said
+        assert lines_of(output) == job["pages"]
+        assert "Traceback" not in said
+    done = run(tmp_path, "jobs", "resume", job["id"])
+    assert done.returncode == 0, done.stderr
+    assert numbers(pages_of(output)) == each_once(name)
+    # What was there is there again, in its place.
+    whole = written[: written.rindex("\n") + 1]
+    assert output.read_text().startswith(whole)
+    assert jobs(tmp_path)[0]["state"] == "completed"
+    assert list((tmp_path / "data" / "runs").iterdir()) == []
+
+
+def test_one_command_at_a_time_runs_a_job(tmp_path, site):
+    output = tmp_path / "out" / "index.jsonl"
+    url = site.url(named("2000-slow100-taken").path(0))
+    with start(tmp_path, "crawl", url, "-o", "out/") as process:
+        wait_for(lambda: lines_of(output) >= 2)
+        [job] = jobs(tmp_path)
+        assert job["state"] == "running"
+        done = run(tmp_path, "jobs", "resume", job["id"])
+        assert done.returncode == 1
+        assert "run by another command" in done.stderr
+        assert run(tmp_path, "jobs", "cancel", job["id"]).returncode == 0
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert said.startswith("cancelled: ")
+    [job] = jobs(tmp_path)
+    assert job["state"] == "cancelled"
+    assert lines_of(output) >= job["pages"] > 0
+    done = run(tmp_path, "jobs", "cancel", job["id"])
+    assert done.returncode == 0  # it is what was wanted
+    done = run(tmp_path, "jobs", "resume", job["id"], "-o", "again.jsonl")
+    assert done.returncode == 1
+    assert "cancelled" in done.stderr
+    done = run(tmp_path, "jobs", "export", job["id"], "-o", "again/")
+    assert done.returncode == 0
+    assert (
+        pages_of(tmp_path / "again/index.jsonl")[: job["pages"]]
+        == (pages_of(output)[: job["pages"]])
+    )
+
+
+def test_a_service_on_the_same_data_leaves_a_stopped_crawl_alone(
+    tmp_path, site, start_service
+):
+    output = tmp_path / "pages.jsonl"
+    url = site.url(named(f"{LONG}-beside").path(0))
+    service = start_service(tmp_path / "data")
+    with start(tmp_path, "crawl", url, "-o", output) as process:
+        wait_for(lambda: lines_of(output) >= 3)
+        os.kill(process.pid, signal.SIGKILL)
+    [job] = jobs(tmp_path)
+    # The service takes up jobs in their order: this one is later than the crawl.
+    later = service.post("/v2/batch/scrape", {"urls": [site.url("/text")]}).json["id"]
+    wait_for(lambda: service.get(f"/v2/crawl/{later}").json["status"] == "completed")
+    assert jobs(tmp_path)[1] == job
+    assert service.get(f"/v2/crawl/{job['id']}").status == 404
+    done = run(tmp_path, "jobs", "resume", job["id"])
+    assert done.returncode == 0, done.stderr
+    assert numbers(pages_of(output)) == each_once(f"{LONG}-beside")
+
+
+def test_a_stopped_crawl_is_kept_for_more_than_a_day(tmp_path, site):
+    output = tmp_path / "pages.jsonl"
+    url = site.url(named(f"{LONG}-old").path(0))
+    with start(tmp_path, "crawl", url, "-o", output) as process:
+        wait_for(lambda: lines_of(output) >= 3)
+        process.kill()
+    with sqlite3.connect(tmp_path / "data" / "jobs.sqlite") as connection:
+        connection.execute("UPDATE job SET expires_at = 1, created_at = 1")
+    [job] = jobs(tmp_path)
+    done = run(tmp_path, "jobs", "resume", job["id"])
+    assert done.returncode == 0, done.stderr
+    assert numbers(pages_of(output)) == each_once(f"{LONG}-old")
+
+
+def test_a_reader_that_goes_away_stops_the_crawl(tmp_path, site):
+    url = site.url(named(f"{LONG}-head").path(0))
+    process = start(tmp_path, "crawl", url, stdout=subprocess.PIPE)
+    with process:
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+    [job] = jobs(tmp_path)
+    assert job["state"] == "stopped"
+    assert f"jobs resume {job['id']}" in said
+
+
+def test_a_full_disk_is_said_and_nothing_is_lost(tmp_path, site):
+    url = site.url(named(SMALL).path(0))
+    done = run(tmp_path, "crawl", url, "-o", "/dev/full", "--output-format", "jsonl")
+    assert done.returncode == 1
+    assert "/dev/full: No space left on device" in done.stderr
+    assert "Traceback" not in done.stderr
+    job_id = re.search(r"jobs resume (\S+)", done.stderr)[1]
+    done = run(tmp_path, "jobs", "resume", job_id, "-o", "pages.jsonl")
+    assert done.returncode == 0
+    assert numbers(pages_of(tmp_path / "pages.jsonl")) == each_once(SMALL)
+
+
+UNKNOWN = "00000000-0000-4000-8000-000000000000"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "text"),
+    [
+        (("crawl",), 2, "Missing argument 'URL'"),
+        (("crawl", "ftp://127.0.0.2/"), 2, "URL: URL uses unsupported protocol"),
+        (("crawl", "http://127.0.0.2/", "--include", "("), 2, "--include: "),
+        (("crawl", "http://127.0.0.2/", "--limit", "0"), 2, "--limit: must be >= 1"),
+        (("crawl", "http://127.0.0.2/", "--delay", "61"), 2, "--delay: must be <= 60"),
+        (("crawl", "http://127.0.0.2/", "-f", "nope"), 2, "--format: "),
+        (("crawl", "http://127.0.0.2/", "-f", "screenshot"), 2, "browser"),
+        (("crawl", "http://127.0.0.2/", "-H", "nonsense"), 2, "NAME: VALUE"),
+        (("crawl", "http://127.0.0.2/", "--options", "[]"), 2, "JSON object"),
+        (("crawl", "http://127.0.0.2/", "--options", '{"x": 1}'), 2, "'x'"),
+        (("crawl", "http://127.0.0.2/", "-o", "pages.txt"), 2, "-o pages.txt"),
+        (("crawl", "http://127.0.0.2/", "-o", "x/", "-f", "html"), 2, "markdown"),
+        (("crawl", "http://127.0.0.2/", "--detach"), 2, "--server"),
+        (("batch", "nosuch.txt"), 2, "nosuch.txt"),
+        (("batch", "-"), 2, "FILE: there is no address in it"),
+        (("jobs", "show", "12"), 2, "must be the id of a job"),
+        (("jobs", "show", UNKNOWN), 1, "no jobs are kept in data"),
+        (("jobs", "list", "--server", "http://127.0.0.1:1"), 1, "Connection refused"),
+        (("jobs", "list", "--server", "ftp://x"), 2, "--server"),
+        (("jobs", "list", "--server", "x", "--data-dir", "y"), 2, "--data-dir"),
+    ],
+)
+def test_wrong_use_is_said_in_a_sentence(monkeypatch, tmp_path, arguments, code, text):
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == code, done.stderr
+    assert text in done.stderr
+    assert done.stdout == ""
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (("http://127.0.0.2/", "-o", "/proc/x/y.csv"), "/proc/x"),
+        (("http://127.0.0.2/", "--data-dir", "/proc/x"), "/proc/x"),
+        (("http://nosuch.invalid/",), "does not resolve"),
+    ],
+)
+def test_a_crawl_that_brings_nothing_says_why(tmp_path, arguments, text):
+    done = run(tmp_path, "crawl", *arguments)
+    assert done.returncode == 1
+    assert text in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.stdout == ""
+
+
+def test_an_unknown_job_is_named(tmp_path, site):
+    run(tmp_path, "batch", "-", "-q", stdin=site.url("/text"))
+    for verb in ("show", "cancel", "resume", "export"):
+        done = run(tmp_path, "jobs", verb, UNKNOWN)
+        assert done.returncode == 1
+        assert f"no job has the id {UNKNOWN}" in done.stderr
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
+    url = site.url(named(f"40-slow100-tty{columns}").path(0))
+    terminal = Terminal(tmp_path, "crawl", url, "-o", "p.jsonl", columns=columns)
+    assert terminal.end() == 0
+    rows = terminal.rows
+    assert max(map(len, rows[:-1])) <= columns
+    assert any(re.search(r"[1-9]\d* done  \d+ failed  \d+ pending", r) for r in rows)
+    assert rows[-1] == "completed: 40 pages"
+    assert terminal.seen.endswith(
+        "\x1b[?25h" + terminal.seen.rpartition("\x1b[?25h")[2]
+    )
+    assert any("127.0.0.2" in row for row in rows) == (columns == 80)
+    assert lines_of(tmp_path / "p.jsonl") == 40
+
+
+def test_ctrl_c_on_a_terminal_says_how_to_go_on(tmp_path, site):
+    url = site.url(named("2000-slow100-ctrl").path(0))
+    terminal = Terminal(tmp_path, "crawl", url, NO_COLOR="1")
+    terminal.until("200 http")  # without -o, pages are listed
+    terminal.press("\x03")
+    assert terminal.end() == 130
+    assert "\x1b[3" not in terminal.seen  # colours
+    [job] = jobs(tmp_path)
+    assert job["state"] == "stopped"
+    assert terminal.rows[-1] == f"to go on: scraper-service jobs resume {job['id']}"
+    assert "Traceback" not in terminal.seen
+    # A second one does not wait for anything.
+    terminal = Terminal(tmp_path, "jobs", "resume", job["id"], "-o", "x.jsonl")
+    terminal.until("pending")
+    terminal.press("\x03")
+    terminal.until("stopping")
+    terminal.press("\x03")
+    assert terminal.end() == 130
+    assert run(tmp_path, "jobs", "cancel", job["id"]).returncode == 0
+
+
+def test_titles_of_strangers_do_not_steer_the_terminal(tmp_path):
+    evil = "<title>\x1b]0;owned\x07\x1b[2Jtitle\u202e</title><p>Text is here.</p>"
+    with ScriptedSite(
+        {"/": answer(evil, Content_Type="text/html; charset=utf-8")}
+    ) as s:
+        terminal = Terminal(tmp_path, "crawl", s.url("/"), columns=100)
+        assert terminal.end() == 0
+    assert "\x1b]0;" not in terminal.seen
+    assert "\x1b[2J" not in terminal.seen
+    assert "\u202e" not in terminal.seen
+    assert any(row.startswith("200 http") for row in terminal.rows)
+    terminal = Terminal(tmp_path, "jobs", "list")
+    assert terminal.end() == 0
+    assert terminal.rows[0].endswith("completed, 1 done, 0 failed")

@@ -1,0 +1,119 @@
+"""Commands that let a running service do the work."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+from collections import Counter
+
+import pytest
+
+from tests.cli.command import lines_of, pages_of, run, start, wait_for
+from tests.cli.test_runs import UNKNOWN, each_once, numbers
+from tests.linked_site import named
+
+
+@pytest.fixture
+def ask(tmp_path, service):
+    """Return a function that runs a command against the service."""
+
+    def ask(*arguments, key=service.key, **options):
+        variables = {"SCRAPER_SERVER": service.url, "SCRAPER_KEY": key}
+        done = run(tmp_path, *arguments, **variables, **options)
+        assert "Traceback" not in done.stderr
+        assert not (tmp_path / "data").exists()
+        return done
+
+    return ask
+
+
+def test_a_crawl_of_a_service_is_written_here(ask, tmp_path, site):
+    name = "15-remote-flaky5"
+    done = ask("crawl", site.url(named(name).path(0)), "-o", "pages.jsonl")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == "completed: 12 pages, 3 failed\n"
+    found = numbers(pages_of(tmp_path / "pages.jsonl"))
+    assert found == each_once(name) - Counter(named(name).flaky_pages())
+
+
+def test_one_call_each(ask, site):
+    done = ask("scrape", site.url("/article"))
+    assert done.stdout.startswith("# ")
+    done = ask("scrape", site.url("/article"), "-f", "links", "--json")
+    assert set(json.loads(done.stdout)) == {"links", "metadata"}
+    done = ask("map", site.url("/article"), "--limit", 1)
+    assert done.stdout.split() == [site.url("/article")]
+    done = ask("scrape", site.url("/drop"))
+    assert done.returncode == 1
+    text = f"{site.url('/text')}\nfoo bar://"
+    done = ask("batch", "-", "--output-format", "csv", stdin=text)
+    assert done.returncode == 0
+    assert len(done.stdout.splitlines()) == 2
+    assert done.stderr == "left out: foo bar://\ncompleted: 1 page\n"
+
+
+def test_a_job_of_a_service_is_left_followed_and_cancelled(ask, tmp_path, site):
+    url = site.url(named("2000-slow100-left").path(0))
+    job_id = ask("crawl", url, "--detach").stdout.strip()
+    listed = [json.loads(line) for line in ask("jobs", "list").stdout.splitlines()]
+    assert listed[0] == {
+        "id": job_id,
+        "kind": "crawl",
+        "state": "scraping",
+        "url": url,
+        "created": listed[0]["created"],
+    }
+    assert json.loads(ask("jobs", "show", job_id).stdout)["state"] == "scraping"
+    done = ask("jobs", "cancel", job_id)
+    assert done.stdout == f"cancelled {job_id}\n"
+    done = ask("jobs", "resume", job_id, "-o", "pages.jsonl")
+    assert done.returncode == 1
+    assert "cancelled" in done.stderr
+    done = ask("jobs", "export", job_id, "-o", "again.csv")
+    assert done.returncode == 0
+    assert "a job that is cancelled" in done.stderr
+
+
+def test_ctrl_c_cancels_the_job_of_a_service(tmp_path, site, service):
+    url = site.url(named("2000-slow100-cancel").path(0))
+    output = tmp_path / "pages.jsonl"
+    asked = ("--server", service.url, "--key", service.key)
+    with start(tmp_path, "crawl", url, "-o", output, *asked) as process:
+        wait_for(lambda: lines_of(output) >= 1)
+        os.kill(process.pid, signal.SIGINT)
+        said = process.stderr.read()
+    assert process.returncode == 130
+    assert service.key not in said
+    job_id = said.split("jobs export ")[1].split()[0]
+    status = service.get(f"/v2/crawl/{job_id}?limit=1").json
+    assert status["status"] == "cancelled"
+    assert status["completed"] == lines_of(output)
+
+
+def test_a_reader_that_goes_away_cancels_the_job(tmp_path, site, service):
+    url = site.url(named("2000-slow100-gone").path(0))
+    asked = ("--server", service.url, "--key", service.key)
+    process = start(tmp_path, "crawl", url, *asked, stdout=subprocess.PIPE)
+    with process:
+        process.stdout.readline()
+        process.stdout.close()
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert "Traceback" not in said
+    job_id = said.split("jobs export ")[1].split()[0]
+    assert service.get(f"/v2/crawl/{job_id}?limit=1").json["status"] == "cancelled"
+
+
+def test_what_a_service_refuses_is_said_in_its_words(ask, site, service):
+    done = ask("jobs", "list", key="fc-wrong")
+    assert done.returncode == 1
+    assert "SCRAPER_KEY" in done.stderr
+    done = ask("crawl", site.url("/text"), "--limit", 0)
+    assert done.returncode == 2
+    assert "--limit: must be >= 1" in done.stderr
+    for verb in ("show", "cancel", "resume", "export"):
+        done = ask("jobs", verb, UNKNOWN, *(("-o", "-") if verb == "export" else ()))
+        assert done.returncode == 1
+        assert "Job not found" in done.stderr
