@@ -11,9 +11,11 @@ import logging
 import multiprocessing
 import os
 import resource
+import signal
 import threading
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
@@ -26,7 +28,7 @@ from scraper_service.formats.sitemap import SitemapContent, read_sitemap
 from scraper_service.items import PageContent, PageError, PageSource
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from scrapy.settings import BaseSettings
 
@@ -126,7 +128,8 @@ class ConverterPool:
         args: tuple[object, ...],
         timeout_s: float,
     ) -> ResultT:
-        future = pool.schedule(function, args=args, timeout=timeout_s)
+        with _interrupts_held():
+            future = pool.schedule(function, args=args, timeout=timeout_s)
         return await asyncio.wait_for(asyncio.wrap_future(future), timeout_s)
 
     async def convert(
@@ -194,6 +197,20 @@ class ConverterPool:
         if type(self)._shared is self:
             type(self)._shared = None
         _end(self._pool)
+
+
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Have what is started in here never be interrupted by a terminal's Ctrl-C.
+
+    The first use of a pool starts its threads and, by them, its processes, which would
+    show a traceback each while they are starting. They end with their parent.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(pool: pebble.ProcessPool) -> None:
