@@ -215,3 +215,9 @@ class JobSpider(PageSpider):
 
     def remember(self, link: FoundLink) -> None:
         """Take note that a link is stored."""
+
+
+def given(arguments: dict[str, Any]) -> Any:
+    """Return options that were made already; ``-a options={...}`` is text."""
+    options = arguments.get("options")
+    return None if isinstance(options, str) else options

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.options.job_arguments import batch_options
-from spiders.base import JobSpider
+from spiders.base import JobSpider, given
 
 if TYPE_CHECKING:
     from scraper_service.options.jobs import BatchOptions
@@ -21,6 +21,6 @@ class BatchSpider(JobSpider):
 
     name = "batch"
 
-    def __init__(self, *args: Any, options: BatchOptions | None = None, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
-        self.options = options or batch_options(kwargs)
+        self.options: BatchOptions = given(kwargs) or batch_options(kwargs)

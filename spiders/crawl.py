@@ -35,7 +35,7 @@ from scraper_service.scope import (
     followed,
     sitemap_key,
 )
-from spiders.base import JobSpider
+from spiders.base import JobSpider, given
 from spiders.sitemaps import read_sitemap, sitemap_request
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ class CrawlSpider(JobSpider):
 
     name = "crawl"
 
-    def __init__(self, *args: Any, options: CrawlOptions | None = None, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
-        self.options = options or crawl_options(kwargs)
+        self.options: CrawlOptions = given(kwargs) or crawl_options(kwargs)
         self.scope = first_scope(self.options)
         self.find_links = self.scope.follows_links
         self.guard = TrapGuard(datetime.now(UTC).date())

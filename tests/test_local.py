@@ -52,6 +52,22 @@ def test_scrapy_crawl_writes_the_page(tmp_path, site):
     assert page["metadata"]["status_code"] == 200
 
 
+@pytest.mark.parametrize("spider", ["crawl", "batch"])
+def test_a_job_takes_the_options_of_pages_as_json_too(tmp_path, site, spider):
+    start = {"crawl": "url", "batch": "urls"}[spider]
+    output = tmp_path / "pages.jsonl"
+    done = run(
+        *(sys.executable, "-m", "scrapy", "crawl", spider),
+        *("-a", f"{start}={site.url('/article')}"),
+        *("-a", 'options={"formats": ["links"]}', "-O", str(output)),
+    )
+    assert done.returncode == 0, done.stderr
+    first, *_ = map(json.loads, output.read_text().splitlines())
+    assert first["metadata"]["url"] == site.url("/article")
+    assert "links" in first
+    assert "markdown" not in first
+
+
 def test_scrapy_crawl_writes_a_failed_page_too(tmp_path, site):
     _, [page] = crawl(tmp_path, f"url={site.url('/drop')}")
     assert page["error"]["code"] == "SCRAPE_SITE_ERROR"
