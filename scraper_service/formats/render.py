@@ -212,7 +212,7 @@ class _Making:
         self._plain(values)
 
     def _pdf(self, body: bytes) -> None:
-        from scraper_service.formats.pdf import pdf_content  # noqa: PLC0415  # rare, big
+        from scraper_service.formats.pdf.content import pdf_content  # noqa: PLC0415  # rare, big
 
         parser = self.options.pdf_parser
         if parser is None:

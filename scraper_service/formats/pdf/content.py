@@ -21,7 +21,7 @@ from pdfminer.pdftypes import resolve1
 from pdfminer.utils import decode_text
 
 from scraper_service.formats.decode import Unreadable, clean_text
-from scraper_service.formats.pdf_layout import PdfPage, laid_out
+from scraper_service.formats.pdf.layout import PdfPage, laid_out
 from scraper_service.items import PageError
 
 if TYPE_CHECKING:
