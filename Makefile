@@ -36,6 +36,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.scrape $(ARGS)
 	$(BIN)/python -m bench.crawl $(ARGS)
 	$(BIN)/python -m bench.sitemap $(ARGS)
+	$(BIN)/python -m bench.pdf $(ARGS)
 	$(BIN)/python -m bench.frontier $(ARGS)
 	$(BIN)/python -m bench.watch $(ARGS)
 

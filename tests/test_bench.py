@@ -100,6 +100,11 @@ def test_every_watcher_gets_every_page():
             assert len(rows(output, f"| {kind} | {job} | 5 |")) == 1
 
 
+def test_pdf_pages_are_read():
+    output = run_quick("bench.pdf")
+    assert len(rows(output, "| made-up book | 5 |")) == 3
+
+
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_every_page_can_be_reached(count: int):
     site = linked.site("", count, "http://a.test")

@@ -220,7 +220,7 @@ class _Making:
             self._plain(dict.fromkeys(("markdown", "html", "raw_html"), encoded))
             return
         result = pdf_content(body, parser, self.deadline_s)
-        page = preformatted(result.markdown)
+        page = result.html if {"html", "raw_html"} & set(self.names) else ""
         values = {
             "markdown": result.markdown,
             "html": page,

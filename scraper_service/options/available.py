@@ -5,6 +5,7 @@ The checks apply to every entrance: a valid option is refused here, not silently
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,8 @@ from scraper_service.options.scrape import DEFAULT_COUNTRY, ScrapeOptions
 
 if TYPE_CHECKING:
     from scraper_service.options.jobs import BatchOptions
+
+RECOGNISER = "tesseract"
 
 _BROWSER = "it needs a browser engine, which this release does not have"
 _MODEL = "it needs a language model, which this release does not have"
@@ -40,6 +43,11 @@ FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
 _FORMAT_CODES: dict[type[formats.Format], str] = {
     formats.Branding: "SCRAPE_BRANDING_NOT_SUPPORTED",
 }
+
+
+def can_recognise_text() -> bool:
+    """Tell whether the program that reads text in pictures is installed."""
+    return shutil.which(RECOGNISER) is not None
 
 
 @frozen
@@ -77,9 +85,13 @@ LIMITS = (
     ),
     Limit(
         "parsers",
-        "the PDF mode 'ocr' is not available here: it needs text recognition, "
-        "which this release does not have",
-        lambda o: o.pdf_parser is not None and o.pdf_parser.mode == "ocr",
+        "the PDF mode 'ocr' is not available here: it needs the program tesseract, "
+        "which is not installed on this server",
+        lambda o: (
+            o.pdf_parser is not None
+            and o.pdf_parser.mode == "ocr"
+            and not can_recognise_text()
+        ),
     ),
 )
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import sys
 
 import pytest
 
@@ -57,7 +58,7 @@ def test_pages_are_capped_before_parsing():
 
 def test_a_page_count_that_lies_is_not_believed():
     content = read(pdf([LETTER] * 3, count=10**9), max_pages=2)
-    assert (content.num_pages, content.total_pages) == (2, 2)
+    assert (content.num_pages, content.total_pages) == (2, 3)
 
 
 def test_repeated_headers_and_footers_are_dropped():
@@ -132,10 +133,13 @@ def test_links_come_from_annotations():
     assert content.found == ("https://x.example/a",)
 
 
-def test_html_is_the_text():
-    html = value(read(pdf([LETTER[3:]]), "html"), "html")
-    assert (
-        html == "<html><body><pre>A second paragraph stands here.</pre></body></html>"
+def test_html_has_the_same_structure():
+    html = value(read(pdf([LETTER], title="Tides & co"), "html"), "html")
+    assert html == (
+        "<html><head><title>Tides &amp; co</title></head><body>\n<section>\n"
+        "<h1>Tide tables</h1>\n<p>High water comes at four in the afternoon, and low "
+        "water at ten.</p>\n<p>A second paragraph stands here.</p>\n</section>\n"
+        "</body></html>"
     )
 
 
@@ -201,3 +205,160 @@ def test_time_runs_out_between_pages():
     assert content.error.message.startswith(
         "Insufficient time to process PDF of 30 pages"
     )
+
+
+def page_at(*rows: tuple[float, float, str], size: int = 11):
+    return [(x, y, size, words) for x, y, words in rows]
+
+
+def test_rows_of_cells_are_a_table():
+    page = page_at(
+        (72, 740, "Heights of the year in metres, as they were read:"),
+        *((72, 700 - 14 * n, name) for n, name in enumerate(("Place", "Pier", "Mole"))),
+    )
+    page += page_at(
+        *((200, 700 - 14 * n, f) for n, f in enumerate(("Height", "2.4", "3 | 1"))),
+        *((300, 700 - 14 * n, f) for n, f in enumerate(("Year", "2024", "2023"))),
+    )
+    page.sort(key=lambda text: (-text[1], text[0]))
+    text = value(read(pdf([page]), "markdown"), "markdown")
+    assert text == (
+        "Heights of the year in metres, as they were read:\n\n"
+        "| Place | Height | Year |\n| --- | --- | --- |\n"
+        "| Pier | 2.4 | 2024 |\n| Mole | 3 \\| 1 | 2023 |"
+    )
+    html = value(read(pdf([page]), "html"), "html")
+    assert "<tr><td>Pier</td><td>2.4</td><td>2024</td></tr>" in html
+
+
+def test_a_table_of_contents_is_a_list():
+    page = page_at(
+        (72, 700, "1 Tides . . . . . . . . . . . 3"),
+        (72, 686, "2 Harbours . . . . . . . . . 17"),
+    )
+    text = value(read(pdf([page])), "markdown")
+    assert text == "- 1 Tides \u2026 3\n- 2 Harbours \u2026 17"
+
+
+def test_links_stand_where_they_are_in_the_text():
+    body = pdf([page_at((72, 700, "see here"))], link="https://x.example/a")
+    body = body.replace(b"/Rect [0 0 9 9]", b"/Rect [90 697 150 712]")
+    content = read(body, "markdown", "html")
+    assert value(content, "markdown") == "see [here](https://x.example/a)"
+    assert 'see <a href="https://x.example/a">here</a>' in value(content, "html")
+
+
+def test_heads_that_change_with_the_chapter_are_dropped():
+    pages = [
+        page_at(
+            (72, 770, f"{n + 1}  Chapter {n // 3 + 1}: {'ABCD'[n // 3]} waters"),
+            (
+                72,
+                700,
+                f"The text of sheet {chr(65 + n)} goes here and it is long enough,",
+            ),
+            (72, 686, "and it has a second line."),
+        )
+        for n in range(12)
+    ]
+    text = value(read(pdf(pages)), "markdown")
+    assert "Chapter" not in text
+    assert text.count("The text of sheet") == 12
+
+
+def test_first_lines_of_pages_stay_where_no_head_is():
+    pages = [
+        page_at((72, 770, f"Title {'ABCDEF'[n]}"), (72, 700, "Some text of the slide."))
+        for n in range(6)
+    ]
+    text = value(read(pdf(pages)), "markdown")
+    assert all(f"Title {letter}" in text for letter in "ABCDEF")
+
+
+def test_a_paragraph_goes_on_over_the_end_of_a_page():
+    pages = [
+        page_at((72, 700, "It was a long day and the har-")),
+        page_at((72, 700, "bour was empty.")),
+    ]
+    assert value(read(pdf(pages)), "markdown") == (
+        "It was a long day and the harbour was empty."
+    )
+
+
+def test_hyphens_before_a_capital_stay():
+    page = page_at((72, 700, "The theorem of Eilenberg-"), (72, 687, "Steenrod holds."))
+    text = value(read(pdf([page])), "markdown")
+    assert text == "The theorem of Eilenberg- Steenrod holds."
+
+
+def test_words_without_a_space_between_them_are_kept_apart():
+    page = page_at((72, 700, "high"), (94.5, 700, "water"), (121.5, 700, "s"))
+    assert value(read(pdf([page])), "markdown") == "high waters"
+
+
+def test_lines_of_one_width_are_code():
+    page = page_at((72, 700, "def tide(x):"), (85.2, 687, "return x"))
+    body = pdf([page]).replace(b"/BaseFont /Helvetica", b"/BaseFont /Courier")
+    assert value(read(body), "markdown") == "```\ndef tide(x):\n  return x\n```"
+
+
+def test_dates_and_language():
+    body = pdf([LETTER]).replace(
+        b"/Author ()", b"/CreationDate (D:20240301110000+01'00') /ModDate (nonsense)"
+    )
+    body = body.replace(b"/Type /Catalog", b"/Lang (de-DE) /Type /Catalog")
+    assert read(body).known == {
+        "language": "de-DE",
+        "published_time": "2024-03-01T11:00:00+01:00",
+    }
+
+
+TESSERACT = """#!{python}
+import sys
+if "--list-langs" in sys.argv:
+    print("List of available languages (3):\\ndeu\\neng\\nosd")
+else:
+    assert sys.argv[-2:] == ["-l", "deu+eng"], sys.argv
+    head = sys.stdin.buffer.read(30).split(b"\\n")[0]
+    print(f"Recognised\\nfrom {{head.decode()}}\\n\\nSecond.")
+"""
+
+
+@pytest.fixture
+def tesseract(tmp_path, monkeypatch):
+    """A stand-in for the program, which tells the kind of picture it was given."""
+    program = tmp_path / "tesseract"
+    program.write_text(TESSERACT.format(python=sys.executable))
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+
+PICTURE = "Recognised from P5 1700 2200 255\n\nSecond."
+
+
+def test_scans_are_recognised_where_the_program_is_installed(tesseract):
+    content = read(pdf([[]]))
+    assert value(content, "markdown") == PICTURE
+    assert content.warnings == ()
+
+
+def test_mode_ocr_recognises_pages_with_text_too(tesseract):
+    assert value(read(pdf([LETTER]), mode="ocr"), "markdown") == PICTURE
+
+
+def test_mode_fast_recognises_nothing(tesseract):
+    content = read(pdf([[], LETTER]), mode="fast")
+    assert "Tide tables" in value(content, "markdown")
+    assert content.warnings == ("Page 1 of the PDF: no text layer; it may be a scan.",)
+
+
+def test_a_recognition_that_fails_costs_its_page(tesseract, tmp_path):
+    (tmp_path / "tesseract").write_text("#!/bin/false")
+    content = read(pdf([[], LETTER]))
+    assert content.warnings == ("Page 1 of the PDF could not be read.",)
+
+
+def test_no_page_says_cid():
+    body = pdf([LETTER]).replace(b"/Subtype /Type1", b"/Subtype /Type0")
+    content = read(body)
+    assert content.error or "cid:" not in value(content, "markdown")

@@ -1,37 +1,52 @@
-"""PDF files as Markdown, with the text layer read by pdfminer.six.
+"""PDF files as Markdown: each page by the reader that gets the most out of it.
 
-The caller bounds memory and time by ending the process; here pages are capped before
-they are parsed, and a time budget is looked at between pages.
+PDFium reads nearly all pages; pdfminer.six those whose letters PDFium does not know;
+scanned pages are recognised where that is possible and wanted. The caller bounds memory
+and time by ending the process; here pages are capped before they are read, and a time
+budget is looked at between pages.
 """
 
 from __future__ import annotations
 
-import io
+import subprocess
 import time
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
+import pypdfium2 as pdfium
 from attrs import field, frozen
-from pdfminer.converter import PDFPageAggregator
-from pdfminer.layout import LAParams
-from pdfminer.pdfdocument import PDFDocument
-from pdfminer.pdfinterp import PDFPageInterpreter, PDFResourceManager
-from pdfminer.pdfpage import PDFPage
-from pdfminer.pdfparser import PDFParser
-from pdfminer.pdftypes import resolve1
-from pdfminer.utils import decode_text
 
 from scraper_service.formats.decode import Unreadable, clean_text
-from scraper_service.formats.pdf.layout import PdfPage, laid_out
+from scraper_service.formats.pdf import ocr
+from scraper_service.formats.pdf.blocks import Part, continues, joined, parts_of
+from scraper_service.formats.pdf.lines import Line, PageText, unread_share
+from scraper_service.formats.pdf.pdfium import (
+    PASSWORD_ERROR,
+    SECURITY_ERROR,
+    PdfiumFile,
+)
+from scraper_service.formats.pdf.writing import html_of, markdown_of, part_markdown
 from scraper_service.items import PageError
+from scraper_service.options.available import can_recognise_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable
 
     from scraper_service.options.scrape import PdfParser
 
 MAX_PAGES = 10_000  # the largest maxPages a caller may ask for
 MAX_LINKS = 10_000
-MAX_COUNT = 1_000_000  # a higher page count in a file is a lie
+MAX_LISTED = 10  # numbers of pages in one warning
+
+_FACTS = {
+    "Author": "author",
+    "Subject": "subject",
+    "Keywords": "keywords",
+    "Creator": "creator",
+    "Producer": "producer",
+}
+_DATES = {"CreationDate": "published_time", "ModDate": "modified_time"}
+_NO_TEXT = "The PDF has no text layer; it may be a scan."
 
 
 @frozen(kw_only=True)
@@ -39,6 +54,7 @@ class PdfContent:
     """A converted file. ``total_pages`` counts those that were not parsed as well."""
 
     markdown: str
+    parts: list[list[Part]]
     pages: list[dict[str, Any]]
     blocks: list[dict[str, Any]]
     links: list[str]
@@ -48,6 +64,11 @@ class PdfContent:
     total_pages: int
     warnings: list[str] = field(factory=list)
 
+    @property
+    def html(self) -> str:
+        """The same as HTML, a section for each page."""
+        return html_of(self.parts, str(self.known.get("title", "")))
+
 
 def pdf_content(
     body: bytes, parser: PdfParser, deadline_s: float | None = None
@@ -56,9 +77,9 @@ def pdf_content(
 
     :raises Unreadable: for a damaged or encrypted file, and when time runs out.
     """
-    reading = _Reading(parser, deadline_s)
+    reading = _Reading(body, parser, deadline_s)
     try:
-        return reading.read(body)
+        return reading.read()
     except (Unreadable, MemoryError):
         raise
     except RecursionError as exc:
@@ -68,66 +89,114 @@ def pdf_content(
 
 
 class _Reading:
-    """One file being read. ``parser`` says how much of it."""
+    """One file being read. ``parser`` says how much of it, and how."""
 
-    def __init__(self, parser: PdfParser, deadline_s: float | None):
-        self.parser = parser
-        self.deadline_s = deadline_s
-        self.started = time.monotonic()
-        self.warnings: list[str] = []
-        self.links: dict[str, None] = {}
+    def __init__(self, body: bytes, parser: PdfParser, deadline_s: float | None):
+        self._body = body
+        self._parser = parser
+        self._deadline_s = deadline_s
+        self._started = time.monotonic()
+        self._warnings: list[str] = []
+        self._unread: list[int] = []
+        self._scanned: list[int] = []
+        self._limit = parser.max_pages or MAX_PAGES
+        self._miner: Any = None
 
-    def read(self, body: bytes) -> PdfContent:
-        document = PDFDocument(PDFParser(io.BytesIO(body)), caching=True)
-        pages, more = self._pages(document)
+    def read(self) -> PdfContent:
+        try:
+            file = PdfiumFile(self._body)
+        except pdfium.PdfiumError as exc:
+            if exc.err_code in {PASSWORD_ERROR, SECURITY_ERROR}:
+                raise _unsupported("it is encrypted with a password") from exc
+            return self._by_pdfminer()
+        with file:
+            total = len(file)
+            if not total:
+                return self._by_pdfminer()
+            pages = []
+            for index in range(min(total, self._limit)):
+                self._check_time(index, total)
+                pages.append(self._page(file, index))
+            if len(self._unread) == len(pages):
+                raise _unsupported("none of its pages can be read")
+            return self._content(pages, total, file.facts())
+
+    def _page(self, file: PdfiumFile, index: int) -> PageText:
+        if self._parser.mode == "ocr":
+            return self._recognised(file, index)
+        is_broken = False
+        try:
+            page, is_doubtful = file.page(index)
+        except pdfium.PdfiumError:
+            page, is_doubtful, is_broken = PageText(), True, True
+        if is_doubtful:
+            page = self._better(page, index)
+        if page.lines:
+            return page
+        if is_broken:
+            self._unread.append(index + 1)
+            return page
+        if self._parser.mode == "auto" and can_recognise_text():
+            page = self._recognised(file, index)
+        if not page.lines:
+            self._scanned.append(index + 1)
+        return page
+
+    def _better(self, page: PageText, index: int) -> PageText:
+        """Return what pdfminer reads of a page if it is more, else ``page``."""
+        try:
+            other = self._mined(index)
+        except (RecursionError, MemoryError):
+            raise
+        except Exception:  # as in pdf_content, for one page
+            return page
+        if other is None or _score(other) <= _score(page):
+            return page
+        other.links = page.links or other.links
+        return other
+
+    def _mined(self, index: int) -> PageText | None:
+        from scraper_service.formats.pdf.miner import MinerFile  # noqa: PLC0415  # big
+
+        if self._miner is None:
+            self._miner = MinerFile(self._body)
+        found: PageText | None = self._miner.page(index)
+        return found
+
+    def _by_pdfminer(self) -> PdfContent:
+        """Read a file that PDFium cannot open."""
+        pages: list[PageText] = []
+        total = 0
+        while len(pages) < self._limit:
+            self._check_time(len(pages), max(total, len(pages)))
+            page = self._mined(len(pages))
+            if page is None:
+                break
+            pages.append(page)
+            total = max(self._miner.count(), len(pages))
         if not pages:
             raise _unsupported("it has no readable pages")
-        total = max(_count(document), len(pages)) if more else len(pages)
-        texts, blocks = laid_out(pages)
-        known, other = _info(document)
-        if not any(texts):
-            self.warnings.append("The PDF has no text layer; it may be a scan.")
-        return PdfContent(
-            markdown=_joined(texts, markers=self.parser.page_markers),
-            pages=[{"pageNumber": n, "markdown": t} for n, t in enumerate(texts, 1)],
-            blocks=blocks,
-            links=list(self.links),
-            known=known,
-            other=other,
-            num_pages=len(pages),
-            total_pages=total,
-            warnings=self.warnings,
-        )
+        return self._content(pages, total, self._miner.facts())
 
-    def _pages(self, document: Any) -> tuple[list[PdfPage], bool]:
-        """Parse the allowed pages; tell whether there are more."""
-        limit = self.parser.max_pages or MAX_PAGES
-        convert = _converter()
-        pages: list[PdfPage] = []
-        for page in PDFPage.create_pages(document):
-            if len(pages) == limit:
-                return pages, True
-            self._check_time(len(pages), document)
-            try:
-                pages.append(convert(page))
-                self._annotations(page)
-            except (RecursionError, MemoryError):
-                raise
-            except Exception as exc:  # as in pdf_content, for one page
-                pages.append(PdfPage())
-                self.warnings.append(
-                    f"Page {len(pages)} of the PDF could not be read ({_reason(exc)})."
-                )
-        return pages, False
+    def _recognised(self, file: PdfiumFile, index: int) -> PageText:
+        """Return the text in the picture of a page, as lines below each other."""
+        left = None
+        if self._deadline_s is not None:
+            left = self._deadline_s - (time.monotonic() - self._started)
+        try:
+            text = ocr.recognised(file.picture(index, ocr.DPI), left)
+        except (OSError, subprocess.SubprocessError, pdfium.PdfiumError):
+            self._unread.append(index + 1)
+            return PageText()
+        return PageText(_typed(text))
 
-    def _check_time(self, done: int, document: Any) -> None:
-        if self.deadline_s is None:
+    def _check_time(self, done: int, count: int) -> None:
+        if self._deadline_s is None:
             return
-        spent = time.monotonic() - self.started
-        if spent < self.deadline_s:
+        spent = time.monotonic() - self._started
+        if spent < self._deadline_s:
             return
-        count = max(_count(document), done, 1)
-        wanted = min(count, self.parser.max_pages or MAX_PAGES)
+        wanted = min(count, self._limit)
         needed_ms = int(1500 * spent * wanted / max(done, 1)) + 1000
         raise Unreadable(
             PageError(
@@ -137,79 +206,139 @@ class _Reading:
             )
         )
 
-    def _annotations(self, page: Any) -> None:
-        for uri in _uris(page):
-            if uri.startswith(("http://", "https://", "mailto:")):
-                if len(self.links) == MAX_LINKS:
-                    return
-                self.links[uri] = None
+    def _content(
+        self, pages: list[PageText], total: int, facts: dict[str, str]
+    ) -> PdfContent:
+        links = dict.fromkeys(address for page in pages for address in page.links)
+        parts = parts_of(pages)
+        self._warn(len(pages))
+        known, other = _metadata(facts)
+        return PdfContent(
+            markdown=_whole(parts, markers=self._parser.page_markers),
+            parts=parts,
+            pages=_by_page(parts) if self._parser.pages else [],
+            blocks=_blocks(parts) if self._parser.blocks else [],
+            links=list(links)[:MAX_LINKS],
+            known=known,
+            other=other,
+            num_pages=len(pages),
+            total_pages=max(total, len(pages)),
+            warnings=self._warnings,
+        )
+
+    def _warn(self, count: int) -> None:
+        if self._unread:
+            self._warnings.append(
+                f"{_numbered(self._unread)} of the PDF could not be read."
+            )
+        scanned = [n for n in self._scanned if n not in self._unread]
+        if scanned and len(self._scanned) == count:
+            self._warnings.append(_NO_TEXT)
+        elif scanned:
+            self._warnings.append(
+                f"{_numbered(scanned)} of the PDF: no text layer; it may be a scan."
+            )
 
 
-def _converter() -> Any:
-    """Return the function from pdfminer's page to ours."""
-
-    class Aggregator(PDFPageAggregator):
-        def handle_undefined_char(self, font: Any, cid: int) -> str:
-            return ""  # instead of "(cid:NN)"
-
-    resources = PDFResourceManager(caching=True)
-    # A boxes_flow would make the analysis quadratic in the number of boxes.
-    device = Aggregator(resources, laparams=LAParams(boxes_flow=None, all_texts=True))
-    interpreter = PDFPageInterpreter(resources, device)
-
-    def convert(page: Any) -> PdfPage:
-        interpreter.process_page(page)
-        return PdfPage.from_layout(device.get_result())
-
-    return convert
+def _score(page: PageText) -> float:
+    text = "".join(line.text for line in page.lines)
+    return page.letters * (1 - unread_share(text))
 
 
-def _uris(page: Any) -> Iterator[str]:
-
-    annotations = resolve1(page.annots)
-    for reference in annotations if isinstance(annotations, list) else ():
-        annotation = resolve1(reference)
-        action = resolve1(annotation.get("A")) if isinstance(annotation, dict) else None
-        uri = resolve1(action.get("URI")) if isinstance(action, dict) else None
-        if isinstance(uri, bytes):
-            yield clean_text(uri.decode("utf-8", "replace")).strip()
-
-
-def _count(document: Any) -> int:
-    """Return the number of pages the file claims, 0 for an unlikely one."""
-    tree = resolve1(document.catalog.get("Pages"))
-    count = resolve1(tree.get("Count")) if isinstance(tree, dict) else 0
-    return count if isinstance(count, int) and 0 < count <= MAX_COUNT else 0
+def _typed(text: str) -> list[Line]:
+    """Return plain text as lines at made-up places, paragraphs apart."""
+    lines = []
+    y = 10_000.0
+    for row in text.split("\n"):
+        y -= 12
+        if row.strip():
+            lines.append(Line(row.strip(), 10.0, 0.0, y, 500.0, y + 10))
+    return lines
 
 
-def _info(document: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+def _whole(pages: list[list[Part]], *, markers: bool) -> str:
+    if markers:
+        texts = [markdown_of(parts) for parts in pages]
+        marked = [
+            f"---\n\n<!-- page {number} -->\n\n{text}"
+            for number, text in enumerate(texts[1:], 2)
+        ]
+        return "\n\n".join(part.strip() for part in (texts[0], *marked)).strip()
+    flow: list[Part] = []
+    for parts in pages:
+        if flow and parts and continues(flow[-1], parts[0]):
+            flow[-1] = joined(flow[-1], parts[0])
+            flow += parts[1:]
+        else:
+            flow += parts
+    return markdown_of(flow)
 
-    facts: dict[str, str] = {}
-    for info in document.info:
-        for name in ("Title", "Author", "Subject", "Keywords"):
-            value = resolve1(info.get(name))
-            if isinstance(value, bytes | str):
-                raw = decode_text(value) if isinstance(value, bytes) else value
-                text = " ".join(clean_text(raw).split())[:2000]
-                if text:
-                    facts[name.lower()] = text
-    title = {"title": facts.pop("title")} if "title" in facts else {}
-    return title, facts
+
+def _by_page(pages: list[list[Part]]) -> list[dict[str, Any]]:
+    return [
+        {"pageNumber": number, "markdown": markdown_of(parts)}
+        for number, parts in enumerate(pages, 1)
+    ]
 
 
-def _joined(texts: list[str], *, markers: bool) -> str:
-    if not markers:
-        return "\n\n".join(text for text in texts if text)
-    parts = [texts[0]]
-    for number, text in enumerate(texts[1:], 2):
-        parts.append(f"---\n\n<!-- page {number} -->\n\n{text}")
-    return "\n\n".join(part.strip() for part in parts).strip()
+def _blocks(pages: list[list[Part]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "pageNumber": number,
+            "type": part.kind,
+            "text": clean_text(part_markdown(part)),
+            "bbox": [round(value, 1) for value in part.box],
+        }
+        for number, parts in enumerate(pages, 1)
+        for part in parts
+    ]
+
+
+def _metadata(facts: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the facts with names of their own, and the others."""
+
+    def said(name: str) -> str:
+        return " ".join(clean_text(facts.get(name, "")).split())[:2000]
+
+    known = {"title": said("Title"), "language": said("Lang")[:100]}
+    known |= {name: _date(said(key)) for key, name in _DATES.items()}
+    other = {name: said(key) for key, name in _FACTS.items()}
+    return _present(known), _present(other)
+
+
+def _present(facts: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in facts.items() if value}
+
+
+def _date(text: str) -> str:
+    """Return a date of a PDF file (ISO 32000-1, 7.9.4) as ISO 8601, or nothing."""
+    digits = text.removeprefix("D:").replace("'", "")
+    try:
+        moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # below
+        sign, hours, minutes = digits[14:15], digits[15:17], digits[17:19]
+        shift = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        zone = (
+            UTC
+            if sign not in "+-" or not sign
+            else timezone(-shift if sign == "-" else shift)
+        )
+        return moment.replace(tzinfo=zone).isoformat()
+    except (ValueError, OverflowError):
+        return ""
+
+
+def _numbered(pages: Iterable[int]) -> str:
+    numbers = [str(number) for number in pages]
+    shown = ", ".join(numbers[:MAX_LISTED])
+    rest = len(numbers) - MAX_LISTED
+    more = f" and {rest} more" if rest > 0 else ""
+    return f"Page {shown}" if len(numbers) == 1 else f"Pages {shown}{more}"
 
 
 def _reason(exc: Exception) -> str:
     name = type(exc).__name__
     if "Password" in name or "Encryption" in name:
-        return "it is encrypted"
+        return "it is encrypted with a password"
     return "it is damaged or not a PDF"
 
 
