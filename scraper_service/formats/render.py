@@ -16,6 +16,12 @@ from scraper_service.formats.content import keep_main_content
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.decode import Unreadable, decode_body, text_of, utf8_of
 from scraper_service.formats.document import exclude, include, parse
+from scraper_service.formats.documents.kinds import (
+    archive_kind,
+    is_rich_text,
+    read_document,
+    text_kind,
+)
 from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
 from scraper_service.formats.links import feed_links, found_links, links
@@ -131,6 +137,8 @@ class _Making:
     def convert(self, body: bytes, kind: str, mime: str) -> None:
         """Make all formats according to what the answer is."""
         if kind == "binary":
+            if (found := archive_kind(body)) and self._document(found, body):
+                return
             raise Unreadable(
                 PageError(
                     "SCRAPE_UNSUPPORTED_FILE_ERROR",
@@ -140,15 +148,18 @@ class _Making:
         if kind == "pdf":
             self._pdf(body)
             return
-        if kind == "html":
+        if kind == "html" and not is_rich_text(body):
             self._html(utf8_of(body, self.source.content_type))
             return
         text = text_of(body, self.source.content_type, xml=kind == "xml")
+        if kind == "xml" and self.source.find_links:
+            self.facts["found"] = feed_links(text, self.source.url)
+        found = text_kind(text, kind, mime, self.source.url)
+        if found and self._document(found, body, text):
+            return
         if kind == "json":
             self._text(text, _fenced(text, "json"))
         elif kind == "xml":
-            if self.source.find_links:
-                self.facts["found"] = feed_links(text, self.source.url)
             self._text(text, _fenced(text, "xml"))
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
@@ -179,14 +190,43 @@ class _Making:
             self._of_the_tree(document)
         self.warnings += document.warnings
 
-    def _of_the_tree(self, document: Document) -> None:
+    def _document(self, kind: str, body: bytes, text: str = "") -> bool:
+        """Make all formats of a file of ``kind``; False if it is none."""
+        draft = read_document(
+            kind,
+            body,
+            text,
+            self.source.url,
+            embed_images=not self.options.remove_base64_images,
+        )
+        if draft is None:
+            return False
+        if "raw_html" in self.names:
+            raw = draft.html if draft.raw is None else draft.raw
+            self.add("raw_html", lambda: raw)
+        document = parse(draft.html, self.source.url)
+        self.facts.update(known=dict(draft.known), other=dict(draft.other))
+        if self.source.find_links and "found" not in self.facts:
+            self.facts["found"] = found_links(document)
+        attributes = self.options.format(Attributes)
+        if attributes is not None:
+            selectors = attributes.selectors
+            self.add("attributes", lambda: attribute_values(document, selectors))
+        self._of_the_tree(document, is_page=False)
+        is_whole = not (self.options.include_tags or self.options.exclude_tags)
+        if draft.text is not None and is_whole and "markdown" in self.names:
+            self.add("markdown", lambda: draft.text)
+        self.warnings += [*draft.warnings, *document.warnings]
+        return True
+
+    def _of_the_tree(self, document: Document, *, is_page: bool = True) -> None:
         options = self.options
         hint = kind_hint(document)
         clean(document)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
-        elif options.only_main_content:
+        elif options.only_main_content and is_page:
             keep_main_content(document, hint)
         base64_too = options.remove_base64_images
         markdown = MARKDOWN_CONVERTERS[self.converter]

@@ -19,7 +19,7 @@ KINDS = {
     "json without a type": ('{"a": 1}', "", '```json\n{"a": 1}\n```'),
     "json with fences": ('"```"', "application/json", '````json\n"```"\n````'),
     "plain text": ("a *b*\n<c>\n", "text/plain", "a *b*\n<c>"),
-    "csv": ("a,b\n1,2", "text/csv", "a,b\n1,2"),
+    "csv": ("a,b\n1,2", "text/csv", "| a | b |\n| --- | --- |\n| 1 | 2 |"),
     "markdown": ("# a", "text/markdown", "# a"),
     "xml": ("<a><b/></a>", "application/xml", "```xml\n<a><b/></a>\n```"),
     "feed": ("<rss/>", "application/rss+xml", "```xml\n<rss/>\n```"),
