@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test soak lint format bench clean
+.PHONY: help serve test soak lint format bench egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
@@ -12,6 +12,8 @@ help:
 	@echo "make lint    formatter, linter, types"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   latency and throughput beside a plain client and other crawlers"
+	@echo "make egg     build the egg for a scrapyd that does not have the package"
+	@echo "make test-deploy  build and start the image without Docker; as root, minutes"
 	@echo "make clean   remove what was installed; ./data stays"
 
 serve: $(VENV)/.installed
@@ -39,6 +41,14 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.pdf $(ARGS)
 	$(BIN)/python -m bench.frontier $(ARGS)
 	$(BIN)/python -m bench.watch $(ARGS)
+
+egg: $(VENV)/.test-installed
+	rm -rf build
+	$(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" -q bdist_egg
+	@ls dist/*.egg
+
+test-deploy: $(VENV)/.test-installed
+	$(BIN)/python -m tests.image $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

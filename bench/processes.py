@@ -25,20 +25,25 @@ STOP_TIMEOUT_S = 40  # the service gives accepted requests up to 30 s
 
 
 class ServerProcess:
-    """``python -m <arguments>`` in a session of its own.
+    """``python -m <arguments>`` in a session of its own, in the folder ``cwd``.
 
     ``environment`` is complete, not merged; None inherits. Standard error goes to a
     file without limit, see :attr:`stderr`. Use as a context manager.
     """
 
-    def __init__(self, *arguments: str, environment: Mapping[str, str] | None = None):
+    def __init__(
+        self,
+        *arguments: str,
+        environment: Mapping[str, str] | None = None,
+        cwd: Path = ROOT,
+    ):
         self.command = (sys.executable, "-m", *arguments)
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop()
         self._last_words = ""
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
             self.command,
-            cwd=ROOT,
+            cwd=cwd,
             env=environment,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import os
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -24,10 +23,9 @@ if TYPE_CHECKING:
 
     from scraper_service.api.site import JsonSite
     from scraper_service.runtime.accounts import Accounts
+    from scraper_service.runtime.runner import JobRunner
 
 logger = logging.getLogger("scraper_service")
-# Never in a child's environment.
-SECRETS = ("API_KEYS", "DATABASE_URL", "KEY_SECRET", "WEBHOOK_SECRETS")
 
 BACKLOG = 512  # connections that wait to be accepted
 RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
@@ -43,6 +41,7 @@ class Server:
 
     def __init__(self, settings: Settings, announce: Callable[[str, str | None], None]):
         from scrapy.crawler import AsyncCrawlerProcess
+        from scrapy.utils.misc import load_object
 
         from scraper_service.api.events import event_body
         from scraper_service.api.stream import Watchers
@@ -51,6 +50,7 @@ class Server:
         from scraper_service.runtime.lag import LoopLag
         from scraper_service.runtime.tails import JobTails
         from scraper_service.runtime.webhooks import Webhooks
+        from scraper_service.settings import forget_secrets
 
         # First of all: it installs the reactor that everything else imports.
         self.process = AsyncCrawlerProcess(settings)
@@ -58,13 +58,17 @@ class Server:
         self.settings = settings
         self.announce = announce
         self.exit_code = 0
-        for name in SECRETS:
-            os.environ.pop(f"SCRAPER_{name}", None)
+        forget_secrets()
         self.data_dir = Path(settings["DATA_DIR"])
         self.database = Database.shared(settings)
         self.pool = ConverterPool.shared(settings)
         self.webhooks = Webhooks(settings, self.database, event_body)
         self.watchers = Watchers(settings, JobTails(self.database))
+        try:
+            make_runner = load_object(settings["JOB_RUNNER"])
+        except (ImportError, NameError, TypeError, ValueError) as error:
+            raise ValueError(f"setting JOB_RUNNER: {error}") from error
+        self.runner: JobRunner = make_runner(self.process, self.database)
         self.lag = LoopLag()
         self._port: IListeningPort | None = None
         self._site: JsonSite | None = None
@@ -85,7 +89,6 @@ class Server:
         from scraper_service.components.robots import RobotsPolicy
         from scraper_service.runtime.maps import MapCrawler
         from scraper_service.runtime.resident import ResidentCrawler
-        from scraper_service.runtime.runner import LocalRunner
         from scraper_service.runtime.service import ScraperService
 
         loop = asyncio.get_running_loop()
@@ -94,11 +97,10 @@ class Server:
             loop.add_signal_handler(number, self._signalled)
         resident = ResidentCrawler(self.process)
         maps = MapCrawler(self.process, self.database)
-        runner = LocalRunner(self.process, self.database)
         self.service = ScraperService(
             resident,
             maps,
-            runner,
+            self.runner,
             self.database,
             page_json,
             RobotsPolicy.shared(self.settings),
@@ -107,7 +109,7 @@ class Server:
         try:
             accounts, first_key = await self._accounts()
             await asyncio.gather(
-                self.pool.warm_up(), resident.start(), maps.start(), runner.open()
+                self.pool.warm_up(), resident.start(), maps.start(), self.runner.open()
             )
             # What was imported stays: full collections need not look at it again.
             gc.collect()

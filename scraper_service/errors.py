@@ -86,6 +86,10 @@ class JobEnded(ServiceError, ValueError):
         super().__init__(f"{kind.capitalize()} is already {state}")
 
 
+class RunRefused(ServiceError, RuntimeError):
+    """A process may not work on the job that it was started for."""
+
+
 class IdempotencyKeyUsed(ServiceError, ValueError):
     """A request carries an idempotency key that was used before, or no UUID."""
 

@@ -54,7 +54,10 @@ ITEM_PIPELINES = {
     "scraper_service.components.pipelines.FeedPipeline": 500,
     "scraper_service.components.pipelines.ExportPipeline": 900,
 }
-EXTENSIONS = {"scraper_service.components.recorder.JobRecorder": 0}
+EXTENSIONS = {
+    "scraper_service.components.job_process.JobProcess": 0,
+    "scraper_service.components.recorder.JobRecorder": 0,
+}
 SPIDER_MIDDLEWARES = {
     # A page with status 404 is a result, not an error.
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,
@@ -121,11 +124,21 @@ KEY_SECRET = ""  # keys are hashed with it; empty: made once, kept in DATA_DIR
 # -- The service: jobs -------------------------------------------------------------------
 CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
 JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
+JOB_RUNNER = "scraper_service.runtime.runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
+JOB_SOURCE = "scraper_service.components.job_process.join_job"  # of `-a job_id=...`
 LEASE_S = 15  # after a process is gone, until its addresses are given to others
 MAX_PENDING_MAPS = 200  # running ones and those that wait; further ones: 429
 MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; further jobs wait
 MAX_RUNNING_MAPS = 8  # at a time in one process, up to four files of a site each
 PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
+
+# -- The service: jobs on scrapyd, with JOB_RUNNER = scraper_service.runtime.scrapyd.ScrapydRunner
+# Addresses of the nodes, as `http://user:password@10.0.0.5:6800`.
+SCRAPYD_NODES: list[str] = []
+# At most, one of them at first; the next one starts when the job has more addresses
+# open than those before it ask for at once.
+SCRAPYD_PROCESSES_PER_JOB = 1
+SCRAPYD_PROJECT = "scraper_service"  # the name that the nodes know this project by
 
 # -- The service: prices, in credits -----------------------------------------------------
 CREDITS_PER_MAP = 1
@@ -190,17 +203,34 @@ _minima = {
     "ROBOTS_CACHE_MB": 1,
     "ROBOTS_RETRY_S": 1,
     "ROBOTS_TIMEOUT_S": 1,
+    "SCRAPYD_PROCESSES_PER_JOB": 1,
     "WATCHER_PING_S": 1,
     "WATCHER_STALL_S": 1,
     "WEBHOOK_CONCURRENCY": 1,
     "WEBHOOK_TIMEOUT_S": 1,
 }
-_maxima = {"PORT": 65_535, "ROBOTS_MAX_AGE_S": 86_400}
 _of_commands = {"KEY", "SERVER"}  # SCRAPER_SERVER says which service they ask
+_maxima = {
+    "PORT": 65_535,
+    "ROBOTS_MAX_AGE_S": 86_400,
+    "SCRAPYD_PROCESSES_PER_JOB": 1000,
+}
+# Of the environment, never in that of a converter.
+_secrets = (
+    *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
+    *("SCRAPER_SCRAPYD_NODES", "SCRAPER_WEBHOOK_SECRETS"),
+    *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
+)
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
 for _name, _value in os.environ.items():
     if _name.startswith("SCRAPER_") and _name.removeprefix("SCRAPER_") in _known:
         globals()[_name.removeprefix("SCRAPER_")] = _value
+
+
+def forget_secrets() -> None:
+    """Remove what is secret from the environment; the settings have it."""
+    for name in _secrets:
+        os.environ.pop(name, None)
 
 
 def unknown_settings() -> list[str]:

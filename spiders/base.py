@@ -197,12 +197,28 @@ def _text(header: bytes | None) -> str:
 
 
 class JobSpider(PageSpider):
-    """A spider whose addresses come from a job's frontier."""
+    """A spider whose addresses come from a job's frontier.
+
+    With the argument ``job_id`` it works on a job of the database, whose options it
+    takes; without, on one of its own.
+    """
 
     custom_settings: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
         "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
         "SCHEDULER": "scraper_service.components.scheduler.LeasedScheduler",
     }
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        if "job_id" not in kwargs:
+            return super().from_crawler(crawler, *args, **kwargs)
+        others = {k for k in kwargs if not k.startswith("_")} - {"job_id"}
+        if others:
+            text = f"job_id goes with no other argument, got {', '.join(others)}"
+            raise ValueError(text)
+        join_job = load_object(crawler.settings["JOB_SOURCE"])
+        options = join_job(crawler, kwargs["job_id"], kwargs.get("_job", ""))
+        return super().from_crawler(crawler, *args, options=options)
 
     async def start(self) -> AsyncIterator[Request]:
         """Yield nothing: the frontier has the first addresses."""

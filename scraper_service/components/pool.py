@@ -26,6 +26,7 @@ from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.render import content_from_wire, render
 from scraper_service.formats.sitemap import SitemapContent, read_sitemap
 from scraper_service.items import PageContent, PageError, PageSource
+from scraper_service.settings import forget_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -85,6 +86,7 @@ class ConverterPool:
     def shared(cls, settings: BaseSettings) -> Self:
         """Return the one pool of this process, made on first use."""
         if cls._shared is None:
+            forget_secrets()
             cls._shared = cls(
                 settings.getint("CONVERTER_PROCESSES") or os.cpu_count() or 1,
                 settings.getfloat("CONVERTER_TIMEOUT_S"),

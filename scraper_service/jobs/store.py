@@ -36,6 +36,7 @@ from scraper_service.jobs.tables import (
     job_robots,
     ledger,
     page,
+    run,
     scrape,
     source,
     webhook,
@@ -377,6 +378,7 @@ def expire(connection: Connection) -> int:
         (frontier, frontier.c.id),
         (job_host, job_host.c.host),
         (job_robots, job_robots.c.url),
+        (run, run.c.id),
     ):
         old = select(key).where(table.c.job_id == job_id).limit(EXPIRE_ROWS)
         found = connection.execute(

@@ -310,3 +310,32 @@ idempotency = Table(
     Column("key", String(36), primary_key=True),
     Column("expires_at", Double, nullable=False),
 )
+
+#: Processes on nodes that were asked to run a job, each in one of the states of
+#: :class:`scraper_service.jobs.runs.RunState`. A job has at most one that has not ended
+#: per ``slot``, counted from 0. ``id`` is the process among the workers too, and the
+#: node's own id of it; ``node`` is its address, ``asked_by`` the service process that
+#: asked. ``progress`` is how far the job was then, ``reason`` why the run ended.
+run = Table(
+    "run",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("slot", SmallInteger, nullable=False),
+    Column("node", String(300), nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("asked_by", String(36), nullable=False),
+    Column("progress", BigInteger, nullable=False),
+    Column("reason", Text),
+    Column("created_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Index("ix_run_job_id", "job_id", "created_at"),
+    Index(
+        "uq_run_slot",
+        "job_id",
+        "slot",
+        unique=True,
+        sqlite_where=text("state < 3"),
+        postgresql_where=text("state < 3"),
+    ),
+)

@@ -1,4 +1,4 @@
-"""One crawler per job, in this process; jobs that nobody works on are taken up."""
+"""Who runs the jobs of the database; here: crawlers in this process."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ import contextlib
 import json
 import logging
 import uuid
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol
 
+from scraper_service.components.job_process import broken, early_end
+from scraper_service.components.presence import Presence
 from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.jobs import frontier, host_rows, store
+from scraper_service.jobs import host_rows, store
 from scraper_service.jobs.model import LOCAL_TEAM, JobState
-from scraper_service.jobs.pace import REFRESH_S, HostPace
 from scraper_service.options.job_arguments import options_from_json
 
 if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
+    from scrapy.settings import BaseSettings
 
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.model import Job
@@ -27,6 +30,43 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for jobs of other processes, and of an earlier life of this one
 EXPIRE_S = 30.0
+
+
+class JobRunner(Protocol):
+    """What the setting ``JOB_RUNNER`` names.
+
+    It is made with the process of the service and the job database; :exc:`ValueError`
+    then says which setting cannot be used.
+    """
+
+    settings: BaseSettings
+
+    async def open(self) -> None:
+        """Begin to take up jobs; raise what keeps the database from it."""
+        ...
+
+    async def close(self) -> None:
+        """Take up nothing more; crawlers of this process are closed by it."""
+        ...
+
+    def wake(self) -> None:
+        """Take up a job that was just stored, at once."""
+        ...
+
+    async def store_counts(self, job_id: str) -> None:
+        """Store what this process has counted of a job so far, if it runs here."""
+        ...
+
+    async def cancel(self, job_id: str) -> None:
+        """Have the work on a job that was cancelled end soon; wait for nothing."""
+        ...
+
+
+async def expire(database: Database) -> None:
+    """Delete what was kept for long enough."""
+    await database.write(host_rows.forget_hosts)
+    while await database.write(store.expire):
+        pass
 
 
 class LocalRunner:
@@ -46,6 +86,7 @@ class LocalRunner:
         self._only = only
         self.settings = process.settings
         self.owner = str(uuid.uuid4())
+        self._presence = Presence(self.settings, database, self.owner)
         self._crawlers: dict[str, Crawler] = {}
         self._cancelling: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,19 +95,14 @@ class LocalRunner:
 
     async def open(self) -> None:
         """Begin to take up jobs; raise what keeps the database from it."""
-        lease_s = self.settings.getfloat("LEASE_S")
-        await self._database.write(frontier.beat, self.owner, lease_s)
-        pace = HostPace.shared(self.settings)
-        pace.connect(self._database, self.owner)
-        self._every(lease_s / 3, self._beat)
-        self._every(lease_s / 3, self._reap)
-        self._every(REFRESH_S, pace.refresh)
-        self._every(POLL_S, self._take_up)
-        self._every(EXPIRE_S, self._expire)
+        await self._presence.open()
+        self._presence.every(POLL_S, self._take_up, self._wanted)
+        self._presence.every(EXPIRE_S, partial(expire, self._database))
 
     async def close(self) -> None:
         """Take up nothing more; crawlers are closed by their process."""
         self._closing = True
+        self._presence.close()
         for task in self._tasks:
             task.cancel()
 
@@ -100,41 +136,6 @@ class LocalRunner:
             logger.debug("a crawler was still opening, or closed", exc_info=True)
         except Exception:
             logger.exception("a crawler could not be closed")
-
-    def _every(self, seconds: float, work: Any) -> None:
-        task = asyncio.ensure_future(self._repeat(seconds, work))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _repeat(self, seconds: float, work: Any) -> None:
-        while True:
-            try:
-                await work()
-            except ServiceUnavailable:
-                pass  # logged where it was raised; the next turn tries again
-            except Exception:
-                logger.exception("a periodic task of the runner failed")
-            if work == self._take_up:
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._wanted.wait(), seconds)
-                self._wanted.clear()
-            else:
-                await asyncio.sleep(seconds)
-
-    async def _beat(self) -> None:
-        lease_s = self.settings.getfloat("LEASE_S")
-        await self._database.write_apart(frontier.beat, self.owner, lease_s)
-
-    async def _reap(self) -> None:
-        await self._database.write(frontier.forget_workers)
-        for job_id in await self._database.read(frontier.bereft_jobs):
-            if returned := await self._database.write_locking(frontier.reap, job_id):
-                logger.warning("%d addresses of a process that is gone", returned)
-
-    async def _expire(self) -> None:
-        await self._database.write(host_rows.forget_hosts)
-        while await self._database.write(store.expire):
-            pass
 
     async def _take_up(self) -> None:
         active = await self._database.read(store.active_jobs)
@@ -180,11 +181,9 @@ class LocalRunner:
             return
         except Exception as caught:
             logger.exception("the crawler of job %s broke", job.id)
-            error = f"The job could not be run: {type(caught).__name__}."
+            error = broken(caught)
         if error is None and crawler.stats is not None:
-            reason = crawler.stats.get_value("finish_reason")
-            if reason not in {"finished", "cancelled", "shutdown"}:
-                error = f"The job ended early: {reason}."
+            error = early_end(crawler.stats.get_value("finish_reason"))
         if error is not None:
             with contextlib.suppress(ServiceUnavailable):
                 await self._database.write_locking(

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.maps import Map, MapCrawler
     from scraper_service.runtime.resident import ResidentCrawler
-    from scraper_service.runtime.runner import LocalRunner
+    from scraper_service.runtime.runner import JobRunner
     from scraper_service.runtime.webhooks import Webhooks
 
 
@@ -93,7 +93,7 @@ class ScraperService:
         self,
         resident: ResidentCrawler,
         maps: MapCrawler,
-        runner: LocalRunner,
+        runner: JobRunner,
         database: Database,
         serialize: Callable[[Page], bytes],
         robots: RobotsPolicy,

@@ -1,0 +1,405 @@
+"""Jobs on nodes: real scrapyds on loopback, and a service that schedules on them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+import sqlalchemy as sa
+
+from bench.processes import ROOT
+from bench.scrapyd_node import PASSWORD, PROJECT, USER, ScrapydNode, free_port
+from tests.crash import LEASED, Invariants, crawl_of, fetches, kill, sqlite_of, started
+from tests.linked_site import named
+from tests.mockserver import SITE_HOST
+from tests.test_process import children_of
+
+LEASE_S = 3
+ENDED = 3  # state of a run
+SOON_S = 30  # for what a node has to begin or to end
+RUNNER = "scraper_service.runtime.scrapyd.ScrapydRunner"
+SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S), "SCRAPER_HOST_CONCURRENCY": "24"}
+EGRESS = {"SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32"}
+
+pytestmark = pytest.mark.timeout(180)
+
+
+class Place(NamedTuple):
+    """A database, as a service, a node and a test name it."""
+
+    address: str
+    service: dict[str, str]
+    node: dict[str, str]
+
+
+def sqlite_place(folder):
+    return Place(sqlite_of(folder), {}, {"SCRAPER_DATA_DIR": str(folder)})
+
+
+def postgres_place(folder, address):
+    url = {"SCRAPER_DATABASE_URL": address}
+    return Place(address, url, {**url, "SCRAPER_DATA_DIR": str(folder / "none")})
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def each_place(request, tmp_path):
+    if request.param == "sqlite":
+        return sqlite_place(tmp_path)
+    return postgres_place(tmp_path, request.getfixturevalue("postgres")())
+
+
+class Cluster:
+    """Nodes and a service of theirs, started and stopped one by one."""
+
+    def __init__(self, start_service, stack, folder, place, site, nodes=2, processes=2):
+        self.start_service = start_service
+        self.stack = stack
+        self.folder = folder
+        self.place = place
+        self.site = site
+        self.ports = [free_port() for _ in range(nodes)]
+        self.processes = processes
+
+    def node(self, number, **environment):
+        node = ScrapydNode(
+            self.folder / f"node{number}",
+            port=self.ports[number],
+            **SETTINGS,
+            **EGRESS,
+            **self.place.node,
+            **environment,
+        )
+        self.stack.callback(kill_node, node)
+        return node
+
+    def service(self):
+        names = [node_address(port) for port in self.ports]
+        return self.start_service(
+            SCRAPER_JOB_RUNNER=RUNNER,
+            SCRAPER_SCRAPYD_NODES=",".join(names),
+            SCRAPER_SCRAPYD_PROCESSES_PER_JOB=str(self.processes),
+            **SETTINGS,
+            **self.place.service,
+        )
+
+    def crawl(self, service, name):
+        body = {
+            "url": self.site.url(named(name).path(0)),
+            "limit": 10_000,
+            "sitemap": "skip",
+            "scrapeOptions": {"maxAge": 0},
+        }
+        return Invariants(
+            started(service.post("/v2/crawl", body)),
+            crawl_of(name),
+            name=name,
+            site=self.site,
+            database=self.place.address,
+        )
+
+    def query(self, text, **values):
+        engine = sa.create_engine(self.place.address, poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            found = connection.execute(sa.text(text), values).all()
+        engine.dispose()
+        return found
+
+    def change(self, text, **values):
+        engine = sa.create_engine(self.place.address, poolclass=sa.NullPool)
+        with engine.begin() as connection:
+            connection.execute(sa.text(text), values)
+        engine.dispose()
+
+    def owners(self, job):
+        """Return the processes that have addresses of a job."""
+        text = (
+            "SELECT DISTINCT owner FROM frontier WHERE job_id = :job AND state = :state"
+        )
+        return {owner for (owner,) in self.query(text, job=job.job_id, state=LEASED)}
+
+    def runs(self, job):
+        text = "SELECT id, node, state, reason FROM run WHERE job_id = :job ORDER BY created_at"
+        return self.query(text, job=job.job_id)
+
+
+def node_address(port):
+    node = ScrapydNode.__new__(ScrapydNode)
+    node.port = port
+    return node.address
+
+
+def kill_node(node):
+    with contextlib.suppress(ProcessLookupError):
+        node.kill()
+
+
+@pytest.fixture
+def make_cluster(start_service, tmp_path, site):
+    with contextlib.ExitStack() as stack:
+
+        def make(place=None, **options):
+            place = place or sqlite_place(tmp_path)
+            return Cluster(start_service, stack, tmp_path, place, site, **options)
+
+        yield make
+
+
+def wait_until(condition, what, seconds=SOON_S):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, what
+        time.sleep(0.1)
+    return found
+
+
+def crawls_with(cluster, job, service, count, pages=20):
+    """Poll until a job is being worked on by ``count`` processes."""
+
+    def condition():
+        assert job.poll(service) == "scraping", "it ended too early for this test"
+        return job.completed >= pages and len(cluster.owners(job)) == count
+
+    wait_until(condition, f"no {count} processes: {cluster.runs(job)}", 60)
+
+
+def by_readme(node, wanted, replacements):
+    """Schedule as the README does; return what scrapyd calls the process."""
+    text = (ROOT / "README.md").read_text().replace("\\\n", "")
+    [command] = (x for x in text.splitlines() if "schedule.json" in x and wanted in x)
+    replacements = {"http://127.0.0.1:6800": node.name, **replacements}
+    for old, new in replacements.items():
+        assert old in command
+        command = command.replace(old, new)
+    user = ("-u", f"{USER}:{PASSWORD}")
+    done = subprocess.run(
+        (*shlex.split(command), "-s", *user), capture_output=True, check=True
+    )
+    answer = json.loads(done.stdout)
+    assert answer["status"] == "ok", answer
+    return answer["jobid"]
+
+
+# -- plain crawls --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def egg(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("egg")
+    build = ("--bdist-dir", str(folder / "build"), "--dist-dir", str(folder))
+    subprocess.run(
+        (
+            *(sys.executable, "-c", "import setuptools; setuptools.setup()", "-q"),
+            *("egg_info", "--egg-base", str(folder)),
+            *("build", "--build-base", str(folder / "base"), "bdist_egg", *build),
+        ),
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )
+    [path] = folder.glob("*.egg")
+    return path
+
+
+def test_the_egg_has_every_module(egg):
+    with zipfile.ZipFile(egg) as found:
+        names = {name for name in found.namelist() if name.endswith(".py")}
+    folders = ("scraper_service", "spiders")
+    paths = (path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+    assert names >= {str(path.relative_to(ROOT)) for path in paths}
+
+
+def test_a_plain_crawl_from_an_egg_writes_a_feed(egg, tmp_path, site):
+    """The egg lies in the folder of a node that does not have the package."""
+    home = tmp_path / "node" / "eggs" / PROJECT
+    home.mkdir(parents=True)
+    home.joinpath("0_1_0.egg").write_bytes(egg.read_bytes())
+    config = tmp_path / "scrapyd.conf"
+    text = (ROOT / "deploy" / "scrapyd.conf").read_text()
+    ours = ("scraper_service = ", "launcher = ")
+    lines = [line for line in text.splitlines() if not line.startswith(ours)]
+    config.write_text("\n".join(lines))
+    plain = {"PYTHONPATH": "", **EGRESS}
+    with ScrapydNode(tmp_path / "node", config=config, **plain) as node:
+        url = site.url(named("60-plain").path(0))
+        job = by_readme(node, "-d url=", {"https://example.org": url})
+        node.wait_for(job)
+        pages = node.feed("crawl", job)
+        log = node.log("crawl", job)
+        assert len(pages) == 50, log
+        assert all(page["markdown"].startswith("# Page") for page in pages)
+        assert "Traceback" not in log
+        assert node.status_of("daemonstatus.json", password=None) == 401
+        assert node.status_of("daemonstatus.json", password="wrong") == 401
+        for name in ("addversion.json", "delversion.json", "delproject.json"):
+            assert node.status_of(name, form={"project": PROJECT}) == 404
+
+
+# -- jobs of a service ---------------------------------------------------------------
+
+
+def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_place):
+    cluster = make_cluster(each_place)
+    nodes = [cluster.node(number) for number in range(2)]
+    service = cluster.service()
+    name = each_place.address[:6]
+    job = cluster.crawl(service, f"400-slow400-dies-{name}")
+    crawls_with(cluster, job, service, 2)
+    assert sorted(len(node.jobs("running")) for node in nodes) == [1, 1]
+    nodes[0].kill()
+    job.kills += 1
+    job.wait(service)
+    job.check(service)
+    assert len(cluster.runs(job)) > 2, "nobody took its place"
+    assert {run.node for run in cluster.runs(job)[:2]} == {x.name for x in nodes}
+    nodes[0] = cluster.node(0)
+    later = [cluster.crawl(service, f"60-slow400-{x}-{name}") for x in ("b", "c")]
+    for other in later:
+        other.wait(service)
+        other.check(service)
+    used = {run.node for other in later for run in cluster.runs(other)}
+    assert used == {node.name for node in nodes}, "the node that is back is idle"
+    wait_until(lambda: not any(n.jobs("running") for n in nodes), "a process stays")
+    states = {run.state for each in (job, *later) for run in cluster.runs(each)}
+    assert states == {ENDED}
+
+
+def test_jobs_wait_for_nodes_and_survive_the_service(make_cluster):
+    cluster = make_cluster(nodes=1, processes=1)
+    service = cluster.service()
+    job = cluster.crawl(service, "250-slow400-waits")
+    time.sleep(LEASE_S)
+    assert job.poll(service) == "scraping"
+    assert job.completed == 0
+    cluster.node(0)
+    crawls_with(cluster, job, service, 1, pages=5)
+    kill(service)
+    before = sum(fetches(cluster.site, job.prefix).values())
+    time.sleep(LEASE_S)
+    assert sum(fetches(cluster.site, job.prefix).values()) > before
+    service = cluster.service()
+    job.wait(service)
+    job.check(service)
+    assert len(cluster.runs(job)) == 1, "the process that went on was enough"
+    assert service.stop() == 0
+
+
+def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
+    cluster = make_cluster(nodes=1, processes=2)
+    config = tmp_path / "scrapyd.conf"
+    text = (ROOT / "deploy" / "scrapyd.conf").read_text()
+    config.write_text(text.replace("max_proc_per_cpu = 1", "max_proc = 1"))
+    node = ScrapydNode(
+        tmp_path / "small",
+        port=cluster.ports[0],
+        config=config,
+        **SETTINGS,
+        **EGRESS,
+        **cluster.place.node,
+    )
+    cluster.stack.callback(kill_node, node)
+    service = cluster.service()
+    job = cluster.crawl(service, "2000-slow100-cancel")
+    crawls_with(cluster, job, service, 1)
+    wait_until(lambda: len(node.jobs("pending")) == 1, "none waits")
+    assert service.request("DELETE", job.path).status == 200
+    wait_until(lambda: not node.jobs("pending") + node.jobs("running"), "one stays", 10)
+    after = fetches(cluster.site, job.prefix)
+    time.sleep(2)
+    assert fetches(cluster.site, job.prefix) == after
+    assert job.poll(service) == "cancelled"
+    job.check_rows()
+    wait_until(
+        lambda: {run.state for run in cluster.runs(job)} == {ENDED}, "a run stays"
+    )
+
+
+def test_a_process_started_by_hand_shares_a_crawl_until_its_node_stops(
+    make_cluster, tmp_path, postgres
+):
+    place = postgres_place(tmp_path, postgres())
+    cluster = make_cluster(place, nodes=1, processes=1)
+    nodes = [cluster.node(0)]
+    service = cluster.service()
+    cluster.ports.append(free_port())
+    nodes.append(cluster.node(1))
+    job = cluster.crawl(service, "240-slow400-hand")
+    by_hand = by_readme(nodes[1], "job_id=", {"$ID": job.job_id})
+    crawls_with(cluster, job, service, 2)
+    assert len(cluster.runs(job)) == 1, cluster.runs(job)
+    [running] = nodes[1].call("listjobs.json")["running"]
+    [*_, converter] = children_of(running["pid"])
+    environment = Path(f"/proc/{converter}/environ").read_bytes()
+    assert b"SCRAPER_LEASE_S=" in environment
+    assert b"PASSWORD" not in environment
+    assert b"DATABASE_URL" not in environment
+    nodes[1].stop()
+    assert "Spider closed (shutdown)" in nodes[1].log("crawl", by_hand)
+    job.wait(service)
+    job.check(service)
+    assert job.kills == 0, "nothing was to be fetched twice"
+    assert not list(nodes[1].folder.glob("items/*/*/*.jl")), "pages have one place"
+
+
+def test_a_process_that_was_given_up_gives_way(make_cluster):
+    cluster = make_cluster(nodes=2, processes=1)
+    nodes = [cluster.node(number) for number in range(2)]
+    service = cluster.service()
+    job = cluster.crawl(service, "200-slow400-gives")
+    crawls_with(cluster, job, service, 1)
+    [run] = cluster.runs(job)
+    node = next(node for node in nodes if node.name == run.node)
+    cluster.change(
+        "UPDATE run SET state = 3, reason = 'lost' WHERE id = :id", id=run.id
+    )
+    node.wait_for(run.id)
+    assert "has taken the place" in node.log("crawl", run.id)
+    crawls_with(cluster, job, service, 1, pages=job.completed + 20)
+    job.wait(service)
+    job.check(service)
+    assert [other.state for other in cluster.runs(job)] == [ENDED, ENDED]
+
+
+def test_a_process_for_no_job_of_its_database_says_so(tmp_path):
+    done = subprocess.run(
+        (sys.executable, "-m", "scrapy", "crawl", "crawl", "-a", "job_id=nobodys"),
+        cwd=ROOT,
+        env={**os.environ, "SCRAPER_DATA_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "no job nobodys is in this database" in done.stderr
+
+
+def test_a_node_for_others_needs_a_password(tmp_path):
+    with pytest.raises(RuntimeError, match="takes SCRAPYD_USERNAME and"):
+        ScrapydNode(tmp_path, SCRAPYD_BIND_ADDRESS="0.0.0.0", SCRAPYD_PASSWORD="")
+
+
+def test_the_service_refuses_to_have_no_nodes(tmp_path):
+    done = subprocess.run(
+        (
+            *(sys.executable, "-m", "scraper_service", "-s", f"JOB_RUNNER={RUNNER}"),
+            *("serve", "--port", "0", "--data-dir", str(tmp_path)),
+        ),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode != 0
+    assert "SCRAPYD_NODES must name a node" in done.stderr
+    assert "Traceback" not in done.stderr
