@@ -41,6 +41,8 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.pdf $(ARGS)
 	$(BIN)/python -m bench.frontier $(ARGS)
 	$(BIN)/python -m bench.watch $(ARGS)
+	$(BIN)/python -m bench.map $(ARGS)
+	$(BIN)/python -m bench.scrapyd $(ARGS)
 
 egg: $(VENV)/.test-installed
 	rm -rf build

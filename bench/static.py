@@ -2,7 +2,8 @@
 
 ``python -m bench.static`` announces its address on stdout and ends with its stdin.
 With ``--linked N`` it has the pages of :mod:`bench.linked` too, with ``--sitemaps N M``
-the files of :mod:`bench.sitemap_files`.
+the files of :mod:`bench.sitemap_files`; with ``--hosts N`` it listens on as many further
+addresses of this machine, see :func:`hosts`.
 """
 
 from __future__ import annotations
@@ -36,6 +37,11 @@ SLOW_RESPONSE = _response("200 OK", b"<title>slow</title><p>A slow page.</p>")
 NOT_FOUND = _response("404 Not Found", b"<p>not found</p>")
 
 
+def hosts(count: int) -> list[str]:
+    """Return further addresses, up to 250, of the network 127.0.1.0/24."""
+    return [f"127.0.1.{number}" for number in range(1, count + 1)]
+
+
 class Connection(asyncio.Protocol):
     """Answer GET requests without bodies, in order, for as long as the peer likes."""
 
@@ -55,10 +61,12 @@ class Connection(asyncio.Protocol):
                 self.transport.write(RESPONSES.get(target, NOT_FOUND))
 
 
-async def main(source: str, count: int, sitemaps: list[int]) -> None:
+async def main(source: str, count: int, sitemaps: list[int], more: int) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, HOST, 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
+    if more:
+        await loop.create_server(Connection, hosts(more), port, backlog=1024)
     origin = f"http://{HOST}:{port}"
     if count:
         for path, body in linked.site(source, count, origin).items():
@@ -77,5 +85,6 @@ if __name__ == "__main__":
     parser.add_argument(
         "--sitemaps", type=int, nargs=2, default=[], metavar=("FILES", "ADDRESSES")
     )
+    parser.add_argument("--hosts", type=int, default=0, metavar="N")
     options = parser.parse_args()
-    asyncio.run(main(options.source, options.linked, options.sitemaps))
+    asyncio.run(main(options.source, options.linked, options.sitemaps, options.hosts))

@@ -105,6 +105,15 @@ def test_pdf_pages_are_read():
     assert len(rows(output, "| made-up book | 5 |")) == 3
 
 
+def test_maps_have_all_addresses():
+    assert len(rows(run_quick("bench.map"), "| 2 | 4000 | 2 |")) == 1
+
+
+def test_processes_on_nodes_fetch_all_pages():
+    output = run_quick("bench.scrapyd")
+    assert [len(rows(output, f"| {count} | 40 |")) for count in (1, 2)] == [1, 1]
+
+
 @pytest.mark.parametrize("count", [1, 2, 30])
 def test_every_page_can_be_reached(count: int):
     site = linked.site("", count, "http://a.test")

@@ -1,0 +1,90 @@
+"""Seconds that a caller waits for the map of a site with large sitemaps.
+
+The service is asked over HTTP; the site's server shares the machine. Every map is made
+anew: nothing of the site is stored.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+
+from bench.processes import ServerProcess, ServiceProcess
+
+RESULT = Path(__file__).parent / "results" / "map.md"
+KEY = "fc-bench-key"
+ENVIRONMENT = {
+    "SCRAPER_API_KEYS": KEY,
+    "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
+}
+HEADINGS = ("Sitemaps", "Addresses", "Maps", "Median s", "Slowest s", "Answer MB")
+
+
+def ask(service: str, body: dict[str, object]) -> tuple[float, int, int]:
+    """Return the seconds, addresses and bytes of one map."""
+    request = urllib.request.Request(
+        f"{service}/v2/map",
+        json.dumps(body).encode(),
+        {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    begin = time.perf_counter()
+    with opener.open(request, timeout=120) as answer:
+        text = answer.read()
+    seconds = time.perf_counter() - begin
+    return seconds, len(json.loads(text)["links"]), len(text)
+
+
+def measure(files: int, addresses: int, maps: int) -> tuple[str, ...]:
+    """Return the cells of a row: ``maps`` maps after one that is not counted."""
+    arguments = ("bench.static", "--sitemaps", str(files), str(addresses))
+    with (
+        ServerProcess(*arguments) as server,
+        tempfile.TemporaryDirectory() as data_dir,
+        ServiceProcess(Path(data_dir), ENVIRONMENT) as service,
+    ):
+        site = server.line("http://")
+        body: dict[str, object] = {"url": f"{site}/", "limit": files * addresses}
+        found = [ask(service.url, body) for _ in range(maps + 1)][1:]
+    for _, count, _ in found:
+        if count != files * addresses:
+            raise SystemExit(f"{count} addresses of {files * addresses}")
+    seconds = [each[0] for each in found]
+    return (
+        str(files),
+        str(files * addresses),
+        str(maps),
+        f"{statistics.median(seconds):.2f}",
+        f"{max(seconds):.2f}",
+        f"{found[0][2] / 1e6:.1f}",
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="a few seconds, to see that it works"
+    )
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    options = parser.parse_args()
+    row = measure(2, 2000, 2) if options.quick else measure(2, 50_000, 5)
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    lines = [HEADINGS, ("---",) * len(HEADINGS), row]
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    text = f"# Map benchmark\n\n{machine}; the site's server shares them.\n\n{table}\n"
+    print(text)
+    if options.save:
+        RESULT.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

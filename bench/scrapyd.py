@@ -1,0 +1,156 @@
+"""Pages per second of one job on one scrapyd node and on two.
+
+The pages are on many hosts of this machine, each of which takes a second to answer: on
+one host the pace, which all processes share, would hide what a second node adds. Rates
+are between the first page of a job and its last; the whole time has the start of the
+processes in it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import sqlite3
+import statistics
+import sys
+import tempfile
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from bench.processes import ServerProcess, ServiceProcess
+from bench.scrapyd_node import ScrapydNode
+from bench.static import hosts
+
+RESULT = Path(__file__).parent / "results" / "scrapyd.md"
+KEY = "fc-bench-key"
+EGRESS = {"SCRAPER_EGRESS_ALLOW": "127.0.1.0/24"}
+TIMEOUT_S = 300
+HEADINGS = ("Nodes", "Pages", "Pages/s", "Range", "Whole job s", "To one node")
+
+
+@frozen
+class Run:
+    """One job: ``seconds`` between its first and its last page."""
+
+    pages: int
+    seconds: float
+    wall_s: float
+
+    @property
+    def per_second(self) -> float:
+        return (self.pages - 1) / self.seconds
+
+
+def call(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    request = urllib.request.Request(
+        url,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=60) as answer:
+        found: dict[str, Any] = json.load(answer)
+    return found
+
+
+def measure(nodes: int, urls: list[str]) -> Run:
+    """Scrape ``urls`` as one job with a process on each of so many nodes."""
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        shared = {**EGRESS, "SCRAPER_DATA_DIR": str(folder / "data")}
+        running = [
+            ScrapydNode(folder / f"node{number}", **shared) for number in range(nodes)
+        ]
+        for node in running:
+            stack.callback(node.kill)
+            node.call("listspiders.json?project=scraper_service")  # it remembers them
+        environment = {
+            "SCRAPER_API_KEYS": KEY,
+            "SCRAPER_JOB_RUNNER": "scraper_service.runtime.scrapyd.ScrapydRunner",
+            "SCRAPER_SCRAPYD_NODES": ",".join(node.address for node in running),
+            "SCRAPER_SCRAPYD_PROCESSES_PER_JOB": str(nodes),
+            **EGRESS,
+        }
+        service = stack.enter_context(ServiceProcess(folder / "data", environment))
+        begin = time.perf_counter()
+        started = call(f"{service.url}/v2/batch/scrape", {"urls": urls, "maxAge": 0})
+        path = f"{service.url}/v2/batch/scrape/{started['id']}?limit=1"
+        while (status := call(path))["status"] == "scraping":
+            if time.perf_counter() > begin + TIMEOUT_S:
+                raise SystemExit(f"the job did not end: {status}"[:500])
+            time.sleep(0.1)
+        wall_s = time.perf_counter() - begin
+        if status["completed"] != len(urls):
+            raise SystemExit(f"not all pages: {status}"[:500])
+        return Run(len(urls), _seconds(folder / "data", started["id"]), wall_s)
+
+
+def _seconds(data_dir: Path, job_id: str) -> float:
+    query = "SELECT max(at) - min(at) FROM event WHERE kind = 'page' AND job_id = ?"
+    with contextlib.closing(sqlite3.connect(data_dir / "jobs.sqlite")) as database:
+        (seconds,) = database.execute(query, (job_id,)).fetchone()
+    return float(seconds)
+
+
+def addresses(site: str, count: int, pages: int) -> list[str]:
+    """Return ``pages`` slow pages of each of ``count`` hosts, in turn."""
+    port = urlsplit(site).port
+    names = hosts(count)
+    return [f"http://{name}:{port}/slow/{n}" for n in range(pages) for name in names]
+
+
+def report(runs: dict[int, list[Run]]) -> str:
+    rates = {
+        nodes: statistics.median(run.per_second for run in found)
+        for nodes, found in runs.items()
+    }
+    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    for nodes, found in runs.items():
+        each = [run.per_second for run in found]
+        lines.append(
+            (
+                *(str(nodes), str(found[0].pages), f"{rates[nodes]:.1f}"),
+                f"{min(each):.1f} to {max(each):.1f}",
+                f"{statistics.median(run.wall_s for run in found):.1f}",
+                f"{rates[nodes] / rates[1]:.2f}",
+            )
+        )
+    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    return (
+        f"# Benchmark of scrapyd nodes\n\n{machine}, shared by nodes, service and site;"
+        f" hosts answer after a second; SQLite.\n\n{table}\n"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="half a minute, to see that it works"
+    )
+    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    options = parser.parse_args()
+    count, pages, rounds = (10, 4, 1) if options.quick else (50, 16, 2)
+    runs: dict[int, list[Run]] = {1: [], 2: []}
+    with ServerProcess("bench.static", "--hosts", str(count)) as server:
+        urls = addresses(server.line("http://"), count, pages)
+        for _ in range(rounds):
+            for nodes, found in runs.items():
+                found.append(measure(nodes, urls))
+    text = report(runs)
+    print(text)
+    if options.save:
+        RESULT.write_text(text)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
