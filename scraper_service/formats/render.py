@@ -26,10 +26,12 @@ from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
 from scraper_service.formats.links import feed_links, found_links, links
 from scraper_service.formats.metadata import (
+    Evidence,
     canonical,
     kind_hint,
     metadata,
     parse_refresh,
+    reading,
     refresh,
 )
 from scraper_service.formats.sniff import sniff
@@ -172,13 +174,14 @@ class _Making:
         except (etree.LxmlError, ValueError) as exc:
             message = f"The page cannot be parsed ({type(exc).__name__})"
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
-        known, other = metadata(document)
+        evidence = Evidence(document)
+        known, other = metadata(evidence)
         self.facts.update(known=known, other=other)
-        if asked := refresh(document):
+        if asked := refresh(evidence):
             self.facts["refresh"] = asked
         if self.source.find_links:
             self.facts["found"] = found_links(document)
-            named = self.facts["canonical"] = canonical(document)
+            named = self.facts["canonical"] = canonical(evidence)
             is_variant = named is not None and named != self.source.url
             if is_variant or self.source.find_words:
                 self.facts["fingerprint"] = fingerprint(main_words(document))
@@ -187,7 +190,7 @@ class _Making:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
         if not _OF_THE_TREE.isdisjoint(self.names):
-            self._of_the_tree(document)
+            self._of_the_tree(document, kind_hint(evidence))
         self.warnings += document.warnings
 
     def _document(self, kind: str, body: bytes, text: str = "") -> bool:
@@ -212,34 +215,39 @@ class _Making:
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
-        self._of_the_tree(document, is_page=False)
+        self._of_the_tree(document, hint=None)
         is_whole = not (self.options.include_tags or self.options.exclude_tags)
         if draft.text is not None and is_whole and "markdown" in self.names:
             self.add("markdown", lambda: draft.text)
         self.warnings += [*draft.warnings, *document.warnings]
         return True
 
-    def _of_the_tree(self, document: Document, *, is_page: bool = True) -> None:
+    def _of_the_tree(self, document: Document, hint: str | None) -> None:
+        """Make what comes of the tree; ``hint`` is None for what is no web page."""
         options = self.options
-        hint = kind_hint(document)
         clean(document)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
-        elif options.only_main_content and is_page:
+        elif options.only_main_content and hint is not None:
             keep_main_content(document, hint)
-        base64_too = options.remove_base64_images
-        markdown = MARKDOWN_CONVERTERS[self.converter]
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),
             "links": lambda: links(document),
             "images": lambda: images(document),
-            "markdown": lambda: markdown(document, remove_base64_images=base64_too),
+            "markdown": partial(self._markdown, document),
         }
         for name, make in makers.items():
             if name in self.names:
                 self.add(name, make)
+
+    def _markdown(self, document: Document) -> str:
+        convert = MARKDOWN_CONVERTERS[self.converter]
+        base64_too = self.options.remove_base64_images
+        markdown = convert(document, remove_base64_images=base64_too)
+        self.facts["known"].update(reading(markdown))
+        return markdown
 
     def _text(self, text: str, as_markdown: str) -> None:
         values = {

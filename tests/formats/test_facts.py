@@ -72,6 +72,7 @@ def test_metadata():
     content = convert(HEAD, "markdown")
     assert content.known == {
         "title": "A title",
+        "headline": "OT",
         "description": "one, two",
         "keywords": ["k1", "k2"],
         "robots": "all, nofollow",
@@ -97,7 +98,7 @@ def test_metadata():
 
 
 def test_metadata_of_an_empty_page():
-    content = convert("<p>x", "markdown")
+    content = convert("<p>x", "html")
     assert (content.known, content.other, content.refresh) == ({}, {}, None)
 
 

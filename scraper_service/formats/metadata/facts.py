@@ -1,0 +1,164 @@
+"""The metadata of a page: which facts there are, and which source of each one wins."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scraper_service.formats.metadata.languages import language_of
+from scraper_service.formats.metadata.linked_data import text_of
+from scraper_service.formats.metadata.sources import authors, modified, published
+from scraper_service.formats.urls import absolute, is_web
+
+if TYPE_CHECKING:
+    from scraper_service.formats.metadata.evidence import Evidence
+
+MAX_FEEDS = 20
+LEAST_HEADLINE = 3  # words
+LEAST_SHARED = 0.5  # of the words of the shorter one
+
+_WORDS = re.compile(r"\w+")
+
+_NAMED = {
+    "description": "description",
+    "keywords": "keywords",
+    "robots": "robots",
+    "og:title": "og_title",
+    "og:description": "og_description",
+    "og:url": "og_url",
+    "og:image": "og_image",
+    "og:audio": "og_audio",
+    "og:determiner": "og_determiner",
+    "og:locale": "og_locale",
+    "og:locale:alternate": "og_locale_alternate",
+    "og:site_name": "og_site_name",
+    "og:video": "og_video",
+    "article:section": "article_section",
+    "article:tag": "article_tag",
+    "article:published_time": "published_time",
+    "article:modified_time": "modified_time",
+    "dcterms.created": "dc_terms_created",
+    "dc.date.created": "dc_date_created",
+    "dc.date": "dc_date",
+    "dcterms.type": "dc_terms_type",
+    "dc.type": "dc_type",
+    "dcterms.audience": "dc_terms_audience",
+    "dcterms.subject": "dc_terms_subject",
+    "dc.subject": "dc_subject",
+    "dc.description": "dc_description",
+    "dcterms.keywords": "dc_terms_keywords",
+}
+_LISTS = frozenset({"keywords", "article_tag"})
+_JOINED = frozenset({"description", "robots"})  # rules for robots add up
+# Keys of the page object which a page must not be able to set.
+_RESERVED = frozenset("title language favicon description keywords robots".split())
+_FEED_TYPES = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/feed+json"}
+)
+_LD_TYPES = 100
+
+Facts = dict[str, "str | list[str]"]
+
+
+def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
+    """Return the facts with names of their own and all other ``<meta>`` values."""
+    known: dict[str, list[str]] = {}
+    other: dict[str, list[str]] = {}
+    for key, value in evidence.metas:
+        lower = key.lower()
+        named = _NAMED.get(lower)
+        if named:
+            known.setdefault(named, []).append(value)
+        if lower not in _RESERVED:
+            other.setdefault(key, []).append(value)
+    facts = {name: _merged(name, values) for name, values in known.items()}
+    facts |= _found(evidence, facts)
+    return facts, {name: v[0] if len(v) == 1 else v for name, v in other.items()}
+
+
+def _merged(name: str, values: list[str]) -> str | list[str]:
+    if name == "og_locale_alternate":
+        return values
+    if name in _JOINED:
+        return ", ".join(values)
+    if name in _LISTS and len(values) > 1:
+        return values
+    return values[0]
+
+
+def _found(evidence: Evidence, named: Facts) -> Facts:
+    """Return the facts that have several sources, those without any left out."""
+    language = language_of(evidence)
+    headline = _headline(evidence)
+    title = evidence.title or headline
+    names = authors(evidence)
+    feeds = _linked(evidence, "alternate", _FEED_TYPES)
+    facts: dict[str, str | list[str] | None] = {
+        "title": title,
+        "headline": headline if headline != title else "",
+        "description": named.get("description")
+        or evidence.first("og:description", "twitter:description", "dc.description"),
+        "language": language,
+        "favicon": next(iter(_linked(evidence, "icon")), None),
+        "canonical_url": canonical(evidence),
+        "feeds": feeds[:MAX_FEEDS],
+        "author": names if len(names) > 1 else "".join(names),
+        "published_time": published(evidence, language or "")
+        or named.get("published_time"),
+        "modified_time": modified(evidence, language or "")
+        or named.get("modified_time"),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _headline(evidence: Evidence) -> str:
+    """Return the heading that the page's title or that for other sites speaks of.
+
+    Those of a site's name, or of a part of the page, share few words with them.
+    """
+    named = evidence.first("og:title", "twitter:title")
+    titles = [text for text in (evidence.title, named) if text]
+    headings = [h for h in evidence.headings if len(h.split()) >= LEAST_HEADLINE]
+    shares = [max((_shared(h, t) for t in titles), default=0.0) for h in headings]
+    best = max(shares, default=0.0)
+    if best >= LEAST_SHARED:
+        return headings[shares.index(best)]
+    headline = named or text_of(evidence.linked.first("headline")) or evidence.title
+    return " ".join(headline.split()) or next(iter(evidence.headings), "")
+
+
+def _shared(one: str, other: str) -> float:
+    """Return the share of the words of the shorter text that the other one has."""
+    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
+    return len(words & others) / max(1, min(len(words), len(others)))
+
+
+def canonical(evidence: Evidence) -> str | None:
+    """Return the address that the page names as its own, absolute."""
+    address = next(iter(_linked(evidence, "canonical")), None)
+    return address if address and is_web(address) else None
+
+
+def _linked(
+    evidence: Evidence, relation: str, types: frozenset[str] = frozenset()
+) -> list[str]:
+    """Return the addresses of ``<link>`` of a relation, and of one of ``types``."""
+    found = []
+    base = evidence.document.base
+    for link in evidence.links:
+        if relation not in (link.get("rel") or "").lower().split():
+            continue
+        if types and (link.get("type") or "").strip().lower() not in types:
+            continue
+        if link.get("href") and (address := absolute(base, link.get("href"))):
+            found.append(address)
+    return list(dict.fromkeys(found))
+
+
+def kind_hint(evidence: Evidence) -> str:
+    """Return what tells the kind of page: declared types, generator, body classes."""
+    parts = evidence.root.xpath(
+        "//meta[@property='og:type' or @name='generator']/@content | //body/@class"
+    )
+    parts += sorted(evidence.linked.types)
+    return " ".join(str(part)[:300] for part in parts[:_LD_TYPES])
