@@ -6,6 +6,12 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.formats.document import drop, parse
+from scraper_service.formats.hidden import (
+    Hiding,
+    HidingRules,
+    instruction_in,
+    may_be_shown,
+)
 from scraper_service.formats.tags import DROPPED
 from scraper_service.formats.urls import absolute, best_candidate
 
@@ -13,9 +19,10 @@ if TYPE_CHECKING:
     from scraper_service.formats.document import Document
 
 UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
+SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
+FEW_WORDS = 30
+FAINT = 0.1  # share of the words; more without opacity wait for a script
 MAX_FRAMES = 50  # srcdoc documents parsed per page
-_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
-_GUTTER = re.compile(r"\b(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)\b")
 _ADDRESSES = {
     "a": "href",
     "area": "href",
@@ -41,7 +48,9 @@ def clean(document: Document) -> None:
     body = document.body
     _inline_frames(body)
     _settle_noscript(body)
-    unwanted, hidden = [], []
+    unwanted: list[Any] = []
+    hidden: dict[Any, Hiding] = {}
+    rules = HidingRules(list(document.root.iter("style")))
     for element in body.iter():
         tag = element.tag
         if not isinstance(tag, str) or tag in DROPPED:
@@ -50,14 +59,16 @@ def clean(document: Document) -> None:
             else:
                 unwanted.append(element)
             continue
-        if element.attrib and _is_hidden(element):
-            hidden.append(element)
+        if kind := rules.of(element):
+            hidden[element] = kind
+        if tag == "span":
+            _settle_span(element)
         if tag in _ADDRESSES:
             _complete(element, tag, document.base)
     for element in unwanted:
         drop(element)
-    for element in _really_hidden(body, hidden):
-        drop(element)
+    if hidden:
+        _drop_hidden(document, body, hidden)
 
 
 def _keep_formula(script: Any) -> None:
@@ -70,19 +81,37 @@ def _keep_formula(script: Any) -> None:
     script.set("data-tex", source)
 
 
-def _really_hidden(body: Any, hidden: list[Any]) -> list[Any]:
-    """Leave out the elements which scripts uncover: they hold the page itself."""
-    if not hidden:
-        return hidden
-    known = set(hidden)
-    words = {
-        element: len(" ".join(element.itertext()).split())
+def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:
+    """Drop what no reader sees; what scripts uncover, or a click, is the page itself.
+
+    Texts that speak to a language model are told of.
+    """
+    texts = {
+        element: " ".join(element.itertext()).split()
         for element in hidden
-        if known.isdisjoint(element.iterancestors())
+        if hidden.keys().isdisjoint(element.iterancestors())
     }
-    visible = len(" ".join(body.itertext()).split()) - sum(words.values())
+    visible = len(" ".join(body.itertext()).split()) - sum(map(len, texts.values()))
     least = max(visible, UNCOVERED_WORDS)
-    return [element for element in hidden if words.get(element, 0) <= least]
+    faint = sum(len(t) for e, t in texts.items() if hidden[e] is Hiding.MAYBE)
+    excerpts = []
+    for element, kind in hidden.items():
+        words = texts.get(element, [])
+        excerpt = instruction_in(" ".join(words)) if len(words) < SPEECH_WORDS else None
+        if excerpt is None and (
+            len(words) > least
+            or may_be_shown(element, kind)
+            or (kind is Hiding.MAYBE and faint > max(FAINT * visible, FEW_WORDS))
+        ):
+            continue
+        drop(element)
+        if excerpt is not None:
+            excerpts.append(excerpt)
+    if excerpts:
+        document.warnings.append(
+            f"Hidden text that speaks to a language model was left out "
+            f'({len(excerpts)}), such as "{excerpts[0]}".'
+        )
 
 
 def _inline_frames(body: Any) -> None:
@@ -125,21 +154,11 @@ def _settle_noscript(body: Any) -> None:
             drop(block)
 
 
-def _is_hidden(element: Any) -> bool:
-    attributes = element.attrib
-    if element.tag in {"body", "main"}:
-        return False
-    if "hidden" in attributes and attributes["hidden"] != "until-found":
-        return True
-    style = attributes.get("style")
-    if style:
-        if _HIDDEN.search(style):
-            return True
-        if element.tag == "span" and "display:block" in style.replace(" ", ""):
-            element.tag = "div"
-    if element.tag in {"td", "span", "div", "pre"}:
-        return bool(_GUTTER.search(attributes.get("class", "")))
-    return False
+def _settle_span(span: Any) -> None:
+    """Make a block of a ``span`` that is laid out as one."""
+    style = span.get("style")
+    if style and "display:block" in style.replace(" ", ""):
+        span.tag = "div"
 
 
 def _complete(element: Any, tag: str, base: str) -> None:

@@ -9,8 +9,12 @@ from scraper_service.formats.emphasis import MARKED, emphasised
 
 BREAK, PAD = "\ue066", "\ue067"
 
+# Besides controls: what turns the direction of text, and runs of characters that nobody
+# sees (a flag has seven of them, a letter one selector).
 _JUNK = re.compile(
-    "[\x00-\x08\x0e-\x1f\x7f\xad\u200b\u2060\ufeff\ue000-\uf8ff\ufff9-\ufffc]+"
+    "[\x00-\x08\x0e-\x1f\x7f\xad\u200b\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff"
+    "\ue000-\uf8ff\ufff9-\ufffc]+"
+    "|[\U000e0000-\U000e007f]{8,}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3,}"
 )
 _SPACES = re.compile(
     " [ \t\n\r\f\v\xa0\u2028\u2029]+|[\t\n\r\f\v\xa0\u2028\u2029][ \t\n\r\f\v\xa0\u2028\u2029]*"

@@ -88,7 +88,9 @@ def fenced(element: Any) -> str:
     if "\r" in code:
         code = code.replace("\r\n", "\n").replace("\r", "\n")
     if not code.isascii():
-        code = re.sub("[\0\ufeff\u200b]", "", code.replace("\xa0", " "))
+        code = re.sub(
+            "[\0\ufeff\u200b\u202a-\u202e\u2066-\u2069]", "", code.replace("\xa0", " ")
+        )
     code = code.strip("\n")
     if not code or code.isspace():
         return ""

@@ -1,0 +1,102 @@
+"""Which CSS declarations keep an element from being seen."""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+
+MAX_STYLE = 4000  # characters
+
+
+class Hiding(IntEnum):
+    """How an element is hidden: the surer, the higher.
+
+    What ``MAYBE`` is, scripts often bring in; ``CLOSED`` may be opened by a reader;
+    ``UNSEEN`` is laid out where nobody can see it.
+    """
+
+    NOT = 0
+    MAYBE = 1
+    CLOSED = 2
+    UNSEEN = 3
+
+
+_OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
+_NIL = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
+# Read in this order; a declaration counts at its start, not within another's name.
+_RULES = (
+    (Hiding.CLOSED, r"display\s*:\s*none"),
+    (Hiding.CLOSED, r"visibility\s*:\s*(?:hidden|collapse)"),
+    (Hiding.CLOSED, r"content-visibility\s*:\s*hidden"),
+    (Hiding.UNSEEN, rf"(?:left|top|right|bottom|margin-left|margin-top)\s*:\s*{_OFF}"),
+    (Hiding.UNSEEN, rf"text-indent\s*:\s*(?:{_OFF}|-100%)"),
+    (
+        Hiding.UNSEEN,
+        r"clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]",
+    ),
+    (Hiding.UNSEEN, r"clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)"),
+    (Hiding.UNSEEN, rf"font-size\s*:\s*{_NIL}"),
+    (Hiding.UNSEEN, r"font-size\s*:\s*(?:0?\.\d+|1)px"),
+    (Hiding.UNSEEN, r"transform\s*:\s*scale\(\s*0(?:\.0+)?\s*\)"),
+    (Hiding.MAYBE, rf"opacity\s*:\s*{_NIL}"),
+)
+_PATTERNS = tuple(
+    (kind, re.compile(rf"(?:^|[;\s{{]){text}", re.IGNORECASE)) for kind, text in _RULES
+)
+_SMALL = re.compile(
+    r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
+    re.IGNORECASE,
+)
+_CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
+_MOVING = re.compile(
+    r"transform|transition|animation|will-change|filter", re.IGNORECASE
+)
+_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
+_GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
+_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
+_RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
+# One of these is in every text that any rule above finds.
+TELLING = (
+    "none hidden collapse opacity left: left : top: top : right: bottom: text-indent clip "
+    "font-size scale( width height color"
+).split()
+
+
+@lru_cache(maxsize=5_000)
+def hiding(style: str) -> Hiding:
+    """Return how declarations hide their element. Colours are those of one element."""
+    style = style[:MAX_STYLE]
+    for kind, pattern in _PATTERNS:
+        if pattern.search(style):
+            if kind is not Hiding.MAYBE:
+                return kind
+            return Hiding.NOT if _MOVING.search(style) else kind
+    if _CUT.search(style) and _SMALL.search(style):
+        return Hiding.CLOSED
+    ink, ground = colour(style, _COLOUR), colour(style, _GROUND)
+    return Hiding.UNSEEN if ink and ink == ground else Hiding.NOT
+
+
+def ink_of(style: str) -> str | None:
+    """Return the colour of text as ``#rrggbb``; None if the style does not say."""
+    return colour(style[:MAX_STYLE], _COLOUR)
+
+
+def ground_of(style: str) -> str | None:
+    """Return the colour of the background likewise; of a picture there is none."""
+    return colour(style[:MAX_STYLE], _GROUND)
+
+
+def colour(style: str, pattern: re.Pattern[str]) -> str | None:
+    found = pattern.search(style)
+    if not found:
+        return None
+    text = found[1].strip().lower()
+    if text in _NAMED:
+        return _NAMED[text]
+    if match := _RGB.match(text):
+        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups())
+    if re.fullmatch(r"#[0-9a-f]{3}", text):
+        return "#" + "".join(2 * digit for digit in text[1:])
+    return text if re.fullmatch(r"#[0-9a-f]{6}", text) else None

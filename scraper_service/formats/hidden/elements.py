@@ -1,0 +1,134 @@
+"""Which elements of a page no reader sees."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from scraper_service.formats.hidden.declarations import (
+    Hiding,
+    ground_of,
+    hiding,
+    ink_of,
+)
+from scraper_service.formats.hidden.sheets import sheet_rules
+
+# Names that style sheets hide from the eye and leave to screen readers.
+_SPOKEN = frozenset(
+    "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
+    "a11y-hidden assistive-text element-invisible u-visually-hidden u-hidden-visually "
+    "screenreader-only visually-hidden-focusable sr-only-focusable".split()
+)
+# What a reader opens with a click: its text is part of the page.
+_OPENED = re.compile(
+    r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
+    r"collapsible|collapsed|toggle|expand|expandable|faq|answer|details|spoiler|"
+    r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+# Nor what scripts bring in when the reader comes to it.
+_SHOWN = frozenset(
+    "active show shown open opened visible in current is-active is-open is-visible "
+    "selected fade animated aos-init wow reveal animate".split()
+)
+_MOVED = (
+    "data-w-id",
+    "data-aos",
+    "data-framer-name",
+    "data-framer-appear-id",
+    "data-animation",
+)
+# The numbers of lines of code.
+_GUTTER = re.compile(r"\b(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)\b")
+_NUMBERED = frozenset({"td", "span", "div", "pre"})
+_HEADINGS = frozenset({"h1", "h2", "title"})
+_NEVER = frozenset({"body", "main", "html", "head"})
+
+
+class HidingRules:
+    """What the styles of a page, in its elements and ``<style>``, keep from being seen."""
+
+    def __init__(self, styles: list[Any]):
+        self._rules = sheet_rules(styles)
+        self._ids = {p for _, parts, _ in self._rules for p in parts if p[0] == "#"}
+        self._known: dict[tuple[str, str, str], Hiding] = {}
+
+    def of(self, element: Any) -> Hiding:
+        """Return how ``element`` itself is hidden, not what it is in.
+
+        It is asked for each element of a page, most of which have one of few classes.
+        """
+        get = element.get
+        tag = element.tag
+        key = (tag, get("class", ""), get("id", "") if self._ids else "")
+        kind = self._known.get(key)
+        if kind is None:
+            kind = self._known[key] = self._looked_up(*key)
+        style, attribute = get("style"), get("hidden")
+        if (kind or style or attribute is not None) and tag not in _NEVER:
+            return _decided(element, kind, style or "", attribute)
+        return Hiding.NOT
+
+    def _looked_up(self, tag: str, names: str, name: str) -> Hiding:
+        parts = set(names.split())
+        if not _SPOKEN.isdisjoint(parts):
+            return Hiding.NOT if tag in _HEADINGS else Hiding.UNSEEN
+        if tag in _NUMBERED and _GUTTER.search(names):
+            return Hiding.UNSEEN
+        if not _SHOWN.isdisjoint(parts):
+            return Hiding.NOT
+        parts.add(f"#{name}")
+        for rule_tag, needed, kind in self._rules:
+            if needed <= parts and rule_tag in {"", tag}:
+                return kind
+        return Hiding.NOT
+
+
+def _decided(element: Any, kind: Hiding, style: str, attribute: str | None) -> Hiding:
+    """Return how an element is hidden whose class says ``kind``."""
+    if attribute is not None and attribute != "until-found":
+        return Hiding.CLOSED
+    if found := hiding(style) if style else Hiding.NOT:
+        return found
+    if "color" in style and _same_colour(element, style):
+        return Hiding.UNSEEN
+    return Hiding.NOT if kind and style and _is_shown(style) else kind
+
+
+def may_be_shown(element: Any, kind: Hiding) -> bool:
+    """Tell whether a reader can open the element, or a script moves it into view."""
+    if kind is Hiding.CLOSED:
+        return _is_opened(element)
+    return kind is Hiding.MAYBE and any(name in element.attrib for name in _MOVED)
+
+
+def _is_opened(element: Any) -> bool:
+    attributes = element.attrib
+    if attributes.get("role") == "tabpanel" or element.tag == "details":
+        return True
+    names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
+    if names != " " and _OPENED.search(names):
+        return True
+    above = element.getparent()
+    return above is not None and above.tag == "details"
+
+
+def _is_shown(style: str) -> bool:
+    style = style.replace(" ", "").lower()
+    return ("display:" in style and "display:none" not in style) or (
+        "visibility:visible" in style
+    )
+
+
+def _same_colour(element: Any, style: str) -> bool:
+    """Tell whether text has the colour of what declares a background around it."""
+    ink = ink_of(style)
+    if ink is None:
+        return False
+    for above in element.iterancestors():
+        ground = ground_of(above.get("style", ""))
+        if ground is not None:
+            return ground == ink
+        if "background" in above.get("style", ""):
+            return False
+    return False
