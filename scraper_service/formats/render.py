@@ -24,6 +24,7 @@ from scraper_service.formats.documents.kinds import (
 )
 from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
+from scraper_service.formats.judging import judged, remark
 from scraper_service.formats.links import feed_links, found_links, links
 from scraper_service.formats.metadata import (
     Evidence,
@@ -35,7 +36,6 @@ from scraper_service.formats.metadata import (
     refresh,
 )
 from scraper_service.formats.sniff import sniff
-from scraper_service.formats.words import main_words
 from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
 from scraper_service.options.formats import Attributes
 from scraper_service.options.scrape import ScrapeOptions
@@ -176,7 +176,10 @@ class _Making:
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
         evidence = Evidence(document)
         known, other = metadata(evidence)
-        self.facts.update(known=known, other=other)
+        opinion = judged(text, self.source.status, evidence, evidence.words)
+        if doubt := remark(opinion):
+            self.warnings.append(doubt)
+        self.facts.update(known={**known, **opinion}, other=other)
         if asked := refresh(evidence):
             self.facts["refresh"] = asked
         if self.source.find_links:
@@ -184,7 +187,7 @@ class _Making:
             named = self.facts["canonical"] = canonical(evidence)
             is_variant = named is not None and named != self.source.url
             if is_variant or self.source.find_words:
-                self.facts["fingerprint"] = fingerprint(main_words(document))
+                self.facts["fingerprint"] = fingerprint(evidence.words)
         attributes = self.options.format(Attributes)
         if attributes is not None:
             selectors = attributes.selectors

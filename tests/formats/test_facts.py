@@ -69,8 +69,9 @@ HEAD = """<html lang=en><head><title> A
 
 
 def test_metadata():
-    content = convert(HEAD, "markdown")
+    content = convert(f"{HEAD}<body><p>one two three", "html")
     assert content.known == {
+        "verdict": "ok",
         "title": "A title",
         "headline": "OT",
         "description": "one, two",
@@ -99,7 +100,8 @@ def test_metadata():
 
 def test_metadata_of_an_empty_page():
     content = convert("<p>x", "html")
-    assert (content.known, content.other, content.refresh) == ({}, {}, None)
+    known = {"verdict": "ok"}
+    assert (content.known, content.other, content.refresh) == (known, {}, None)
 
 
 NEXT = "https://site.example/dir/n"

@@ -69,7 +69,7 @@ def test_only_requested_formats_are_made():
     page = "<title>t</title><p>a <a href=b>b</a>"
     assert set(convert(page, "links", "raw_html").values) == {"links", "raw_html"}
     assert set(convert(page, Summary()).values) == set()
-    assert convert(page, Summary()).known == {"title": "t"}
+    assert convert(page, Summary()).known == {"title": "t", "verdict": "ok"}
 
 
 def test_raw_html_is_the_decoded_source():

@@ -12,6 +12,7 @@ from scraper_service.formats.metadata.linked_data import (
     text_of,
 )
 from scraper_service.formats.metadata.marks import Marks, marks
+from scraper_service.formats.words import main_words
 
 if TYPE_CHECKING:
     from scraper_service.formats.document import Document
@@ -94,6 +95,11 @@ class Evidence:
     def linked(self) -> LinkedData:
         """The page's JSON-LD."""
         return linked_data(self.scripts)
+
+    @cached_property
+    def words(self) -> str:
+        """The text outside menus and forms, from the start a part."""
+        return main_words(self.document)
 
     @cached_property
     def marks(self) -> Marks:

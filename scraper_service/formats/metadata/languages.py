@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.formats.words import main_words
-
 if TYPE_CHECKING:
     from scraper_service.formats.metadata.evidence import Evidence
 
@@ -30,7 +28,7 @@ def language_of(evidence: Evidence) -> str | None:
     for given in (header.split(",")[0], evidence.first("og:locale", "dc.language")):
         if _TAG.fullmatch(given.strip()):
             return given.strip().replace("_", "-")[:100]
-    return detected(main_words(evidence.document))
+    return detected(evidence.words)
 
 
 def detected(text: str) -> str | None:

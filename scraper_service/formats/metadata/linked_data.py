@@ -60,6 +60,10 @@ class LinkedData:
                     return value
         return None
 
+    def first_said(self, name: str) -> Any:
+        """Return the first value of a property, be it ``False``; None if none has it."""
+        return next((node[name] for node in self.subjects if name in node), None)
+
     def resolved(self, node: Any) -> Any:
         """Return the node that a reference names, or ``node`` itself."""
         if isinstance(node, dict) and "name" not in node:

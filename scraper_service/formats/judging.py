@@ -1,0 +1,95 @@
+"""The facts for the verdict on a page, from its tree."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.formats.verdicts import LITTLE, OK, PageFacts, verdict
+
+if TYPE_CHECKING:
+    from scraper_service.formats.metadata import Evidence
+
+MAX_NOTE = 500  # characters that only say that scripts are needed
+_UNSEEN = frozenset({"script", "style", "template", "noscript", "title"})
+_RICH = ("img", "video", "audio", "iframe", "embed", "object", "canvas", "picture")
+
+
+def judged(html: bytes, status: int, evidence: Evidence, text: str) -> dict[str, str]:
+    """Return ``verdict`` and ``verdict_evidence`` as metadata; nothing for an error page.
+
+    ``text`` is that of :func:`scraper_service.formats.words.main_words`. The page must
+    not be cleaned yet.
+    """
+    name, why = verdict(_facts(html, status, evidence, text))
+    if name == OK:
+        return {} if status >= 400 else {"verdict": OK}
+    return {"verdict": name, "verdict_evidence": f"{why[:1].upper()}{why[1:]}."}
+
+
+def remark(facts: dict[str, str]) -> str | None:
+    """Return the warning for a verdict, None for a good one."""
+    if "verdict_evidence" not in facts:
+        return None
+    name, why = facts["verdict"], facts["verdict_evidence"]
+    return f"The page may not be what was asked for, but a {name}: {why}"
+
+
+def count_of(text: str) -> int:
+    """Return the words of a text; of one without spaces, half of its letters."""
+    words = len(text.split())
+    if text.isascii():
+        return words
+    return words + sum(character >= "\u3040" for character in text[:2000]) // 2
+
+
+def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts:
+    root = evidence.root
+    words = count_of(text)
+    unscripted = _unscripted(root) if words < LITTLE else ""
+    if len(unscripted) > MAX_NOTE:  # forums write their pages there, for robots
+        words += len(unscripted.split())
+    headings = " ".join((evidence.title, *evidence.headings[:1]))
+    fields = root.iter("input") if words < LITTLE else ()
+    return PageFacts(
+        status=status,
+        html=html,
+        headings=headings[:500],
+        text=text,
+        words=words,
+        has_password=any(_is_password(element) for element in fields),
+        has_scripts=bool(evidence.scripts),
+        is_rich=next(evidence.document.body.iter(*_RICH), None) is not None,
+        is_free=_is_free(evidence),
+        unscripted=unscripted[:MAX_NOTE],
+        words_in_all=_words_in_all(root) if words < LITTLE else words,
+    )
+
+
+def _is_password(element: Any) -> bool:
+    kind: str = element.get("type") or ""
+    return kind.lower() == "password" and not any(
+        "hidden" in above.attrib
+        or "display:none" in above.get("style", "").replace(" ", "")
+        for above in element.iterancestors()
+    )
+
+
+def _is_free(evidence: Evidence) -> bool | None:
+    said = evidence.linked.first_said("isAccessibleForFree")
+    return None if said is None else str(said).lower() not in {"false", "no", "0"}
+
+
+def _unscripted(root: Any) -> str:
+    texts = ("".join(element.itertext()) for element in root.iter("noscript"))
+    return " ".join(" ".join(texts).split())
+
+
+def _words_in_all(root: Any) -> int:
+    """Return how many words the page has, menus and forms among them."""
+    texts = (
+        text
+        for element in root.iter()
+        for text in (element.text if element.tag not in _UNSEEN else None, element.tail)
+        if text
+    )
+    return sum(len(text.split()) for text in texts)
