@@ -14,6 +14,8 @@ from attrs import field, fields, frozen
 
 from scraper_service.options.scrape import ScrapeOptions
 
+# Hash, first byte and end of a block; see scraper_service/formats/blocks.py.
+BlockT = tuple[int, int, int]
 DUPLICATE = "duplicate"  # the code of a page that another one of its job is equal to
 
 
@@ -32,7 +34,7 @@ class PageSource:
     ``body`` is as received, ``content_encodings`` (outermost last, lower case) still
     to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
-    asks for :attr:`PageContent.found`, ``find_words`` for the ``fingerprint`` even of a
+    asks for :attr:`PageContent.found`, ``find_blocks`` for ``blocks`` and ``text_print``, ``find_words`` for the ``fingerprint`` even of a
     page that names no other address as its own.
     """
 
@@ -43,6 +45,7 @@ class PageSource:
     refresh: str = ""
     find_links: bool = False
     find_words: bool = False
+    find_blocks: bool = False
     content_encodings: tuple[str, ...] = ()
     max_bytes: int = 20 * 2**20
 
@@ -119,7 +122,9 @@ class PageContent:
     ``og_title``, ``published_time``), ``other`` every further ``<meta>``. ``found``
     are the addresses on the raw page: absolute, unique, in document order, http(s)
     only; ``canonical`` is what it names as its own address, ``fingerprint`` that of its
-    main text, 0 for none. ``fetch`` is added by the spider; so are ``follow``, the
+    main text, 0 for none. ``blocks`` are those of the Markdown (see
+    :mod:`scraper_service.formats.blocks`), ``text_print`` is its fingerprint, 0 for too
+    little text. ``fetch`` is added by the spider; so are ``follow``, the
     links that are new, and ``base``, the address that a crawl's start page was
     redirected to if it is another site.
     """
@@ -130,6 +135,8 @@ class PageContent:
     found: tuple[str, ...] = ()
     canonical: str | None = None
     fingerprint: int = 0
+    blocks: tuple[BlockT, ...] = ()
+    text_print: int = 0
     refresh: MetaRefresh | None = None
     num_pages: int | None = None
     total_pages: int | None = None
@@ -218,6 +225,7 @@ class PageMetadata:
     num_pages: int | None = None
     total_pages: int | None = None
     error: str | None = None
+    duplicate_of: str | None = None
     known: Mapping[str, str | list[str]] = field(factory=dict)
     other: Mapping[str, str | list[str]] = field(factory=dict)
 
@@ -227,14 +235,18 @@ class Page:
     """One page as a caller gets it: fetched, failed or refused.
 
     ``values`` as in :class:`PageContent`. ``failure`` is None for every page that was
-    answered and understood, whatever the site's status. ``lease``, ``follow`` and
-    ``base`` are those of the page's job.
+    answered and understood, whatever the site's status. ``blocks`` and ``text_print`` as
+    there; ``text`` is what its job remembers of it. ``lease``, ``follow`` and ``base``
+    are those of the page's job.
     """
 
     metadata: PageMetadata
     values: Mapping[str, bytes] = field(factory=dict)
     warning: str | None = None
     failure: PageError | None = None
+    blocks: tuple[BlockT, ...] = ()
+    text_print: int = 0
+    text: Any = None
     lease: Lease | None = None
     follow: tuple[FoundLink, ...] = ()
     base: str | None = None

@@ -51,6 +51,7 @@ DOWNLOADER_MIDDLEWARES = {
 }
 ITEM_PIPELINES = {
     "scraper_service.components.pipelines.PagePipeline": 100,
+    "scraper_service.components.repeats.RepeatsPipeline": 400,
     "scraper_service.components.pipelines.FeedPipeline": 500,
     "scraper_service.components.pipelines.ExportPipeline": 900,
 }

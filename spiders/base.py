@@ -77,6 +77,7 @@ class PageSpider(scrapy.Spider):
     max_refresh_s: float
     robots: RobotsPolicy
     find_links = False
+    find_blocks = False
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -171,6 +172,7 @@ class PageSpider(scrapy.Spider):
             ),
             "max_bytes": self.max_bytes,
             "find_links": self.find_links,
+            "find_blocks": self.find_blocks,
         }
         return PageSource(**{**known, **facts})
 

@@ -24,3 +24,4 @@ class BatchSpider(JobSpider):
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
         self.options: BatchOptions = given(kwargs) or batch_options(kwargs)
+        self.find_blocks = self.options.dedupe_boilerplate

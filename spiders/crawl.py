@@ -70,6 +70,7 @@ class CrawlSpider(JobSpider):
         self.options: CrawlOptions = given(kwargs) or crawl_options(kwargs)
         self.scope = first_scope(self.options)
         self.find_links = self.scope.follows_links
+        self.find_blocks = self.options.dedupe_boilerplate
         self.guard = TrapGuard(datetime.now(UTC).date())
         self._start_key = self.key_of(self.options.url)
         self._seen = SeenLinks()

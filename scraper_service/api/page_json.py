@@ -82,6 +82,7 @@ def metadata(facts: PageMetadata) -> dict[str, Any]:
         "numPages": facts.num_pages,
         "totalPages": facts.total_pages,
         "error": facts.error,
+        "duplicateOf": facts.duplicate_of,
     }
     result.update((name, value) for name, value in ours.items() if value is not None)
     return result

@@ -79,6 +79,8 @@ class PagePipeline:
             lease=fetch.lease,
             follow=content.follow,
             base=content.base,
+            blocks=content.blocks,
+            text_print=content.text_print,
             metadata=PageMetadata(
                 source_url=fetch.source_url,
                 scrape_id=fetch.scrape_id,
@@ -208,6 +210,7 @@ class FeedPipeline:
             final=_final(page.metadata.url, spider),
             links=_Links(page.follow, lease, lease.depth + 1),
             base=page.base,
+            text=page.text,
         )
 
 

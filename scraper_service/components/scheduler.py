@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 from attrs import evolve
@@ -29,13 +29,15 @@ from scraper_service.jobs.pace import HostPace
 from scraper_service.options.job_arguments import scrape_options_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
+    from collections.abc import Callable, Coroutine
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
     from scraper_service.jobs.model import ClaimedRow
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -262,6 +264,10 @@ class LeasedScheduler(BaseScheduler):
             self._ended = True
         self._nudge()
         return commit
+
+    async def read(self, function: Callable[..., T], *args: object) -> T:
+        """Return what ``function`` reads in the database of the job."""
+        return await self._database.read(function, *args)
 
     async def store(self, outcome: Outcome) -> Commit:
         """Store an outcome, however long the database takes, as :meth:`settle`.

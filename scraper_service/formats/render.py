@@ -11,6 +11,7 @@ from attrs import asdict, define, field
 from lxml import etree
 
 from scraper_service.fingerprints import fingerprint
+from scraper_service.formats.blocks import markdown_blocks
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.content import keep_main_content
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.document import Document
 
+LEAST_COMPARED = 30  # words of a page that may repeat another one
 _NOT_SENT = frozenset(
     {"values", "fetch", "follow", "base"}
 )  # beside it, and the spider's
@@ -71,6 +73,7 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
     if facts["error"]:
         facts["error"] = PageError(**facts["error"])
     facts["found"] = tuple(facts["found"])
+    facts["blocks"] = tuple(map(tuple, facts["blocks"]))
     facts["warnings"] = tuple(facts["warnings"])
     return PageContent(values=values, **facts)
 
@@ -250,6 +253,10 @@ class _Making:
         base64_too = self.options.remove_base64_images
         markdown = convert(document, remove_base64_images=base64_too)
         self.facts["known"].update(reading(markdown))
+        if self.source.find_blocks:
+            self.facts["blocks"] = markdown_blocks(markdown)
+            if len(markdown.split()) >= LEAST_COMPARED:
+                self.facts["text_print"] = fingerprint(markdown)
         return markdown
 
     def _text(self, text: str, as_markdown: str) -> None:

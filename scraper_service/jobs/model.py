@@ -155,6 +155,8 @@ class Outcome:
     ``error``; with ``is_done`` it needs no page, as a sitemap. ``final`` is the key and
     the address that it was redirected to. One that ``goes_on`` brings links and keeps
     its lease. ``base`` becomes that of the job, ``warnings`` are added to its own.
+    ``text`` is the :class:`~scraper_service.jobs.repeats.PageText` of a page, if later
+    ones are compared with it.
     ``links`` may be read more than once.
     """
 
@@ -174,6 +176,7 @@ class Outcome:
     goes_on: bool = False
     base: str | None = None
     warnings: tuple[str, ...] = ()
+    text: Any = None
 
 
 @frozen

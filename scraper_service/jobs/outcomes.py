@@ -19,6 +19,7 @@ from scraper_service.formats.sitemap import MAX_FILES
 from scraper_service.jobs.deliveries import tell
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Commit, JobState, Kind, Link, RowState
+from scraper_service.jobs.repeats import add_texts
 from scraper_service.jobs.rows import RETENTION_S, note, now_of
 from scraper_service.jobs.tables import event, frontier, job, ledger, page
 from scraper_service.jobs.tally_rows import add_refused
@@ -150,6 +151,8 @@ class _Change:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered)
+        texts = [outcome.text for outcome in delivered if outcome.text is not None]
+        add_texts(self._connection, self.job_id, texts)
         self._tell_of(accepted, {outcome.row_id for outcome in delivered})
         for outcome in accepted:
             self.base = outcome.base or self.base

@@ -36,6 +36,7 @@ from scraper_service.jobs.tables import (
     job_robots,
     ledger,
     page,
+    page_text,
     run,
     scrape,
     source,
@@ -379,6 +380,7 @@ def expire(connection: Connection) -> int:
         (job_host, job_host.c.host),
         (job_robots, job_robots.c.url),
         (run, run.c.id),
+        (page_text, page_text.c.id),
     ):
         old = select(key).where(table.c.job_id == job_id).limit(EXPIRE_ROWS)
         found = connection.execute(

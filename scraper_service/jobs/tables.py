@@ -302,6 +302,20 @@ job_robots = Table(
     Column("refused", Integer, nullable=False, server_default=text("0")),
 )
 
+#: Texts of delivered pages, if the job looks for what repeats; see
+#: :class:`scraper_service.jobs.repeats.PageText`. ``blocks`` are 8 bytes each.
+page_text = Table(
+    "page_text",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("host", String(260), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("fingerprint", BigInteger, nullable=False),
+    Column("blocks", LargeBinary, nullable=False),
+    Index("ix_page_text_job_id", "job_id", "id"),
+)
+
 #: Idempotency keys that were used.
 idempotency = Table(
     "idempotency",

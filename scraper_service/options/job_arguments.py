@@ -73,9 +73,14 @@ CRAWL_DEFAULTS: Mapping[str, Any] = {
     "ignore_query_parameters": False,
     "max_path_depth": None,
     "prompt": None,
+    "dedupe_boilerplate": False,
     "webhook": None,
 }
-BATCH_DEFAULTS: Mapping[str, Any] = {"max_concurrency": None, "webhook": None}
+BATCH_DEFAULTS: Mapping[str, Any] = {
+    "max_concurrency": None,
+    "dedupe_boilerplate": False,
+    "webhook": None,
+}
 MAP_DEFAULTS: Mapping[str, Any] = {
     "search": "",
     "limit": 5000,
@@ -229,7 +234,11 @@ def _listed(text: str) -> list[str]:
         raise ValueError(f"cannot read {short(text[1:])}: {error!s:.200}") from None
 
 
-_JOB_READERS: ReadersT = {"max_concurrency": _count_or_none, "webhook": _webhook}
+_JOB_READERS: ReadersT = {
+    "max_concurrency": _count_or_none,
+    "dedupe_boilerplate": flag,
+    "webhook": _webhook,
+}
 
 _CRAWL_READERS: ReadersT = {
     **_JOB_READERS,

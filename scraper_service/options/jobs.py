@@ -75,7 +75,8 @@ class CrawlOptions:
     from the start, ``max_path_depth`` segments below its path; None is unlimited.
     ``delay_s`` is the pause between two pages, in seconds. The patterns are regular
     expressions, see :mod:`scraper_service.options.patterns`. ``prompt`` asks for
-    options to be derived.
+    options to be derived, ``dedupe_boilerplate`` for Markdown without what repeats over
+    the pages of a site.
     """
 
     url: str = field(validator=instance_of(str))
@@ -96,6 +97,7 @@ class CrawlOptions:
     ignore_query_parameters: bool = field(validator=_flag)
     max_path_depth: int | None = field(validator=optional(ge(0)))
     prompt: str | None = field(validator=optional(instance_of(str)))
+    dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
     scrape: ScrapeOptions
     origin: str = "api"
@@ -105,12 +107,16 @@ class CrawlOptions:
 
 @frozen(kw_only=True)
 class BatchOptions:
-    """Addresses to scrape alike, each once per entry, in no particular order."""
+    """Addresses to scrape alike, each once per entry, in no particular order.
+
+    ``dedupe_boilerplate`` is that of :class:`CrawlOptions`.
+    """
 
     urls: tuple[str, ...] = field(
         validator=[min_len(1), max_len(MAX_BATCH_URLS), _texts]
     )
     max_concurrency: int | None = field(validator=optional(ge(1)))
+    dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
     scrape: ScrapeOptions
     origin: str = "api"

@@ -160,6 +160,11 @@ PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
 CRAWL_FIELDS: FieldsT = {
     "sitemap": Field(choice(*SITEMAP_MODES), "sitemap"),
     "prompt": Field(_PROMPT, "prompt"),
+    "dedupeBoilerplate": Field(Bool(), "dedupe_boilerplate"),
+}
+BATCH_FIELDS: FieldsT = {
+    **SCRAPE_FIELDS,
+    "dedupeBoilerplate": CRAWL_FIELDS["dedupeBoilerplate"],
 }
 
 _WIRE_NAMES = fields.wire_names(
@@ -189,7 +194,7 @@ def _map(values: dict[str, Any], at: Place) -> Any:
 SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
 PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
 CRAWL = job_fields.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
-BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=True)
+BATCH = job_fields.batch_kind(BATCH_FIELDS, scrape_options, ignores_invalid=True)
 MAP = Object(
     {**map_fields.MAP_FIELDS, "sitemap": CRAWL_FIELDS["sitemap"]},
     _map,
