@@ -163,6 +163,7 @@ EGRESS_ALLOW: list[str] = []
 HOST_CONCURRENCY = 8  # requests in flight per host, in all processes; the most
 
 # -- The service: webhooks -----------------------------------------------------------------
+WEBHOOK_BODIES_MB = 64  # MiB of large events under way, to all receivers together
 WEBHOOK_CONCURRENCY = 4  # requests in flight per receiver, of different jobs
 WEBHOOK_RETRY_S = ["60", "300", "900"]  # before each further attempt; then given up
 # What deliveries are signed with: a secret for all teams, or `<team id>:<secret>`. The
@@ -207,6 +208,7 @@ _minima = {
     "SCRAPYD_PROCESSES_PER_JOB": 1,
     "WATCHER_PING_S": 1,
     "WATCHER_STALL_S": 1,
+    "WEBHOOK_BODIES_MB": 1,
     "WEBHOOK_CONCURRENCY": 1,
     "WEBHOOK_TIMEOUT_S": 1,
 }

@@ -54,6 +54,7 @@ MAX_RECEIVERS = 1000  # that are remembered
 ANSWER_BYTES = 64 * 1024  # read of an answer, and dropped
 ANSWER_S = 1.0
 SLICE_BYTES = 64 * 1024  # of a body, handed to the transport at once
+READ_AT_ONCE = 4  # bodies, as there are threads that read
 
 
 @define(eq=False)
@@ -73,6 +74,32 @@ class _Receiver:
         self.misses = 0 if answered else self.misses + 1
         if self.misses >= MISSES:
             self.opens_at = time.monotonic() + PAUSE_S
+
+
+class _Room:
+    """The bytes that large bodies may take while they are sent; small ones are free."""
+
+    def __init__(self, size: int):
+        self._size = self._left = size
+        self._freed = asyncio.Event()
+
+    async def take(self, length: int) -> int:
+        """Wait until a body of ``length`` fits; return what is to be given back.
+
+        One that is larger than all the room has it alone.
+        """
+        if length <= SLICE_BYTES:
+            return 0
+        share = min(length, self._size)
+        while self._left < share:
+            self._freed.clear()
+            await self._freed.wait()
+        self._left -= share
+        return share
+
+    def give_back(self, share: int) -> None:
+        self._left += share
+        self._freed.set()
 
 
 @frozen
@@ -105,6 +132,8 @@ class Webhooks:
         self._lease_s = self._timeout_s + settings.getfloat("LEASE_S")
         self._retries_s = [float(s) for s in settings.getlist("WEBHOOK_RETRY_S")]
         self._at_once = settings.getint("WEBHOOK_CONCURRENCY")
+        self._room = _Room(settings.getint("WEBHOOK_BODIES_MB") * 2**20)
+        self._reading = asyncio.Semaphore(READ_AT_ONCE)
         self._session: aiohttp.ClientSession | None = None
         self._loop: asyncio.Task[None] | None = None
         self._lanes: dict[str, asyncio.Task[None]] = {}
@@ -249,12 +278,17 @@ class Webhooks:
         if receiver.is_shut:
             text = f"not sent: the receiver did not answer {MISSES} times in a row"
             return Answer(seq=due.seq, at=at, error=text)
-        message = await self._database.read(self._message, turn, due)
-        if message is None:
-            return None
-        started = time.monotonic()
-        with Refusals() as refusals:
-            status, error = await self._post(turn.hook.url, message)
+        async with self._reading:
+            message = await self._database.read(self._message, turn, due)
+            if message is None:
+                return None
+            share = await self._room.take(len(message.body))
+        try:
+            started = time.monotonic()
+            with Refusals() as refusals:
+                status, error = await self._post(turn.hook.url, message)
+        finally:
+            self._room.give_back(share)
         is_refused = status is None and bool(refusals.reasons)
         if not is_refused:
             receiver.note(answered=status is not None)

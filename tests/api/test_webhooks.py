@@ -388,6 +388,25 @@ def test_silent_receivers_hold_up_nobody_and_are_left_alone(
 # -- the list, and sending again --------------------------------------------------------------
 
 
+def test_large_events_under_way_have_a_bound(start_service, web, receiver, path):
+    """Each of them is over a mebibyte, which is all the room: one is sent at a time."""
+    service = start_service(
+        **{**SETTINGS, "SCRAPER_WEBHOOK_TIMEOUT_S": "5"}, SCRAPER_WEBHOOK_BODIES_MB="1"
+    )
+    slow = [path("slow/300") for _ in range(3)]
+    for to in slow:
+        body = {"urls": [web.url("/large")], "webhook": receiver.url(to)}
+        service.post("/v2/batch/scrape", body | {"maxAge": 0})
+    for to in slow:
+        until(lambda to=to: len(receiver.received(to)) == 3)
+    sent = [x for to in slow for x in receiver.received(to) if x.event == "page"]
+    times = sorted((x.at, x.until) for x in sent)
+    assert len(times) == len(slow)
+    assert all(len(x.body) > 2**20 for x in sent)
+    for (_, ended), (started, _) in itertools.pairwise(times):
+        assert started >= ended
+
+
 def test_the_list_is_in_parts_and_by_state(hooked, web, receiver, path):
     to = path("fails/1")
     job = start(hooked, web.url("/0"), hook=receiver.url(to))
