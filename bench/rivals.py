@@ -24,7 +24,8 @@ from scrapy.settings import Settings
 from scrapy.utils.project import get_project_settings
 
 from scraper_service.components.scheduler import LeasedScheduler
-from scraper_service.jobs import store
+from scraper_service.jobs import admission, store
+from scraper_service.jobs.admission import Terms
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.model import Link, Outcome
 from scraper_service.options.job_arguments import crawl_options
@@ -182,7 +183,7 @@ async def _job(data_dir: Path, url: str) -> str:
     options = crawl_options({"url": url, "sitemap": "skip"})
     database = Database(data_dir)
     await database.write(store.make_team, TEAM)
-    job = await database.write(store.create_job, TEAM, options, 2)
+    job = await database.write(admission.create_job, Terms(team_id=TEAM), options, 2)
     database.close()
     assert job is not None
     return job.id

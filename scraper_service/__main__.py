@@ -155,10 +155,14 @@ class Server:
         from scraper_service.api.site import JsonSite, Root
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
+        from scraper_service.options.limits import parse_rates, parse_sites
+        from scraper_service.runtime.rates import Rates
 
         trusted = tuple(self.settings.getlist("TRUSTED_PROXIES"))
         addresses = Addresses(self.settings["PUBLIC_URL"], trusted)
-        edge = Edge(accounts, self.pool, addresses)
+        rates = Rates(self.database, parse_rates(self.settings.getlist("RATE_LIMITS")))
+        sites = parse_sites(self.settings.getlist("BLOCKED_SITES"))
+        edge = Edge(accounts, self.pool, addresses, rates, sites)
         versions: dict[str, Resource] = {
             "v1": V1(edge, self.service, self.watchers).app.resource(),
             "v2": V2(edge, self.service, self.watchers).app.resource(),

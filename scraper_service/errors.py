@@ -107,6 +107,35 @@ class QueueFull(ServiceError, RuntimeError):
     retry_after_s = 5
 
 
+class OutOfCredits(ServiceError, RuntimeError):
+    """A team has fewer credits than a call needs; nothing was done, nothing charged."""
+
+    def __init__(self, needed: int, remaining: int):
+        self.needed = needed
+        self.remaining = remaining
+        super().__init__(
+            "Insufficient credits to perform this request:"
+            f" it needs {needed}, and {remaining} remain."
+        )
+
+
+class RateLimited(ServiceError, RuntimeError):
+    """A team has made as many calls of a mode as it may in a minute.
+
+    ``retry_after_s`` are whole seconds, ``resets_at`` seconds since 1970.
+    """
+
+    def __init__(self, used: int, retry_after_s: int, resets_at: float):
+        self.used = used
+        self.retry_after_s = retry_after_s
+        self.resets_at = resets_at
+        super().__init__("Rate limit exceeded")
+
+
+class SiteBlocked(ServiceError, PermissionError):
+    """The operator keeps the service away from a site."""
+
+
 class ServiceUnavailable(ServiceError, RuntimeError):
     """The service as a whole cannot work now: starting, stopping, or no database.
 

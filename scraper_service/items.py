@@ -88,7 +88,8 @@ class Fetch:
     ``source_url`` is the address as the caller wrote it, ``url`` the last one asked
     for. ``status`` is None when no answer came; ``cause`` says why. ``cache_state`` is
     ``hit`` or ``miss``, None where the cache was not asked; ``cached_at`` are seconds.
-    ``robots_tag`` is the header ``X-Robots-Tag``.
+    ``robots_tag`` is the header ``X-Robots-Tag``. ``queued_s`` is how long the limit of
+    the team held it up, None if it did not.
     """
 
     scrape_id: str
@@ -102,6 +103,7 @@ class Fetch:
     lease: Lease | None = None
     cache_state: str | None = None
     cached_at: float | None = None
+    queued_s: float | None = None
 
 
 @frozen
@@ -209,7 +211,8 @@ class PageMetadata:
     """Facts about a page; the interface document, part 8, says where each is from.
 
     ``source_url`` is the address as the caller wrote it, ``url`` the final one.
-    ``status_code`` is None when no answer came.
+    ``status_code`` is None when no answer came, ``queued_ms`` when the concurrency of
+    the team did not hold the page up.
     """
 
     source_url: str
@@ -226,6 +229,7 @@ class PageMetadata:
     total_pages: int | None = None
     error: str | None = None
     duplicate_of: str | None = None
+    queued_ms: int | None = None
     known: Mapping[str, str | list[str]] = field(factory=dict)
     other: Mapping[str, str | list[str]] = field(factory=dict)
 

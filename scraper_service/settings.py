@@ -33,6 +33,7 @@ DOWNLOAD_HANDLERS = {
     "s3": None,
 }
 DOWNLOADER_MIDDLEWARES = {
+    "scraper_service.components.blocked.BlockedSitesMiddleware": 300,
     "scraper_service.components.robots_middleware.RobotsMiddleware": 310,
     "scraper_service.components.cache.PageCache": 320,
     "scraper_service.components.transport.RequestOptionsMiddleware": 350,
@@ -122,14 +123,22 @@ API_KEYS: list[str] = []  # fixed keys beside those of `keys create`, a team eac
 AUTH_ENABLED = True  # False: every caller is one team, with or without a key
 KEY_SECRET = ""  # keys are hashed with it; empty: made once, kept in DATA_DIR
 
+# Calls per minute and team by mode, such as `scrape=100,crawl=15`; a mode that is not
+# named, or 0, is unlimited. Teams may have their own: `scraper-service teams set`.
+RATE_LIMITS: list[str] = []
+# Hosts that nothing is fetched from, their subdomains included.
+BLOCKED_SITES: list[str] = []
+
 # -- The service: jobs -------------------------------------------------------------------
 CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
 JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
 JOB_RUNNER = "scraper_service.runtime.runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
 JOB_SOURCE = "scraper_service.components.job_process.join_job"  # of `-a job_id=...`
 LEASE_S = 15  # after a process is gone, until its addresses are given to others
+MAX_ACTIVE_JOBS = 20_000  # of one team, running or waiting; further ones: 429
 MAX_PENDING_MAPS = 200  # running ones and those that wait; further ones: 429
-MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; further jobs wait
+MAX_QUEUED_SCRAPES = 500  # of one team, over its concurrency; further ones: 429
+MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; teams take turns
 MAX_RUNNING_MAPS = 8  # at a time in one process, up to four files of a site each
 PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
 
@@ -195,6 +204,7 @@ _minima = {
     "HOST_CONCURRENCY": 1,
     "JOB_CONCURRENCY": 1,
     "LEASE_S": 1,
+    "MAX_ACTIVE_JOBS": 1,
     "MAX_PENDING_MAPS": 1,
     "MAX_RUNNING_JOBS": 1,
     "MAX_RUNNING_MAPS": 1,
@@ -257,6 +267,11 @@ def check_settings(settings: BaseSettings) -> None:
             _check_number(name, value)
     for text in settings.getlist("WEBHOOK_RETRY_S"):
         _check_number("WEBHOOK_RETRY_S", text)
+    # Imported here: every process reads this module, few of them check it.
+    from scraper_service.options.limits import parse_rates, parse_sites  # noqa: PLC0415
+
+    parse_rates(settings.getlist("RATE_LIMITS"))
+    parse_sites(settings.getlist("BLOCKED_SITES"))
 
 
 def _check_number(name: str, value: object) -> None:

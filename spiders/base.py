@@ -190,6 +190,7 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         lease=request.meta.get("lease"),
         cache_state=request.meta.get("cache_state"),
         cached_at=request.meta.get("cached_at"),
+        queued_s=request.meta.get("queued_s"),
         **facts,
     )
 

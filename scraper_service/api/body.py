@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from attrs import frozen
+
 from scraper_service.errors import InvalidBody, InvalidOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scraper_service.errors import Issue
+    from scraper_service.options.limits import BlockedSites
 
 MAX_BODY_BYTES = 10 * 2**20  # interface document, 1.1
 # A larger body is read in the converter pool: 1 MB costs about 10 ms.
@@ -49,6 +52,36 @@ def structured(
         return structure(load_json(body)), []
     except InvalidOptions as error:
         return None, list(error.issues)
+
+
+@frozen
+class Asked:
+    """What checks before validation need of a body.
+
+    ``pages`` is how many it asks for, at least 1; ``blocked`` the first address of it
+    that is of a blocked site.
+    """
+
+    pages: int = 1
+    blocked: str | None = None
+
+
+def asked_of(value: object, counted: str, sites: BlockedSites) -> Asked:
+    """Return what a body asks for; ``counted`` is ``limit``, ``urls`` or empty."""
+    if not isinstance(value, dict):
+        return Asked()
+    urls = value["urls"] if isinstance(value.get("urls"), list) else []
+    limit, pages = value.get("limit"), 1
+    if counted == "urls":
+        pages = len(urls)
+    elif counted == "limit" and isinstance(limit, int | float) and limit == limit // 1:
+        pages = int(limit)
+    return Asked(max(1, pages), sites.first_of([value.get("url"), *urls]))
+
+
+def asked_of_text(body: bytes, counted: str, sites: BlockedSites) -> Asked:
+    """Do as :func:`asked_of` with a JSON text."""
+    return asked_of(load_json(body), counted, sites)
 
 
 def _refuse(constant: str) -> NoReturn:

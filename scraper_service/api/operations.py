@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, watch
 from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
     from klein import Klein
 
-    from scraper_service.api.routes import Edge
+    from scraper_service.api.routes import Body, Edge
     from scraper_service.api.site import JsonRequest
     from scraper_service.api.stream import Watchers
     from scraper_service.api.watch import WebSocket
+    from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.service import ScraperService
 
 
@@ -24,6 +26,21 @@ class Api:
         self.edge = edge
         self.service = service
         self.watchers = watchers
+
+
+async def admit_work(
+    api: Api, request: JsonRequest, mode: Mode, counted: str = ""
+) -> tuple[Team, Body, int]:
+    """Admit a call that costs credits; return also how many pages it asks for.
+
+    Raises what :meth:`Edge.admit` raises, then :exc:`SiteBlocked`, :exc:`OutOfCredits`.
+    """
+    team, body = await api.edge.admit(request, mode)
+    pages = await api.edge.asked_pages(team, body, counted)
+    prices = api.service.prices
+    price = prices.map if mode is Mode.MAP else prices.page
+    await api.service.charges.require(team, pages * price)
+    return team, body, pages
 
 
 def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
@@ -37,45 +54,45 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     @app.route("/scrape", methods=["POST"])
     @asyncio_route
     async def scrape(api: Api, request: JsonRequest) -> bytes:
-        team, body = await api.edge.admit(request)
+        team, body, _ = await admit_work(api, request, Mode.SCRAPE)
         options = await body.read(requests.page_options)
         note_caller(request, options)
-        page = await api.service.scrape(options, team)
+        page = await api.service.scrape(options, team, version)
         answer: bytes = views.scraped(request, page, options)
         return answer
 
     @app.route("/scrape/<scrape_id>", methods=["GET"])
     @asyncio_route
     async def read_scrape(api: Api, request: JsonRequest, scrape_id: str) -> bytes:
-        team, _ = await api.edge.admit(request)
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         page = await api.service.stored_scrape(jobs.job_id(scrape_id), team)
         return b'{"success":true,"data":%s}' % page
 
     @app.route("/map", methods=["POST"])
     @asyncio_route
     async def find_links(api: Api, request: JsonRequest) -> bytes:
-        team, body = await api.edge.admit(request)
+        team, body, _ = await admit_work(api, request, Mode.MAP)
         options = await body.read(requests.map_options)
         note_caller(request, options)
-        found = await api.service.map(options, team, views.MAP_SHAPE)
+        found = await api.service.map(options, team, version, views.MAP_SHAPE)
         answer: bytes = views.mapped(request, found)
         return answer
 
     @app.route("/crawl", methods=["POST"])
     @asyncio_route
     async def start_crawl(api: Api, request: JsonRequest) -> bytes:
-        team, body = await api.edge.admit(request)
+        team, body, pages = await admit_work(api, request, Mode.CRAWL, "limit")
         key = jobs.idempotency_key(request)
         await api.service.check_key(key, team)
         options = await body.read(requests.crawl_options)
         note_caller(request, options)
-        job = await api.service.start(options, team, version, key)
+        job = await api.service.start(options, team, version, key, pages)
         return jobs.started(job, api.edge.addresses.base(request), f"v{version}")
 
     @app.route("/batch/scrape", methods=["POST"])
     @asyncio_route
     async def start_batch(api: Api, request: JsonRequest) -> bytes:
-        team, body = await api.edge.admit(request)
+        team, body, _ = await admit_work(api, request, Mode.SCRAPE, "urls")
         key = jobs.idempotency_key(request)
         await api.service.check_key(key, team)
         asked = await body.read(requests.batch_options)
@@ -93,7 +110,7 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     @app.route("/crawl/ongoing", methods=["GET"])
     @asyncio_route
     async def active_crawls(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request)
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         answer: bytes = views.active(await api.service.active_crawls(team))
         return answer
 
@@ -103,7 +120,7 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     async def status(api: Api, request: JsonRequest, job_id: str) -> bytes | WebSocket:
         if watch.is_wanted(request):
             return await watch.watch(api, request, job_id, views.snapshot)
-        team, _ = await api.edge.admit(request)
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         skip, limit = asked = jobs.paging(request)
         found = await api.service.status(jobs.job_id(job_id), team, skip or 0, limit)
         base = api.edge.addresses.base(request)
@@ -116,7 +133,7 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     @app.route("/batch/scrape/<job_id>", methods=["DELETE"])
     @asyncio_route
     async def cancel(api: Api, request: JsonRequest, job_id: str) -> bytes:
-        team, _ = await api.edge.admit(request)
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         await api.service.cancel(jobs.job_id(job_id), team)
         return jobs.cancelled()
 
@@ -125,5 +142,5 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
     @app.route("/batch/scrape/<job_id>/errors", methods=["GET", "DELETE"])
     @asyncio_route
     async def errors(api: Api, request: JsonRequest, job_id: str) -> bytes:
-        team, _ = await api.edge.admit(request)
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         return await api.service.errors(jobs.job_id(job_id), team, jobs.errors)

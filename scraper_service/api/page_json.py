@@ -83,6 +83,8 @@ def metadata(facts: PageMetadata) -> dict[str, Any]:
         "totalPages": facts.total_pages,
         "error": facts.error,
         "duplicateOf": facts.duplicate_of,
+        "concurrencyLimited": None if facts.queued_ms is None else True,
+        "concurrencyQueueDurationMs": facts.queued_ms,
     }
     result.update((name, value) for name, value in ours.items() if value is not None)
     return result

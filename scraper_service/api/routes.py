@@ -16,11 +16,15 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from scraper_service.api.body import (
     LARGE_BODY_BYTES,
+    Asked,
+    asked_of,
+    asked_of_text,
     check_json,
     load_json,
     structured,
 )
-from scraper_service.api.page_json import encode
+from scraper_service.api.page_json import encode, iso
+from scraper_service.components.blocked import SITE_BLOCKED
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     InvalidBody,
@@ -31,8 +35,11 @@ from scraper_service.errors import (
     JobNotFound,
     MapTimedOut,
     OptionUnavailable,
+    OutOfCredits,
     QueueFull,
+    RateLimited,
     ServiceUnavailable,
+    SiteBlocked,
     Unauthorized,
 )
 
@@ -52,7 +59,9 @@ if TYPE_CHECKING:
         MapOptions,
         PageOptions,
     )
+    from scraper_service.options.limits import BlockedSites, Mode
     from scraper_service.runtime.accounts import Accounts, Team
+    from scraper_service.runtime.rates import Rates
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +72,7 @@ AnswerT = TypeVar("AnswerT", bound=bytes | Resource)
 
 # Interface document, 1.5; a failed page whose code is not here is a 500.
 FAILURE_STATUS = {
+    "CONCURRENCY_QUEUE_TIMEOUT": 408,
     "SCRAPE_ACTIONS_NOT_SUPPORTED": 400,
     "SCRAPE_LOCKDOWN_CACHE_MISS": 404,
     "SCRAPE_NO_CACHED_DATA": 404,
@@ -78,6 +88,8 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (JobEnded, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (IdempotencyKeyUsed, 409, {}),
+    (OutOfCredits, 402, {}),
+    (SiteBlocked, 403, {"code": "UNSUPPORTED_SITE"}),
 )
 
 
@@ -115,20 +127,30 @@ def asyncio_route(
 class Edge:
     """The checks that come before every operation, in the contract's order (1.3)."""
 
-    def __init__(self, accounts: Accounts, pool: ConverterPool, addresses: Addresses):
+    def __init__(
+        self,
+        accounts: Accounts,
+        pool: ConverterPool,
+        addresses: Addresses,
+        rates: Rates,
+        sites: BlockedSites,
+    ):
         self._accounts = accounts
         self._pool = pool
+        self._rates = rates
+        self._sites = sites
         self.addresses = addresses
 
-    async def admit(self, request: JsonRequest) -> tuple[Team, Body]:
+    async def admit(self, request: JsonRequest, mode: Mode) -> tuple[Team, Body]:
         """Return the caller's team and the body.
 
-        Raises :exc:`InvalidBody`, then :exc:`Unauthorized`.
+        Raises :exc:`InvalidBody`, then :exc:`Unauthorized`, then :exc:`RateLimited`.
         """
         body = Body(request.content.read() if request.content else b"", self._pool)
         await body.check()
         team = await self.recheck(request)
         note(request, team=team.id)
+        await self._rates.count(team, mode)
         return team, body
 
     async def recheck(self, request: JsonRequest) -> Team:
@@ -137,6 +159,19 @@ class Edge:
         For answers that go on for long.
         """
         return await self._accounts.team_of(request.header("Authorization"))
+
+    async def asked_pages(self, team: Team, body: Body, counted: str) -> int:
+        """Return how many pages a body asks for, before anything of it is checked.
+
+        ``counted`` is the key that says so: ``limit``, ``urls``, or empty for one page.
+        Raises :exc:`SiteBlocked`. Where neither sites nor credits count, nobody looks.
+        """
+        if team.is_unlimited and not self._sites:
+            return 1
+        asked = await body.asked(counted, self._sites)
+        if asked.blocked is not None:
+            raise SiteBlocked(SITE_BLOCKED)
+        return asked.pages
 
 
 class Body:
@@ -168,6 +203,13 @@ class Body:
         if issues:
             raise InvalidOptions(issues)
         return options
+
+    async def asked(self, counted: str, sites: BlockedSites) -> Asked:
+        """Return what :func:`~scraper_service.api.body.asked_of` finds in it."""
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            return asked_of(self._value, counted, sites)
+        found: Asked = await self._run(asked_of_text, counted, sites)
+        return found
 
     async def _run(self, function: Callable[..., Any], *args: object) -> Any:
         try:
@@ -234,6 +276,8 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
             return Answer(401, error_body(str(error)), headers)
         case HTTPException():
             return _no_route(error)
+        case RateLimited():
+            return _rate_limited(error)
         case QueueFull():
             retry = {"Retry-After": str(error.retry_after_s)}
             return Answer(429, error_body(str(error)), retry)
@@ -247,6 +291,15 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
     logger.error("unexpected error %s", error_id, exc_info=error)
     text = f"An unexpected error occurred; its id in the log is {error_id}."
     return Answer(500, error_body(text, code="UNKNOWN_ERROR"))
+
+
+def _rate_limited(error: RateLimited) -> Answer:
+    wait_s = error.retry_after_s
+    text = (
+        f"Rate limit exceeded. Consumed (req/min): {error.used}, remaining (req/min): 0."
+        f" Please retry after {wait_s}s, resets at {iso(error.resets_at)}."
+    )
+    return Answer(429, error_body(text), {"Retry-After": str(wait_s)})
 
 
 def _no_route(error: HTTPException) -> Answer:

@@ -29,6 +29,7 @@ from scraper_service.api.routes import answer_to
 from scraper_service.api.stream import Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.jobs.model import JobState
+from scraper_service.options.limits import Mode
 from scraper_service.runtime.tails import SLICE_BYTES
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ async def watch(
     handshake = Handshake(request)
     team, refusal = None, None
     try:
-        team, _ = await api.edge.admit(request)
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         job_id = jobs.job_id(job_id)
         await api.watchers.tails.check_event(job_id, team, 0)
     except (Unauthorized, JobNotFound, InvalidParameter) as error:

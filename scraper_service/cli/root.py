@@ -8,18 +8,15 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from scraper_service.cli.crawl import batch_command, crawl_command
 from scraper_service.cli.jobs import jobs_group
+from scraper_service.cli.keys import data_dir_option, keys_group, teams_group
 from scraper_service.cli.pages import map_command, scrape_command
 from scraper_service.cli.settings import check_egress, load_settings
-
-if TYPE_CHECKING:
-    from scrapy.settings import Settings
 
 INTERRUPTED = 130  # as shells say it of SIGINT: 128 + 2
 EXAMPLE_URL = "https://example.org"
@@ -102,70 +99,9 @@ def announce(address: str, first_key: str | None) -> None:
     )
 
 
-@click.group("keys")
-def keys_group() -> None:
-    """Make, list and revoke API keys."""
-
-
-def _data_dir_option(command: Any) -> Any:
-    return click.option(
-        "--data-dir",
-        type=click.Path(file_okay=False),
-        help="Data directory of the service.  [default: data]",
-    )(command)
-
-
-@keys_group.command("create")
-@click.option("--name", default="", help="A name to know it by.")
-@_data_dir_option
-@click.pass_obj
-def create_key_command(
-    overrides: tuple[str, ...], name: str, data_dir: str | None
-) -> None:
-    """Make a key, with a team of its own, and print it; it is shown only now."""
-    from scraper_service.runtime import accounts
-
-    database, settings = _open_database(overrides, data_dir)
-    secret = accounts.key_secret(database.data_dir, settings["KEY_SECRET"])
-    with database.engine.begin() as connection:
-        click.echo(accounts.create_key(connection, secret, name))
-
-
-@keys_group.command("list")
-@_data_dir_option
-@click.pass_obj
-def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
-    """List keys: id, last characters, state, time of making, name."""
-    from scraper_service.runtime import accounts
-
-    database, _ = _open_database(overrides, data_dir)
-    with database.engine.begin() as connection:
-        for key in accounts.list_keys(connection):
-            state = "revoked" if key.revoked_at else "valid"
-            made = key.created_at.strftime("%Y-%m-%d %H:%M")
-            click.echo(f"{key.id}  ...{key.hint}  {state:7}  {made}  {key.name}")
-
-
-@keys_group.command("revoke")
-@click.argument("key_id")
-@_data_dir_option
-@click.pass_obj
-def revoke_key_command(
-    overrides: tuple[str, ...], key_id: str, data_dir: str | None
-) -> None:
-    """End the key with the id KEY_ID, which `keys list` shows; it works no more."""
-    from scraper_service.runtime import accounts
-
-    database, _ = _open_database(overrides, data_dir)
-    with database.engine.begin() as connection:
-        if not accounts.revoke_key(connection, key_id):
-            raise click.ClickException(f"no valid key has the id {key_id}")
-    click.echo(f"revoked {key_id}")
-
-
 @click.command("doctor")
 @click.option("--port", type=int, help="Port to look at.  [default: 3002]")
-@_data_dir_option
+@data_dir_option
 @click.pass_obj
 def doctor_command(
     overrides: tuple[str, ...], port: int | None, data_dir: str | None
@@ -181,20 +117,6 @@ def doctor_command(
     sys.exit(1 if failed else 0)
 
 
-def _open_database(
-    overrides: tuple[str, ...], data_dir: str | None
-) -> tuple[Any, Settings]:
-    from sqlalchemy.exc import SQLAlchemyError
-
-    from scraper_service.jobs.database import Database
-
-    settings = load_settings(overrides, DATA_DIR=data_dir)
-    try:
-        return Database(Path(settings["DATA_DIR"]), settings["DATABASE_URL"]), settings
-    except (OSError, SQLAlchemyError) as error:
-        raise click.ClickException(f"the job database: {error}") from error
-
-
 # By name, as the help shows them.
 COMMANDS = (
     batch_command,
@@ -205,6 +127,7 @@ COMMANDS = (
     map_command,
     scrape_command,
     serve_command,
+    teams_group,
 )
 
 for command in COMMANDS:

@@ -19,6 +19,7 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
+from scraper_service.components.blocked import SITE_BLOCKED, BlockedSite
 from scraper_service.components.cache import LockdownMiss, NoCachedData
 from scraper_service.components.egress import ForbiddenDestination
 from scraper_service.components.handler import CertificateError, SiteBusy
@@ -51,6 +52,7 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
             " Its operator can allow it with EGRESS_ALLOW."
         ),
     ),
+    (BlockedSite, "UNSUPPORTED_SITE", SITE_BLOCKED),
     (
         SiteRefused,
         "UNSUPPORTED_SITE",

@@ -11,7 +11,9 @@ from attrs import evolve, frozen
 from scrapy.exceptions import DropItem, NotConfigured
 from scrapy.utils.misc import load_object
 
+from scraper_service.components.blocked import SITE_BLOCKED
 from scraper_service.components.failures import page_error
+from scraper_service.components.prices import Prices
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.items import (
     DUPLICATE,
@@ -25,14 +27,16 @@ from scraper_service.items import (
 )
 from scraper_service.jobs.model import Kind, Link, Outcome
 from scraper_service.options.available import remarks
+from scraper_service.options.limits import BlockedSites, parse_sites
+from scraper_service.scope import Reason
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.crawler import Crawler
-    from scrapy.settings import BaseSettings
 
-    from scraper_service.options.scrape import ScrapeOptions
+
+QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
 
 REMEMBERED_AT_ONCE = 2000  # links, before others have their turn: a millisecond
 
@@ -71,7 +75,10 @@ class PagePipeline:
         failure = content.error
         if fetch.cause is not None:
             failure = page_error(fetch.cause)
-        warnings = (*content.warnings, *remarks(fetch.options))
+        warnings = [*content.warnings, *remarks(fetch.options)]
+        queued_ms = None if fetch.queued_s is None else round(fetch.queued_s * 1000)
+        if queued_ms is not None:
+            warnings.append(QUEUED.format(queued_ms / 1000))
         return Page(
             values=content.values,
             warning=" ".join(warnings) or None,
@@ -94,6 +101,7 @@ class PagePipeline:
                 num_pages=content.num_pages,
                 total_pages=content.total_pages,
                 error=failure.message if failure else _reason(fetch.status),
+                queued_ms=queued_ms,
                 known=content.known,
                 other=content.other,
             ),
@@ -110,26 +118,6 @@ def _reason(status: int | None) -> str | None:
         return f"HTTP status {status}"
 
 
-class Prices:
-    """What a page costs, in credits, by the operator's settings."""
-
-    def __init__(self, settings: BaseSettings):
-        self._page = settings.getint("CREDITS_PER_PAGE")
-        self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
-        self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
-
-    def of(self, content: PageContent, options: ScrapeOptions) -> int:
-        """Return the price of a page that was delivered; failed ones are free."""
-        price = (
-            self._page
-            if content.num_pages is None
-            else self._pdf_page * content.num_pages
-        )
-        if options.zero_data_retention:
-            price += self._zero_retention
-        return price
-
-
 class FeedPipeline:
     """Store the pages of a job: page, acknowledgement, links, credits, at once.
 
@@ -142,6 +130,7 @@ class FeedPipeline:
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
         self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -182,12 +171,14 @@ class FeedPipeline:
             is_done=error is None,
             code=error.code if error else None,
             error=error.message if error else None,
-            links=_Links(file.nested, lease, lease.depth + 1, Kind.SITEMAP),
+            links=_Links(
+                file.nested, lease, lease.depth + 1, self._sites, Kind.SITEMAP
+            ),
             warnings=file.warnings,
         )
         for rows in file.slices:
             found = tuple(FoundLink(*row) for row in json.loads(rows))
-            links = _Links(found, lease, depth=0)
+            links = _Links(found, lease, 0, self._sites)
             await scheduler.store(evolve(whole, links=links, goes_on=True))
         await scheduler.settle(whole)
 
@@ -208,7 +199,7 @@ class FeedPipeline:
             code=failure.code if failure else None,
             error=failure.message if failure else None,
             final=_final(page.metadata.url, spider),
-            links=_Links(page.follow, lease, lease.depth + 1),
+            links=_Links(page.follow, lease, lease.depth + 1, self._sites),
             base=page.base,
             text=page.text,
         )
@@ -229,18 +220,22 @@ class _Links:
     found: tuple[FoundLink, ...]
     lease: Lease
     depth: int
+    sites: BlockedSites
     kind: Kind = Kind.PAGE
 
     def __iter__(self) -> Iterator[Link]:
         for link in self.found:
+            reason, rule = link.reason, link.rule
+            if reason is None and self.sites and self.sites.covers(link.url):
+                reason, rule = Reason.BLOCKED_SITE.value, SITE_BLOCKED
             yield Link(
                 link.key,
                 link.url,
                 self.depth,
                 kind=self.kind,
                 found_on=self.lease.row_id,
-                code=link.reason,
-                error=link.rule,
+                code=reason,
+                error=rule,
                 lastmod=link.lastmod,
             )
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import frontier
 from scraper_service.jobs.pace import REFRESH_S, HostPace
+from scraper_service.jobs.places import REFRESH_S as PLACES_S
+from scraper_service.jobs.places import TeamPlaces
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -25,7 +27,7 @@ class Presence:
     """Signs of life of ``owner``, by which its leases last ``LEASE_S`` beyond the last.
 
     While it is open it gives back the leases of processes that are gone, and keeps one
-    pace with those that live.
+    pace with those that live, and to the limits of teams together with them.
     """
 
     def __init__(self, settings: BaseSettings, database: Database, owner: str):
@@ -44,9 +46,12 @@ class Presence:
         lease_s = self._settings.getfloat("LEASE_S")
         pace = HostPace.shared(self._settings)
         pace.connect(self._database, self._owner)
+        places = TeamPlaces.shared()
+        places.connect(self._database, self._owner)
         self.every(lease_s / 3, self._beat)
         self.every(lease_s / 3, self._reap)
         self.every(REFRESH_S, pace.refresh)
+        self.every(PLACES_S, places.refresh)
 
     def close(self) -> None:
         """End all that is repeated."""

@@ -18,18 +18,22 @@ from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.components.host_queue import HostQueue
+from scraper_service.components.job_places import JobPlaces
 from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.jobs import frontier, outcomes, store
+from scraper_service.jobs.admission import Terms, create_job
 from scraper_service.jobs.database import Database
-from scraper_service.jobs.model import ACTIVE, LOCAL_TEAM, Commit, Kind, Outcome
+from scraper_service.jobs.ledger import top_up
+from scraper_service.jobs.model import ACTIVE, LOCAL_TEAM, Commit, Job, Kind, Outcome
 from scraper_service.jobs.pace import HostPace
+from scraper_service.jobs.places import TeamPlaces
 from scraper_service.options.job_arguments import scrape_options_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
@@ -72,9 +76,11 @@ class LeasedScheduler(BaseScheduler):
         self._slots = settings.getint("JOB_CONCURRENCY")
         self._concurrency: int | None = None
         self._team_id: str | None = None
+        self._page_price: int | None = None  # that was reserved, None for nothing
         self._again: deque[Request] = deque()  # redirects, lease in hand
         tally = JobRecorder.tally_of(crawler)
         self._queue = HostQueue(HostPace.shared(settings), self._nudge, tally)
+        self._places = JobPlaces(TeamPlaces.shared(), self._nudge)
         self._leases: dict[int, int] = {}  # row id to token, all that are held
         self._out = 0  # leases handed to the engine
         self._pages: dict[int, str] = {}  # row id to page id, of those
@@ -118,7 +124,9 @@ class LeasedScheduler(BaseScheduler):
 
     def enqueue_request(self, request: Request) -> bool:
         """Take back a request that holds a lease; no other comes from our spiders."""
-        if not self._queue.hold(request):
+        if self._queue.hold(request):
+            self._places.free(request.meta["lease"].row_id)
+        else:
             self._again.append(request)
         return True
 
@@ -129,11 +137,21 @@ class LeasedScheduler(BaseScheduler):
             self._claim_soon()
         if self._out - len(self._queue.held) >= self._limit():
             return None
-        if request := self._queue.next_held():
-            return request
+        if not (self._queue.held or self._queue.rows) or not self._places.take():
+            return None
+        request = self._queue.next_held() or self._next_row()
+        if request is None:
+            self._places.give_back()
+            self._look_ahead()
+            return None
+        waited_s = self._places.use(request.meta["lease"].row_id)
+        if waited_s is not None:
+            request.meta["queued_s"] = request.meta.get("queued_s", 0.0) + waited_s
+        return request
+
+    def _next_row(self) -> Request | None:
         row = self._queue.next_row()
         if row is None:
-            self._look_ahead()
             return None
         self._out += 1
         return self._request(row)
@@ -150,8 +168,10 @@ class LeasedScheduler(BaseScheduler):
         if self.job_id:
             job = await self._database.read(store.get_job, self.job_id, None)
             self._team_id = job.team_id if job else None
+            await TeamPlaces.shared().learn()
         else:
             await self._make_job(options)
+        self._places.open(self._team_id or LOCAL_TEAM, self.job_id)
         await self._claim()
 
     async def _make_job(self, options: Any) -> None:
@@ -159,8 +179,9 @@ class LeasedScheduler(BaseScheduler):
         if options.webhook is not None:
             logger.warning("no webhook is called: that takes the service")
             options = evolve(options, webhook=None)
-        job = await self._database.write(store.create_job, LOCAL_TEAM, options, 2)
-        assert job is not None
+        terms = Terms(team_id=LOCAL_TEAM)
+        job = await self._database.write(create_job, terms, options, 2)
+        assert isinstance(job, Job)
         self.job_id = job.id
 
     def _limit(self) -> int:
@@ -230,6 +251,7 @@ class LeasedScheduler(BaseScheduler):
         if claim.base is not None:
             spider: Any = self._crawler.spider
             spider.move_to(claim.base)
+        self._page_price = claim.page_price
         self._ended = self._ended or claim.state not in ACTIVE
         if not claim.rows:
             self._dry = True
@@ -253,10 +275,11 @@ class LeasedScheduler(BaseScheduler):
 
         Raises :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
         """
-        commit = await self.store(outcome)
+        commit = await self.store(await self._paid(outcome))
         self._leases.pop(outcome.row_id, None)
         self._pages.pop(outcome.row_id, None)
         self._queue.ended(outcome.row_id)
+        self._places.free(outcome.row_id)
         self._out -= 1
         if commit.new_links or not commit.delivered:
             self._dry = False
@@ -274,21 +297,41 @@ class LeasedScheduler(BaseScheduler):
 
         One that goes on keeps its lease.
         """
+        commit = await self._insist(
+            lambda: self._database.write_each(outcomes.append, self.job_id, outcome)
+        )
+        if commit.new_links:
+            self._dry = False
+            self._nudge()
+        return commit
+
+    async def _paid(self, outcome: Outcome) -> Outcome:
+        """Return the outcome; a failed one if the team cannot pay its page.
+
+        What a page usually costs is reserved; a PDF file may cost more.
+        """
+        if self._page_price is None or self._team_id is None:
+            return outcome
+        team_id, extra = self._team_id, outcome.credits - self._page_price
+        if extra <= 0 or await self._insist(
+            lambda: self._database.write_apart(top_up, team_id, self.job_id, extra)
+        ):
+            return outcome
+        text = f"Insufficient credits: the page costs {outcome.credits}."
+        return evolve(
+            outcome, page=None, credits=0, code="INSUFFICIENT_CREDITS", error=text
+        )
+
+    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what the database answers, however long it takes."""
         waits = iter(RETRY_S)
         while True:
             try:
-                commit = await self._database.write_each(
-                    outcomes.append, self.job_id, outcome
-                )
+                return await ask()
             except ServiceUnavailable:
                 if not self._crawler.crawling:
                     raise
                 await asyncio.sleep(next(waits, RETRY_S[-1]))
-            else:
-                if commit.new_links:
-                    self._dry = False
-                    self._nudge()
-                return commit
 
     def _page_lost(self, response: Any, failure: Any = None) -> None:
         """End the lease of a page that a bug kept from coming out."""
@@ -318,6 +361,7 @@ class LeasedScheduler(BaseScheduler):
         for task in self._tasks:
             task.cancel()
         self._queue.close()
+        self._places.close()
         type(self)._of.pop(self._crawler, None)  # the value keeps its key alive
         leases = tuple(self._leases.items())
         self._leases.clear()

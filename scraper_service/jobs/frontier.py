@@ -35,9 +35,9 @@ MAX_ATTEMPTS = 10
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     """Lease up to ``count`` pending addresses, the oldest first."""
-    state, base = lock_job(connection, job_id)
-    if state not in ACTIVE:
-        return Claim((), state)
+    locked = lock_job(connection, job_id)
+    if locked.state not in ACTIVE:
+        return Claim((), *locked)
     oldest = (
         select(frontier.c.id)
         .where(frontier.c.job_id == job_id, frontier.c.state == RowState.PENDING)
@@ -59,7 +59,7 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     )
     # RETURNING has no order.
     found = sorted((ClaimedRow(*row) for row in rows), key=_id)
-    return Claim(tuple(found), state, base)
+    return Claim(tuple(found), *locked)
 
 
 def _id(row: ClaimedRow) -> int:

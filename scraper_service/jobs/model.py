@@ -68,6 +68,7 @@ class Job:
     ``skipped`` are those ever refused before a fetch, ``sitemaps`` the sitemap files
     that are still to be read, of ``sitemap_files`` in all. ``base`` is the address that
     the start page was redirected to, if that is what the crawl's scope is about.
+    ``page_price`` are the credits that were reserved for each page, None where none are.
     """
 
     id: str
@@ -87,6 +88,7 @@ class Job:
     sitemaps: int
     sitemap_files: int
     credits: int
+    page_price: int | None
     base: str | None
     warning: str | None
     error: str | None
@@ -121,11 +123,12 @@ class ClaimedRow:
 
 @frozen
 class Claim:
-    """What a claim brought; ``state`` and ``base`` are those of the job."""
+    """What a claim brought; the others are of the row of the job."""
 
     rows: tuple[ClaimedRow, ...]
     state: JobState
     base: str | None = None
+    page_price: int | None = None
 
 
 @frozen

@@ -17,6 +17,7 @@ from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.formats.sitemap import MAX_FILES
 from scraper_service.jobs.deliveries import tell
+from scraper_service.jobs.ledger import charge_row, give_back
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Commit, JobState, Kind, Link, RowState
 from scraper_service.jobs.repeats import add_texts
@@ -44,8 +45,8 @@ MAX_SKIPPED = 1_000_000  # rows of addresses that are only listed, in one job
 # Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
 _COUNTED = (
     *("state", "open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
-    *("sitemap_files", "base", "warning", "credits", "deliveries", "completed_at"),
-    "expires_at",
+    *("sitemap_files", "base", "warning", "credits", "reserved", "deliveries"),
+    *("completed_at", "expires_at"),
 )
 _READ_JOB = select(job).where(job.c.id == bindparam("job_id")).with_for_update()
 _WRITE_JOB = (
@@ -128,6 +129,9 @@ class _Change:
         self.base: str | None = row.base
         self.warning: str | None = row.warning
         self.credits: int = row.credits
+        self.key_id: str | None = row.key_id
+        self.is_limited: bool = row.page_price is not None
+        self.reserved: int = row.reserved
         self.refused: Counter[str] = Counter()  # by the address of a robots.txt
         self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
@@ -260,16 +264,19 @@ class _Change:
                 }
             )
             charges.append(
-                {
-                    "page_id": outcome.page_id,
-                    "team_id": self.team_id,
-                    "job_id": self.job_id,
-                    "credits": outcome.credits,
-                    "at": self.at,
-                }
+                charge_row(
+                    outcome.page_id,
+                    self.team_id,
+                    self.job_id,
+                    self.key_id,
+                    outcome.credits,
+                    self.at,
+                )
             )
             self.pages += 1
             self.credits += outcome.credits
+            if self.is_limited:
+                self.reserved -= outcome.credits
         self._connection.execute(_ADD_PAGES, pages)
         self._connection.execute(_ADD_CHARGES, charges)
 
@@ -371,6 +378,8 @@ class _Change:
         if ended:
             note(self._connection, self.job_id, "completed", self.at)
             self._tell([("completed", None)])
+            give_back(self._connection, self.team_id, self.reserved)
+            self.reserved = 0
         counts = {
             "job_id": self.job_id,
             "state": state,
@@ -385,6 +394,7 @@ class _Change:
             "base": self.base,
             "warning": self.warning,
             "credits": self.credits,
+            "reserved": self.reserved,
             "deliveries": self.deliveries,
             "completed_at": self.at if ended else None,
             "expires_at": self.at + RETENTION_S,

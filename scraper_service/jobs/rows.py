@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import bindparam, insert, select, text
 from sqlalchemy.dialects import postgresql, sqlite
@@ -26,16 +26,27 @@ def now_of(connection: Connection) -> float:
 
 
 _LOCK = (
-    select(job.c.state, job.c.base)
+    select(job.c.state, job.c.base, job.c.page_price)
     .where(job.c.id == bindparam("job_id"))
     .with_for_update()
 )
 
 
-def lock_job(connection: Connection, job_id: str) -> tuple[JobState, str | None]:
-    """Lock the row of a job, return state and base; a lost one counts as cancelled."""
+class LockedJob(NamedTuple):
+    """What is read of a job with its lock."""
+
+    state: JobState
+    base: str | None = None
+    page_price: int | None = None
+
+
+def lock_job(connection: Connection, job_id: str) -> LockedJob:
+    """Lock the row of a job; a lost one counts as cancelled."""
     found = connection.execute(_LOCK, {"job_id": job_id}).one_or_none()
-    return (JobState(found[0]), found[1]) if found else (JobState.CANCELLED, None)
+    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+
+
+_LOST = LockedJob(JobState.CANCELLED)
 
 
 def note(

@@ -117,7 +117,7 @@ def ask(
     connection: Connection, job_id: str, run_id: str, slot: int, node: str, asker: str
 ) -> bool:
     """Note a run that is about to be asked for; False if another one has its place."""
-    state, _ = lock_job(connection, job_id)
+    state = lock_job(connection, job_id).state
     if state not in ACTIVE:
         return False
     asked = connection.execute(
@@ -156,7 +156,7 @@ def end_lost(connection: Connection, job_id: str, run_id: str) -> bool:
 
     The job has failed if that happens again and again and it gets nowhere.
     """
-    state, _ = lock_job(connection, job_id)
+    state = lock_job(connection, job_id).state
     until = connection.scalar(select(worker.c.until).where(worker.c.id == run_id))
     if until is not None and until >= now_of(connection):
         return False

@@ -5,28 +5,28 @@ Functions take a connection inside a transaction, as those of the frontier do.
 
 from __future__ import annotations
 
-import json
 import uuid
 import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, fields
-from sqlalchemy import delete, insert, or_, select, update
+from attrs import fields, frozen
+from sqlalchemy import and_, delete, func, insert, or_, select, update
 
 from scraper_service.jobs import deliveries
+from scraper_service.jobs.ledger import give_back
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import (
     ACTIVE,
+    LOCAL_TEAM,
     Job,
     JobState,
     Kind,
-    Link,
     RowState,
 )
-from scraper_service.jobs.rows import RETENTION_S, dialect_insert, note, now_of
-from scraper_service.jobs.seeds import Seed, seed_of
+from scraper_service.jobs.rows import RETENTION_S, note, now_of
 from scraper_service.jobs.tables import (
+    activity,
     delivery,
     event,
     frontier,
@@ -34,7 +34,6 @@ from scraper_service.jobs.tables import (
     job,
     job_host,
     job_robots,
-    ledger,
     page,
     page_text,
     run,
@@ -43,41 +42,20 @@ from scraper_service.jobs.tables import (
     webhook,
 )
 from scraper_service.jobs.tables import team as team_table
-from scraper_service.options.job_arguments import options_to_json
-from scraper_service.options.jobs import BatchOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.jobs import CrawlOptions, Webhook
+    from scraper_service.jobs.seeds import Seed
+    from scraper_service.options.jobs import Webhook
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one answer (interface document, 11.6)
 READ_ROWS = 250  # of pages in one statement
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _COLUMNS = [job.c[fact.name] for fact in fields(Job)]
-
-
-def create_job(
-    connection: Connection,
-    team_id: str,
-    asked: CrawlOptions | BatchOptions,
-    version: int,
-    idempotency_key: str | None = None,
-) -> Job | None:
-    """Store a job and its first addresses; None if the idempotency key was used."""
-    at = now_of(connection)
-    if idempotency_key and not _use_key(connection, team_id, idempotency_key, at):
-        return None
-    seed = seed_of(asked)
-    if isinstance(asked, BatchOptions):
-        # Its addresses are in the frontier; here they would weigh on every read.
-        asked = evolve(asked, urls=asked.urls[:1])
-    # Its headers may be secret, and nobody but the sender needs them.
-    options = json.dumps(options_to_json(evolve(asked, webhook=None)))
-    return insert_job(connection, team_id, seed, options, version, asked.webhook)
 
 
 def insert_job(
@@ -87,8 +65,12 @@ def insert_job(
     options: str,
     version: int,
     hook: Webhook | None = None,
-) -> Job | None:
-    """Store a job that begins with the addresses of ``seed``."""
+    **bill: Any,
+) -> Job:
+    """Store a job that begins with the addresses of ``seed``.
+
+    ``bill`` are further columns: whose key it is, and what was reserved for it.
+    """
     at = now_of(connection)
     job_id = str(uuid.uuid4())
     links = [link for link in seed.links if link.kind is Kind.PAGE]
@@ -114,6 +96,7 @@ def insert_job(
             credits=0,
             created_at=at,
             expires_at=at + RETENTION_S,
+            **bill,
         )
     )
     insert_links(connection, job_id, links[:room], RowState.PENDING)
@@ -123,7 +106,9 @@ def insert_job(
     if hook is not None:
         deliveries.attach(connection, job_id, hook)
         deliveries.tell_one(connection, job_id, "started", at)
-    return get_job(connection, job_id, team_id)
+    found = get_job(connection, job_id, team_id)
+    assert found is not None
+    return found
 
 
 def make_team(connection: Connection, team_id: str) -> None:
@@ -135,73 +120,6 @@ def make_team(connection: Connection, team_id: str) -> None:
                 id=team_id, name=team_id, created_at=datetime.now(UTC)
             )
         )
-
-
-def _use_key(connection: Connection, team_id: str, key: str, at: float) -> bool:
-    # One statement: of equal keys sent at once, one wins.
-    used = connection.execute(
-        dialect_insert(connection, idempotency)
-        .values(team_id=team_id, key=key, expires_at=at + RETENTION_S)
-        .on_conflict_do_update(
-            index_elements=("team_id", "key"),
-            set_={"expires_at": at + RETENTION_S},
-            where=idempotency.c.expires_at <= at,
-        )
-        .returning(idempotency.c.key)
-    )
-    return used.first() is not None
-
-
-def is_key_used(connection: Connection, team_id: str, key: str) -> bool:
-    """Tell whether an idempotency key of a team was used in the last day."""
-    until = connection.scalar(
-        select(idempotency.c.expires_at).where(
-            idempotency.c.team_id == team_id, idempotency.c.key == key
-        )
-    )
-    return until is not None and until > now_of(connection)
-
-
-def add_entries(
-    connection: Connection,
-    job_id: str,
-    team_id: str,
-    urls: Sequence[str],
-    options: str | None = None,
-    idempotency_key: str | None = None,
-    hook: Webhook | None = None,
-) -> Job | bool:
-    """Add entries to a batch, which goes on if it was completed.
-
-    ``options`` are those of their pages, as JSON; ``hook`` takes the place of the
-    batch's own. Returns False when the team has no such batch, True when the
-    idempotency key was used; a cancelled or failed batch is returned as it is.
-    """
-    found = connection.execute(
-        select(job).where(*_of_team(job_id, team_id)).with_for_update()
-    ).one_or_none()
-    if found is None or found.kind != "batch":
-        return False
-    if found.state in {*ACTIVE, JobState.COMPLETED}:
-        at = now_of(connection)
-        if idempotency_key and not _use_key(connection, team_id, idempotency_key, at):
-            return True
-        first = found.open + found.done + found.failed
-        links = [Link(first + n, url, 0, options) for n, url in enumerate(urls)]
-        insert_links(connection, job_id, links, RowState.PENDING)
-        connection.execute(
-            update(job)
-            .where(job.c.id == job_id)
-            .values(
-                open=found.open + len(urls),
-                state=JobState.SCRAPING,
-                completed_at=None,
-                expires_at=at + RETENTION_S,
-            )
-        )
-        if hook is not None:
-            deliveries.attach(connection, job_id, hook)
-    return get_job(connection, job_id, team_id) or False
 
 
 def _of_team(job_id: str, team_id: str) -> tuple[Any, ...]:
@@ -228,11 +146,9 @@ def _job(row: Row[Any]) -> Job:
     return Job(**{**values, "state": JobState(values["state"])})
 
 
-def active_jobs(connection: Connection, team_id: str | None = None) -> list[Job]:
-    """Return the jobs that go on, of a team or of all, the oldest first."""
-    query = select(*_COLUMNS).where(job.c.state.in_(ACTIVE))
-    if team_id is not None:
-        query = query.where(job.c.team_id == team_id)
+def active_jobs(connection: Connection, team_id: str) -> list[Job]:
+    """Return the jobs of a team that go on, the oldest first."""
+    query = select(*_COLUMNS).where(job.c.state.in_(ACTIVE), job.c.team_id == team_id)
     return [_job(row) for row in connection.execute(query.order_by(job.c.created_at))]
 
 
@@ -241,6 +157,44 @@ def all_jobs(connection: Connection) -> list[Job]:
     lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
     query = select(*_COLUMNS).where(lasting).order_by(job.c.created_at.desc())
     return [_job(row) for row in connection.execute(query)]
+
+
+@frozen
+class Turns:
+    """Which of the jobs asked for go on, and which others do: (id, team), in turn.
+
+    The oldest of each team come first, then the next ones.
+    """
+
+    active: frozenset[str]
+    waiting: tuple[tuple[str, str], ...]
+
+
+def job_turns(
+    connection: Connection, running: Collection[str], most: int, only: str | None = None
+) -> Turns:
+    """Return what becomes of ``running`` jobs, and at most ``most`` others of a team.
+
+    Of ``only`` one job, or of all but those of :data:`LOCAL_TEAM`.
+    """
+    is_ours = job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only
+    goes_on = and_(job.c.state.in_(ACTIVE), is_ours)
+    known = select(job.c.id).where(job.c.id.in_(running), goes_on)
+    place = func.row_number().over(
+        partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
+    )
+    ranked = (
+        select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
+        .where(goes_on, job.c.id.not_in(running))
+        .subquery()
+    )
+    waiting = (
+        select(ranked.c.id, ranked.c.team_id)
+        .where(ranked.c.place <= most)
+        .order_by(ranked.c.place, ranked.c.created_at)
+    )
+    found = tuple((row.id, row.team_id) for row in connection.execute(waiting))
+    return Turns(frozenset(connection.scalars(known)), found)
 
 
 def start_job(connection: Connection, job_id: str) -> None:
@@ -257,15 +211,20 @@ def end_job(
 ) -> bool:
     """Cancel or fail a job if it goes on; tell whether this call ended it."""
     at = now_of(connection)
-    changed = connection.execute(
+    ended = connection.execute(
         update(job)
         .where(job.c.id == job_id, job.c.state.in_(ACTIVE))
         .values(state=state, error=error, completed_at=at, expires_at=at + RETENTION_S)
-    )
-    if changed.rowcount:
-        note(connection, job_id, state.value, at)
-        deliveries.tell_one(connection, job_id, state.value, at)
-    return changed.rowcount == 1
+        .returning(job.c.team_id, job.c.reserved)
+    ).one_or_none()
+    if ended is None:
+        return False
+    if ended.reserved:
+        give_back(connection, ended.team_id, ended.reserved)
+        connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
+    note(connection, job_id, state.value, at)
+    deliveries.tell_one(connection, job_id, state.value, at)
+    return True
 
 
 def read_pages(
@@ -308,34 +267,6 @@ def read_pages(
     return chunk
 
 
-def store_scrape(
-    connection: Connection, scrape_id: str, team_id: str, body: bytes
-) -> None:
-    """Keep the page of a single scrape for a day."""
-    connection.execute(
-        insert(scrape).values(
-            id=scrape_id,
-            team_id=team_id,
-            body=zlib.compress(body, 1),
-            expires_at=now_of(connection) + RETENTION_S,
-        )
-    )
-
-
-def charge(
-    connection: Connection, call_id: str, team_id: str, credits_used: int
-) -> None:
-    """Charge a team for a call that has no job."""
-    connection.execute(
-        insert(ledger).values(
-            page_id=call_id,
-            team_id=team_id,
-            credits=credits_used,
-            at=now_of(connection),
-        )
-    )
-
-
 def read_scrape(connection: Connection, scrape_id: str, team_id: str) -> bytes | None:
     """Return the JSON of a page by its id, of a single scrape or of a job."""
     now = now_of(connection)
@@ -357,6 +288,11 @@ def expire(connection: Connection) -> int:
     """Delete a slice of what has expired; return how many rows, 0 at the end."""
     now = now_of(connection)
     removed = 0
+    day_ago = now - RETENTION_S
+    old = select(activity.c.id).where(activity.c.at <= day_ago).limit(EXPIRE_ROWS)
+    removed += connection.execute(
+        delete(activity).where(activity.c.id.in_(old))
+    ).rowcount
     for table, key in (
         (scrape, scrape.c.id),
         (source, source.c.key),

@@ -29,13 +29,19 @@ metadata = MetaData(
     }
 )
 
-#: Whom jobs, credits and pages belong to.
+#: Whom jobs, credits and pages belong to. ``credits`` is what may still be spent, of
+#: ``plan_credits``; ``concurrency`` how many pages may be under way at a time; ``rates``
+#: are calls per minute by mode, as JSON. None is unlimited, or what settings say.
 team = Table(
     "team",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("name", String(200), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
+    Column("credits", BigInteger),
+    Column("plan_credits", BigInteger),
+    Column("concurrency", Integer),
+    Column("rates", Text),
 )
 
 #: Keys, hashed: ``hash`` is HMAC-SHA256 in hex, ``hint`` the last four characters.
@@ -59,6 +65,8 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: One crawl or batch. The counts change only in the transaction that changes rows of
 #: its frontier; see :class:`scraper_service.jobs.model.Job`. ``hook_events`` are those
 #: that its webhook asked for, None without one; ``deliveries`` counts its events so far.
+#: ``reserved`` credits were taken from the team and are not charged yet; ``page_price``
+#: is what each of its pages may count on, None where the team is unlimited.
 job = Table(
     "job",
     metadata,
@@ -81,6 +89,9 @@ job = Table(
     Column("base", Text),
     Column("warning", Text),
     Column("credits", Integer, nullable=False),
+    Column("key_id", String(36)),
+    Column("page_price", Integer),
+    Column("reserved", BigInteger, nullable=False, server_default=text("0")),
     Column("hook_events", String(60)),
     Column("deliveries", Integer, nullable=False, server_default=text("0")),
     Column("error", Text),
@@ -234,16 +245,69 @@ delivery = Table(
     Index("ix_delivery_due", "job_id", "state", "due_at", "seq"),
 )
 
-#: Credits, charged once per page.
+#: Credits, charged once per page or call; ``key_id`` is whose call it was, ``day`` the
+#: number of days since 1970.
 ledger = Table(
     "ledger",
     metadata,
     Column("page_id", String(36), primary_key=True),
     Column("team_id", ForeignKey("team.id"), nullable=False),
     Column("job_id", String(36)),
+    Column("key_id", String(36)),
     Column("credits", Integer, nullable=False),
+    Column("day", Integer, nullable=False, server_default=text("0")),
     Column("at", Double, nullable=False),
     Index("ix_ledger_team_id", "team_id", "at"),
+)
+
+#: Credits that were taken from a team and go back to it: when the call ``id`` ends that
+#: the process ``owner`` works on, or, without owner, at once.
+hold = Table(
+    "hold",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("credits", BigInteger, nullable=False),
+    Column("owner", String(36)),
+    Index("ix_hold_team_id", "team_id"),
+)
+
+#: Calls of a team by mode of the rate limits, ``used`` in the minute before ``until``.
+rate = Table(
+    "rate",
+    metadata,
+    Column("team_id", ForeignKey("team.id"), primary_key=True),
+    Column("mode", String(20), primary_key=True),
+    Column("used", Integer, nullable=False),
+    Column("until", Double, nullable=False),
+)
+
+#: How many pages of a team a process may have under way (``granted``), would like to
+#: have, and has. ``since`` is when it began to want more than it got.
+share = Table(
+    "share",
+    metadata,
+    Column("team_id", ForeignKey("team.id"), primary_key=True),
+    Column("owner", String(36), primary_key=True),
+    Column("granted", Integer, nullable=False),
+    Column("wanted", Integer, nullable=False),
+    Column("in_use", Integer, nullable=False),
+    Column("since", Double),
+)
+
+#: What teams called in the last day; ``target`` is an address, None of calls that keep
+#: nothing.
+activity = Table(
+    "activity",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("endpoint", String(20), nullable=False),
+    Column("version", SmallInteger, nullable=False),
+    Column("target", Text),
+    Column("at", Double, nullable=False),
+    Index("ix_activity_team_id", "team_id", "at", "id"),
+    Index("ix_activity_at", "at"),
 )
 
 #: Processes that hold leases: theirs last until ``until``.

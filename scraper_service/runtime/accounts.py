@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import os
 import secrets
 import time
 import uuid
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
-from attrs import frozen
-from sqlalchemy import insert, select, update
+from attrs import field, frozen
+from sqlalchemy import insert, null, select, update
 
 from scraper_service.errors import Unauthorized
 from scraper_service.jobs.tables import key as key_table
@@ -36,9 +38,18 @@ OPEN_TEAM_ID = "00000000-0000-0000-0000-000000000000"
 
 @frozen
 class Team:
-    """Whom a request belongs to."""
+    """Whom a request belongs to, and what it may do.
+
+    ``key_id`` is that of the key that came with it. ``is_unlimited`` tells that credits
+    do not count. ``concurrency`` is how many pages may be under way, None for any
+    number; ``rates`` are calls per minute by mode, where the team has its own.
+    """
 
     id: str
+    key_id: str | None = None
+    is_unlimited: bool = True
+    concurrency: int | None = None
+    rates: Mapping[str, int] = field(factory=dict)
 
 
 @frozen
@@ -80,21 +91,18 @@ class DatabaseAccounts:
 
     async def team_of(self, authorization: str | None) -> Team:
         """See :class:`Accounts`."""
-        if not self._enabled:
-            return Team(OPEN_TEAM_ID)
-        digest = key_hash(_token(authorization), self._secret)
+        digest = ""
+        if self._enabled:
+            digest = key_hash(_token(authorization), self._secret)
         team, until = self._found.get(digest, (None, 0.0))
         if team is not None and time.monotonic() < until:
             return team
-        row = await self._database.read(find_key, digest)
-        # The look-up was by hash, so its time says nothing of a key; the comparison
-        # is there for databases that compare loosely.
-        if row is None or not hmac.compare_digest(row[1], digest):
+        team = await self._database.read(find_team, digest)
+        if team is None:
             self._found.pop(digest, None)
             raise Unauthorized("Unauthorized: Invalid token")
         if len(self._found) >= MAX_REMEMBERED:
             self._found.clear()
-        team = Team(row[0])
         self._found[digest] = (team, time.monotonic() + KEY_MEMORY_S)
         return team
 
@@ -117,20 +125,39 @@ def key_hash(key: str, secret: bytes) -> str:
     return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
-def find_key(connection: Connection, digest: str) -> tuple[str, str] | None:
-    """Return team and hash of a valid key, None when there is none."""
-    found = connection.execute(
-        select(key_table.c.team_id, key_table.c.hash).where(
-            key_table.c.hash == digest, key_table.c.revoked_at.is_(None)
+def find_team(connection: Connection, digest: str) -> Team | None:
+    """Return the team of a valid key by its hash, None when there is none.
+
+    Without a hash, the one team that everybody is where keys are not asked for.
+    """
+    limits = [team_table.c[name] for name in ("id", "credits", "concurrency", "rates")]
+    query = select(null(), null(), *limits).where(team_table.c.id == OPEN_TEAM_ID)
+    if digest:
+        query = (
+            select(key_table.c.id, key_table.c.hash, *limits)
+            .join(team_table, team_table.c.id == key_table.c.team_id)
+            .where(key_table.c.hash == digest, key_table.c.revoked_at.is_(None))
         )
-    ).first()
-    return (found[0], found[1]) if found else None
+    found = connection.execute(query).first()
+    # The look-up was by hash, so its time says nothing of a key; the comparison is
+    # there for databases that compare loosely.
+    if found is None or not hmac.compare_digest(found[1] or "", digest):
+        return None
+    key_id, _, team_id, credits_left, concurrency, rates = found
+    unlimited = credits_left is None
+    return Team(team_id, key_id, unlimited, concurrency, json.loads(rates or "{}"))
 
 
-def create_key(connection: Connection, secret: bytes, name: str) -> str:
-    """Make a key with a team of its own; return the key, which is shown only now."""
+def create_key(
+    connection: Connection, secret: bytes, name: str, team_id: str | None = None
+) -> str:
+    """Make a key, with a team of its own unless one is given.
+
+    Returns the key, which is shown only now.
+    """
     key = PREFIX + secrets.token_hex(KEY_BYTES)
-    _store_key(connection, key_hash(key, secret), key[-4:], name, "command")
+    digest = key_hash(key, secret)
+    _store_key(connection, digest, key[-4:], name, "command", team_id)
     return key
 
 
@@ -171,11 +198,24 @@ def use_fixed_keys(connection: Connection, secret: bytes, keys: Iterable[str]) -
             _store_key(connection, digest, hint, "fixed key", "settings")
 
 
+def create_team(connection: Connection, name: str) -> str:
+    """Make a team; return its id."""
+    team_id = str(uuid.uuid4())
+    connection.execute(
+        insert(team_table).values(id=team_id, name=name, created_at=_now())
+    )
+    return team_id
+
+
 def _store_key(
-    connection: Connection, digest: str, hint: str, name: str, source: str
+    connection: Connection,
+    digest: str,
+    hint: str,
+    name: str,
+    source: str,
+    team_id: str | None = None,
 ) -> None:
-    now, team_id = _now(), str(uuid.uuid4())
-    connection.execute(insert(team_table).values(id=team_id, name=name, created_at=now))
+    now, team_id = _now(), team_id or create_team(connection, name)
     connection.execute(
         insert(key_table).values(
             id=str(uuid.uuid4()),

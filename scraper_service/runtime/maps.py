@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
@@ -14,7 +13,7 @@ from scraper_service.components.failures import map_failure, map_warnings
 from scraper_service.components.signals import page_ended
 from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable
 from scraper_service.items import PageError
-from scraper_service.jobs import known, store
+from scraper_service.jobs import known
 from scraper_service.runtime.resident import Resident
 
 if TYPE_CHECKING:
@@ -34,10 +33,12 @@ logger = logging.getLogger(__name__)
 class Map:
     """What a caller gets: ``slices`` as they were shaped, and the warnings.
 
-    ``failure`` is None unless nothing is known of the site, for that reason.
+    ``failure`` is None unless nothing is known of the site, for that reason. ``count``
+    is the number of addresses.
     """
 
     slices: tuple[bytes, ...]
+    count: int
     warnings: list[str]
     failure: PageError | None
 
@@ -48,7 +49,6 @@ class MapCrawler(Resident):
     def __init__(self, process: AsyncCrawlerProcess, database: Database):
         super().__init__(process, "map")
         self._database = database
-        self._price = process.settings.getint("CREDITS_PER_MAP")
         self._most = process.settings.getint("MAX_PENDING_MAPS")
         self._turns = asyncio.Semaphore(process.settings.getint("MAX_RUNNING_MAPS"))
         self._none_left = asyncio.Event()
@@ -59,7 +59,9 @@ class MapCrawler(Resident):
         """Wait for the end of all maps."""
         await self._none_left.wait()
 
-    async def find(self, options: MapOptions, team_id: str, shape: ShapeT) -> Map:
+    async def find(
+        self, options: MapOptions, team_id: str, call_id: str, shape: ShapeT
+    ) -> Map:
         """Return a map; a caller that is cancelled ends the work.
 
         Raises :exc:`~scraper_service.errors.MapTimedOut`, :exc:`QueueFull`, and
@@ -73,7 +75,7 @@ class MapCrawler(Resident):
         self.pending += 1
         self._none_left.clear()
         try:
-            found = await self._found(options, team_id, shape, deadline)
+            found = await self._found(options, team_id, call_id, shape, deadline)
         finally:
             self.pending -= 1
             if not self.pending:
@@ -81,12 +83,16 @@ class MapCrawler(Resident):
         failure = map_failure(found)
         if failure is not None and failure.code == "SCRAPE_TIMEOUT":
             raise MapTimedOut
-        return Map(found.slices, map_warnings(found), failure)
+        return Map(found.slices, found.count, map_warnings(found), failure)
 
     async def _found(
-        self, options: MapOptions, team_id: str, shape: ShapeT, deadline: float
+        self,
+        options: MapOptions,
+        team_id: str,
+        call_id: str,
+        shape: ShapeT,
+        deadline: float,
     ) -> MapFound:
-        call_id = str(uuid.uuid4())
         spider: Any = self._crawler.spider
         try:
             async with asyncio.timeout(deadline - time.monotonic()), self._turns:
@@ -103,15 +109,7 @@ class MapCrawler(Resident):
         finally:
             signals = self._crawler.signals
             signals.send_catch_log(page_ended, scrape_id=call_id)
-        if found.count:
-            await self._charge(call_id, team_id)
         return found
-
-    async def _charge(self, call_id: str, team_id: str) -> None:
-        try:
-            await self._database.write(store.charge, call_id, team_id, self._price)
-        except ServiceUnavailable:
-            logger.warning("map %s was delivered, but not charged", call_id)
 
     async def _known(
         self, options: MapOptions, team_id: str

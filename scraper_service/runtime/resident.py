@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from scrapy import signals
@@ -79,35 +78,43 @@ class ResidentCrawler(Resident):
         """Pages under way."""
         return len(self._waiting)
 
-    async def fetch(self, options: PageOptions, team_id: str) -> Page:
-        """Return the page, fetched or failed; never later than its deadline.
+    async def fetch(
+        self,
+        options: PageOptions,
+        team_id: str,
+        scrape_id: str,
+        deadline: float,
+        queued_s: float | None = None,
+    ) -> Page:
+        """Return the page, fetched or failed; never later than ``deadline``.
 
-        Raises :exc:`ServiceUnavailable` while starting or stopping, and
+        That is a time of :func:`time.monotonic`; ``queued_s`` is what the page waited
+        for a place. Raises :exc:`ServiceUnavailable` while starting or stopping, and
         :exc:`QueueFull`. A caller that is cancelled ends the download.
         """
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} scrapes are under way already.")
-        scrape_id = str(uuid.uuid4())
-        wait_s = options.scrape.deadline_ms / 1000
         spider: Any = self._crawler.spider
         request = spider.page_request(
-            options.url,
-            options.scrape,
-            scrape_id,
-            time.monotonic() + wait_s,
-            team_id=team_id,
+            options.url, options.scrape, scrape_id, deadline, team_id=team_id
         )
+        if queued_s is not None:
+            request.meta["queued_s"] = queued_s
         page = asyncio.get_running_loop().create_future()
         self._waiting[scrape_id] = page
         assert self._crawler.engine is not None
         self._crawler.engine.crawl(request)
         try:
-            return await asyncio.wait_for(page, wait_s)
+            return await asyncio.wait_for(page, deadline - time.monotonic())
         except TimeoutError:
             self._abandon(scrape_id)
-            return _late(options, scrape_id)
+            message = (
+                f"The page was not ready within {options.scrape.deadline_ms} ms."
+                " A longer timeout may help."
+            )
+            return failed_page(options, scrape_id, "SCRAPE_TIMEOUT", message)
         except asyncio.CancelledError:
             self._abandon(scrape_id)
             raise
@@ -131,13 +138,10 @@ class ResidentCrawler(Resident):
             waiting.set_exception(cause or RuntimeError("the page was dropped"))
 
 
-def _late(options: PageOptions, scrape_id: str) -> Page:
-    message = (
-        f"The page was not ready within {options.scrape.deadline_ms} ms."
-        " A longer timeout may help."
-    )
+def failed_page(options: PageOptions, scrape_id: str, code: str, message: str) -> Page:
+    """Return the page of a scrape that came to nothing."""
     return Page(
-        failure=PageError("SCRAPE_TIMEOUT", message),
+        failure=PageError(code, message),
         metadata=PageMetadata(
             source_url=options.url,
             scrape_id=scrape_id,

@@ -7,6 +7,7 @@ import contextlib
 import json
 import logging
 import uuid
+from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,7 +17,7 @@ from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import host_rows, store
-from scraper_service.jobs.model import LOCAL_TEAM, JobState
+from scraper_service.jobs.model import JobState
 from scraper_service.options.job_arguments import options_from_json
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for jobs of other processes, and of an earlier life of this one
 EXPIRE_S = 30.0
+OPENING_S = 0.05
 
 
 class JobRunner(Protocol):
@@ -40,6 +42,7 @@ class JobRunner(Protocol):
     """
 
     settings: BaseSettings
+    owner: str  # the id of this process in the table of workers
 
     async def open(self) -> None:
         """Begin to take up jobs; raise what keeps the database from it."""
@@ -72,6 +75,7 @@ async def expire(database: Database) -> None:
 class LocalRunner:
     """Run the active jobs of the database, at most ``MAX_RUNNING_JOBS`` at a time.
 
+    Teams take turns: one with many jobs leaves room for those with fewer.
     Jobs of other processes are joined too: their frontier is shared. Leases of this
     process last ``LEASE_S`` beyond its last sign of life. With ``only``, the id of a
     job, that job is run and no other. Without, the jobs of :data:`LOCAL_TEAM` are left
@@ -88,6 +92,8 @@ class LocalRunner:
         self.owner = str(uuid.uuid4())
         self._presence = Presence(self.settings, database, self.owner)
         self._crawlers: dict[str, Crawler] = {}
+        self._teams: dict[str, str] = {}  # of those jobs, the oldest here first
+        self._leaving: set[str] = set()  # of those jobs: others have their turn
         self._cancelling: dict[str, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._wanted = asyncio.Event()
@@ -138,27 +144,66 @@ class LocalRunner:
             logger.exception("a crawler could not be closed")
 
     async def _take_up(self) -> None:
-        active = await self._database.read(store.active_jobs)
-        jobs = [job for job in active if self._is_ours(job)]
-        for job in jobs:
-            if self._closing or len(self._crawlers) >= self.settings.getint(
-                "MAX_RUNNING_JOBS"
-            ):
-                return
-            if job.id not in self._crawlers:
-                await self._database.write_locking(store.start_job, job.id)
-                self._start(job)
-        for job_id in self._crawlers.keys() - {job.id for job in jobs}:
+        most = self.settings.getint("MAX_RUNNING_JOBS")
+        turns = await self._database.read(
+            store.job_turns, tuple(self._crawlers), most, self._only
+        )
+        for job_id in self._crawlers.keys() - turns.active:
             await self.cancel(job_id)
+        waiting = sorted(turns.waiting, key=self._has_fewest)
+        for job_id, team_id in waiting:
+            if self._closing or not self._has_room_for(team_id, most):
+                return
+            job = await self._database.read(store.get_job, job_id, None)
+            if job is not None and job.is_active and job_id not in self._crawlers:
+                await self._database.write_locking(store.start_job, job_id)
+                self._start(job)
 
-    def _is_ours(self, job: Job) -> bool:
-        return job.team_id != LOCAL_TEAM if self._only is None else job.id == self._only
+    def _running(self) -> Counter[str]:
+        """Return the teams of the jobs that run here, without those that leave."""
+        stay = self._teams.keys() - self._leaving
+        return Counter(self._teams[job_id] for job_id in stay)
+
+    def _has_fewest(self, waiting: tuple[str, str]) -> int:
+        return self._running()[waiting[1]]
+
+    def _has_room_for(self, team_id: str, most: int) -> bool:
+        """Tell whether a job may run; where there is no room, a team has to have more.
+
+        The latest job of the team with the most leaves then, for a while: nothing of
+        it is lost, and its turn comes again.
+        """
+        running = self._running()
+        if running.total() < most:
+            return True
+        [(largest, count)] = running.most_common(1)
+        if count <= running[team_id] + 1:
+            return False
+        latest = [
+            job_id
+            for job_id, owner in self._teams.items()
+            if owner == largest and job_id not in self._leaving
+        ][-1]
+        self._leaving.add(latest)
+        crawler = self._crawlers[latest]
+        task = asyncio.ensure_future(self._stop_crawler(crawler))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return True
+
+    async def _stop_crawler(self, crawler: Crawler) -> None:
+        """Let the pages under way end, and give the others back."""
+        while crawler.crawling and not (crawler.engine and crawler.engine.running):  # noqa: ASYNC110  # Scrapy tells nobody
+            await asyncio.sleep(OPENING_S)
+        with contextlib.suppress(RuntimeError):  # it has ended by itself
+            await crawler.stop_async()
 
     def _start(self, job: Job) -> None:
         crawler = self._process.create_crawler(job.kind)
         crawler.settings.set("JOB_ID", job.id, priority="cmdline")
         crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
         self._crawlers[job.id] = crawler
+        self._teams[job.id] = job.team_id
         try:
             options = options_from_json(job.kind, json.loads(job.options))
         except ValueError as error:
@@ -190,3 +235,6 @@ class LocalRunner:
                     store.end_job, job.id, JobState.FAILED, error
                 )
         self._crawlers.pop(job.id, None)
+        self._teams.pop(job.id, None)
+        self._leaving.discard(job.id)
+        self.wake()

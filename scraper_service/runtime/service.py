@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import logging
+import time
+import uuid
 from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from scraper_service.components.prices import Prices
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
     JobNotFound,
+    ServiceError,
     ServiceUnavailable,
 )
 from scraper_service.formats.sitemap_places import first_scope
-from scraper_service.jobs import deliveries, listing, store
+from scraper_service.jobs import admission, deliveries, listing, store
+from scraper_service.jobs.ledger import Call
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
 from scraper_service.options.available import require_available, require_job_available
-from scraper_service.options.job_arguments import options_to_json
+from scraper_service.runtime.charges import Charges
 from scraper_service.runtime.report import Report
+from scraper_service.runtime.scrapes import Scrapes
 from scraper_service.scope import Reason, Refusal, followed
 
 if TYPE_CHECKING:
@@ -54,7 +58,9 @@ if TYPE_CHECKING:
     from scraper_service.runtime.webhooks import Webhooks
 
 
-logger = logging.getLogger(__name__)
+def _call(team: Team, endpoint: str, version: int, target: str | None) -> Call:
+    call_id, now = str(uuid.uuid4()), time.time()
+    return Call(call_id, team.id, team.key_id, endpoint, version, target, now)
 
 
 @frozen
@@ -104,65 +110,62 @@ class ScraperService:
         self.runner = runner
         self.webhooks = webhooks
         self.stopping = False
+        self.prices = Prices(runner.settings)
+        self.charges = Charges(database, runner.owner)
+        self.scrapes = Scrapes(resident, runner.settings)
         self._database = database
         self._serialize = serialize
         self._robots = robots
-        self._storing: dict[str, tuple[str, bytes | None]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
 
     def _check_open(self) -> None:
         if self.stopping:
             raise ServiceUnavailable("The service is stopping.")
 
-    async def scrape(self, options: PageOptions, team: Team) -> Page:
-        """Return one page, fetched or failed.
+    async def scrape(self, options: PageOptions, team: Team, version: int) -> Page:
+        """Return one page, fetched or failed; it is charged and stored.
 
-        Raises :exc:`~scraper_service.errors.OptionUnavailable` and what
-        :meth:`ResidentCrawler.fetch` raises.
+        Raises :exc:`~scraper_service.errors.OptionUnavailable`,
+        :exc:`~scraper_service.errors.OutOfCredits` and what :meth:`Scrapes.fetch`
+        raises.
         """
         self._check_open()
-        require_available(options.scrape)
-        page = await self.resident.fetch(options, team.id)
-        if page.failure is None and not options.scrape.zero_data_retention:
-            self._keep(page, team)
+        asked = options.scrape
+        require_available(asked)
+        target = None if asked.zero_data_retention else options.url
+        call = _call(team, "scrape", version, target)
+        async with self.charges.call(call, team, self.prices.usual(asked)) as charge:
+            page = await self.scrapes.fetch(options, team, call.id)
+            is_kept = page.failure is None and not asked.zero_data_retention
+            body = self._serialize(page) if is_kept else None
+            await charge.settle(page.metadata.credits_used, body)
         return page
-
-    def _keep(self, page: Page, team: Team) -> None:
-        """Store a page while its caller has it already; it can be read at once."""
-        scrape_id, body = page.metadata.scrape_id, self._serialize(page)
-        self._storing[scrape_id] = (team.id, body)
-        task = asyncio.ensure_future(self._store(scrape_id, team.id, body))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-
-    async def _store(self, scrape_id: str, team_id: str, body: bytes) -> None:
-        try:
-            await self._database.write_later(
-                store.store_scrape, scrape_id, team_id, body
-            )
-        except ServiceUnavailable:
-            logger.warning("scrape %s was delivered, but not stored", scrape_id)
-        finally:
-            del self._storing[scrape_id]
 
     async def stored_scrape(self, scrape_id: str, team: Team) -> bytes:
         """Return the JSON of a page that was scraped in the last day."""
-        team_id, body = self._storing.get(scrape_id, (team.id, None))
-        if body is None or team_id != team.id:
+        body = self.charges.stored(scrape_id, team.id)
+        if body is None:
             body = await self._database.read(store.read_scrape, scrape_id, team.id)
         if body is None:
             raise JobNotFound("Job not found.")
         return body
 
-    async def map(self, options: MapOptions, team: Team, shape: ShapeT) -> Map:
+    async def map(
+        self, options: MapOptions, team: Team, version: int, shape: ShapeT
+    ) -> Map:
         """Return the addresses of a site, as ``shape`` makes them; see there.
 
-        Raises :exc:`~scraper_service.errors.OptionUnavailable` and what
-        :meth:`MapCrawler.find` raises.
+        Raises :exc:`~scraper_service.errors.OptionUnavailable`,
+        :exc:`~scraper_service.errors.OutOfCredits` and what :meth:`MapCrawler.find`
+        raises.
         """
         self._check_open()
         require_available(options.scrape)
-        return await self.maps.find(options, team.id, shape)
+        call, price = _call(team, "map", version, options.url), self.prices.map
+        async with self.charges.call(call, team, price) as charge:
+            found = await self.maps.find(options, team.id, call.id, shape)
+            await charge.settle(price if found.count else 0)
+        return found
 
     async def start(
         self,
@@ -170,26 +173,46 @@ class ScraperService:
         team: Team,
         version: int,
         idempotency_key: str | None = None,
+        least_pages: int = 1,
     ) -> Job:
         """Store a job and have it run; it is on disk when this returns.
 
-        Raises :exc:`OptionUnavailable` and :exc:`IdempotencyKeyUsed`.
+        ``least_pages`` is how many pages its team has to be able to pay. Raises
+        :exc:`OptionUnavailable`, :exc:`IdempotencyKeyUsed`,
+        :exc:`~scraper_service.errors.OutOfCredits` and
+        :exc:`~scraper_service.errors.QueueFull`.
         """
         self._check_open()
         require_job_available(options)
-        job = await self._database.write(
-            store.create_job, team.id, options, version, idempotency_key
+        terms = self._terms(options, team, least_pages)
+        job = await self._database.write_first(
+            admission.create_job, team.id, terms, options, version, idempotency_key
         )
-        if job is None:
-            raise IdempotencyKeyUsed("Idempotency key already used")
+        if isinstance(job, ServiceError):
+            raise job
+        self.scrapes.places.limit_to(team.id, team.concurrency)
         self.runner.wake()
         return job
+
+    def _terms(
+        self, options: CrawlOptions | BatchOptions, team: Team, least_pages: int = 1
+    ) -> admission.Terms:
+        price = None if team.is_unlimited else self.prices.usual(options.scrape)
+        return admission.Terms(
+            team_id=team.id,
+            key_id=team.key_id,
+            page_price=price,
+            least_pages=least_pages,
+            most_jobs=self._most_jobs,
+        )
 
     async def check_key(self, idempotency_key: str | None, team: Team) -> None:
         """Raise :exc:`IdempotencyKeyUsed` if a team used a key before."""
         if idempotency_key is None:
             return
-        used = await self._database.read(store.is_key_used, team.id, idempotency_key)
+        used = await self._database.read(
+            admission.is_key_used, team.id, idempotency_key
+        )
         if used:
             raise IdempotencyKeyUsed("Idempotency key already used")
 
@@ -207,21 +230,12 @@ class ScraperService:
         """
         self._check_open()
         require_job_available(options)
-        job = await self._database.write_locking(
-            store.add_entries,
-            job_id,
-            team.id,
-            options.urls,
-            json.dumps(options_to_json(options)["scrape"]),
-            idempotency_key,
-            options.webhook,
+        terms = self._terms(options, team)
+        job = await self._database.write_apart(
+            admission.add_entries, job_id, terms, options, idempotency_key
         )
-        if job is True:
-            raise IdempotencyKeyUsed("Idempotency key already used")
-        if isinstance(job, bool):
-            raise JobNotFound("Job not found")
-        if not job.is_active:
-            raise JobEnded("batch", job.state)
+        if isinstance(job, ServiceError):
+            raise job
         self.runner.wake()
         return job
 

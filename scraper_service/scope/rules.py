@@ -63,6 +63,7 @@ class Reason(StrEnum):
     EXTERNAL_HOP = auto()
     EXTERNAL_HOME = auto()
     SOCIAL_HOST = auto()
+    BLOCKED_SITE = auto()
     DUPLICATE = auto()
     LIMIT = auto()
 

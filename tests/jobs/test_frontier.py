@@ -11,12 +11,16 @@ import pytest
 from attrs import evolve
 from sqlalchemy import select, update
 
-from scraper_service.jobs import frontier, listing, outcomes, store
-from scraper_service.jobs.model import JobState, Kind, Link, Outcome, RowState
+from scraper_service.errors import JobNotFound
+from scraper_service.jobs import admission, frontier, listing, outcomes, store
+from scraper_service.jobs import ledger as ledger_of
+from scraper_service.jobs.admission import Terms
+from scraper_service.jobs.ledger import Call
+from scraper_service.jobs.model import Job, JobState, Kind, Link, Outcome, RowState
 from scraper_service.jobs.seeds import Seed
 from scraper_service.jobs.tables import event, job, ledger, page, worker
 from scraper_service.jobs.tables import frontier as rows_of
-from scraper_service.options.job_arguments import crawl_options
+from scraper_service.options.job_arguments import batch_options, crawl_options
 
 TEAM = "team"
 OWNER = "owner"
@@ -318,13 +322,15 @@ def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
         harness.deliver(job_id, row)
     assert harness.check(job_id).state is JobState.COMPLETED
     urls = ["http://a.example/x", "http://a.example/x"]
-    added = harness.run(store.add_entries, job_id, TEAM, urls)
+    asked = batch_options({"urls": ",".join(urls)})
+    added = harness.run(admission.add_entries, job_id, Terms(team_id=TEAM), asked)
     assert added.state is JobState.SCRAPING
     assert added.total == 4
     for row in harness.claim(job_id):
         harness.deliver(job_id, row)
     assert harness.check(job_id).pages == 4
-    assert harness.run(store.add_entries, job_id, "other", urls) is False
+    found = harness.run(admission.add_entries, job_id, Terms(team_id="other"), asked)
+    assert isinstance(found, JobNotFound)
 
 
 def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
@@ -332,7 +338,8 @@ def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
     job_id, kept = harness.start(range(8)), harness.start()
     for row in harness.claim(job_id):
         harness.deliver(job_id, row)
-    harness.run(store.store_scrape, "scrape", TEAM, b"{}")
+    call = Call("scrape", TEAM, None, "scrape", 2, "http://a.example/", 1.0)
+    harness.run(ledger_of.record, call, 1, b"{}")
     old = {"expires_at": 1.0}
     harness.run(
         lambda c: c.execute(update(job).where(job.c.id == job_id).values(**old))
@@ -401,10 +408,12 @@ def test_an_idempotency_key_starts_one_job(harness):
 
     def start():
         return harness.database._writer.submit(
-            lambda connection: store.create_job(connection, TEAM, asked, 2, key)
+            lambda connection: admission.create_job(
+                connection, Terms(team_id=TEAM), asked, 2, key
+            )
         )
 
     made = [work.result(10) for work in [start() for _ in range(20)]]
-    assert len([found for found in made if found]) == 1
-    assert harness.run(store.is_key_used, TEAM, key)
-    assert not harness.run(store.is_key_used, TEAM, str(uuid.uuid4()))
+    assert len([found for found in made if isinstance(found, Job)]) == 1
+    assert harness.run(admission.is_key_used, TEAM, key)
+    assert not harness.run(admission.is_key_used, TEAM, str(uuid.uuid4()))

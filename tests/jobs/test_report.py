@@ -6,7 +6,15 @@ from collections import Counter
 
 import pytest
 
-from scraper_service.jobs import frontier, listing, outcomes, store, tally_rows
+from scraper_service.jobs import (
+    admission,
+    frontier,
+    listing,
+    outcomes,
+    store,
+    tally_rows,
+)
+from scraper_service.jobs.admission import Terms
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import JobState, Kind, Link, Outcome, RowState
 from scraper_service.jobs.report import read_report
@@ -46,7 +54,7 @@ def write(database):
 def job_id(write):
     write(store.make_team, TEAM)
     options = crawl_options({"url": f"http://{SITE}/", "limit": "5"})
-    return write(store.create_job, TEAM, options, 2).id
+    return write(admission.create_job, Terms(team_id=TEAM), options, 2).id
 
 
 def ask(tally, count, *, answer="200"):

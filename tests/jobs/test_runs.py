@@ -8,7 +8,8 @@ import pytest
 from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
-from scraper_service.jobs import frontier, runs, store
+from scraper_service.jobs import admission, frontier, runs, store
+from scraper_service.jobs.admission import Terms
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.runs import MAX_LOST, RunState
 from scraper_service.jobs.tables import job as job_table
@@ -27,7 +28,12 @@ class World:
         self.engine = database.engine.execution_options(immediate=True)
         self.do(store.make_team, "team")
         urls = ",".join(f"http://a.test/{n}" for n in range(3))
-        self.job = self.do(store.create_job, "team", batch_options({"urls": urls}), 2)
+        self.job = self.do(
+            admission.create_job,
+            Terms(team_id="team"),
+            batch_options({"urls": urls}),
+            2,
+        )
         self.service = self.live()
 
     def do(self, function, *args):

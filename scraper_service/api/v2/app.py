@@ -17,6 +17,7 @@ from scraper_service.api.v2 import (
     requests,
     views,
 )
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
@@ -32,7 +33,7 @@ class V2(Api):
     @app.route("/crawl/<job_id>/urls", methods=["GET"])
     @asyncio_route
     async def addresses(self, request: JsonRequest, job_id: str) -> bytes:
-        team, _ = await self.edge.admit(request)
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         query = addresses.asked(request)
         found, behind = await self.service.addresses(jobs.job_id(job_id), team, **query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
@@ -48,7 +49,7 @@ class V2(Api):
     @app.route("/batch/scrape/<job_id>/report", methods=["GET"])
     @asyncio_route
     async def report(self, request: JsonRequest, job_id: str) -> bytes:
-        team, _ = await self.edge.admit(request)
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         found = jobs.job_id(job_id)
         return await self.service.report(found, team, report.reported)
 
@@ -56,7 +57,7 @@ class V2(Api):
     @app.route("/batch/scrape/<job_id>/deliveries", methods=["GET"])
     @asyncio_route
     async def deliveries(self, request: JsonRequest, job_id: str) -> bytes:
-        team, _ = await self.edge.admit(request)
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         query = deliveries.asked(request)
         found = await self.service.deliveries(jobs.job_id(job_id), team, **query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
@@ -66,7 +67,7 @@ class V2(Api):
     @app.route("/batch/scrape/<job_id>/deliveries/replay", methods=["POST"])
     @asyncio_route
     async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
-        team, _ = await self.edge.admit(request)
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         count = await self.service.replay(jobs.job_id(job_id), team)
         return deliveries.replayed(count)
 
@@ -74,7 +75,7 @@ class V2(Api):
     @app.route("/batch/scrape/<job_id>/deliveries/<number>/replay", methods=["POST"])
     @asyncio_route
     async def replay(self, request: JsonRequest, job_id: str, number: str) -> bytes:
-        team, _ = await self.edge.admit(request)
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         wanted = deliveries.delivery_number(number)
         count = await self.service.replay(jobs.job_id(job_id), team, wanted)
         return deliveries.replayed(count)
@@ -82,7 +83,7 @@ class V2(Api):
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route
     async def explain(self, request: JsonRequest) -> bytes:
-        _, body = await self.edge.admit(request)
+        _, body = await self.edge.admit(request, Mode.CRAWL)
         asked = await body.read(requests.explain_request)
         found = await self.service.explain(asked.options, asked.urls, asked.depth)
         return addresses.explained(found)

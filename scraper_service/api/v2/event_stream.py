@@ -14,6 +14,7 @@ from scraper_service.api.events import body_parts, event_type
 from scraper_service.api.routes import answer_to
 from scraper_service.api.stream import Stream, pieces
 from scraper_service.errors import InvalidParameter
+from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
     from scraper_service.api.operations import Api
@@ -30,7 +31,7 @@ async def follow(api: Api, request: JsonRequest, job_id: str) -> EventStream:
 
     Raises :exc:`InvalidParameter`, and what is raised where no more watchers are taken.
     """
-    team, _ = await api.edge.admit(request)
+    team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
     found, after = jobs.job_id(job_id), last_event(request)
     await api.watchers.tails.check_event(found, team, after)
     api.watchers.check(team)

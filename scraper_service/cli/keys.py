@@ -1,0 +1,305 @@
+"""The commands for those who run a service: keys, teams and what they may do.
+
+Heavy imports stand inside the commands, as in :mod:`scraper_service.cli.root`.
+"""
+
+from __future__ import annotations
+
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scraper_service.cli.settings import load_settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scrapy.settings import Settings
+    from sqlalchemy import Connection
+
+    from scraper_service.jobs.database import Database
+    from scraper_service.runtime.teams import TeamRow
+
+UNLIMITED = "unlimited"
+NO_LIMIT = -1  # as scraper_service.runtime.teams has it
+
+
+class Amount(click.ParamType[int]):
+    """A number from ``low`` up, or ``unlimited``."""
+
+    name = "number|unlimited"
+
+    def __init__(self, low: int):
+        self._low = low
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int:
+        if isinstance(value, int):
+            return value
+        if value == UNLIMITED:
+            return NO_LIMIT
+        if not (value.isascii() and value.isdigit()) or len(value) > 15:
+            self.fail(f"must be a number or {UNLIMITED}, got {value!r}", param, ctx)
+        if int(value) < self._low:
+            self.fail(f"must be >= {self._low}, got {value}", param, ctx)
+        return int(value)
+
+
+class Rate(click.ParamType["tuple[str, int | None]"]):
+    """``MODE=NUMBER``, or ``MODE=default`` for what the service has for all."""
+
+    name = "mode=number"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[str, int | None]:
+        from scraper_service.options.limits import Mode
+
+        if isinstance(value, tuple):
+            return value
+        mode, _, number = value.partition("=")
+        if mode not in set(Mode):
+            modes = ", ".join(Mode)
+            self.fail(f"the mode must be one of {modes}, got {mode!r}", param, ctx)
+        if number == "default":
+            return mode, None
+        if not (number.isascii() and number.isdigit()) or len(number) > 9:
+            self.fail(f"must be MODE=NUMBER or MODE=default, got {value!r}", param, ctx)
+        return mode, int(number)
+
+
+def data_dir_option(command: Any) -> Any:
+    """Add the option that says where the service keeps its data."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False),
+        help="Data directory of the service.  [default: data]",
+    )(command)
+
+
+def limit_options(command: Any) -> Any:
+    """Add the options that say what a team may do."""
+    options = (
+        click.option(
+            "--credits",
+            "credits_left",
+            type=Amount(0),
+            help="What the team may spend from now on.",
+        ),
+        click.option(
+            "--rate",
+            "rates",
+            type=Rate(),
+            multiple=True,
+            metavar="MODE=N",
+            help="Calls per minute of a mode (scrape, crawl, map, crawlStatus,"
+            " extractStatus, account); 0 is unlimited, `default` what RATE_LIMITS says."
+            " May be repeated.",
+        ),
+        click.option(
+            "--concurrency",
+            type=Amount(1),
+            help="Pages of the team under way at a time, in all its jobs and scrapes.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def open_database(
+    overrides: Iterable[str], data_dir: str | None
+) -> tuple[Database, Settings]:
+    """Return the job database and the settings; raise what click shows."""
+    from sqlalchemy.exc import SQLAlchemyError
+
+    from scraper_service.jobs.database import Database
+
+    settings = load_settings(overrides, DATA_DIR=data_dir)
+    try:
+        return Database(Path(settings["DATA_DIR"]), settings["DATABASE_URL"]), settings
+    except (OSError, SQLAlchemyError) as error:
+        raise click.ClickException(f"the job database: {error}") from error
+
+
+@contextmanager
+def transaction(database: Database) -> Iterator[Connection]:
+    """Give a connection that may write, also beside a busy service; close the rest."""
+    with closing(database):
+        # On SQLite one that reads first could not write after somebody else did.
+        engine = database.engine.execution_options(immediate=True)
+        with engine.begin() as connection:
+            yield connection
+
+
+@click.group("keys")
+def keys_group() -> None:
+    """Make, list and revoke API keys."""
+
+
+@keys_group.command("create")
+@click.option("--name", default="", help="A name to know it by.")
+@click.option(
+    "--team",
+    "team_name",
+    help="Id or name of the team; a name that no team has makes a new one."
+    "  [default: a team of its own]",
+)
+@limit_options
+@data_dir_option
+@click.pass_obj
+def create_key_command(
+    overrides: tuple[str, ...],
+    name: str,
+    team_name: str | None,
+    credits_left: int | None,
+    rates: tuple[tuple[str, int | None], ...],
+    concurrency: int | None,
+    data_dir: str | None,
+) -> None:
+    """Make a key and print it; it is shown only now.
+
+    Credits, rates and concurrency are those of its team, if that is new.
+    """
+    from scraper_service.runtime import accounts, teams
+
+    database, settings = open_database(overrides, data_dir)
+    secret = accounts.key_secret(database.data_dir, settings["KEY_SECRET"])
+    change = teams.Change(
+        credits=credits_left, concurrency=concurrency, rates=dict(rates)
+    )
+    with transaction(database) as connection:
+        known = _find(connection, team_name) if team_name else None
+        if known is not None and change != teams.Change():
+            raise click.UsageError(
+                f"the team {team_name!r} exists: change what it may do with `teams set`"
+            )
+        team_id = known or accounts.create_team(connection, team_name or name)
+        teams.change_team(connection, team_id, change)
+        click.echo(accounts.create_key(connection, secret, name, team_id))
+
+
+@keys_group.command("list")
+@data_dir_option
+@click.pass_obj
+def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
+    """List keys: id, last characters, state, time of making, name, team, its limits."""
+    from scraper_service.runtime import accounts, teams
+
+    database, _ = open_database(overrides, data_dir)
+    with transaction(database) as connection:
+        of_team = {team.id: team for team in teams.list_teams(connection)}
+        for key in accounts.list_keys(connection):
+            state = "revoked" if key.revoked_at else "valid"
+            made = key.created_at.strftime("%Y-%m-%d %H:%M")
+            team = described(of_team[key.team_id])
+            click.echo(
+                f"{key.id}  ...{key.hint}  {state:7}  {made}  {key.name}  team {team}"
+            )
+
+
+@keys_group.command("revoke")
+@click.argument("key_id")
+@data_dir_option
+@click.pass_obj
+def revoke_key_command(
+    overrides: tuple[str, ...], key_id: str, data_dir: str | None
+) -> None:
+    """End the key with the id KEY_ID, which `keys list` shows; it works no more."""
+    from scraper_service.runtime import accounts
+
+    database, _ = open_database(overrides, data_dir)
+    with transaction(database) as connection:
+        if not accounts.revoke_key(connection, key_id):
+            raise click.ClickException(f"no valid key has the id {key_id}")
+    click.echo(f"revoked {key_id}")
+
+
+@click.group("teams")
+def teams_group() -> None:
+    """List teams, and change what they may do."""
+
+
+@teams_group.command("list")
+@data_dir_option
+@click.pass_obj
+def list_teams_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
+    """List teams: id, name, remaining credits, concurrency, rates."""
+    from scraper_service.runtime import teams
+
+    database, _ = open_database(overrides, data_dir)
+    with transaction(database) as connection:
+        for team in teams.list_teams(connection):
+            click.echo(described(team))
+
+
+@teams_group.command("set")
+@click.argument("team")
+@click.option("--name", help="A new name.")
+@click.option(
+    "--add-credits", type=click.IntRange(1, 10**15), help="Credits on top of the rest."
+)
+@limit_options
+@data_dir_option
+@click.pass_obj
+def set_team_command(
+    overrides: tuple[str, ...],
+    team: str,
+    name: str | None,
+    add_credits: int | None,
+    credits_left: int | None,
+    rates: tuple[tuple[str, int | None], ...],
+    concurrency: int | None,
+    data_dir: str | None,
+) -> None:
+    """Change the TEAM with this id or name, also while the service runs.
+
+    What jobs under way have reserved is not part of --credits: what they leave over
+    comes on top.
+    """
+    from scraper_service.runtime import teams
+
+    if credits_left is not None and add_credits is not None:
+        raise click.UsageError("give --credits or --add-credits, not both")
+    change = teams.Change(
+        name=name,
+        credits=credits_left,
+        more_credits=add_credits,
+        concurrency=concurrency,
+        rates=dict(rates),
+    )
+    if change == teams.Change():
+        raise click.UsageError("say what to change, such as --credits 1000")
+    database, _ = open_database(overrides, data_dir)
+    with transaction(database) as connection:
+        team_id = _find(connection, team)
+        if team_id is None:
+            raise click.ClickException(f"no team has the id or name {team!r}")
+        try:
+            teams.change_team(connection, team_id, change)
+        except ValueError as error:
+            raise click.ClickException(str(error)) from error
+        changed = next(t for t in teams.list_teams(connection) if t.id == team_id)
+        click.echo(described(changed))
+
+
+def _find(connection: Connection, text: str) -> str | None:
+    """Return the id of the team with this id or name, None if there is none."""
+    from scraper_service.runtime import teams
+
+    found = teams.teams_named(connection, text)
+    if len(found) > 1:
+        ids = ", ".join(found)
+        raise click.ClickException(f"{len(found)} teams have the name {text!r}: {ids}")
+    return found[0] if found else None
+
+
+def described(team: TeamRow) -> str:
+    """Return a line about a team."""
+    left = UNLIMITED
+    if team.credits is not None:
+        left = f"{team.credits} of {team.plan_credits}"
+    rates = ",".join(f"{mode}={count}" for mode, count in sorted(team.rates.items()))
+    return (
+        f"{team.id}  {team.name}  credits {left}"
+        f"  concurrency {team.concurrency or UNLIMITED}  rates {rates or 'default'}"
+    )

@@ -1,0 +1,42 @@
+"""What pages and calls cost, in credits, by the operator's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.items import PageContent
+    from scraper_service.options.scrape import ScrapeOptions
+
+
+class Prices:
+    """The settings ``CREDITS_...`` (interface document, 21)."""
+
+    def __init__(self, settings: BaseSettings):
+        self.map = settings.getint("CREDITS_PER_MAP")
+        self._page = settings.getint("CREDITS_PER_PAGE")
+        self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
+        self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
+
+    @property
+    def page(self) -> int:
+        """What a page costs that is nothing special."""
+        return self._page
+
+    def of(self, content: PageContent, options: ScrapeOptions) -> int:
+        """Return the price of a page that was delivered; failed ones are free."""
+        count = content.num_pages
+        price = self._page if count is None else self._pdf_page * count
+        return price + self._extra(options)
+
+    def usual(self, options: ScrapeOptions) -> int:
+        """Return what a page with ``options`` costs unless it is a PDF file.
+
+        So much is set aside before the page is known.
+        """
+        return self._page + self._extra(options)
+
+    def _extra(self, options: ScrapeOptions) -> int:
+        return self._zero_retention if options.zero_data_retention else 0

@@ -1,0 +1,101 @@
+"""The commands for keys and teams, on a data directory of their own."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner
+
+from scraper_service.cli import main
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Return a function that runs a command; it returns exit code and output."""
+
+    def call(*arguments):
+        done = CliRunner().invoke(main, [*arguments, "--data-dir", str(tmp_path)])
+        return done.exit_code, done.output.strip()
+
+    return call
+
+
+def ids_of(text):
+    return re.findall(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", text)
+
+
+def test_a_key_has_a_team_of_its_own_without_limits(run):
+    code, key = run("keys", "create", "--name", "mine")
+    assert code == 0
+    assert re.fullmatch("fc-[0-9a-f]{64}", key)
+    _, listed = run("keys", "list")
+    assert f"...{key[-4:]}  valid" in listed
+    assert "mine  credits unlimited  concurrency unlimited  rates default" in listed
+    assert key not in listed
+
+
+def test_a_team_has_limits_and_further_keys(run):
+    limits = ("--credits", "100", "--concurrency", "3", "--rate", "scrape=20")
+    assert run("keys", "create", "--team", "shop", *limits)[0] == 0
+    assert run("keys", "create", "--team", "shop", "--name", "second")[0] == 0
+    _, teams = run("teams", "list")
+    [team_id] = ids_of(teams)
+    line = f"{team_id}  shop  credits 100 of 100  concurrency 3  rates scrape=20"
+    assert teams == line
+    _, keys = run("keys", "list")
+    assert [line in each for each in keys.splitlines()] == [True, True]
+    code, text = run("keys", "create", "--team", "shop", "--credits", "5")
+    assert code == 2
+    assert "the team 'shop' exists: change what it may do with `teams set`" in text
+    assert run("keys", "create", "--team", team_id)[0] == 0
+
+
+def test_a_team_is_changed(run):
+    run("keys", "create", "--team", "shop", "--credits", "10")
+    change = ("--add-credits", "5", "--rate", "map=7", "--rate", "crawl=0")
+    _, text = run("teams", "set", "shop", *change)
+    assert "credits 15 of 15  concurrency unlimited  rates crawl=0,map=7" in text
+    change = ("--credits", "unlimited", "--rate", "map=default", "--name", "store")
+    _, text = run("teams", "set", "shop", *change)
+    assert "store  credits unlimited  concurrency unlimited  rates crawl=0" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("teams", "set", "shop"), "say what to change"),
+        (("teams", "set", "nope", "--credits", "1"), "no team has the id or name"),
+        (("teams", "set", "shop", "--credits", "-1"), "must be a number or unlimited"),
+        (("teams", "set", "shop", "--concurrency", "0"), "must be >= 1, got 0"),
+        (("teams", "set", "shop", "--rate", "scrape"), "MODE=NUMBER"),
+        (("teams", "set", "shop", "--rate", "nope=1"), "the mode must be one of"),
+        (("teams", "set", "shop", "--add-credits", "1"), "set a number first"),
+        (
+            ("teams", "set", "shop", "--add-credits", "1", "--credits", "1"),
+            "not both",
+        ),
+        (("teams", "set", "twin", "--credits", "1"), "2 teams have the name 'twin'"),
+    ],
+)
+def test_what_cannot_be_done_is_said(run, arguments, fault):
+    run("keys", "create", "--team", "shop")
+    for _ in range(2):
+        run("keys", "create", "--name", "twin")
+    code, text = run(*arguments)
+    assert code != 0
+    assert fault in text
+
+
+@pytest.mark.parametrize(
+    ("setting", "fault"),
+    [
+        ("RATE_LIMITS=scrape", "RATE_LIMITS entry 'scrape' must be MODE=NUMBER"),
+        ("RATE_LIMITS=fly=3", "a mode is one of scrape, crawl, map"),
+        ("BLOCKED_SITES=http://a.example", "BLOCKED_SITES entry 'http://a.example'"),
+    ],
+)
+def test_settings_that_make_no_sense_are_named(setting, fault):
+    done = CliRunner().invoke(main, ["-s", setting, "serve", "--port", "0"])
+    assert done.exit_code == 2
+    assert fault in done.output
