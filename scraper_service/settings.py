@@ -155,6 +155,7 @@ CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
 CREDITS_ZERO_RETENTION = 1  # on top
+TOKENS_PER_CREDIT = 15  # in the answers that count tokens
 
 # -- The service: converter processes ----------------------------------------------------
 CONVERTER = "scraper_service.components.pool.ConverterPool"

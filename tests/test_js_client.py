@@ -253,3 +253,22 @@ def test_v2_gets_large_pages_that_do_not_fit_the_first_message(value):
 )
 def test_v1_watches(value, name, pages):
     assert_watched(value(name), pages)
+
+
+def test_usage_is_read(value):
+    unlimited = 1_000_000_000
+    assert value("v2 getCreditUsage")["remainingCredits"] == unlimited
+    assert value("v2 getTokenUsage")["remainingTokens"] == unlimited
+    [period] = value("v2 getCreditUsageHistorical")["periods"]
+    assert period["creditsUsed"] > 50
+    assert period["apiKey"] == "fixed key"
+    [period] = value("v2 getTokenUsageHistorical")["periods"]
+    assert period["tokensUsed"] % 15 == 0
+    running = value("v2 getConcurrency")
+    assert running["maxConcurrency"] == unlimited
+    assert isinstance(running["concurrency"], int)
+    queue = value("v2 getQueueStatus")
+    assert queue["jobsInQueue"] >= queue["activeJobsInQueue"] >= 0
+    assert queue["mostRecentSuccess"]
+    assert value("v1 getCreditUsage")["data"]["remaining_credits"] == unlimited
+    assert value("v1 getTokenUsage")["data"]["remaining_tokens"] == unlimited

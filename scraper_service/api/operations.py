@@ -26,6 +26,7 @@ class Api:
         self.edge = edge
         self.service = service
         self.watchers = watchers
+        self.usage = service.usage
 
 
 async def admit_work(

@@ -26,6 +26,7 @@ from scraper_service.options.available import require_available, require_job_ava
 from scraper_service.runtime.charges import Charges
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
+from scraper_service.runtime.usage import Usage
 from scraper_service.scope import Reason, Refusal, followed
 
 if TYPE_CHECKING:
@@ -113,6 +114,7 @@ class ScraperService:
         self.prices = Prices(runner.settings)
         self.charges = Charges(database, runner.owner)
         self.scrapes = Scrapes(resident, runner.settings)
+        self.usage = Usage(database, self.scrapes, runner.settings)
         self._database = database
         self._serialize = serialize
         self._robots = robots

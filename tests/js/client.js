@@ -81,6 +81,15 @@ await step("v2 batchScrape of more than 20 MB", async () => {
 await step("v2 map", () => client.map(pages("5-js", 1)[0], { search: "p 3", limit: 4 }));
 await step("v2 map, wrong", () => client.map(pages("5-js", 1)[0], { limit: 0 }));
 
+await step("v2 getCreditUsage", () => client.getCreditUsage());
+await step("v2 getTokenUsage", () => client.getTokenUsage());
+await step("v2 getCreditUsageHistorical", () => client.getCreditUsageHistorical(true));
+await step("v2 getTokenUsageHistorical", () => client.getTokenUsageHistorical());
+await step("v2 getConcurrency", () => client.getConcurrency());
+await step("v2 getQueueStatus", () => client.getQueueStatus());
+await step("v1 getCreditUsage", () => first.getCreditUsage());
+await step("v1 getTokenUsage", () => first.getTokenUsage());
+
 await step("v1 mapUrl", () => first.mapUrl(pages("5-js", 1)[0], { ignoreSitemap: true }));
 await step("v1 scrapeUrl", () => first.scrapeUrl(pages("5-js", 1)[0], { formats: ["markdown"] }));
 const old = await step("v1 crawlUrl", () =>

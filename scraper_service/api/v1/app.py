@@ -7,6 +7,7 @@ from typing import ClassVar
 from klein import Klein
 
 from scraper_service.api.operations import Api, add_routes
+from scraper_service.api.team import add_team_routes, snake
 from scraper_service.api.v1 import requests, views
 
 
@@ -15,3 +16,4 @@ class V1(Api):
 
     app: ClassVar[Klein] = Klein()
     add_routes(app, 1, requests, views)
+    add_team_routes(app, snake)

@@ -8,7 +8,9 @@ from klein import Klein
 
 from scraper_service.api import jobs
 from scraper_service.api.operations import Api, add_routes
+from scraper_service.api.page_json import camel
 from scraper_service.api.routes import asyncio_route
+from scraper_service.api.team import add_team_routes
 from scraper_service.api.v2 import (
     addresses,
     deliveries,
@@ -29,6 +31,7 @@ class V2(Api):
 
     app: ClassVar[Klein] = Klein()
     add_routes(app, 2, requests, views)
+    add_team_routes(app, camel)
 
     @app.route("/crawl/<job_id>/urls", methods=["GET"])
     @asyncio_route
