@@ -184,7 +184,7 @@ def test_content_encodings_are_undone(scrape, coding):
     [
         ("/json", "```json\n"),
         ("/xml", "```xml\n"),
-        ("/rss", "```xml\n"),
+        ("/rss", "# Log\n\n## [One]("),
         ("/text", ""),
         ("/csv", ""),
         ("/empty", ""),
