@@ -180,6 +180,9 @@ WEBHOOK_RETRY_S = ["60", "300", "900"]  # before each further attempt; then give
 # first of a team is in X-Firecrawl-Signature, all of them in X-Scraper-Signature.
 WEBHOOK_SECRETS: list[str] = []
 WEBHOOK_TIMEOUT_S = 10  # for one attempt
+# Where the events of jobs without a webhook of their own are sent; `{job_id}` in it
+# stands for the id of the job. Empty for nowhere.
+WEBHOOK_URL = ""
 
 # -- The service: watchers of jobs, by WebSocket or event stream --------------------------
 MAX_TEAM_WATCHERS = 100  # open at a time in one process; further ones: 429
@@ -268,6 +271,8 @@ def check_settings(settings: BaseSettings) -> None:
             _check_number(name, value)
     for text in settings.getlist("WEBHOOK_RETRY_S"):
         _check_number("WEBHOOK_RETRY_S", text)
+    if url := settings["WEBHOOK_URL"]:
+        _check_webhook(url)
     # Imported here: every process reads this module, few of them check it.
     from scraper_service.options.limits import parse_rates, parse_sites  # noqa: PLC0415
 
@@ -284,3 +289,15 @@ def _check_number(name: str, value: object) -> None:
         raise ValueError(f"{text}, got {value!r}") from None
     if not low <= number <= (high or number) or number != int(number):
         raise ValueError(f"{text}, without fraction, got {value!r}")
+
+
+def _check_webhook(url: str) -> None:
+    from scraper_service.options.urls import caller_url  # noqa: PLC0415
+
+    example = url.replace("{job_id}", "00000000-0000-0000-0000-000000000000")
+    try:
+        whole = caller_url(example) == example
+    except ValueError:
+        whole = False
+    if not whole:
+        raise ValueError(f"WEBHOOK_URL must be an http(s) address, got {url!r}")

@@ -28,7 +28,7 @@ from scraper_service.jobs.seeds import seed_of
 from scraper_service.jobs.store import get_job, insert_job
 from scraper_service.jobs.tables import idempotency, job
 from scraper_service.options.job_arguments import options_to_json
-from scraper_service.options.jobs import BatchOptions
+from scraper_service.options.jobs import BatchOptions, Webhook
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -45,7 +45,8 @@ class Terms:
 
     ``page_price`` is what its cheapest page costs, in credits, None where the team is
     unlimited; it has to be able to pay ``least_pages``. At most ``most_jobs`` of it go
-    on at a time, None for any number.
+    on at a time, None for any number. Events of a job without a webhook are sent to
+    ``webhook_url``, where ``{job_id}`` stands for its id.
     """
 
     team_id: str
@@ -53,6 +54,7 @@ class Terms:
     page_price: int | None = None
     least_pages: int = 1
     most_jobs: int | None = None
+    webhook_url: str | None = None
 
 
 def create_job(
@@ -85,15 +87,22 @@ def create_job(
         asked = evolve(asked, urls=asked.urls[:1])
     # Its headers may be secret, and nobody but the sender needs them.
     options = json.dumps(options_to_json(evolve(asked, webhook=None)))
-    team_id, hook = terms.team_id, asked.webhook
+    team_id = terms.team_id
     found = insert_job(
-        connection, team_id, seed, options, version, hook, key_id=terms.key_id, **bill
+        connection, team_id, seed, options, version, key_id=terms.key_id, **bill
     )
+    if hook := asked.webhook or _common_hook(terms.webhook_url, found.id):
+        deliveries.attach(connection, found.id, hook)
+        deliveries.tell_one(connection, found.id, "started", at)
     target = None if asked.scrape.zero_data_retention else seed.url
     endpoint = ENDPOINTS[seed.kind]
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
     ledger.note_activity(connection, call)
     return found
+
+
+def _common_hook(url: str | None, job_id: str) -> Webhook | None:
+    return Webhook(url=url.replace("{job_id}", job_id)) if url else None
 
 
 def _active(connection: Connection, team_id: str) -> int:

@@ -49,7 +49,6 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
     from scraper_service.jobs.seeds import Seed
-    from scraper_service.options.jobs import Webhook
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one answer (interface document, 11.6)
 READ_ROWS = 250  # of pages in one statement
@@ -64,7 +63,6 @@ def insert_job(
     seed: Seed,
     options: str,
     version: int,
-    hook: Webhook | None = None,
     **bill: Any,
 ) -> Job:
     """Store a job that begins with the addresses of ``seed``.
@@ -103,9 +101,6 @@ def insert_job(
     insert_links(connection, job_id, links[room:], RowState.HELD)
     insert_links(connection, job_id, sitemaps, RowState.PENDING)
     note(connection, job_id, "started", at)
-    if hook is not None:
-        deliveries.attach(connection, job_id, hook)
-        deliveries.tell_one(connection, job_id, "started", at)
     found = get_job(connection, job_id, team_id)
     assert found is not None
     return found

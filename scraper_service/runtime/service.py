@@ -119,6 +119,7 @@ class ScraperService:
         self._serialize = serialize
         self._robots = robots
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
+        self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
 
     def _check_open(self) -> None:
         if self.stopping:
@@ -206,6 +207,7 @@ class ScraperService:
             page_price=price,
             least_pages=least_pages,
             most_jobs=self._most_jobs,
+            webhook_url=self._webhook_url,
         )
 
     async def check_key(self, idempotency_key: str | None, team: Team) -> None:

@@ -266,6 +266,23 @@ def test_added_addresses_are_told_to_the_hook_of_their_request(
     assert kinds == ["page", "completed"]
 
 
+def test_jobs_without_a_webhook_have_that_of_the_operator(
+    start_service, web, receiver, path
+):
+    base, own = path("ok"), path("ok")
+    service = start_service(
+        **SETTINGS, SCRAPER_WEBHOOK_URL=receiver.url(base + "/{job_id}")
+    )
+    for hook in (None, receiver.url(own)):
+        job = start_batch(service, [web.url("/0")], hook=hook)
+        job_id = job.rpartition("/")[2]
+        settled(service, job)
+        events = receiver.received(own if hook else f"{base}/{job_id}")
+        assert [x.event for x in events] == ["started", "page", "completed"]
+        assert {x.json["id"] for x in events} == {job_id}
+    assert len(receiver.received(base)) == 3
+
+
 @pytest.mark.parametrize("name", ["Host", "Content-Length", "Connection", "A\r\nB"])
 def test_headers_that_frame_a_message_are_refused(hooked, web, receiver, name):
     hook = {"url": receiver.url("/ok"), "headers": {name: "1"}}
