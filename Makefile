@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test soak lint format bench egg test-deploy clean
+.PHONY: help serve test soak lint format bench bench-quality egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
@@ -12,6 +12,7 @@ help:
 	@echo "make lint    formatter, linter, types"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   latency and throughput beside a plain client and other crawlers"
+	@echo "make bench-quality  content, Markdown, metadata and PDF beside other tools"
 	@echo "make egg     build the egg for a scrapyd that does not have the package"
 	@echo "make test-deploy  build and start the image without Docker; as root, minutes"
 	@echo "make clean   remove what was installed; ./data stays"
@@ -51,6 +52,9 @@ egg: $(VENV)/.test-installed
 
 test-deploy: $(VENV)/.test-installed
 	$(BIN)/python -m tests.image $(ARGS)
+
+bench-quality: $(VENV)/.test-installed
+	$(BIN)/python -m bench.quality $(ARGS)
 
 clean:
 	rm -rf $(VENV) build *.egg-info

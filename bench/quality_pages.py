@@ -1,0 +1,156 @@
+"""The pages of the quality benchmark, and the two ways they are converted."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import html2text
+from attrs import frozen
+from lxml import html as parser
+
+from scraper_service.formats.render import make_content
+from scraper_service.items import PageSource
+from scraper_service.options.arguments import page_options
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_CHROME = ("nav", "header", "footer", "aside", "script", "style", "noscript", "form")
+_CHROME_NAMES = re.compile(
+    r"\b(?:nav|menu|sidebar|footer|header|breadcrumb|cookie|share|social|related|ads?)\b",
+    re.IGNORECASE,
+)
+
+
+@frozen
+class Case:
+    """A page or a file, and what is known of its content."""
+
+    html: str
+    url: str
+    kind: str
+    truth: str
+    wanted: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
+    body: bytes = b""
+
+
+@frozen
+class Rendered:
+    """What the service makes of a page."""
+
+    markdown: str
+    known: dict[str, Any]
+
+
+def wcxb_cases(directory: Path) -> Iterator[Case]:
+    """Yield the pages of WCXB."""
+    for line in (directory / "truth.jsonl").open(encoding="utf-8"):
+        row = json.loads(line)
+        body = (directory / "html" / f"{row['id']}.html").read_bytes()
+        yield Case(
+            body.decode(errors="replace"),
+            row["url"] or "",
+            row["page_type"],
+            row["main_content"],
+            tuple(row["with"]),
+            tuple(row["without"]),
+        )
+
+
+def article_cases(directory: Path) -> Iterator[Case]:
+    """Yield the pages of article-extraction-benchmark that are there."""
+    truth = json.loads((directory / "ground-truth.json").read_bytes())
+    for name, row in sorted(truth.items()):
+        path = directory / "html" / f"{name}.html.gz"
+        if path.exists():
+            body = gzip.decompress(path.read_bytes())
+        elif path.with_suffix("").exists():
+            body = path.with_suffix("").read_bytes()
+        else:
+            continue
+        text = body.decode(errors="replace")
+        yield Case(text, row.get("url") or "", "article", row["articleBody"])
+
+
+def pdf_cases(directory: Path) -> Iterator[Case]:
+    """Yield PDF files with a text beside them."""
+    for path in sorted(directory.rglob("*.pdf")):
+        text = Path(f"{path}.txt")
+        if text.exists():
+            truth = text.read_bytes().decode("utf-8-sig", "replace")
+            if truth.strip():
+                yield Case("", path.as_uri(), "pdf", truth, body=path.read_bytes())
+
+
+def rendered(html: str, url: str) -> Rendered:
+    """Convert a page as the service does: Markdown of the main content and links."""
+    return _rendered(html.encode(errors="replace"), url, "text/html; charset=utf-8")
+
+
+def pdf_markdown(case: Case) -> str:
+    """Convert a PDF file as the service does."""
+    return _rendered(
+        case.body, "https://files.example/a.pdf", "application/pdf"
+    ).markdown
+
+
+def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
+    address = url or "https://page.example/"
+    options = page_options({"url": address, "formats": "markdown,links"}).scrape
+    source = PageSource(
+        url=address,
+        status=200,
+        body=body,
+        content_type=content_type,
+        find_links=False,
+    )
+    content = make_content(source, options)
+    made = content.values.get("markdown")
+    return Rendered(json.loads(made) if made else "", dict(content.known))
+
+
+def whole_markdown(html: str, url: str) -> str:
+    """Convert all of a page, for the scorers of fidelity."""
+    address = url or "https://page.example/"
+    arguments = {"url": address, "formats": "markdown", "only_main_content": "false"}
+    source = PageSource(
+        url=address,
+        status=200,
+        body=html.encode(errors="replace"),
+        content_type="text/html; charset=utf-8",
+        find_links=False,
+    )
+    content = make_content(source, page_options(arguments).scrape)
+    return str(json.loads(content.values["markdown"]))
+
+
+def metadata_facts(html: str, url: str) -> dict[str, Any]:
+    """Return title, author and date, for the scorer of metadata."""
+    known = rendered(html, url).known
+    return {
+        "title": known.get("title") or known.get("og_title"),
+        "author": known.get("author"),
+        "date": known.get("published_time"),
+        "description": known.get("description"),
+        "sitename": known.get("og_site_name"),
+    }
+
+
+def stripped_html2text(html: str, _url: str) -> str:
+    """Convert in the plain way: chrome by tags and class names, then html2text."""
+    tree = parser.document_fromstring(html.encode(errors="replace"))
+    for element in list(tree.iter(*_CHROME)):
+        if element.getparent() is not None:
+            element.drop_tree()
+    for element in tree.xpath("//body//*[@class or @id]"):
+        names = f"{element.get('class', '')} {element.get('id', '')}"
+        if element.getparent() is not None and _CHROME_NAMES.search(names):
+            element.drop_tree()
+    converter = html2text.HTML2Text()
+    converter.body_width = 0
+    return str(converter.handle(parser.tostring(tree, encoding="unicode")))
