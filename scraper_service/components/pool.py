@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 import pebble
 
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
-from scraper_service.formats.render import content_from_wire, render
+from scraper_service.formats.render import content_from_wire, prepare, render
 from scraper_service.formats.sitemap import SitemapContent, read_sitemap
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.settings import forget_secrets
@@ -235,6 +235,7 @@ def _limit_process(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
 
 
 def _end_with_parent() -> None:

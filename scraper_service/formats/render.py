@@ -13,7 +13,6 @@ from lxml import etree
 from scraper_service.fingerprints import fingerprint
 from scraper_service.formats.blocks import markdown_blocks
 from scraper_service.formats.cleaning import clean
-from scraper_service.formats.content import keep_main_content
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.decode import Unreadable, decode_body, text_of, utf8_of
 from scraper_service.formats.document import exclude, include, parse
@@ -30,7 +29,6 @@ from scraper_service.formats.links import feed_links, found_links, links
 from scraper_service.formats.metadata import (
     Evidence,
     canonical,
-    kind_hint,
     metadata,
     parse_refresh,
     reading,
@@ -63,6 +61,13 @@ def render(
     content = make_content(source, options, deadline_s, converter)
     header = asdict(content, filter=lambda fact, _: fact.name not in _NOT_SENT)
     return json.dumps(header).encode(), dict(content.values)
+
+
+def prepare() -> None:
+    """Load what the first page of a converter process would wait for."""
+    from scraper_service.formats.main_content.model import model  # noqa: PLC0415
+
+    model()
 
 
 def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent:
@@ -196,7 +201,7 @@ class _Making:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
         if not _OF_THE_TREE.isdisjoint(self.names):
-            self._of_the_tree(document, kind_hint(evidence))
+            self._of_the_tree(document, is_page=True)
         self.warnings += document.warnings
 
     def _document(self, kind: str, body: bytes, text: str = "") -> bool:
@@ -221,22 +226,27 @@ class _Making:
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
-        self._of_the_tree(document, hint=None)
+        self._of_the_tree(document, is_page=False)
         is_whole = not (self.options.include_tags or self.options.exclude_tags)
         if draft.text is not None and is_whole and "markdown" in self.names:
             self.add("markdown", lambda: draft.text)
         self.warnings += [*draft.warnings, *document.warnings]
         return True
 
-    def _of_the_tree(self, document: Document, hint: str | None) -> None:
-        """Make what comes of the tree; ``hint`` is None for what is no web page."""
+    def _of_the_tree(self, document: Document, *, is_page: bool) -> None:
+        """Make what comes of the tree; only a web page has chrome to leave out."""
         options = self.options
+        wants_main = is_page and options.only_main_content and not options.include_tags
+        if wants_main:  # only converter processes load numpy and the weights
+            from scraper_service.formats import main_content  # noqa: PLC0415
+
+            page = main_content.declared(document)
         clean(document)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
-        elif options.only_main_content and hint is not None:
-            keep_main_content(document, hint)
+        elif wants_main:
+            main_content.keep_main_content(document, page)
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),

@@ -193,7 +193,7 @@ def test_data_tables_of_links_are_kept():
 
 
 def test_links_and_markdown_agree():
-    page = f"<nav><a href=n>n</a></nav><main>{MAIN}<p><a href=m>m</a></main>"
+    page = f"<nav><a href=n>n</a></nav><main>{MAIN}<p>The <a href=m>map</a> shows where.</main>"
     content = convert(page, "markdown", "links", only_main_content=True)
     assert value(content, "links") == ["https://site.example/dir/m"]
     assert content.found == ("https://site.example/dir/n", "https://site.example/dir/m")

@@ -55,7 +55,6 @@ _RESERVED = frozenset("title language favicon description keywords robots".split
 _FEED_TYPES = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/feed+json"}
 )
-_LD_TYPES = 100
 
 Facts = dict[str, "str | list[str]"]
 
@@ -153,12 +152,3 @@ def _linked(
         if link.get("href") and (address := absolute(base, link.get("href"))):
             found.append(address)
     return list(dict.fromkeys(found))
-
-
-def kind_hint(evidence: Evidence) -> str:
-    """Return what tells the kind of page: declared types, generator, body classes."""
-    parts = evidence.root.xpath(
-        "//meta[@property='og:type' or @name='generator']/@content | //body/@class"
-    )
-    parts += sorted(evidence.linked.types)
-    return " ".join(str(part)[:300] for part in parts[:_LD_TYPES])

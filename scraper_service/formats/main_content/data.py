@@ -1,0 +1,77 @@
+"""Text that stands only in the structured data of a page: what a product is."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_SCRIPT = 500_000  # characters of one that are parsed
+MAX_SCRIPTS = 20
+MAX_VALUES = 2_000  # of one script that are looked at
+LEAST_WORDS = 8
+MAX_TEXT = 20_000  # characters
+KNOWN_SHARE = 0.8  # of its words: then the text is on the page already
+_WORD = re.compile(r"\w+")
+_TAG = re.compile(r"<[^<>]*>")
+_BREAK = re.compile(r"<(?:br|/p|/li|/div)\b[^<>]*>|\n\s*\n", re.IGNORECASE)
+
+
+def product_description(root: Any) -> str | None:
+    """Return what the JSON-LD of the page says of its product, None if it has none."""
+    scripts = root.xpath("//script[@type='application/ld+json']/text()")
+    for script in scripts[:MAX_SCRIPTS]:
+        if "Product" not in script or len(script) > MAX_SCRIPT:
+            continue
+        try:
+            data = json.loads(script, strict=False)
+        except (ValueError, RecursionError):
+            continue
+        for found in _products(data):
+            text = found.get("description")
+            if isinstance(text, str) and len(text.split()) >= LEAST_WORDS:
+                return text[:MAX_TEXT]
+    return None
+
+
+def _products(data: Any) -> Iterator[dict[str, Any]]:
+    """Yield the products, but not those of a list, which are other pages."""
+    waiting, seen = [data], 0
+    while waiting and seen < MAX_VALUES:
+        value = waiting.pop(0)
+        seen += 1
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            kinds = value.get("@type")
+            kinds = kinds if isinstance(kinds, list) else [kinds]
+            if "ItemList" in kinds:
+                continue
+            if "Product" in kinds or "ProductGroup" in kinds:
+                yield value
+            waiting += [value[k] for k in ("@graph", "mainEntity") if k in value]
+
+
+def add_description(body: Any, text: str) -> None:
+    """Put ``text`` behind the title, as paragraphs, unless the page has it."""
+    present = set(_WORD.findall(" ".join(body.itertext()).lower()))
+    plain = html.unescape(text)
+    paragraphs = [" ".join(_TAG.sub(" ", part).split()) for part in _BREAK.split(plain)]
+    words = _WORD.findall(" ".join(paragraphs).lower())
+    if not words or sum(w in present for w in words) > KNOWN_SHARE * len(words):
+        return
+    section = etree.Element("section")
+    for paragraph in filter(None, paragraphs):
+        etree.SubElement(section, "p").text = paragraph
+    title = next(body.iter("h1"), None)
+    if title is None:
+        body.append(section)
+    else:
+        section.tail, title.tail = title.tail, None
+        title.addnext(section)

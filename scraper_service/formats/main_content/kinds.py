@@ -1,0 +1,184 @@
+"""The kind of a page, told from what it declares, its address and how it is built."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+from scraper_service.formats.main_content.blocks import name_parts
+from scraper_service.formats.main_content.data import product_description
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scraper_service.formats.document import Document
+    from scraper_service.formats.main_content.blocks import Walk
+
+KINDS = (
+    "article",
+    "collection",
+    "documentation",
+    "forum",
+    "listing",
+    "product",
+    "service",
+)
+MAX_SCRIPTS = 20
+MAX_SCRIPT = 50_000  # characters of one that are looked at
+MAX_COUNTED = 3_000  # elements whose names are looked at
+_LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
+_PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:€|£|kr|zł|USD|EUR)\b")
+_COUNTED = {
+    "p": "paragraphs",
+    "pre": "code",
+    "code": "code",
+    "form": "forms",
+    "table": "tables",
+    "article": "articles",
+    "h2": "second headings",
+    "h3": "third headings",
+    "li": "items",
+    "img": "images",
+    "button": "buttons",
+    "blockquote": "quotations",
+    "time": "times",
+}
+
+
+@frozen
+class Kind:
+    """The verdict: ``chances`` in the order of :data:`KINDS`, and what spoke for it."""
+
+    chances: tuple[float, ...]
+    evidence: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The likeliest kind."""
+        return KINDS[max(range(len(KINDS)), key=self.chances.__getitem__)]
+
+    def by_name(self) -> dict[str, float]:
+        """Return the chance of each kind."""
+        return dict(zip(KINDS, self.chances, strict=True))
+
+
+@frozen
+class Declared:
+    """What a page says of itself: signs of its kind, and what its product is."""
+
+    signs: frozenset[str]
+    description: str | None = None
+
+
+def declared(document: Document) -> Declared:
+    """Return what the page, untouched yet, says of itself."""
+    signs = _signs(document)
+    return Declared(frozenset(signs), product_description(document.root))
+
+
+def _signs(document: Document) -> set[str]:
+    """Return the types, the generator, the names of the body and of the address."""
+    root = document.root
+    signs: set[str] = set()
+    for meta in root.xpath(
+        "(//meta[@property='og:type' or @name='generator'])[position() <= 9]"
+    ):
+        words = re.findall(r"[a-z]+", (meta.get("content") or "")[:60].lower())
+        if meta.get("property"):
+            signs.update(f"og:{word}" for word in words[:3])
+        else:
+            signs.update(f"made by {word}" for word in words[:1])
+    for data in root.xpath("//script[@type='application/ld+json']/text()")[
+        :MAX_SCRIPTS
+    ]:
+        signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
+    for marked in root.xpath("(//*[@itemtype])[position() <= 20]/@itemtype"):
+        signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
+    for name in name_parts(" ".join(root.xpath("//body/@class | //body/@id"))):
+        signs.add(f"body:{name}")
+    signs |= _address_signs(document.base)
+    return signs
+
+
+def _address_signs(url: str) -> set[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    names = [name for name in parts.path.lower().split("/") if name]
+    signs = {
+        f"path:{word}" for name in names for word in re.findall(r"[a-z]+", name)[:6]
+    }
+    host = (parts.hostname or "").split(".")
+    signs.update(f"host:{name}" for name in host[:-2])
+    signs.update(f"host:{word}" for word in re.findall(r"[a-z]+", " ".join(host))[:4])
+    signs.add(f"path depth {min(len(names), 5)}")
+    last = names[-1] if names else ""
+    signs.add(f"last name has {min(last.count('-') + last.count('_'), 8)} dashes")
+    if re.search(r"\d{4,}", last):
+        signs.add("last name has a number")
+    if re.search(r"/20\d\d/", parts.path):
+        signs.add("path has a year")
+    if parts.query:
+        signs.add("has a query")
+    return signs
+
+
+def built(walk: Walk) -> set[str]:
+    """Return how the cleaned page is built: counts by powers of two, and names."""
+    counts: dict[str, int] = {}
+    names: dict[str, int] = {}
+    for node in walk.nodes[:MAX_COUNTED]:
+        tag, _, own = node.shape.partition(".")
+        if tag in _COUNTED:
+            counts[_COUNTED[tag]] = counts.get(_COUNTED[tag], 0) + 1
+        if own:
+            names[own] = names.get(own, 0) + 1
+    words = linked = prose = prices = questions = 0
+    for block in walk.blocks:
+        words += block.words
+        linked += block.linked
+        if block.words >= 15 and block.linked < 0.4 * block.words:
+            prose += block.words
+        text = block.text
+        if len(text) < 200:
+            prices += bool(_PRICE.search(text))
+            questions += "?" in text
+    counts |= {"words": words, "blocks": len(walk.blocks), "prices": prices}
+    counts["questions"] = questions
+    signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
+    signs.add(f"links: {10 * linked // (words or 1)} tenths")
+    signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
+    parts: dict[str, int] = {}
+    for own, count in names.items():
+        for part in name_parts(own):
+            parts[part] = parts.get(part, 0) + count
+    for part, count in parts.items():
+        signs.add(f"class:{part}")
+        if count >= 4:
+            signs.add(f"classes:{part}")
+    return signs
+
+
+def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:
+    """Return the kind: a sum of the weights of all signs, as chances.
+
+    ``weights`` has a list for each sign, one number for each of :data:`KINDS`, and one
+    under the empty name, which is where the sum begins.
+    """
+    known = [(sign, weights[sign]) for sign in signs if sign in weights]
+    sums = list(weights[""])
+    for _, row in known:
+        for number, weight in enumerate(row):
+            sums[number] += weight
+    top = max(sums)
+    powers = [math.exp(value - top) for value in sums]
+    whole = sum(powers)
+    best = sums.index(top)
+    strong = sorted(known, key=lambda pair: -pair[1][best])[:6]
+    evidence = tuple((sign, row[best]) for sign, row in strong if row[best] > 0)
+    return Kind(tuple(power / whole for power in powers), evidence)

@@ -1,0 +1,110 @@
+"""The learned model: a forest of small trees over the features of blocks.
+
+``weights.json`` beside this module holds what ``training/`` made of pages whose main
+content is known. All trees are symmetric: one condition per depth, so that a block's
+leaf is a number made of bits, and a page is scored by a few operations of numpy.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, field
+
+from scraper_service.formats.main_content.blocks import Tables
+from scraper_service.formats.main_content.features import table
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scraper_service.formats.main_content.blocks import Walk
+    from scraper_service.formats.main_content.features import Table
+
+WEIGHTS = Path(__file__).with_name("weights.json")
+ROWS = 2_048  # blocks scored at once: what bounds the memory of a page of 100,000
+
+
+@define
+class Forest:
+    """Symmetric trees. ``features`` names the columns; a tree is its conditions
+    (column, border) and 2**depth leaves, of which the first is for none met.
+    """
+
+    features: list[str]
+    columns: Any  # of every condition, trees side by side
+    borders: Any
+    leaves: Any  # trees x leaves
+    bias: float
+    depth: int
+    _offsets: Any = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._offsets = np.arange(len(self.leaves)) * self.leaves.shape[1]
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Forest:
+        """Build it from what the weights file holds."""
+        names, depth = data["features"], data["depth"]
+        numbers = {name: number for number, name in enumerate(names)}
+        columns = [numbers[c[0]] for tree in data["trees"] for c in tree["if"]]
+        borders = [c[1] for tree in data["trees"] for c in tree["if"]]
+        return cls(
+            names,
+            np.array(columns, dtype=np.intp),
+            np.array(borders, dtype=np.float32),
+            np.array([tree["then"] for tree in data["trees"]]),
+            data["bias"],
+            depth,
+        )
+
+    def score(self, rows: Any) -> Any:
+        """Return the log odds of each row, a float32 matrix of the features' columns."""
+        parts = [
+            self._score(rows[start : start + ROWS])
+            for start in range(0, len(rows), ROWS)
+        ]
+        return np.concatenate(parts)
+
+    def _score(self, rows: Any) -> Any:
+        met = rows[:, self.columns] > self.borders
+        bits = met.reshape(len(rows), -1, self.depth)
+        leaf = np.packbits(bits, axis=2, bitorder="little")[:, :, 0]
+        index = leaf + self._offsets
+        return self.leaves.ravel()[index].sum(axis=1) + self.bias
+
+
+@define
+class Model:
+    """Everything that was learned."""
+
+    tables: Tables
+    kinds: dict[str, list[float]]
+    forest: Forest
+    threshold: float
+
+    def chances(self, walk: Walk, kind: Sequence[float]) -> tuple[Any, Table]:
+        """Return for each block how likely it is main content, and its features."""
+        made = table(walk, kind)
+        rows = made.matrix(self.forest.features).astype(np.float32)
+        return chance(self.forest.score(rows)), made
+
+
+def chance(score: Any) -> Any:
+    """Return the probability of log odds."""
+    return 1.0 / (1.0 + np.exp(-np.clip(score, -30.0, 30.0)))
+
+
+@cache
+def model() -> Model:
+    """Return the model of the weights file, read once a process."""
+    data = json.loads(WEIGHTS.read_bytes())
+    return Model(
+        Tables(**data["tables"]),
+        data["kinds"],
+        Forest.read(data["forest"]),
+        data["threshold"],
+    )

@@ -1,0 +1,122 @@
+"""Which blocks of a page are kept, and why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from attrs import frozen
+
+from scraper_service.formats.document import drop
+from scraper_service.formats.main_content.blocks import MAX_NAMES, Walk
+from scraper_service.formats.main_content.features import Table
+from scraper_service.formats.main_content.kinds import KINDS, Kind, built, kind_of
+from scraper_service.formats.main_content.model import model
+from scraper_service.formats.main_content.rules import Draft, correct, is_chrome
+
+MARKS = frozenset(
+    "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
+)
+MAX_BLOCKS = 20_000  # that are scored: 30 MB of numbers
+SMALL = 60  # words outside of chrome: too few for the model to judge by
+ENOUGH = 150  # words from which on it judges alone
+ARTICLE = 0.2  # added to the bar where the page is surely an article: less stays
+LEAST_CERTAINTY = 0.6
+CHROME_NAMES = -1.5  # a score of class names that on a small page means chrome
+CHROME_CHANCE = 0.3  # on a small page, below which such names count
+
+
+@frozen
+class Verdict:
+    """What was decided of a page. ``bar`` is the chance from which a block is kept;
+    ``rules`` names for some blocks, by number, the rule that decided instead.
+    ``table`` are their features, None when only rules were asked.
+    """
+
+    walk: Walk
+    kind: Kind
+    chances: Any
+    bar: float
+    keep: list[bool]
+    rules: dict[int, str]
+    table: Table | None
+
+
+def judge(body: Any, signs: frozenset[str]) -> Verdict | None:
+    """Judge the blocks of the cleaned ``body``; None when it has no text.
+
+    ``signs`` are what the page declared before it was cleaned. At least one block is
+    kept. The model does not judge pages of a few words or of very many blocks.
+    """
+    learned = model()
+    _drop_marks(body)
+    walk = Walk(body, learned.tables)
+    if not walk.blocks:
+        return None
+    kind = kind_of(signs | built(walk), learned.kinds)
+    rules: dict[int, str] = {}
+    if len(walk.blocks) > MAX_BLOCKS:
+        keep = ~_chrome(walk, np.zeros(len(walk.blocks)))
+        rules = dict.fromkeys(range(len(keep)), "a huge page: all but its chrome")
+        return Verdict(walk, kind, keep * 1.0, 1.0, keep.tolist(), rules, None)
+    chances, made = learned.chances(walk, kind.chances)
+    bar = threshold(chances, made.words) * learned.threshold
+    bar *= 1 + ARTICLE * kind.chances[KINDS.index("article")]
+    bar *= _certainty(walk, made)
+    bar = min(bar, float(chances.max()))
+    keep = chances >= bar
+    if not bar:
+        keep[:] = ~_chrome(walk, chances)
+        every = range(len(keep))
+        rules.update(dict.fromkeys(every, "a small page: all but its chrome"))
+    else:
+        correct(Draft(walk, made, chances, bar, keep, rules))
+    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made)
+
+
+def _drop_marks(body: Any) -> None:
+    """Drop what stands beside headings to link to them or to edit below them."""
+    for element in list(body.iter("a", "span")):
+        names = element.get("class")
+        if names and not MARKS.isdisjoint(names[:MAX_NAMES].split()):
+            drop(element)
+
+
+def threshold(chances: Any, words: Any) -> float:
+    """Return the chance that is worth keeping a block for the best expected F1 in words.
+
+    With blocks taken from the likeliest down, the expected F1 of the words kept rises to
+    a top value; a block below half of that lowers it (Lewis, "Evaluating and optimizing
+    autonomous text classification systems", 1995).
+    """
+    order = np.argsort(-chances, kind="stable")
+    weight = words + 0.01
+    hits = np.cumsum((chances * weight)[order])
+    expected = 2 * hits / (np.cumsum(weight[order]) + hits[-1])
+    return float(expected.max()) / 2
+
+
+def _certainty(walk: Walk, made: Table) -> float:
+    """Return how far the model is to be followed, from 0 for pages of a few words to 1.
+
+    It was learned from whole pages: on small ones it takes too much for chrome.
+    """
+    chrome = np.array([is_chrome(block.places) for block in walk.blocks])
+    words = float(made.words[~chrome].sum())
+    if words < SMALL:
+        return 0.0
+    return min(max((words - SMALL) / (ENOUGH - SMALL), LEAST_CERTAINTY), 1.0)
+
+
+def _chrome(walk: Walk, chances: Any) -> Any:
+    """Tell of each block whether its elements, or names and chance, are those of chrome.
+
+    None is, where all would be.
+    """
+    places = np.array([is_chrome(block.places) for block in walk.blocks])
+    low = [walk.nodes[block.node].low_above for block in walk.blocks]
+    named = (np.array(low) <= CHROME_NAMES) & (chances < CHROME_CHANCE)
+    for chrome in (places | named, places):
+        if not chrome.all():
+            return chrome
+    return np.zeros(len(walk.blocks), dtype=bool)

@@ -1,0 +1,154 @@
+"""The main content of whole pages, written in the manner of the real ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scraper_service.formats.cleaning import clean
+from scraper_service.formats.document import parse
+from scraper_service.formats.main_content import declared, judge
+from scraper_service.formats.main_content.blocks import Walk
+from scraper_service.formats.main_content.explain import effects, explain
+from scraper_service.formats.main_content.model import model
+from scraper_service.formats.main_content.reduction import reduce
+from scraper_service.formats.main_content.verdicts import MAX_BLOCKS
+from tests.formats.pages import URL, convert, markdown, value
+
+PAGES = Path(__file__).parent.parent / "samples" / "pages"
+NAMES = sorted(path.stem for path in PAGES.glob("*.html"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_main_content_of_whole_pages(name):
+    page = (PAGES / f"{name}.html").read_text(encoding="utf-8")
+    expected = (PAGES / f"{name}.md").read_text(encoding="utf-8")
+    assert markdown(page, only_main_content=True) + "\n" == expected
+
+
+KINDS = {
+    "forum-discourse": "forum",
+    "forum-phpbb": "forum",
+    "product-shop": "product",
+    "docs-generator": "documentation",
+    "news-cards": "article",
+    "recipe": "article",
+    "blog-comments": "article",
+}
+
+
+@pytest.mark.parametrize(("name", "kind"), KINDS.items(), ids=KINDS)
+def test_kind_of_page(name, kind):
+    page = (PAGES / f"{name}.html").read_text(encoding="utf-8")
+    assert explain(page, URL)["kind"] == kind
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_dropped_leaves_all_formats(name):
+    page = (PAGES / f"{name}.html").read_text(encoding="utf-8")
+    content = convert(page, "markdown", "html", "links", only_main_content=True)
+    text = value(content, "markdown")
+    again = parse(value(content, "html"), URL)
+    written = {a.get("href") for a in again.body.iter("a")}
+    for link in value(content, "links"):
+        assert link in written
+    for block in explain(page, URL)["blocks"]:
+        words = block["text"][:60].split()
+        if not block["keep"] and len(words) > 7:
+            assert " ".join(words) not in " ".join(text.split())
+
+
+TINY = {
+    "a title and a line": ("<h1>Tide tables</h1><p>High water 04:12", "# Tide tables\n\nHigh water 04:12"),
+    "a word": ("hello", "hello"),
+    "a link": ("<a href=/x>x</a>", "[x](https://site.example/x)"),
+    "chrome around a line": (
+        "<header>Site</header><nav><a href=/a>A</a></nav><main><p>Line</main><aside>Also</aside><footer>End</footer>",
+        "Line",
+    ),
+    "nothing but a menu": ("<nav><a href=/a>A</a></nav>", "[A](https://site.example/a)"),
+    "a list": ("<h1>Fruit</h1><ul><li>Apple<li>Pear</ul>", "# Fruit\n\n- Apple\n- Pear"),
+    "an image": ("<img src=/a.png alt=A>", "![A](https://site.example/a.png)"),
+    "a table": ("<table><tr><th>a<th>b<tr><td>1<td>2</table>", "| a | b |\n| --- | --- |\n| 1 | 2 |"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), TINY.values(), ids=TINY)
+def test_tiny_pages_keep_all_but_their_chrome(page, expected):
+    assert markdown(page, only_main_content=True) == expected
+
+
+MIXED = """<div id=d>one <b>two</b> <img src=1.png><p>three</p> four <a href=x>
+<span>five</span><div>six</div> seven</a><i></i> eight<p></p><p>nine</p></div>"""
+MIXED_BLOCKS = ["one two", "three", "four five", "six", "seven eight", "nine"]
+
+
+def texts_of(body) -> list[str]:
+    walk = Walk(body, model().tables)
+    return [" ".join(block.text.split()) for block in walk.blocks]
+
+
+@pytest.mark.parametrize("number", range(len(MIXED_BLOCKS)))
+def test_a_block_is_removed_with_its_own_elements(number):
+    body = parse(MIXED, URL).body
+    walk = Walk(body, model().tables)
+    assert texts_of(body) == MIXED_BLOCKS
+    reduce(walk, [n != number for n in range(len(MIXED_BLOCKS))])
+    left = MIXED_BLOCKS[:number] + MIXED_BLOCKS[number + 1 :]
+    assert " ".join(texts_of(body)) == " ".join(left)
+    assert (next(body.iter("img"), None) is None) is (number == 0)
+
+
+def test_a_product_described_in_its_data_only_is_described():
+    description = "A lamp of brass and glass that burns for nine hours on one filling."
+    data = {"@type": "Product", "name": "Lamp", "description": f"<p>{description}</p>"}
+    page = (
+        "<meta property=og:type content=product>"
+        f"<script type=application/ld+json>{json.dumps(data)}</script>"
+        "<h1>Lamp</h1><p class=price>30 EUR</p><button class=add-to-cart>Buy</button>"
+    )
+    text = markdown(page, only_main_content=True)
+    assert text.startswith(f"# Lamp\n\n{description}")
+    again = markdown(f"{page}<p>{description}</p>", only_main_content=True)
+    assert again.count(description) == 1
+    assert description not in markdown(page, only_main_content=False)
+
+
+def test_weights_of_features_add_up_to_the_score():
+    page = (PAGES / "news-cards.html").read_text(encoding="utf-8")
+    document = parse(page, URL)
+    signs = declared(document).signs
+    clean(document)
+    verdict = judge(document.body, signs)
+    assert verdict is not None
+    assert verdict.table is not None
+    forest = model().forest
+    rows = verdict.table.matrix(forest.features).astype("float32")
+    start = forest.bias + forest.leaves.mean(axis=1).sum()
+    for effect, score in zip(
+        effects(forest, verdict.table), forest.score(rows), strict=True
+    ):
+        assert start + sum(effect.values()) == pytest.approx(score, abs=1e-3)
+
+
+def test_a_page_of_very_many_blocks_is_kept_but_for_its_chrome():
+    items = "".join(f"<li>item {number}" for number in range(MAX_BLOCKS))
+    page = f"<nav><a href=/a>Menu</a></nav><ul>{items}</ul><footer>End</footer>"
+    text = markdown(page, only_main_content=True)
+    assert text.startswith("- item 0\n")
+    assert text.endswith(f"- item {MAX_BLOCKS - 1}")
+
+
+def test_explanation_names_every_block():
+    page = "<nav><a href=a>Menu</a></nav><h1>Title</h1><p>Some words.</p>"
+    facts = explain(page, URL)
+    assert [(b["text"], b["keep"]) for b in facts["blocks"]] == [
+        ("Menu", False),
+        ("Title", True),
+        ("Some words.", True),
+    ]
+    assert all(b["rule"] or b["features"] for b in facts["blocks"])
+    assert sum(facts["kinds"].values()) == pytest.approx(1, abs=0.01)
+    assert explain("", URL)["blocks"] == []

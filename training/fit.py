@@ -1,0 +1,230 @@
+"""Make the weights of the main content model from pages whose content is known.
+
+``python -m training.fit --wcxb DIR --articles DIR`` writes ``weights.json``. With
+``--check`` nothing is written: the pages are parted into three by their sites, each part
+is judged by what was learned of the other two, and the word F1 is shown by kind.
+
+Needs ``pip install catboost rapidfuzz scikit-learn``; about ten minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections import Counter, defaultdict
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from attrs import define
+
+from scraper_service.formats.main_content.blocks import Tables
+from scraper_service.formats.main_content.features import Table, table
+from scraper_service.formats.main_content.kinds import KINDS, built, kind_of
+from scraper_service.formats.main_content.model import WEIGHTS
+from scraper_service.formats.main_content.verdicts import threshold
+from training.forests import as_numbers, chances, grow
+from training.pages import EMPTY, FOLDS, Case, cases, labels, site, walked, words_of
+from training.tables import counts, kind_names, kind_weights, tables
+
+TREES = 90
+PROCESSES = 2
+MAX_SIZE = 200  # words of a block beyond which it weighs no more
+THRESHOLD = 1.0  # of the best bar; higher ones keep less
+ALL = -1  # the fold that is nobody's
+
+
+@define
+class Page:
+    """A page with features that were made without knowing its site."""
+
+    case: Case
+    made: Table
+    label: Any
+    weight: Any
+    texts: list[Counter[str]]
+    truth: Counter[str]
+    told_right: bool  # whether its kind was
+
+
+@define
+class Learned:
+    """What is counted, by the fold left out; and the labels of each page."""
+
+    tables: dict[int, dict[str, dict[str, float]]]
+    kinds: dict[int, dict[str, list[float]]]
+    labels: list[Any]
+
+
+@click.command()
+@click.option("--wcxb", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--articles", type=click.Path(path_type=Path, exists=True))
+@click.option("--check", is_flag=True, help="Show how well unknown sites are judged.")
+def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
+    """Learn from the pages, and write or check the weights."""
+    known = list(cases(wcxb, articles))
+    learned = count(known)
+    say(f"counted {len(known)} pages")
+    pages = featured(known, learned)
+    say("features made")
+    names = list(pages[0].made.columns)
+    rows = [page.made.matrix(names).astype(np.float32) for page in pages]
+    if check:
+        report(pages, out_of_fold(pages, rows))
+        return
+    forest = grow(rows, [p.label for p in pages], [p.weight for p in pages], TREES)
+    weights = {
+        "source": SOURCE,
+        "threshold": THRESHOLD,
+        "tables": learned.tables[ALL],
+        "kinds": learned.kinds[ALL],
+        "forest": as_numbers(forest, names),
+    }
+    WEIGHTS.write_text(as_text(weights), encoding="utf-8")
+    say(f"wrote {WEIGHTS}")
+
+
+SOURCE = (
+    "Learned from WCXB: Web Content eXtraction Benchmark (Murrough Foley, "
+    "github.com/Murrough-Foley/web-content-extraction-benchmark, CC BY 4.0) and from "
+    "article-extraction-benchmark (Zyte, MIT). Made by training/fit.py."
+)
+
+
+def count(known: list[Case]) -> Learned:
+    """Count names, words and signs, for all folds but one, and for all."""
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        facts = list(pool.map(_counted, known, chunksize=20))
+    learned = Learned({}, {}, [label for _, _, label in facts])
+    for fold in range(ALL, FOLDS):
+        own = [n for n, case in enumerate(known) if case.fold != fold]
+        learned.tables[fold] = tables((site(known[n].url), facts[n][1]) for n in own)
+        learned.tables[fold]["kind_names"] = kind_names(
+            (site(known[n].url), known[n].kind, facts[n][1]) for n in own
+        )
+        learned.kinds[fold] = kind_weights(
+            [facts[n][0] for n in own], [known[n].kind for n in own]
+        )
+    return learned
+
+
+def _counted(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any]:
+    walk, signs = walked(case, EMPTY)
+    label = labels(walk, case.truth)
+    return signs | built(walk), counts(walk, label), label
+
+
+def featured(known: list[Case], learned: Learned) -> list[Page]:
+    """Make the features of each page from what the other folds taught."""
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        made = pool.map(
+            _featured,
+            known,
+            learned.labels,
+            [learned.tables[case.fold] for case in known],
+            [learned.kinds[case.fold] for case in known],
+            chunksize=20,
+        )
+        pages = [page for page in made if page is not None]
+    right = sum(page.told_right for page in pages)
+    say(f"kinds told right: {right / len(pages):.3f} of {', '.join(KINDS)}")
+    return pages
+
+
+def _featured(
+    case: Case, share: Any, tables: dict[str, dict[str, float]], kinds: Any
+) -> Page | None:
+    walk, signs = walked(case, Tables(**tables))
+    if not walk.blocks:
+        return None
+    kind = kind_of(signs | built(walk), kinds)
+    words = np.array([block.words for block in walk.blocks])
+    size = (np.minimum(words, MAX_SIZE) + 2.0) * (share >= 0)
+    return Page(
+        case,
+        table(walk, kind.chances),
+        (share > 0.5).astype(int),
+        size / max(size.sum(), 1.0),
+        [Counter(words_of(block.text)) for block in walk.blocks],
+        Counter(words_of(case.truth)),
+        kind.name == case.kind,
+    )
+
+
+def out_of_fold(pages: list[Page], rows: list[Any]) -> list[Any]:
+    """Return the chances of each page by a forest that does not know its site."""
+    result: list[Any] = [None] * len(pages)
+    for fold in range(FOLDS):
+        own = [n for n, page in enumerate(pages) if page.case.fold != fold]
+        forest = grow(
+            [rows[n] for n in own],
+            [pages[n].label for n in own],
+            [pages[n].weight for n in own],
+            TREES,
+        )
+        for n, page in enumerate(pages):
+            if page.case.fold == fold:
+                result[n] = chances(forest, rows[n])
+    return result
+
+
+def report(pages: list[Page], verdicts: list[Any]) -> None:
+    """Show the mean word F1 by kind, and of all pages of WCXB by half."""
+    scores: dict[str, list[float]] = defaultdict(list)
+    for page, chance in zip(pages, verdicts, strict=True):
+        bar = min(threshold(chance, page.made.words), chance.max())
+        kept: Counter[str] = Counter()
+        for text, one in zip(page.texts, chance, strict=True):
+            if one >= bar:
+                kept.update(text)
+        common = sum((kept & page.truth).values())
+        score = 2 * common / max(sum(kept.values()) + sum(page.truth.values()), 1)
+        if page.case.is_article_set:
+            scores["article set"].append(score)
+        else:
+            scores[page.case.kind].append(score)
+            scores["all"].append(score)
+            scores["half to check on" if page.case.held else "half to tune on"].append(
+                score
+            )
+    shown = ", ".join(f"{k} {np.mean(v):.4f}" for k, v in sorted(scores.items()))
+    say(shown)
+
+
+def as_text(weights: dict[str, Any]) -> str:
+    """Return JSON with a line for each tree and each dozen of words."""
+    parts = []
+    for name, value in weights.items():
+        if name == "forest":
+            trees = ",\n".join(json.dumps(tree) for tree in value.pop("trees"))
+            head = json.dumps(value)[:-1]
+            text = f'{head}, "trees": [\n{trees}]}}'
+        elif name == "tables":
+            tables = ",\n".join(
+                f'"{table}": {{\n{_lines_of(rows)}}}' for table, rows in value.items()
+            )
+            text = f"{{\n{tables}}}"
+        elif name == "kinds":
+            text = f"{{\n{_lines_of(value)}}}"
+        else:
+            text = json.dumps(value)
+        parts.append(f'"{name}": {text}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines_of(rows: dict[str, Any]) -> str:
+    return ",\n".join(
+        f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(value)}"
+        for key, value in sorted(rows.items())
+    )
+
+
+def say(text: str) -> None:
+    """Tell how far it is."""
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,89 @@
+"""Growing the symmetric trees, and writing them as plain numbers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from catboost import CatBoostClassifier, Pool
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+DEPTH = 6
+MAX_ROWS = 150  # blocks of one page that are looked at
+SEED = 5
+
+
+def grow(
+    rows: Sequence[Any], labels: Sequence[Any], weights: Sequence[Any], trees: int
+) -> CatBoostClassifier:
+    """Grow ``trees`` trees over the pages, each an array of blocks by features."""
+    random = np.random.default_rng(SEED)
+    picked: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
+    for page, label, weight in zip(rows, labels, weights, strict=True):
+        count = len(label)
+        pick = np.arange(count)
+        if count > MAX_ROWS:
+            pick = np.sort(random.choice(count, MAX_ROWS, replace=False))
+        picked[0].append(page[pick])
+        picked[1].append(label[pick])
+        picked[2].append(weight[pick] * (count / len(pick)))
+    data, target, weight = map(np.concatenate, picked)
+    classifier = CatBoostClassifier(
+        iterations=trees,
+        depth=DEPTH,
+        learning_rate=min(25 / (trees + 60), 0.12),
+        border_count=32,
+        l2_leaf_reg=5,
+        rsm=0.5,
+        bootstrap_type="Bernoulli",
+        subsample=0.7,
+        thread_count=2,
+        random_seed=SEED,
+        verbose=0,
+        allow_writing_files=False,
+    )
+    classifier.fit(Pool(data, target, weight=weight))
+    return classifier
+
+
+def chances(classifier: CatBoostClassifier, rows: Any) -> Any:
+    """Return for each block how likely it is content."""
+    return classifier.predict_proba(rows, thread_count=2)[:, 1]
+
+
+def as_numbers(classifier: CatBoostClassifier, names: Sequence[str]) -> dict[str, Any]:
+    """Return the forest as the weights file has it; see ``model.Forest``."""
+    with tempfile.TemporaryDirectory() as place:
+        path = Path(place) / "forest.json"
+        classifier.save_model(str(path), format="json")
+        grown = json.loads(path.read_bytes())
+    scale, bias = grown["scale_and_bias"]
+    trees = []
+    for tree in grown["oblivious_trees"]:
+        conditions = [
+            [names[split["float_feature_index"]], _short(split["border"])]
+            for split in tree["splits"] or ()
+        ]
+        leaves = [round(scale * value, 3) for value in tree["leaf_values"]]
+        while len(conditions) < DEPTH:  # never met, so that all are of one depth
+            conditions.append([names[0], 1e9])
+            leaves += leaves
+        trees.append({"if": conditions, "then": leaves})
+    used = Counter(c[0] for tree in trees for c in tree["if"])
+    offset = bias[0] if isinstance(bias, list) else bias
+    return {
+        "features": [name for name in names if name in used],
+        "depth": DEPTH,
+        "bias": round(offset, 4),
+        "trees": trees,
+    }
+
+
+def _short(number: float) -> float:
+    return float(f"{number:.5g}")

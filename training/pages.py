@@ -1,0 +1,130 @@
+"""Pages with known main content, as blocks with labels.
+
+A block is content when most of its words are part of the longest common subsequence of
+the page's words and those of the known content.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import numpy as np
+from attrs import define
+from rapidfuzz.distance import LCSseq
+
+from scraper_service.formats.cleaning import clean
+from scraper_service.formats.decode import text_of
+from scraper_service.formats.document import parse
+from scraper_service.formats.main_content.blocks import Tables, Walk
+from scraper_service.formats.main_content.kinds import declared
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+FOLDS = 3
+MOVED_WORDS = 6  # of a block found elsewhere in the known content: then it was moved
+_WORD = re.compile(r"\w+")
+
+
+@define
+class Case:
+    """One page: its address, its kind, its known content."""
+
+    id: str
+    url: str
+    path: Path
+    kind: str
+    truth: str
+    fold: int
+    is_article_set: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Whether it is of the half that nothing is tuned on."""
+        return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 1
+
+
+def cases(wcxb: Path | None, articles: Path | None) -> Iterator[Case]:
+    """Yield the pages of WCXB and of the article extraction benchmark, where given."""
+    if wcxb:
+        for line in (wcxb / "truth.jsonl").open(encoding="utf-8"):
+            row = json.loads(line)
+            path = wcxb / "html" / f"{row['id']}.html"
+            url = row["url"] or f"https://{row['id']}.example/"
+            yield Case(
+                row["id"], url, path, row["page_type"], row["main_content"], _fold(url)
+            )
+    if articles:
+        known = json.loads((articles / "ground-truth.json").read_bytes())
+        for name, row in sorted(known.items()):
+            path = articles / "html" / f"{name}.html"
+            if not path.exists():
+                path = path.with_suffix(".html.gz")
+            if path.exists():
+                url = row.get("url") or f"https://{name}.example/"
+                yield Case(
+                    name, url, path, "article", row["articleBody"], _fold(url), True
+                )
+
+
+def _fold(url: str) -> int:
+    """Pages of one domain fall together, so that a check sees unknown sites."""
+    return hashlib.sha256(site(url).encode()).digest()[0] % FOLDS
+
+
+def site(url: str) -> str:
+    """Return the last two names of the host."""
+    return ".".join((urlsplit(url).hostname or "").split(".")[-2:])
+
+
+def walked(case: Case, tables: Tables) -> tuple[Walk, set[str]]:
+    """Return the blocks of the page, and what it declares of its kind."""
+    raw = case.path.read_bytes()
+    if case.path.suffix == ".gz":
+        raw = gzip.decompress(raw)
+    document = parse(text_of(raw, "text/html", xml=False), case.url)
+    signs = set(declared(document).signs)
+    clean(document)
+    return Walk(document.body, tables), signs
+
+
+def words_of(text: str) -> list[str]:
+    """Return the words that count, in lower case."""
+    return _WORD.findall(text.lower())
+
+
+def labels(walk: Walk, truth: str) -> Any:
+    """Return for each block the share of its words that is known content."""
+    texts = [words_of(block.text) for block in walk.blocks]
+    page = [word for text in texts for word in text]
+    known = words_of(truth)
+    hit = np.zeros(len(page), dtype=bool)
+    for step in LCSseq.opcodes(page, known):
+        if step.tag == "equal":
+            hit[step.src_start : step.src_end] = True
+    shares, at = [], 0
+    for text in texts:
+        shares.append(hit[at : at + len(text)].mean() if text else -1.0)
+        at += len(text)
+    taken = {tuple(t) for t, share in zip(texts, shares, strict=True) if share > 0.5}
+    whole = f" {' '.join(known)} "
+    for number, text in enumerate(texts):
+        key = tuple(text)
+        if (
+            len(text) >= MOVED_WORDS
+            and shares[number] <= 0.5
+            and key not in taken
+            and f" {' '.join(text)} " in whole
+        ):
+            shares[number] = 1.0
+            taken.add(key)
+    return np.array(shares)
+
+
+EMPTY = Tables({}, {}, {}, {}, {})
