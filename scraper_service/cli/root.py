@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from scraper_service.cli.crawl import batch_command, crawl_command
+from scraper_service.cli.explain import explain_command
 from scraper_service.cli.jobs import jobs_group
 from scraper_service.cli.keys import data_dir_option, keys_group, teams_group
 from scraper_service.cli.pages import map_command, scrape_command
@@ -122,6 +123,7 @@ COMMANDS = (
     batch_command,
     crawl_command,
     doctor_command,
+    explain_command,
     jobs_group,
     keys_group,
     map_command,

@@ -1,0 +1,50 @@
+"""``scraper-service explain``: which blocks are main content, and why."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+PAGE = Path(__file__).parent / "samples" / "pages" / "news-cards.html"
+
+
+def explain(*arguments):
+    return subprocess.run(
+        (sys.executable, "-m", "scraper_service", "explain", *map(str, arguments)),
+        env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_a_file_is_explained_in_lines():
+    done = explain(PAGE)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("kind: article (article ")
+    kept = [line for line in lines if line.startswith("+ ")]
+    dropped = [line for line in lines if line.startswith("- ")]
+    assert any("The board voted by seven" in line for line in kept)
+    assert any("Lighthouse flat sold" in line for line in dropped)
+
+
+def test_a_page_of_the_web_is_explained_as_json(site):
+    done = explain(site.url("/article"), "--json")
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert {"kind", "kinds", "evidence", "bar", "blocks"} == set(facts)
+    assert any(block["keep"] for block in facts["blocks"])
+
+
+def test_what_cannot_be_read_is_said(tmp_path, site):
+    done = explain(tmp_path / "none.html")
+    assert done.returncode == 2
+    assert "neither an http(s) address nor a file" in done.stderr
+    done = explain(site.url("/drop"))
+    assert done.returncode == 1
+    assert "SCRAPE_SITE_ERROR" in done.stderr
