@@ -19,6 +19,7 @@ from scraper_service.options.arguments import page_options
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+OWN = "https://page.example/"  # of pages without an address
 _CHROME = ("nav", "header", "footer", "aside", "script", "style", "noscript", "form")
 _CHROME_NAMES = re.compile(
     r"\b(?:nav|menu|sidebar|footer|header|breadcrumb|cookie|share|social|related|ads?)\b",
@@ -100,8 +101,8 @@ def pdf_markdown(case: Case) -> str:
 
 
 def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
-    address = url or "https://page.example/"
-    options = page_options({"url": address, "formats": "markdown,links"}).scrape
+    address = url or OWN
+    options = page_options({"url": OWN, "formats": "markdown,links"}).scrape
     source = PageSource(
         url=address,
         status=200,
@@ -115,11 +116,13 @@ def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
 
 
 def whole_markdown(html: str, url: str) -> str:
-    """Convert all of a page, for the scorers of fidelity."""
-    address = url or "https://page.example/"
-    arguments = {"url": address, "formats": "markdown", "only_main_content": "false"}
+    """Convert all of a page, for the scorers of fidelity.
+
+    Without an address, relative ones stay as they are: the scorers compare them.
+    """
+    arguments = {"url": OWN, "formats": "markdown", "only_main_content": "false"}
     source = PageSource(
-        url=address,
+        url=url,
         status=200,
         body=html.encode(errors="replace"),
         content_type="text/html; charset=utf-8",
@@ -133,7 +136,7 @@ def metadata_facts(html: str, url: str) -> dict[str, Any]:
     """Return title, author and date, for the scorer of metadata."""
     known = rendered(html, url).known
     return {
-        "title": known.get("title") or known.get("og_title"),
+        "title": known.get("headline") or known.get("title"),
         "author": known.get("author"),
         "date": known.get("published_time"),
         "description": known.get("description"),
