@@ -6,6 +6,7 @@ import json
 import tarfile
 from pathlib import Path
 
+import ada_url
 import pytest
 from attrs import evolve
 from hypothesis import assume, given
@@ -809,6 +810,28 @@ def test_addresses_are_read_as_browsers_read_them():
             assert address is None or not address.is_web, case
         compared += 1
     assert compared > 400
+
+
+@given(
+    st.sampled_from(["http", "https", "HTTP"]),
+    st.sampled_from(
+        "a.example A.example a.example:80 a.example:443 a.example:8080 a.example:08"
+        " 127.0.0.1 127.1 0x7f.1 1.2.3.4.5 a_b.example a..b - xn--a u@a.example"
+        " a.example. [::1] a.example:99999 a.example:".split()
+    ),
+    st.text(st.sampled_from("aZ0/.%2eE?&=#'\"\\|^`{}<>;:@~+[]()$!,*_- \t\u00e9"), max_size=12),
+)  # fmt: skip
+def test_addresses_that_look_tidy_are_in_their_normal_form(scheme, host, rest):
+    url = f"{scheme}://{host}/{rest}"
+    try:
+        href = ada_url.normalize_url(url)
+    except ValueError:
+        assert read(url) is None
+        return
+    address = read(url)
+    without, _, fragment = href.partition("#")
+    assert address.href == (href if "/" in fragment else without)
+    assert read(address.href) == address
 
 
 @pytest.mark.skipif(not CORPORA.exists(), reason="the shared corpora are not there")

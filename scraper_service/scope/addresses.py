@@ -42,6 +42,12 @@ _PATH_SESSION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
+# An address whose path and query are in their normal form: scheme, host, path, query.
+# Dots after a slash, also escaped ones, may stand for a folder.
+_TIDY = re.compile(
+    r"(https?)://([a-z0-9.:_-]+)(/[\w.~!$&'()*+,;=:@/%-]*)(?:\?([\w.~!$&()*+,;=:@/?%-]*))?",
+    re.ASCII,
+)
 # The list packaged with the library, nothing is downloaded or kept on disk. With its
 # private part: a.github.io and b.github.io are two sites.
 _suffixes = TLDExtract(
@@ -96,6 +102,9 @@ def read(url: str) -> Address | None:
     """Do what :func:`parsed` does and remember nothing."""
     if len(url) > MAX_TEXT:
         return None
+    if (tidy := _TIDY.fullmatch(url)) and _is_tidy(*tidy.group(1, 2, 3)):
+        scheme, host, path, query = tidy.groups("")
+        return Address(url, scheme, "", host, path, query)
     try:
         href = ada_url.normalize_url(url)
     except ValueError:
@@ -112,6 +121,21 @@ def read(url: str) -> Address | None:
     authority, _, path = rest[2:].partition("/")
     user, _, host = authority.rpartition("@")
     return Address(href, scheme, user, host, "/" + path, query, fragment)
+
+
+def _is_tidy(scheme: str, host: str, path: str) -> bool:
+    if "/." in path or ("%" in path and "%2e" in path.lower()):
+        return False
+    return _is_origin(f"{scheme}://{host}/")
+
+
+@lru_cache(maxsize=1024)
+def _is_origin(root: str) -> bool:
+    """Tell whether the address of a host's root is in its normal form."""
+    try:
+        return ada_url.normalize_url(root) == root
+    except ValueError:
+        return False
 
 
 def followed(url: str) -> str:
