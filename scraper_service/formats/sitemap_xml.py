@@ -73,6 +73,17 @@ _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 _HARMLESS = frozenset({"ERR_RESERVED_XML_NAME"})
 _WRAPPER = "_"
+# Entries of a sitemap, some in a row, as nearly all sites write them: without
+# attributes, references and anything else that a parser is needed for.
+_PLAIN_RECORD = (
+    r"<url>\s*+<loc>([^<>&]*+)</loc>\s*+(?:<lastmod>([^<>&]*+)</lastmod>\s*+)?"
+    r"(?:<changefreq>[^<>&]*+</changefreq>\s*+)?"
+    r"(?:<priority>[^<>&]*+</priority>\s*+)?</url>\s*+"
+)
+_PLAIN = re.compile(_PLAIN_RECORD)
+_PLAIN_RUN = re.compile(f"(?:{_PLAIN_RECORD}){{8,}}+".replace("([", "(?:["))
+_MARK = "_run"  # an element of ours
+_OURS = re.compile(rf'<{_MARK} n="\d*"?/?>?')
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _W3C_TIME = re.compile(
     r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)? ?"
@@ -118,6 +129,7 @@ class SitemapParser:
         )
         self._is_new = True
         self._marks = 0
+        self._runs = 0
 
     @property
     def kind(self) -> str:
@@ -135,11 +147,37 @@ class SitemapParser:
             text = f"<{_WRAPPER}>{without_prolog(text)}"
             self._is_new = False
         try:
-            self._parser.feed(repaired(text).encode())
+            self._parse(repaired(text))
         except (etree.LxmlError, ValueError) as exc:
             self.fault = f"is not well-formed XML ({str(exc).strip()[:MAX_MESSAGE]})"
         found, self._records.found = self._records.found, []
         return found
+
+    def _parse(self, text: str) -> None:
+        """Parse all but plain entries, which are read where they are nothing else."""
+        end = 0
+        runs = () if "<![CDATA[" in text else _PLAIN_RUN.finditer(text)
+        for run in runs:
+            self._parser.feed(text[end : run.start()].encode())
+            end = run.end()
+            if self._is_between_records():
+                self._records.take(_PLAIN.findall(run[0]))
+                lines = run[0].count("\n")
+                self._parser.feed(b"\n" * lines)  # for its count of them
+            else:
+                self._parser.feed(run[0].encode())
+        self._parser.feed(text[end:].encode())
+
+    def _is_between_records(self) -> bool:
+        """Tell whether an element would be seen here, and not as part of a record.
+
+        The parser alone knows of open comments and the like: it is given an element.
+        """
+        self._runs += 1
+        self._records.mark = None
+        mark = str(self._runs)
+        self._parser.feed(f'<{_MARK} n="{mark}"/>'.encode())
+        return self._records.mark == mark
 
     def close(self) -> None:
         """Look at the whole: :attr:`fault` tells of damage, too."""
@@ -148,7 +186,7 @@ class SitemapParser:
         for error in self._parser.feed_error_log:
             # Prefixes that are not declared and declarations amid the text do no harm.
             if error.level_name == "FATAL" and error.type_name not in _HARMLESS:
-                message = error.message.strip()[:MAX_MESSAGE]
+                message = _OURS.sub("", error.message).strip()[:MAX_MESSAGE]
                 self.fault = f"is not well-formed XML (line {error.line}: {message})"
                 return
 
@@ -166,10 +204,20 @@ class _Records:
         self.depth = 0
         self.root = ""
         self.last = ""  # the last record's name
+        self.mark: str | None = None  # of the last element of ours outside of records
         self._record = self._field = self._namespace = ""
         self._record_depth = self._field_depth = 0
         self._values: dict[str, str] = {}
         self._text: list[str] = []
+
+    def take(self, plain: list[tuple[str, str]]) -> None:
+        """Take entries of a sitemap: the texts of their addresses and times."""
+        self.last = "url"
+        for given, time in plain:
+            text = given.strip()
+            if text and (address := absolute(self.base, text)):
+                found = Found("url", address, _time(time.strip()), None, None)
+                self.found.append(found)
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self.depth += 1
@@ -177,6 +225,9 @@ class _Records:
             return  # markup inside a value
         namespace, name = _split(tag)
         if not self._record:
+            if name == _MARK:
+                self.mark = attributes.get("n")
+                return
             self._outside(namespace, name, attributes)
             return
         wanted = _FOREIGN.get((namespace, name))

@@ -14,6 +14,7 @@ from scraper_service.formats.sitemap import (
     MAX_BYTES,
     MAX_FILES,
     MAX_URLS,
+    PIECE_BYTES,
     SLICE_ROWS,
     SitemapContent,
     SitemapEntry,
@@ -478,6 +479,55 @@ def test_pieces_may_end_anywhere(text, monkeypatch):
     assert len(whole) == 20
     monkeypatch.setattr("scraper_service.formats.sitemap.PIECE_BYTES", 7)
     assert urls(read(body)) == whole
+
+
+PLAIN = "".join(
+    f"<url>\n<loc>{A}/{n}</loc><lastmod>2024-05-06</lastmod>\n</url>" for n in range(12)
+)
+PLAIN_URLS = [f"{A}/{n}" for n in range(12)]
+LATER = f"<url><loc>{B}</loc></url>"
+
+
+@pytest.mark.parametrize(
+    ("inside", "expected"),
+    [
+        (f"{PLAIN}{LATER}", [*PLAIN_URLS, B]),
+        (f"{LATER}<?stylesheet x?><!-- by hand -->{PLAIN}", [B, *PLAIN_URLS]),
+        (f"<part>{PLAIN}</part>{LATER}", [*PLAIN_URLS, B]),
+        (f"<!-- {PLAIN} -->{LATER}", [B]),
+        (f"<!-- before -->{LATER}<!--{PLAIN}{PLAIN}-->", [B]),
+        (f"<?not {PLAIN}?>{LATER}", [B]),
+        (f"<url>{PLAIN}<loc>{B}</loc></url>", [B]),
+        (f"<note><![CDATA[{PLAIN}]]></note>{LATER}", [B]),
+        (f"<_run n='1'/><url>{PLAIN}<loc>{B}</loc></url>", [B]),
+        ("<url><loc> </loc></url>" * 12 + LATER, [B]),
+        ("<url><loc>/b\r\n</loc></url>" * 12, [B]),
+        (f"{PLAIN}".replace("</loc>", "?x&amp;y</loc>"), [f"{u}?x&y" for u in PLAIN_URLS]),
+        (f"{PLAIN}".replace("<url>", "<url a='b'>"), PLAIN_URLS),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("piece", [100, PIECE_BYTES])
+def test_entries_in_a_row_are_read_only_where_they_are_entries(
+    inside, expected, piece, monkeypatch
+):
+    monkeypatch.setattr("scraper_service.formats.sitemap.PIECE_BYTES", piece)
+    content = read(f"<urlset {NS}>{inside}</urlset>")
+    assert urls(content) == expected
+    assert content.warnings == ()
+    times = {entry.lastmod for entry in entries(content) if entry.url in PLAIN_URLS}
+    assert times <= {"2024-05-06"}
+
+
+@pytest.mark.parametrize("hidden", ["", "<!-- {} -->", "<part>{}</part>"])
+def test_damage_after_entries_in_a_row_is_where_it_is(hidden):
+    rows = PLAIN + hidden.format(PLAIN)
+    [warning] = read(f"<urlset {NS}>\n{rows}\n</wrong></urlset>").warnings
+    assert f"(line {rows.count(chr(10)) + 3}: " in warning
+
+
+def test_damage_is_told_in_the_words_of_the_file():
+    [warning] = read(f"<urlset {NS}>{LATER}<!--{PLAIN}-- ></urlset>").warnings
+    assert "_run" not in warning
 
 
 def test_reading_is_quick_and_needs_little_memory():
