@@ -196,7 +196,8 @@ class MapLink:
 class MapFound:
     """What a map came to.
 
-    ``slices`` are ``count`` addresses in their order, as the caller wanted them shaped.
+    ``slices`` are ``count`` addresses in their order, as JSON in the shape that the
+    caller wanted, see :func:`scraper_service.formats.map_rows.answered_rows`.
     ``failures`` are what brought no answer: its name, and why.
     """
 

@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from attrs import frozen
@@ -21,13 +21,11 @@ from scraper_service.formats.map_rows import (
     SITEMAPS,
     START,
     MapChoice,
-    Rows,
+    PlaceT,
     ShapeT,
     chosen_rows,
     known_rows,
-    merged_rows,
-    plain_rows,
-    shaped_rows,
+    object_row,
     sitemap_rows,
     start_row,
     text_of,
@@ -42,16 +40,16 @@ from scraper_service.formats.sitemap_places import (
 from scraper_service.items import KnownPage, MapFound, PageContent
 from scraper_service.options.available import remarks
 from scraper_service.scope import MapScope, sitemap_key
+from spiders.gathered import Gathered
 from spiders.sitemaps import read_sitemap, sitemap_request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from scrapy import Request
 
     from scraper_service.options.jobs import MapOptions
     from spiders.map import MapSpider
-    from spiders.sitemaps import SitemapReading
 
 logger = logging.getLogger(__name__)
 
@@ -61,70 +59,21 @@ MAX_WARNINGS = 5
 QUEUED_AT_ONCE = 50  # files, in about a millisecond of the reactor's time
 FEW = 1  # addresses
 
-PlaceT = tuple[int, ...]
-T = TypeVar("T")
-
 
 @frozen(kw_only=True)
 class MapCall:
     """Who asks for a map, and what for.
 
     ``known`` gives the pages that the team's crawls have found, in slices. ``shape``
-    says what the answer is made of, see
-    :func:`scraper_service.formats.map_rows.shaped_rows`. ``deadline`` is that of
+    makes the JSON of an address; it has to be importable. ``deadline`` is that of
     :func:`time.monotonic`.
     """
 
     deadline: float
     team_id: str | None = None
     known: AsyncIterator[list[KnownPage]] | None = None
-    shape: ShapeT = plain_rows
+    shape: ShapeT = object_row
     call_id: str = "map"
-
-
-class Gathered:
-    """The rows of a map so far: at most twice as many as it may have, and a few files.
-
-    More are merged, in the converter pool. ``last`` is then the place behind which no
-    row can be of use, None as long as all can.
-    """
-
-    def __init__(self, spider: MapSpider, options: MapOptions, call: MapCall):
-        self._pool = spider.pool
-        self._options = options
-        self._call = call
-        self._slices: list[bytes] = []
-        self._count = 0
-        self.last: PlaceT | None = None
-
-    async def add(self, rows: Rows | SitemapReading) -> None:
-        """Take rows of one source."""
-        self._slices += rows.slices
-        self._count += rows.count
-        if self._count < 2 * self._options.limit:
-            return
-        slices, self._slices, self._count = self._slices, [], 0
-        merged = await self.run(merged_rows, slices, self._options)
-        # Those of one place stay in their order: it adds them one after the other.
-        self._slices = [*merged.slices, *self._slices]
-        self._count += merged.count
-        if merged.count == self._options.limit and not self._options.search:
-            places = {self.last, merged.last} - {None}
-            self.last = min(place for place in places if place is not None)
-
-    async def shaped(self) -> tuple[tuple[bytes, ...], int]:
-        """Return the map's addresses in their order, and their number."""
-        return await self.run(
-            shaped_rows, self._slices, self._options, self._call.shape
-        )
-
-    async def run(self, function: Callable[..., T], *args: object) -> T:
-        """Return what a function returns in the pool, however long that takes.
-
-        Who waits has a deadline.
-        """
-        left_s = self._call.deadline - time.monotonic()
-        return await self._pool.run(function, *args, timeout_s=max(1, left_s + 1))
 
 
 class Finding:
@@ -156,7 +105,7 @@ class Finding:
                 group.create_task(self._take_known(self._call.known))
             if reads_sitemaps(self._options):
                 await self._read_sitemaps()
-        slices, count = await self._rows.shaped()
+        slices, count = await self._rows.answered()
         if count <= FEW:
             number = "1 address was" if count else "No address was"
             self._warnings.append(f"{number} found.")
@@ -322,4 +271,5 @@ class Finding:
             await self._rows.add(await self._rows.run(known_rows, pages, choice))
 
     def _choice(self, *place: int) -> MapChoice:
-        return MapChoice(self._options, self._scope.base.href, place)
+        base = self._scope.base.href
+        return MapChoice(self._options, base, place, self._call.shape)

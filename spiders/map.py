@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.errors import MapTimedOut
+from scraper_service.formats.map_rows import decoded_rows
 from scraper_service.items import MapLink
 from scraper_service.options.available import require_available
 from scraper_service.options.job_arguments import map_options
@@ -66,8 +66,8 @@ class MapSpider(PageSpider):
         for name, cause in self.found.failures:
             self.logger.warning("%s: %s", name, str(cause) or type(cause).__name__)
         for part in self.found.slices:
-            for row in json.loads(part):
-                yield MapLink(*row)
+            for row in decoded_rows(part):
+                yield MapLink(**row)
 
     async def find(self, options: MapOptions, **call: Any) -> MapFound:
         """Return the addresses of a site; what is under way ends with the caller.

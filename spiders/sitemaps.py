@@ -26,7 +26,7 @@ class SitemapReading:
     ``nested`` are the addresses of further files, ``warnings`` name the file.
     """
 
-    slices: tuple[bytes, ...] = ()
+    slices: tuple[Any, ...] = ()
     count: int = 0
     nested: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -35,11 +35,11 @@ class SearchWords:
 
     def score(self, url: str, title: str | None, description: str | None) -> int:
         """Return how well they fit, 0 for not at all."""
-        texts = (
-            (_folded(_visible(url)), WHOLE_IN, PART_IN),
-            (_folded(title or ""), WHOLE_IN, PART_IN),
-            (_folded(description or ""), WHOLE_DESCRIBED, PART_DESCRIBED),
-        )
+        texts = [(_folded(_visible(url)), WHOLE_IN, PART_IN)]
+        if title:
+            texts.append((_folded(title), WHOLE_IN, PART_IN))
+        if description:
+            texts.append((_folded(description), WHOLE_DESCRIBED, PART_DESCRIBED))
         total = 0
         for word, whole in self._words:
             is_long = len(word) >= MIN_PART or not word.isascii()

@@ -10,10 +10,10 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 
-from attrs import define, field, frozen
+from attrs import define, evolve, field, frozen
 
 from scraper_service.formats.decode import clean_text, codec_of, decode_start
 from scraper_service.formats.sitemap_xml import START, Found, SitemapParser
@@ -23,7 +23,7 @@ from scraper_service.items import PageSource
 from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     ChooseT: TypeAlias = "Callable[[SitemapEntry], Sequence[Any] | None]"
 
@@ -51,8 +51,7 @@ _SITEMAP = re.compile(
 )
 
 
-@frozen
-class SitemapEntry:
+class SitemapEntry(NamedTuple):
     """One page of a sitemap. ``url`` is absolute, http(s).
 
     ``lastmod`` is a W3C date or time (ISO 8601); ``title`` and ``description``, which
@@ -70,13 +69,14 @@ class SitemapContent:
     """What a file says, or the ``error`` why it says nothing.
 
     ``slices`` are JSON arrays of at most :data:`SLICE_ROWS` rows each, unique and in
-    the order of the file, so that nobody has to decode all of them at once. ``count``
-    is the number of rows, ``found`` that of the entries they were chosen from.
+    the order of the file, so that nobody has to decode all of them at once; a map has
+    slices of its own. ``count`` is the number of rows, ``found`` that of the entries
+    they were chosen from.
     ``nested`` are further sitemaps, :data:`MAX_FILES` or less, as (address, lastmod).
     """
 
     kind: KindT = "none"
-    slices: tuple[bytes, ...] = ()
+    slices: tuple[Any, ...] = ()
     count: int = 0
     found: int = 0
     nested: tuple[tuple[str, str | None], ...] = ()
@@ -97,13 +97,51 @@ def read_sitemap(source: PageSource, choose: ChooseT | None = None) -> SitemapCo
     damage. At most ``source.max_bytes`` and :data:`MAX_BYTES` are decoded. Whether the
     answer's status makes it worth reading is for the caller to know.
     """
-    reading = _Reading(source, choose)
+    rows = _JsonRows(choose)
+    content = read_entries(source, rows.take)
+    return evolve(content, slices=rows.slices(), count=rows.count)
+
+
+def read_entries(
+    source: PageSource, take: Callable[[SitemapEntry], None]
+) -> SitemapContent:
+    """Do what :func:`read_sitemap` does, but give each entry away and have no rows."""
+    reading = _Reading(source, take)
     return reading.content(reading.read())
 
 
 def is_sitemap_address(url: str) -> bool:
     """Tell whether the path of an absolute address ends as that of a sitemap."""
-    return _SITEMAP.match(url) is not None
+    return ".xml" in url.lower() and _SITEMAP.match(url) is not None
+
+
+@define
+class _JsonRows:
+    """Rows as JSON, in slices."""
+
+    choose: ChooseT | None
+    count: int = 0
+    _rows: list[Sequence[Any]] = field(factory=list)
+    _slices: list[bytes] = field(factory=list)
+
+    def take(self, entry: SitemapEntry) -> None:
+        row = self.choose(entry) if self.choose else entry
+        if row is None:
+            return
+        self.count += 1
+        self._rows.append(row)
+        if len(self._rows) == SLICE_ROWS:
+            self._end_slice()
+
+    def slices(self) -> tuple[bytes, ...]:
+        if self._rows:
+            self._end_slice()
+        return tuple(self._slices)
+
+    def _end_slice(self) -> None:
+        text = json.dumps(self._rows, ensure_ascii=False, separators=(",", ":"))
+        self._slices.append(text.encode())
+        self._rows.clear()
 
 
 @define
@@ -111,14 +149,11 @@ class _Reading:
     """One file being read."""
 
     source: PageSource
-    choose: ChooseT | None
+    take: Callable[[SitemapEntry], None]
     kind: KindT = "none"
     offered: int = 0  # duplicates and refused ones, too
     refused: int = 0
     is_full: bool = False
-    count: int = 0
-    rows: list[Sequence[Any]] = field(factory=list)
-    slices: list[bytes] = field(factory=list)
     nested: dict[str, str | None] = field(factory=dict)
     seen: set[str] = field(factory=set)
 
@@ -152,8 +187,6 @@ class _Reading:
 
     def content(self, fault: str | None) -> SitemapContent:
         """Return what was read; ``fault`` is what ended it."""
-        if self.rows:
-            self._end_slice()
         warnings = [text for text, is_so in self._remarks() if is_so]
         error = None
         if fault and (self.seen or self.nested):
@@ -164,8 +197,6 @@ class _Reading:
             warnings.append("The file has nothing that a sitemap has.")
         return SitemapContent(
             kind=self.kind,
-            slices=tuple(self.slices),
-            count=self.count,
             found=len(self.seen),
             nested=tuple(self.nested.items())[:MAX_FILES],
             warnings=tuple(warnings),
@@ -215,17 +246,7 @@ class _Reading:
                 self.nested.setdefault(url, found.time)
         elif url not in self.seen:
             self.seen.add(url)
-            row = self.choose(SitemapEntry(url, *facts)) if self.choose else found[1:]
-            if row is not None:
-                self.rows.append(row)
-                if len(self.rows) == SLICE_ROWS:
-                    self._end_slice()
-
-    def _end_slice(self) -> None:
-        text = json.dumps(self.rows, ensure_ascii=False, separators=(",", ":"))
-        self.slices.append(text.encode())
-        self.count += len(self.rows)
-        self.rows.clear()
+            self.take(SitemapEntry(url, *facts))
 
 
 def _decoded(body: bytes, codec: str, start: int) -> Iterator[str]:

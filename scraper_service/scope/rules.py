@@ -147,7 +147,12 @@ class CrawlScope:
             return Refusal(
                 Reason.DISCOVERY_DEPTH, f"depth {depth} of at most {deepest}"
             )
-        address = parsed(url)
+        return self.refusal_of(parsed(url), found_on)
+
+    def refusal_of(
+        self, address: Address | None, found_on: str | None = None
+    ) -> Refusal | None:
+        """Return what :meth:`refusal` does, at any depth, of an address once parsed."""
         if fault := _fault(address):
             return fault
         assert address is not None

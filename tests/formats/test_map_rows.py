@@ -8,14 +8,16 @@ import zlib
 
 import pytest
 
-from scraper_service.formats import map_rows
 from scraper_service.formats.map_rows import (
     MapChoice,
+    Rows,
+    address_row,
+    answered_rows,
     chosen_rows,
+    decoded_rows,
     known_rows,
     merged_rows,
-    plain_rows,
-    shaped_rows,
+    object_row,
 )
 from scraper_service.formats.search_words import SearchWords
 from scraper_service.items import KnownPage
@@ -33,8 +35,15 @@ def listed(urls, **arguments):
     options = options_of(**arguments)
     entries = [[url, None, None] for url in urls]
     choice = MapChoice(options, options.url, (1,))
-    slices, _ = shaped_rows(chosen_rows(entries, choice).slices, options, plain_rows)
-    return [row[0] for part in slices for row in json.loads(part)]
+    return [row["url"] for row in answered(chosen_rows(entries, choice), options)]
+
+
+def answered(rows, options):
+    """Return the decoded rows of an answer."""
+    slices, count = answered_rows(rows.slices, options)
+    found = [row for part in slices for row in decoded_rows(part)]
+    assert len(found) == count
+    return found
 
 
 @pytest.mark.parametrize(
@@ -81,12 +90,10 @@ def test_merging_piece_by_piece_gives_what_all_at_once_gives(search):
         parts.append(chosen_rows(entries, choice))
     rng.shuffle(parts)
     whole = merged_rows([part for rows in parts for part in rows.slices], options)
-    step = map_rows.Rows()
+    step = Rows()
     for rows in parts:
         step = merged_rows([*step.slices, *rows.slices], options)
-    urls = [
-        [row[3] for s in rows.slices for row in json.loads(s)] for rows in (whole, step)
-    ]
+    urls = [[row["url"] for row in answered(r, options)] for r in (whole, step)]
     assert urls[0] == urls[1]
     assert whole.count == 20
     if search:
@@ -105,12 +112,80 @@ def test_a_title_comes_from_where_it_is_known():
         KnownPage(SITE + "/b"),
     ]
     known = known_rows(pages, MapChoice(options, options.url, (3,)))
-    slices, count = shaped_rows([*known.slices, *first.slices], options, plain_rows)
-    assert count == 2
-    assert json.loads(slices[0]) == [
-        [SITE + "/a", "A, title", "About it"],
-        [SITE + "/b", None, None],
+    rows = Rows((*known.slices, *first.slices))
+    assert answered(rows, options) == [
+        {"url": SITE + "/a", "title": "A, title", "description": "About it"},
+        {"url": SITE + "/b"},
     ]
+
+
+def rows_of(place, entries, options, shape=object_row):
+    choice = MapChoice(options, options.url, (place,), shape)
+    return chosen_rows(entries, choice)
+
+
+def united(*rows):
+    return Rows(tuple(part for each in rows for part in each.slices))
+
+
+def test_twins_in_other_slices_are_listed_once_and_first():
+    options = options_of(limit="100000")
+    count = 2500  # addresses, in slices of a thousand
+    first = [[f"{SITE}/{n}", None, None] for n in range(count)]
+    second = [[f"{SITE}/{n}", f"T{n}", None] for n in range(500, count + 500)]
+    both = united(rows_of(2, second, options), rows_of(1, first, options))
+    found = answered(both, options)
+    assert [row["url"] for row in found] == [f"{SITE}/{n}" for n in range(count + 500)]
+    titles = [row.get("title") for row in found]
+    assert titles == [None] * 500 + [f"T{n}" for n in range(500, count + 500)]
+
+
+def test_the_first_known_title_counts_and_the_best_score():
+    options = options_of(search="price")
+    sources = [
+        [[f"{SITE}/a", None, None], [f"{SITE}/b", None, None]],
+        [[f"{SITE}/b", None, "The price"]],
+        [[f"{SITE}/b", 'Say "so",', "Another"], [f"{SITE}/c", None, None]],
+    ]
+    rows = [rows_of(number, each, options) for number, each in enumerate(sources)]
+    known = {"title": 'Say "so",', "description": "The price"}
+    expected = [
+        {"url": f"{SITE}/b", **known},
+        {"url": f"{SITE}/a"},
+        {"url": f"{SITE}/c"},
+    ]
+    assert answered(united(*reversed(rows)), options) == expected
+    step = merged_rows(united(rows[0], rows[2]).slices, options)
+    assert len(answered(united(step, rows[1]), options)) == 3
+
+
+@pytest.mark.parametrize("limit", [1, 999, 1000, 1001, 2400, 5000])
+@pytest.mark.parametrize("search", ["", "nothing"])
+def test_a_limit_cuts_where_it_says(limit, search):
+    options = options_of(limit=str(limit), search=search)
+    entries = [[f"{SITE}/{n % 1700}", None, None] for n in range(2400)]
+    rows = united(rows_of(2, entries, options), rows_of(1, entries[:800], options))
+    found = [row["url"] for row in answered(rows, options)]
+    assert found == [f"{SITE}/{n}" for n in range(min(limit, 1700))]
+
+
+@pytest.mark.parametrize(
+    "title", ['"', "\\", "a\u2028\n,\nb", "\ud800", "\0", '","', "{"]
+)
+def test_any_text_is_a_title(title):
+    options = options_of()
+    rows = rows_of(1, [[f"{SITE}/{n}", title, title] for n in range(2)], options)
+    one, two = answered(rows, options)
+    assert (
+        one["title"] == two["title"] == " ".join(title.split()).replace("\ud800", "?")
+    )
+
+
+def test_addresses_alone_can_be_asked_for():
+    options = options_of()
+    twins = [[f'{SITE}/a","b', None, None], [f"{SITE}/c", "T", None]]
+    rows = [rows_of(number, twins, options, address_row) for number in (1, 2)]
+    assert answered(united(*rows), options) == [f"{SITE}/a%22,%22b", f"{SITE}/c"]
 
 
 @pytest.mark.parametrize(

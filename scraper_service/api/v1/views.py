@@ -10,6 +10,7 @@ from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, page_json
 from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
 from scraper_service.api.v1 import requests
+from scraper_service.formats.map_rows import address_row
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
@@ -22,7 +23,7 @@ _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS}) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
-MAP_SHAPE = links.strings
+MAP_SHAPE = address_row
 
 
 def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:

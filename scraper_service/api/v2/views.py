@@ -10,6 +10,7 @@ from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, iso, page_json
 from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
 from scraper_service.api.v2 import requests
+from scraper_service.formats.map_rows import object_row
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS})
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
-MAP_SHAPE = links.objects
+MAP_SHAPE = object_row
 
 # A name that does not resolve is an answer here, with success false (1.5).
 STATUS = {**FAILURE_STATUS, "SCRAPE_DNS_RESOLUTION_ERROR": 200}
