@@ -58,6 +58,7 @@ FETCH_SHARE = 0.5  # of the time of the map: no single answer may take more
 MAX_WARNINGS = 5
 QUEUED_AT_ONCE = 50  # files, in about a millisecond of the reactor's time
 FEW = 1  # addresses
+NOT_THERE = frozenset({404, 410})
 
 
 @frozen(kw_only=True)
@@ -123,12 +124,12 @@ class Finding:
         try:
             content = await self._start_page()
         except IgnoreRequest as refusal:
-            self._failures.append(("The start page", refusal))
+            self._failed("The start page", refusal)
             rules = self._spider.robots.known(url)
             if rules and rules.state == "ok" and rules.refusal(url, self._agents):
                 await self._take_start([url, None, None])
         except Exception as error:
-            self._failures.append(("The start page", error))
+            self._failed("The start page", error)
         else:
             await self._take_page(content)
 
@@ -223,7 +224,7 @@ class Finding:
             robots = self._request(urljoin(start, "/robots.txt"), places=True)
             declared = json.loads((await self._spider.download(robots)).body)
         except Exception as error:
-            self._failures.append(("The robots.txt", error))
+            self._failed("The robots.txt", error)
         self._declared = set(declared)
         await self._queue((SITEMAPS,), 1, sitemap_places(start, declared))
 
@@ -248,18 +249,21 @@ class Finding:
         try:
             response = await self._spider.download(self._request(url))
         except Exception as error:
-            self._failures.append((f"The sitemap {url}", error))
+            self._failed(f"The sitemap {url}", error)
             return
         found = await read_sitemap(
             self._spider, response, level, choice, self._fetch_s, read=sitemap_rows
         )
         await self._queue(place, level + 1, found.nested)
+        if found.error is not None:
+            why = found.error.message.removesuffix(".")
+            self._log(f"The sitemap {url}", why, response.status not in NOT_THERE)
         # Most sites have nothing at the usual places, or a page for visitors.
-        if level > 1 or url in self._declared or url == self._options.url:
-            if found.error is not None:
-                why = found.error.message.removesuffix(".")
-                text = f"The sitemap {url} could not be read: {why}."
-                self._warnings.append(text)
+        is_named = level > 1 or url in self._declared or url == self._options.url
+        if found.error is not None and (is_named or 200 <= response.status < 300):
+            text = f"The sitemap {url} could not be read: {why}."
+            self._warnings.append(text)
+        if is_named:
             self._warnings += found.warnings
         await self._rows.add(found)
 
@@ -269,6 +273,20 @@ class Finding:
         choice = self._choice(KNOWN)
         async for pages in known:
             await self._rows.add(await self._rows.run(known_rows, pages, choice))
+
+    # -- what went wrong -------------------------------------------------------------
+
+    def _failed(self, name: str, cause: Exception) -> None:
+        """Take note of what brought no answer."""
+        self._failures.append((name, cause))
+        why = str(cause) or type(cause).__name__
+        self._log(name, why, not isinstance(cause, IgnoreRequest))
+
+    def _log(self, name: str, why: str, is_loss: bool) -> None:
+        """Log every failure: callers are told of the first ones, those of v1 of none."""
+        level = logging.WARNING if is_loss else logging.INFO
+        text = "map %s of %s: %s could not be read: %s"
+        logger.log(level, text, self._call.call_id, self._options.url, name, why)
 
     def _choice(self, *place: int) -> MapChoice:
         base = self._scope.base.href

@@ -224,6 +224,25 @@ def test_a_broken_sitemap_costs_itself(service):
         assert "HTML page" not in reply.json["warning"]
         old = service.post("/v1/map", {"url": site.url("/")}).json
         assert set(old) == {"success", "links"}
+        # Each time, as the answers of v1 have no warnings.
+        failed = f"The sitemap {site.url('/b.xml')} could not be read: HTTP status 500"
+        assert service.stderr.count(failed) == 2
+
+
+def test_every_sitemap_that_is_lost_is_told_of(service):
+    pages = {
+        "/": page(),
+        "/robots.txt": text("Sitemap: {site}/round.xml\n"),
+        "/round.xml": moved("/round.xml"),
+        "/sitemap.xml": text(""),
+    }
+    with ScriptedSite(pages) as site:
+        warning = service.post("/v2/map", {"url": site.url("/")}).json["warning"]
+        lost = [site.url("/round.xml"), site.url("/sitemap.xml")]
+    for url, why in zip(lost, ("redirect", "empty"), strict=True):
+        told = f"The sitemap {url} could not be read: "
+        assert why in warning.partition(told)[2]
+        assert why in service.stderr.partition(told)[2].splitlines()[0]
 
 
 def test_a_start_page_that_is_missing_leaves_the_sitemaps(find, service):
