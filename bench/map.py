@@ -16,6 +16,7 @@ import tempfile
 import time
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from bench.processes import ServerProcess, ServiceProcess
 
@@ -25,10 +26,14 @@ ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
 }
-HEADINGS = ("Sitemaps", "Addresses", "Maps", "Median s", "Slowest s", "Answer MB")
+SEARCHES = {"none": "", "three words": "usual address 77"}
+HEADINGS = (
+    *("Sitemaps", "Addresses", "Maps", "Search"),
+    *("Median s", "Slowest s", "Answer MB"),
+)
 
 
-def ask(service: str, body: dict[str, object]) -> tuple[float, int, int]:
+def ask(service: str, body: dict[str, Any]) -> tuple[float, int, int]:
     """Return the seconds, addresses and bytes of one map."""
     request = urllib.request.Request(
         f"{service}/v2/map",
@@ -43,8 +48,8 @@ def ask(service: str, body: dict[str, object]) -> tuple[float, int, int]:
     return seconds, len(json.loads(text)["links"]), len(text)
 
 
-def measure(files: int, addresses: int, maps: int) -> tuple[str, ...]:
-    """Return the cells of a row: ``maps`` maps after one that is not counted."""
+def measure(files: int, addresses: int, maps: int) -> list[tuple[str, ...]]:
+    """Return a row for each search: ``maps`` maps after one that is not counted."""
     arguments = ("bench.static", "--sitemaps", str(files), str(addresses))
     with (
         ServerProcess(*arguments) as server,
@@ -52,16 +57,22 @@ def measure(files: int, addresses: int, maps: int) -> tuple[str, ...]:
         ServiceProcess(Path(data_dir), ENVIRONMENT) as service,
     ):
         site = server.line("http://")
-        body: dict[str, object] = {"url": f"{site}/", "limit": files * addresses}
-        found = [ask(service.url, body) for _ in range(maps + 1)][1:]
+        total = files * addresses
+        return [
+            (str(files), str(total), str(maps), name, *cells(service.url, body, maps))
+            for name, search in SEARCHES.items()
+            for body in [{"url": f"{site}/", "limit": total, "search": search or None}]
+        ]
+
+
+def cells(service: str, body: dict[str, Any], maps: int) -> tuple[str, str, str]:
+    """Return median, slowest, and size of ``maps`` maps after the first."""
+    found = [ask(service, body) for _ in range(maps + 1)][1:]
     for _, count, _ in found:
-        if count != files * addresses:
-            raise SystemExit(f"{count} addresses of {files * addresses}")
+        if count != body["limit"]:
+            raise SystemExit(f"{count} addresses of {body['limit']}")
     seconds = [each[0] for each in found]
     return (
-        str(files),
-        str(files * addresses),
-        str(maps),
         f"{statistics.median(seconds):.2f}",
         f"{max(seconds):.2f}",
         f"{found[0][2] / 1e6:.1f}",
@@ -75,9 +86,9 @@ def main() -> int:
     )
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
-    row = measure(2, 2000, 2) if options.quick else measure(2, 50_000, 5)
+    rows = measure(2, 2000, 2) if options.quick else measure(2, 50_000, 5)
     machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    lines = [HEADINGS, ("---",) * len(HEADINGS), row]
+    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
     table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
     text = f"# Map benchmark\n\n{machine}; the site's server shares them.\n\n{table}\n"
     print(text)

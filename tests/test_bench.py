@@ -106,7 +106,9 @@ def test_pdf_pages_are_read():
 
 
 def test_maps_have_all_addresses():
-    assert len(rows(run_quick("bench.map"), "| 2 | 4000 | 2 |")) == 1
+    output = run_quick("bench.map")
+    for search in ("none", "three words"):
+        assert len(rows(output, f"| 2 | 4000 | 2 | {search} |")) == 1
 
 
 def test_processes_on_nodes_fetch_all_pages():
