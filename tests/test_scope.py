@@ -504,7 +504,7 @@ def test_the_names_of_the_cases_are_unique_and_the_table_is_large():
 
 
 def test_every_reason_of_a_link_is_in_the_table():
-    others = {Reason.ROBOTS, Reason.DUPLICATE, Reason.LIMIT}
+    others = {Reason.BLOCKED_SITE, Reason.ROBOTS, Reason.DUPLICATE, Reason.LIMIT}
     assert {case[4] for case in CASES} == {None, *Reason} - others
 
 
