@@ -43,6 +43,7 @@ class Server:
         from scrapy.crawler import AsyncCrawlerProcess
         from scrapy.utils.misc import load_object
 
+        from scraper_service.api.artefacts import with_base
         from scraper_service.api.events import event_body
         from scraper_service.api.stream import Watchers
         from scraper_service.components.pool import ConverterPool
@@ -62,7 +63,14 @@ class Server:
         self.data_dir = Path(settings["DATA_DIR"])
         self.database = Database.shared(settings)
         self.pool = ConverterPool.shared(settings)
-        self.webhooks = Webhooks(settings, self.database, event_body)
+        # What stands in stored pages for our address is put in where one is sent.
+        own = settings["PUBLIC_URL"].rstrip("/")
+        own = own or f"http://{settings['HOST']}:{settings['PORT']}"
+        self.webhooks = Webhooks(
+            settings,
+            self.database,
+            lambda event, hook: with_base(event_body(event, hook), own),
+        )
         self.watchers = Watchers(settings, JobTails(self.database))
         try:
             make_runner = load_object(settings["JOB_RUNNER"])
@@ -86,6 +94,7 @@ class Server:
         from twisted.internet import reactor
 
         from scraper_service.api.page_json import page_json
+        from scraper_service.components.engines import Engines
         from scraper_service.components.robots import RobotsPolicy
         from scraper_service.runtime.maps import MapCrawler
         from scraper_service.runtime.resident import ResidentCrawler
@@ -105,6 +114,7 @@ class Server:
             page_json,
             RobotsPolicy.shared(self.settings),
             self.webhooks,
+            Engines.shared(self.settings),
         )
         try:
             accounts, first_key = await self._accounts()
@@ -150,11 +160,13 @@ class Server:
         return accounts.DatabaseAccounts(self.database, secret, enabled), first_key
 
     def _make_site(self, accounts: Accounts) -> JsonSite:
+        from scraper_service.api.artefacts import ArtefactFiles
         from scraper_service.api.jobs import Addresses
         from scraper_service.api.routes import Edge
         from scraper_service.api.site import JsonSite, Root
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
+        from scraper_service.components.rendering import shared_artefacts
         from scraper_service.options.limits import parse_rates, parse_sites
         from scraper_service.runtime.rates import Rates
 
@@ -167,7 +179,8 @@ class Server:
             "v1": V1(edge, self.service, self.watchers).app.resource(),
             "v2": V2(edge, self.service, self.watchers).app.resource(),
         }
-        root = Root(versions, self.health)
+        files = ArtefactFiles(shared_artefacts(self.settings))
+        root = Root({**versions, "artefacts": files}, self.health)
         return JsonSite(root, self.settings.getint("MAX_CONNECTIONS"))
 
     def health(self) -> dict[str, Any]:
@@ -239,6 +252,7 @@ def _configure_logs(settings: Settings) -> None:
     access.propagate = False
     if settings["LOG_LEVEL"] == "INFO":
         logging.getLogger("scrapy").setLevel(logging.WARNING)
+        logging.getLogger("scrapy-playwright").setLevel(logging.WARNING)
         logging.getLogger("alembic").setLevel(logging.WARNING)
     if unknown := unknown_settings():
         logger.warning("no setting has the name %s", ", ".join(unknown))

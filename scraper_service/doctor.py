@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
 
 LOW_SPACE_BYTES = 2**30
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 @frozen
@@ -37,7 +37,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield _port(settings["HOST"], settings.getint("PORT"))
     yield _resolution()
     yield _egress(settings.getlist("EGRESS_ALLOW"))
-    yield _browser(settings["BROWSER_EXECUTABLE"])
+    yield _browser(settings)
     yield _environment()
 
 
@@ -107,13 +107,24 @@ def _egress(entries: list[str]) -> Check:
     return Check("egress", "works", f"pages come from the public internet{beside}")
 
 
-def _browser(setting: str) -> Check:
-    names = (setting,) if setting else BROWSERS
-    found = next(filter(None, map(shutil.which, names)), None)
-    if found:
-        return Check("browser", "works", f"{found}; this release makes no use of it")
-    text = "no Chromium; this release makes no use of one, so nothing is missing yet"
-    return Check("browser", "missing", text)
+def _browser(settings: Settings) -> Check:
+    from scraper_service.components.browser.chromium import (
+        find_chromium,
+        why_missing,
+    )
+
+    if missing := why_missing(settings):
+        text = f"screenshots, actions and scripts do not work: {missing}"
+        return Check("browser", "missing", text)
+    path = find_chromium(settings) or ""
+    try:
+        done = subprocess.run(  # noqa: S603  # the operator's own browser
+            (path, "--version"), capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        text = f"{path} does not run ({error}); install it anew, or see CHROMIUM_PATH"
+        return Check("browser", "fails", text)
+    return Check("browser", "works", f"{path}, {done.stdout.strip()}")
 
 
 def _environment() -> Check:

@@ -35,7 +35,7 @@ class PageSource:
     to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
     asks for :attr:`PageContent.found`, ``find_blocks`` for ``blocks`` and ``text_print``, ``find_words`` for the ``fingerprint`` even of a
-    page that names no other address as its own.
+    page that names no other address as its own, ``find_shell`` for ``shell``.
     """
 
     url: str
@@ -46,6 +46,7 @@ class PageSource:
     find_links: bool = False
     find_words: bool = False
     find_blocks: bool = False
+    find_shell: bool = False
     content_encodings: tuple[str, ...] = ()
     max_bytes: int = 20 * 2**20
 
@@ -82,20 +83,38 @@ class Lease:
 
 
 @frozen(kw_only=True)
+class Rendered:
+    """What a browser made of a page beside its HTML.
+
+    ``screenshot`` is an address; ``actions`` the JSON text of the four lists of results,
+    None where no actions were asked for. ``time_zone`` is the one that the page saw.
+    """
+
+    screenshot: str | None = None
+    actions: bytes | None = None
+    time_zone: str | None = None
+
+
+@frozen(kw_only=True)
 class Fetch:
     """How a page was asked for and what came of it, seen from the transport.
 
     ``source_url`` is the address as the caller wrote it, ``url`` the last one asked
     for. ``status`` is None when no answer came; ``cause`` says why. ``cache_state`` is
     ``hit`` or ``miss``, None where the cache was not asked; ``cached_at`` are seconds.
-    ``robots_tag`` is the header ``X-Robots-Tag``. ``queued_s`` is how long the limit of
-    the team held it up, None if it did not.
+    ``robots_tag`` is the header ``X-Robots-Tag``. ``engine`` is ``http`` or ``browser``,
+    ``proxy`` is ``basic`` or ``stealth``; ``warnings`` are those of the transport.
+    ``queued_s`` is how long the limit of the team held it up, None if it did not.
     """
 
     scrape_id: str
     source_url: str
     url: str
     options: ScrapeOptions
+    engine: str = "http"
+    proxy: str = "basic"
+    rendered: Rendered | None = None
+    warnings: tuple[str, ...] = ()
     status: int | None = None
     content_type: str = ""
     robots_tag: str = ""
@@ -126,7 +145,8 @@ class PageContent:
     only; ``canonical`` is what it names as its own address, ``fingerprint`` that of its
     main text, 0 for none. ``blocks`` are those of the Markdown (see
     :mod:`scraper_service.formats.blocks`), ``text_print`` is its fingerprint, 0 for too
-    little text. ``fetch`` is added by the spider; so are ``follow``, the
+    little text. ``shell`` says why it cannot be read before its scripts have run, None
+    if it can. ``fetch`` is added by the spider; so are ``follow``, the
     links that are new, and ``base``, the address that a crawl's start page was
     redirected to if it is another site.
     """
@@ -140,6 +160,7 @@ class PageContent:
     blocks: tuple[BlockT, ...] = ()
     text_print: int = 0
     refresh: MetaRefresh | None = None
+    shell: str | None = None
     num_pages: int | None = None
     total_pages: int | None = None
     warnings: tuple[str, ...] = ()
@@ -223,6 +244,8 @@ class PageMetadata:
     content_type: str | None = None
     robots_tag: str | None = None
     proxy_used: str = "basic"
+    engine: str | None = None
+    time_zone: str | None = None
     credits_used: int = 0
     cache_state: str | None = None
     cached_at: float | None = None

@@ -154,11 +154,13 @@ SCRAPYD_PROJECT = "scraper_service"  # the name that the nodes know this project
 CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
+CREDITS_STEALTH = 4  # on top, if a stealth proxy was used
 CREDITS_ZERO_RETENTION = 1  # on top
 TOKENS_PER_CREDIT = 15  # in the answers that count tokens
 
 # -- The service: converter processes ----------------------------------------------------
 CONVERTER = "scraper_service.components.pool.ConverterPool"
+ENGINES = "scraper_service.components.engines.Engines"
 ROBOTS_POLICY = "scraper_service.components.robots.RobotsPolicy"
 CONVERTER_MEMORY_MB = 1024  # address space of one process
 CONVERTER_PROCESSES = 0  # 0: one per processor
@@ -198,11 +200,28 @@ ROBOTS_RETRY_S = 300  # the same where the site failed; doubles with each failur
 ROBOTS_TIMEOUT_S = 30  # for a robots.txt with all its redirects
 
 # -- The service: browser ----------------------------------------------------------------
-BROWSER_EXECUTABLE = ""  # empty: the first Chromium found on the PATH
+ARTEFACTS = "files"  # screenshots as addresses of files of ours; or inline, as data:
+BROWSER_AGE_S = 3600  # after that a browser is replaced
+BROWSER_CONCURRENCY = 0  # pages open at a time; 0: by processors and memory
+BROWSER_IDLE_S = 120  # without pages, until the browser ends
+BROWSER_PAGES = 500  # after that a browser is replaced
+BROWSER_QUEUE = 500  # pages that may wait for the browser; further ones fail
+BROWSER_SANDBOX = True  # Chromium's own; it needs another user than root
+CHROMIUM_PATH = ""  # empty: Playwright's own, else the first Chromium of the PATH
+PLAYWRIGHT_BROWSER_PROVIDER = "scrapy_playwright.provider.PlaywrightBrowserProvider"
+RENDER = "auto"  # the browser where it is needed; or never, or always
+
+# -- The service: proxies of the operator ------------------------------------------------
+# `http://USER:PASSWORD@HOST:PORT`, for every page; `stealth=http://...` for those whose
+# caller asks for it, or that were refused otherwise.
+PROXIES: list[str] = []
+BLOCKLIST_URL = ""  # what `scraper-service blocklist update` downloads
 
 # -- Not settings: what the values have to be, and where others come from ----------------
 _kinds = {name: type(value) for name, value in globals().items() if name.isupper()}
+_choices = {"ARTEFACTS": ("files", "inline"), "RENDER": ("auto", "never", "always")}
 _minima = {
+    "BROWSER_PAGES": 1,
     "CONVERTER_MEMORY_MB": 128,
     "CONVERTER_TIMEOUT_S": 1,
     "HOST_CONCURRENCY": 1,
@@ -235,7 +254,7 @@ _maxima = {
 # Of the environment, never in that of a converter.
 _secrets = (
     *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
-    *("SCRAPER_SCRAPYD_NODES", "SCRAPER_WEBHOOK_SECRETS"),
+    *("SCRAPER_PROXIES", "SCRAPER_SCRAPYD_NODES", "SCRAPER_WEBHOOK_SECRETS"),
     *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
 )
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
@@ -269,6 +288,9 @@ def check_settings(settings: BaseSettings) -> None:
                 raise ValueError(f"{name} must be true or false, got {value!r}")
         elif kind in {int, float}:
             _check_number(name, value)
+        elif name in _choices and value not in _choices[name]:
+            allowed = ", ".join(_choices[name])
+            raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
     for text in settings.getlist("WEBHOOK_RETRY_S"):
         _check_number("WEBHOOK_RETRY_S", text)
     if url := settings["WEBHOOK_URL"]:

@@ -11,6 +11,7 @@ from scrapy import Request
 from scrapy.utils.misc import load_object
 
 from scraper_service.items import Fetch, FoundLink, Lease, PageContent, PageSource
+from scraper_service.options.engine import BROWSER, HTTP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -23,6 +24,10 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+
+_OF_AN_ANSWER = frozenset(
+    {"download_latency", "download_slot", "rendered", "transport_warnings"}
+)
 
 
 class ConverterPool(Protocol):
@@ -63,6 +68,23 @@ class RobotsPolicy(Protocol):
         ...
 
 
+class Engines(Protocol):
+    """What the setting ``ENGINES`` names; made by its ``shared(settings)``."""
+
+    @property
+    def missing(self) -> str | None:
+        """Why there is no browser, None if there is one."""
+        ...
+
+    def looks_for_shells(self, options: ScrapeOptions) -> bool:
+        """Tell whether an empty page may be fetched again by the browser."""
+        ...
+
+    def remember_shell(self, url: str) -> None:
+        """Note that the pages of a site are empty before their scripts run."""
+        ...
+
+
 class PageSpider(scrapy.Spider):
     """One page request in, exactly one :class:`PageContent` out.
 
@@ -76,6 +98,7 @@ class PageSpider(scrapy.Spider):
     max_hops: int
     max_refresh_s: float
     robots: RobotsPolicy
+    engines: Engines
     find_links = False
     find_blocks = False
 
@@ -85,6 +108,7 @@ class PageSpider(scrapy.Spider):
         settings = crawler.settings
         spider.pool = load_object(settings["CONVERTER"]).shared(settings)
         spider.robots = load_object(settings["ROBOTS_POLICY"]).shared(settings)
+        spider.engines = load_object(settings["ENGINES"]).shared(settings)
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
         spider.max_refresh_s = settings.getfloat("METAREFRESH_MAXDELAY")
@@ -117,11 +141,20 @@ class PageSpider(scrapy.Spider):
         )
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
-        """Yield the content of a page, or the request for what it refreshes to."""
+        """Yield the content of a page, or the request for what it refreshes to.
+
+        Or the request for the same page by the browser, where it is an empty shell.
+        """
         content = await self.convert(response)
         refresh = content.refresh
-        if (
+        assert response.request is not None
+        if content.shell is not None:
+            self.engines.remember_shell(response.url)
+            meta = {**_asked(response.meta), "engine": BROWSER}
+            yield response.request.replace(meta=meta, cookies=None)
+        elif (
             refresh is None
+            or response.meta.get("engine") == BROWSER  # which has followed it
             or refresh.url == response.url
             or refresh.delay_s > self.max_refresh_s
         ):
@@ -130,18 +163,21 @@ class PageSpider(scrapy.Spider):
             remark = f"The page goes on refreshing after {self.max_hops} hops."
             yield evolve(content, warnings=(*content.warnings, remark))
         else:
-            meta = {**response.meta, "redirect_times": hops}
-            assert response.request is not None
+            meta = {**_asked(response.meta), "redirect_times": hops}
             yield response.request.replace(url=refresh.url, meta=meta, cookies=None)
 
     async def convert(self, response: Response) -> PageContent:
         """Let the pool understand an answer; an error is part of the content."""
         request = response.request
         assert request is not None
-        source = self.page_source(response, **self.source_facts(response))
+        options, engine = request.meta["options"], request.meta.get("engine")
+        may_be_shell = engine == HTTP and self.engines.looks_for_shells(options)
+        source = self.page_source(
+            response, find_shell=may_be_shell, **self.source_facts(response)
+        )
         headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
-        content = await self.pool.convert(source, request.meta["options"], time_left)
+        content = await self.pool.convert(source, options, time_left)
         return evolve(
             content,
             fetch=_fetch(
@@ -182,6 +218,11 @@ class PageSpider(scrapy.Spider):
         yield PageContent(fetch=_fetch(request, url=request.url, cause=failure.value))
 
 
+def _asked(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return what a request was made with, without what its answer added."""
+    return {name: value for name, value in meta.items() if name not in _OF_AN_ANSWER}
+
+
 def _fetch(request: Request, **facts: Any) -> Fetch:
     return Fetch(
         scrape_id=request.meta["scrape_id"],
@@ -191,6 +232,10 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         cache_state=request.meta.get("cache_state"),
         cached_at=request.meta.get("cached_at"),
         queued_s=request.meta.get("queued_s"),
+        engine=request.meta.get("engine", HTTP),
+        proxy=request.meta.get("proxy_used", "basic"),
+        rendered=request.meta.get("rendered"),
+        warnings=request.meta.get("transport_warnings", ()),
         **facts,
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from scraper_service.options.arguments import page_options
 from scraper_service.options.available import require_available
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from scrapy import Request
+    from scrapy.crawler import Crawler
 
     from scraper_service.options.jobs import PageOptions
 
@@ -37,8 +38,13 @@ class ScrapeSpider(PageSpider):
     ):
         super().__init__(*args)
         self.page = None if resident else page or page_options(kwargs)
-        if self.page is not None:
-            require_available(self.page.scrape)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        if spider.page is not None:
+            require_available(spider.page.scrape, spider.engines.missing)
+        return spider
 
     async def start(self) -> AsyncIterator[Request]:
         """Yield the request for the page, none when resident."""

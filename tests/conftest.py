@@ -22,6 +22,7 @@ KEY = "fc-test-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32",
+    "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
 }
 REQUEST_TIMEOUT_S = 90
 

@@ -103,9 +103,12 @@ def test_only_the_egress_module_and_its_user_open_connections():
         module_of(path) for path in SOURCES if imports_of(path) & {"socket", *opening}
     }
     assert users == {
+        "scraper_service.cli.blocklist",  # the operator's own address
         "scraper_service.cli.remote",  # the user's own service, not a page's address
+        "scraper_service.components.browser.proxy",
         "scraper_service.components.egress",
         "scraper_service.components.handler",
+        "scraper_service.components.proxies",
         "scraper_service.doctor",
         "scraper_service.runtime.scrapyd_nodes",  # the operator's own addresses
         "scraper_service.runtime.webhooks",

@@ -21,7 +21,11 @@ def run(*command, cwd=ROOT):
     return subprocess.run(
         command,
         cwd=cwd,
-        env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
+        env={
+            **os.environ,
+            "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
+            "SCRAPER_RENDER": "never",
+        },
         capture_output=True,
         text=True,
         timeout=60,

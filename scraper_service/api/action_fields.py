@@ -7,14 +7,22 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api.fields import FieldsT, build, need
 from scraper_service.options import actions
 from scraper_service.options.scrape import MAX_ACTIONS
-from scraper_service.options.structure import Array, Field, Kind, Object, Place, Tagged
-from scraper_service.options.urls import MAX_SELECTOR
+from scraper_service.options.structure import (
+    Array,
+    Field,
+    Kind,
+    Object,
+    Place,
+    Tagged,
+    Then,
+)
+from scraper_service.options.urls import MAX_SELECTOR, page_selector
 from scraper_service.options.values import Bool, Number, Text, choice, integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_SELECTOR = Text(MAX_SELECTOR, minimum=1)
+_SELECTOR = Then(Text(MAX_SELECTOR, minimum=1), page_selector)
 
 _PAPER_SIZES = "A0 A1 A2 A3 A4 A5 A6 Letter Legal Tabloid Ledger"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, watch
+from scraper_service.api.artefacts import with_base
 from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
 from scraper_service.options.limits import Mode
 
@@ -59,15 +60,16 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
         options = await body.read(requests.page_options)
         note_caller(request, options)
         page = await api.service.scrape(options, team, version)
-        answer: bytes = views.scraped(request, page, options)
-        return answer
+        answer = views.scraped(request, page, options)
+        return with_base(answer, api.edge.addresses.base(request))
 
     @app.route("/scrape/<scrape_id>", methods=["GET"])
     @asyncio_route
     async def read_scrape(api: Api, request: JsonRequest, scrape_id: str) -> bytes:
         team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         page = await api.service.stored_scrape(jobs.job_id(scrape_id), team)
-        return b'{"success":true,"data":%s}' % page
+        answer = b'{"success":true,"data":%s}' % page
+        return with_base(answer, api.edge.addresses.base(request))
 
     @app.route("/map", methods=["POST"])
     @asyncio_route
@@ -104,8 +106,12 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
             )
         else:
             job = await api.service.start(asked.options, team, version, key)
-        base = api.edge.addresses.base(request)
-        return jobs.started(job, base, f"v{version}", asked.invalid_urls)
+        return jobs.started(
+            job,
+            api.edge.addresses.base(request),
+            f"v{version}",
+            asked.invalid_urls,
+        )
 
     @app.route("/crawl/active", methods=["GET"])
     @app.route("/crawl/ongoing", methods=["GET"])
@@ -125,10 +131,8 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
         skip, limit = asked = jobs.paging(request)
         found = await api.service.status(jobs.job_id(job_id), team, skip or 0, limit)
         base = api.edge.addresses.base(request)
-        answer: bytes = views.status(
-            *found, asked, base + request.path.decode("latin-1")
-        )
-        return answer
+        answer = views.status(*found, asked, base + request.path.decode("latin-1"))
+        return with_base(answer, base)
 
     @app.route("/crawl/<job_id>", methods=["DELETE"])
     @app.route("/batch/scrape/<job_id>", methods=["DELETE"])

@@ -76,6 +76,8 @@ def metadata(facts: PageMetadata) -> dict[str, Any]:
         "contentType": facts.content_type,
         "xRobotsTag": facts.robots_tag,
         "proxyUsed": facts.proxy_used,
+        "engine": facts.engine,
+        "timezone": facts.time_zone,
         "cacheState": facts.cache_state,
         "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),
         "creditsUsed": facts.credits_used,

@@ -15,6 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
+from scraper_service.api.artefacts import with_base
 from scraper_service.errors import QueueFull, ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -192,6 +193,11 @@ class Stream(Resource):
             raise
         except Exception as error:
             await self.fail(error)
+
+    def with_base(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Return parts of an answer with our address in those of its files."""
+        base = self.edge.addresses.base(self.request)
+        return [with_base(part, base) for part in parts]
 
     def cut(self) -> None:
         """End the connection at once."""

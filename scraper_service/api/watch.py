@@ -207,6 +207,7 @@ class WebSocket(Stream):
     async def _send_text(self, parts: list[bytes]) -> None:
         """Send one message; a large one in fragments, so that none waits in memory."""
         decoder = getincrementaldecoder("utf-8")()
+        parts = self.with_base(parts)
         left = sum(map(len, parts))
         for piece in pieces(parts):
             await self.valve.wait()

@@ -101,10 +101,12 @@ def _run(
         sys.exit(run.run_new(kind, body))
     if detach:
         raise click.UsageError("--detach needs a service that goes on: --server")
-    options, left_out = reading.job_options(kind, body)
+    from scraper_service.components.browser.chromium import why_missing
+
+    settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
+    options, left_out = reading.job_options(kind, body, why_missing(settings))
     for url in left_out:
         click.echo(f"left out: {printable(url, 200)}", err=True)
-    settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
     check_egress(settings)
     from scraper_service.cli.local import LocalRun
 

@@ -68,11 +68,12 @@ def _page(
         page: dict[str, Any] = found.get("data") or {}
         return page
     from scraper_service.api.page_json import page_json
+    from scraper_service.components.browser.chromium import why_missing
 
-    options = reading.page_options(body)
+    settings = _settings(overrides, where)
+    options = reading.page_options(body, why_missing(settings))
     if options.scrape.max_age_ms:
         raise click.UsageError("--max-age: only a service keeps pages; see --server")
-    settings = _settings(overrides, where)
     pages, _ = _run(settings, "scrape", page=options)
     if not pages:
         raise click.ClickException("no page came out; see the log above")

@@ -12,6 +12,7 @@ from typing import Any
 
 import click
 
+from scraper_service.cli.blocklist import blocklist_group
 from scraper_service.cli.crawl import batch_command, crawl_command
 from scraper_service.cli.explain import explain_command
 from scraper_service.cli.jobs import jobs_group
@@ -121,6 +122,7 @@ def doctor_command(
 # By name, as the help shows them.
 COMMANDS = (
     batch_command,
+    blocklist_group,
     crawl_command,
     doctor_command,
     explain_command,

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 def check_egress(settings: Settings) -> None:
     """Say what is wrong here: Scrapy only logs a download handler that fails."""
     from scraper_service.components.egress import EgressPolicy
+    from scraper_service.components.proxies import Proxies
 
     try:
         EgressPolicy(settings.getlist("EGRESS_ALLOW"))
+        Proxies(settings.getlist("PROXIES"))
     except ValueError as error:
         raise click.UsageError(f"setting {error}") from error
 

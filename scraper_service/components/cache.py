@@ -9,7 +9,11 @@ from typing import TYPE_CHECKING, Self
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
+from scraper_service.components.rendering import hold_artefact, shared_artefacts
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import Rendered
+from scraper_service.jobs import artefacts
+from scraper_service.jobs.artefacts import name_in
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.sources import (
     StoredSource,
@@ -17,7 +21,8 @@ from scraper_service.jobs.sources import (
     source_key,
     store_source,
 )
-from scraper_service.options.formats import ChangeTracking
+from scraper_service.options.engine import BROWSER, HTTP, needs_browser
+from scraper_service.options.formats import ChangeTracking, Screenshot
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -59,8 +64,8 @@ class PageCache:
         options: ScrapeOptions | None = request.meta.get("options")
         if not request.meta.get("team_id") or options is None:
             return None
-        if "redirect_times" in request.meta:
-            return None
+        if "redirect_times" in request.meta or "engine" in request.meta:
+            return None  # of a page that was looked up before
         only_stored = options.lockdown or options.min_age_ms is not None
         if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
             request.meta["cache_state"] = "miss"
@@ -68,6 +73,8 @@ class PageCache:
             if found is not None:
                 request.meta["cache_state"] = "hit"
                 request.meta["cached_at"] = found.fetched_at
+                request.meta["engine"] = found.engine
+                await self._hold(request, found)
                 return _response(found)
         if options.lockdown:
             raise LockdownMiss
@@ -86,7 +93,21 @@ class PageCache:
         )
         if found and options.pdf_parser is None and found.body.startswith(PDF_START):
             return None
+        # What a browser would have made of it was not stored.
+        if found and needs_browser(options) and found.engine != BROWSER:
+            return None
+        if found and options.format(Screenshot) and not found.screenshot:
+            return None
         return found
+
+    async def _hold(self, request: Request, found: StoredSource) -> None:
+        """Have the stored screenshot of a page kept for as long as the page."""
+        if not found.screenshot:
+            return
+        await hold_artefact(self._settings, found.screenshot, request)
+        request.meta["rendered"] = Rendered(
+            screenshot=shared_artefacts(self._settings).address(found.screenshot)
+        )
 
     async def process_response(self, request: Request, response: Response) -> Response:
         options: ScrapeOptions | None = request.meta.get("options")
@@ -106,6 +127,7 @@ class PageCache:
     async def _store(
         self, request: Request, response: Response, options: ScrapeOptions
     ) -> None:
+        rendered: Rendered | None = request.meta.get("rendered")
         found = StoredSource(
             url=response.url,
             status=response.status,
@@ -113,12 +135,21 @@ class PageCache:
             content_encoding=_header(response, "Content-Encoding"),
             refresh=_header(response, "Refresh"),
             robots_tag=_header(response, "X-Robots-Tag"),
+            engine=request.meta.get("engine", HTTP),
+            screenshot=name_in(rendered.screenshot or "") if rendered else None,
             body=response.body,
         )
         key = source_key(request.meta["source_url"], options)
         team_id = request.meta["team_id"]
         try:
-            await Database.shared(self._settings).write_later(
+            database = Database.shared(self._settings)
+            if found.screenshot:
+                holder = f"source:{key}"
+                keep_s = self._retention_s
+                await database.write(
+                    artefacts.hold, found.screenshot, holder, None, keep_s
+                )
+            await database.write_later(
                 store_source, key, team_id, found, self._retention_s
             )
         except ServiceUnavailable:
@@ -131,6 +162,7 @@ def may_look_up(options: ScrapeOptions) -> bool:
         options.headers
         or options.actions
         or options.zero_data_retention
+        or options.session
         or options.proxy == "stealth"
         or options.format(ChangeTracking) is not None
     )
@@ -140,7 +172,11 @@ def may_store(options: ScrapeOptions, response: Response) -> bool:
     """Tell whether an answer may serve later scrapes of the team."""
     raw_pdf = options.pdf_parser is None and response.body.startswith(PDF_START)
     return options.store_in_cache and not (
-        options.headers or options.actions or options.zero_data_retention or raw_pdf
+        options.headers
+        or options.actions
+        or options.session
+        or options.zero_data_retention
+        or raw_pdf
     )
 
 

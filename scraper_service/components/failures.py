@@ -20,9 +20,15 @@ from scrapy.exceptions import (
 )
 
 from scraper_service.components.blocked import SITE_BLOCKED, BlockedSite
+from scraper_service.components.browser.errors import (
+    ActionFailed,
+    BrowserBusy,
+    BrowserGone,
+    BrowserMissing,
+)
 from scraper_service.components.cache import LockdownMiss, NoCachedData
+from scraper_service.components.download_errors import CertificateError, SiteBusy
 from scraper_service.components.egress import ForbiddenDestination
-from scraper_service.components.handler import CertificateError, SiteBusy
 from scraper_service.components.middlewares import TooManyRedirects
 from scraper_service.components.robots_middleware import (
     RobotsRefused,
@@ -41,6 +47,8 @@ ROBOTS: dict[type[BaseException], str] = {
     RobotsRefused: "robots",
     RobotsUnreachable: "ROBOTS_UNREACHABLE",
 }
+# As above: which action, and why.
+ACTIONS: dict[type[BaseException], str] = {ActionFailed: "SCRAPE_ACTION_ERROR"}
 
 # The first class that fits counts, so the narrow ones come first.
 FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
@@ -105,6 +113,19 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         "The site refuses connections.",
     ),
     (
+        BrowserGone,
+        "SCRAPE_SITE_ERROR",
+        (
+            "The browser ended while it showed the page, two times in a row; the page"
+            " may need more memory than it can have."
+        ),
+    ),
+    (
+        BrowserBusy,
+        "CONCURRENCY_QUEUE_TIMEOUT",
+        "Too many pages wait for the browser. A later request may help.",
+    ),
+    (
         ResponseDataLossError,
         "SCRAPE_SITE_ERROR",
         "The site broke off in the middle of its answer.",
@@ -129,9 +150,13 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
 
 def page_error(cause: BaseException) -> PageError:
     """Return the code and sentence for ``cause``; an unknown one is logged."""
-    for refusal, code in ROBOTS.items():
+    for refusal, code in (*ROBOTS.items(), *ACTIONS.items()):
         if isinstance(cause, refusal):
             return PageError(code, str(cause))
+    if isinstance(cause, BrowserMissing):
+        return PageError(
+            "SCRAPE_ACTIONS_NOT_SUPPORTED", f"The page needs a browser: {cause}."
+        )
     for kind, code, message in FAILURES:
         if isinstance(cause, kind):
             logger.debug("%s: %s", code, cause)

@@ -27,15 +27,25 @@ from scrapy.exceptions import (
 from scrapy.signals import item_scraped
 
 from scraper_service.components import signals
+from scraper_service.components.browser.errors import (
+    BrowserBusy,
+    BrowserGone,
+    BrowserMissing,
+    NotAPage,
+)
+from scraper_service.components.download_errors import CertificateError, SiteBusy
 from scraper_service.components.egress import (
     EgressPolicy,
     ForbiddenDestination,
     Refusals,
 )
+from scraper_service.components.proxies import Proxies, vetted
 from scraper_service.components.recorder import JobRecorder
+from scraper_service.components.rendering import PageRendering
 from scraper_service.jobs.hosts import BUSY, pace_key, retry_after_s
 from scraper_service.jobs.pace import HostBusy, HostPace
 from scraper_service.jobs.tally import BACKOFF, RETRY_AFTER, HostTally
+from scraper_service.options.engine import BROWSER, HTTP, needs_browser
 from scraper_service.options.origins import plain_address
 
 if TYPE_CHECKING:
@@ -51,22 +61,8 @@ if TYPE_CHECKING:
 CONNECTIONS = 256  # open at a time; HostPace holds the hosts
 HEADER_BYTES = 64 * 1024  # one line; real sites exceed aiohttp's 8 KiB
 KEEPALIVE_S = 15
+REFUSALS = frozenset({401, 403, 429, 503})  # that another proxy may change
 PATIENCE_S = 1.0  # of a page of a job, while its host is closed
-
-
-class CertificateError(DownloadFailedError):
-    """The site's certificate, or its TLS, did not stand the check."""
-
-
-class SiteBusy(DownloadTimeoutError):
-    """The pace of the site leaves no time for the request before its deadline.
-
-    ``opens_at`` (:func:`time.monotonic`) is when it is worth to ask again.
-    """
-
-    def __init__(self, busy: HostBusy):
-        super().__init__(str(busy))
-        self.opens_at = busy.opens_at
 
 
 class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
@@ -74,7 +70,9 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
     Every request of ours passes here, robots.txt and redirects too. Reads ``request.meta``: ``options`` (whether to verify certificates), ``deadline``
     (:func:`time.monotonic`, for all hops together), ``download_timeout`` (s, for this
-    hop), ``scrape_id`` (which :data:`signals.page_abandoned` may name).
+    hop), ``scrape_id`` (which :data:`signals.page_abandoned` may name), ``engine``.
+    Writes ``engine`` and ``proxy_used``, as they came to be, ``rendered`` and
+    ``transport_warnings``.
     """
 
     experimental = False  # pinned and tested; the warning would greet every start
@@ -88,13 +86,23 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._verified = ssl.create_default_context()
         self._running: dict[str, asyncio.Task[Response]] = {}
         self._unused_session = self._session
-        self._session = aiohttp.ClientSession(
+        self._session = self._open_session(socket_factory=self._egress.open_socket)
+        self._proxies = Proxies.shared(crawler.settings)
+        # The operator's proxies may stand where pages may not come from.
+        self._proxied = self._open_session() if self._proxies else None
+        self._rendering = PageRendering(crawler, self._egress)
+        self._abandoned: set[str] = set()  # of pages that have not ended yet
+        crawler.signals.connect(self._abandon, signals.page_abandoned)
+        crawler.signals.connect(self._page_ended, item_scraped)
+
+    def _open_session(self, **connector: Any) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=CONNECTIONS,
                 limit_per_host=0,
                 local_addr=self._bind_address,
                 keepalive_timeout=KEEPALIVE_S,
-                socket_factory=self._egress.open_socket,
+                **connector,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
@@ -108,9 +116,6 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             max_line_size=HEADER_BYTES,
             max_field_size=HEADER_BYTES,
         )
-        self._abandoned: set[str] = set()  # of pages that have not ended yet
-        crawler.signals.connect(self._abandon, signals.page_abandoned)
-        crawler.signals.connect(self._page_ended, item_scraped)
 
     async def download_request(self, request: Request) -> Response:
         """Return the answer; raise one of Scrapy's download errors or ours."""
@@ -147,12 +152,55 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
     async def _answer(self, request: Request, slot: Slot, visit: Visit) -> Response:
         try:
-            response = await super().download_request(request)
+            response = await self._by_proxy(request)
         except DownloadTimeoutError:
             visit.answered("timeout", backoff=slot.timed_out())
             raise
         _note(slot, visit, request, response)
         return response
+
+    async def _by_proxy(self, request: Request) -> Response:
+        """Fetch by the kind of proxy that is asked for; ``auto`` tries the better one."""
+        options = request.meta.get("options")
+        wanted = "basic" if options is None else options.proxy
+        kind = (
+            wanted if wanted == "stealth" and self._proxies.has("stealth") else "basic"
+        )
+        response = await self._by_engine(request, kind)
+        if (
+            wanted == "auto"
+            and response.status in REFUSALS
+            and self._proxies.has("stealth")
+        ):
+            response = await self._by_engine(request, "stealth")
+        return response
+
+    async def _by_engine(self, request: Request, kind: str) -> Response:
+        options = request.meta.get("options")
+        session = (options and options.session) or self._job_id
+        request.meta["proxy_used"] = kind
+        upstream = self._proxies.choose(kind, session)
+        meta = request.meta
+        if meta.get("engine") == BROWSER and "robots_only" not in meta:
+            try:
+                response = await self._rendering.download(request, upstream)
+                if upstream is not None:
+                    upstream.worked()
+                return response
+            except NotAPage:
+                _remark(
+                    request, "The address is a file: it was fetched without browser."
+                )
+            except (BrowserMissing, BrowserBusy, BrowserGone) as error:
+                if options is None or needs_browser(options):
+                    raise
+                _remark(request, f"The page was fetched without browser: {error}.")
+            meta["engine"] = HTTP
+        meta["upstream"] = upstream
+        try:
+            return await super().download_request(request)
+        finally:
+            del meta["upstream"]
 
     def _abandon(self, scrape_id: str) -> None:
         self._abandoned.add(scrape_id)
@@ -176,9 +224,14 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             timeout = min(timeout, deadline - time.monotonic())
         if timeout <= 0:
             raise DownloadTimeoutError("no time was left to fetch the page")
+        upstream = request.meta.get("upstream")
+        session, way = self._session, {}
+        if upstream is not None and self._proxied is not None:
+            await vetted(self._egress, request.url)
+            session, way = self._proxied, upstream.for_aiohttp()
         with Refusals() as refusals:
             try:
-                async with await self._session.request(
+                async with await session.request(
                     request.method,
                     # As Scrapy encoded it: yarl would encode once more.
                     yarl.URL(plain_address(request.url), encoded=True),
@@ -187,10 +240,15 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     timeout=aiohttp.ClientTimeout(total=timeout),
                     ssl=self._verified if verify else self._ssl_context,
                     allow_redirects=False,
+                    **way,
                 ) as response:
                     assert isinstance(response, _aiohttp._ClientResponse)
                     yield response
+                    if upstream is not None:
+                        upstream.worked()
             except (OSError, ValueError, aiohttp.ClientError) as error:
+                if upstream is not None:
+                    upstream.failed()
                 if refusals.reasons:
                     raise ForbiddenDestination(refusals.reasons[0]) from error
                 raise _download_error(error, timeout) from error
@@ -199,6 +257,14 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         """Close the connections; at the end of the crawl."""
         await super().close()
         await self._unused_session.close()
+        await self._rendering.close()
+        if self._proxied is not None:
+            await self._proxied.close()
+
+
+def _remark(request: Request, text: str) -> None:
+    known = request.meta.get("transport_warnings", ())
+    request.meta["transport_warnings"] = (*known, text)
 
 
 def _note(slot: Slot, visit: Visit, request: Request, response: Response) -> None:

@@ -11,7 +11,7 @@ from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
 from scrapy.exceptions import IgnoreRequest
 
-from scraper_service.components.handler import SiteBusy
+from scraper_service.components.download_errors import SiteBusy
 from scraper_service.components.signals import page_ended
 from scraper_service.jobs.hosts import backoff_s
 from scraper_service.options.origins import origin

@@ -14,6 +14,7 @@ from scrapy.utils.misc import load_object
 from scraper_service.components.blocked import SITE_BLOCKED
 from scraper_service.components.failures import page_error
 from scraper_service.components.prices import Prices
+from scraper_service.components.proxies import Proxies
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.items import (
     DUPLICATE,
@@ -27,6 +28,7 @@ from scraper_service.items import (
 )
 from scraper_service.jobs.model import Kind, Link, Outcome
 from scraper_service.options.available import remarks
+from scraper_service.options.engine import HTTP, is_elsewhere
 from scraper_service.options.limits import BlockedSites, parse_sites
 from scraper_service.scope import Reason
 
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
 
+    from scraper_service.items import Fetch
 
 QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
 
@@ -51,6 +54,7 @@ class PagePipeline:
     def __init__(self, crawler: Crawler):
         self._prices = Prices(crawler.settings)
         self._crawler = crawler
+        self._has_stealth = Proxies.shared(crawler.settings).has("stealth")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -75,12 +79,18 @@ class PagePipeline:
         failure = content.error
         if fetch.cause is not None:
             failure = page_error(fetch.cause)
-        warnings = [*content.warnings, *remarks(fetch.options)]
+        warnings = [*fetch.warnings, *content.warnings, *self._remarks(fetch)]
         queued_ms = None if fetch.queued_s is None else round(fetch.queued_s * 1000)
         if queued_ms is not None:
             warnings.append(QUEUED.format(queued_ms / 1000))
+        rendered = fetch.rendered
+        values = dict(content.values)
+        if rendered and rendered.screenshot and not failure:
+            values["screenshot"] = json.dumps(rendered.screenshot).encode()
+        if rendered and rendered.actions and not failure:
+            values["actions"] = rendered.actions
         return Page(
-            values=content.values,
+            values=values,
             warning=" ".join(warnings) or None,
             failure=failure,
             lease=fetch.lease,
@@ -95,9 +105,14 @@ class PagePipeline:
                 status_code=fetch.status,
                 content_type=fetch.content_type or None,
                 robots_tag=fetch.robots_tag or None,
+                proxy_used=fetch.proxy,
+                engine=fetch.engine,
+                time_zone=rendered.time_zone if rendered else None,
                 cache_state=fetch.cache_state,
                 cached_at=fetch.cached_at,
-                credits_used=0 if failure else self._prices.of(content, fetch.options),
+                credits_used=0
+                if failure
+                else self._prices.of(content, fetch.options, fetch.proxy),
                 num_pages=content.num_pages,
                 total_pages=content.total_pages,
                 error=failure.message if failure else _reason(fetch.status),
@@ -106,6 +121,20 @@ class PagePipeline:
                 other=content.other,
             ),
         )
+
+    def _remarks(self, fetch: Fetch) -> Iterator[str]:
+        """Yield a sentence for each option that had no effect on this page."""
+        options = fetch.options
+        yield from remarks(options)
+        if options.proxy == "stealth" and not self._has_stealth:
+            yield (
+                "The proxy was basic: the operator has no stealth proxies (PROXIES)."
+            )
+        if fetch.engine == HTTP and is_elsewhere(options) and fetch.cause is None:
+            yield (
+                "The country had no effect but on the languages: the page was fetched"
+                " without a browser, from the service's own address."
+            )
 
 
 def _reason(status: int | None) -> str | None:

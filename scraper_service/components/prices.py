@@ -18,6 +18,7 @@ class Prices:
         self.map = settings.getint("CREDITS_PER_MAP")
         self._page = settings.getint("CREDITS_PER_PAGE")
         self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
+        self._stealth = settings.getint("CREDITS_STEALTH")
         self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
 
     @property
@@ -25,11 +26,17 @@ class Prices:
         """What a page costs that is nothing special."""
         return self._page
 
-    def of(self, content: PageContent, options: ScrapeOptions) -> int:
-        """Return the price of a page that was delivered; failed ones are free."""
+    def of(
+        self, content: PageContent, options: ScrapeOptions, proxy: str = "basic"
+    ) -> int:
+        """Return the price of a page that was delivered; failed ones are free.
+
+        ``proxy`` is the kind that it came through.
+        """
         count = content.num_pages
         price = self._page if count is None else self._pdf_page * count
-        return price + self._extra(options)
+        stealth = self._stealth if proxy == "stealth" else 0
+        return price + stealth + self._extra(options)
 
     def usual(self, options: ScrapeOptions) -> int:
         """Return what a page with ``options`` costs unless it is a PDF file.

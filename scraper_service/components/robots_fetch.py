@@ -25,8 +25,8 @@ from scrapy.exceptions import (
 )
 from scrapy.http.request import NO_CALLBACK
 
+from scraper_service.components.download_errors import CertificateError, SiteBusy
 from scraper_service.components.egress import ForbiddenDestination
-from scraper_service.components.handler import CertificateError, SiteBusy
 from scraper_service.components.pool import ConverterPool
 from scraper_service.formats.robots import MAX_BYTES, read_robots
 from scraper_service.formats.robots_rules import REFUSE_ALL, RobotsRules

@@ -1,4 +1,4 @@
-"""From a page's options to the request that is sent: headers, cookies, time, sites."""
+"""From a page's options to the request that is sent: engine, headers, time, sites."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Self
 
 from scrapy.exceptions import IgnoreRequest
 
+from scraper_service.components.engines import Engines
+from scraper_service.options.countries import accept_language
 from scraper_service.options.origins import host_of, origin
 
 if TYPE_CHECKING:
@@ -27,7 +29,7 @@ class RequestOptionsMiddleware:
     """
 
     def __init__(self, crawler: Crawler):
-        self._default_timeout_s = crawler.settings.getfloat("DOWNLOAD_TIMEOUT")
+        self._engines = Engines.shared(crawler.settings)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -39,6 +41,8 @@ class RequestOptionsMiddleware:
             return
         if options.site_rules and not options.site_rules.allows(host_of(request.url)):
             raise SiteRefused("the site is excluded by threatProtection")
+        if "engine" not in request.meta:
+            request.meta["engine"] = self._engines.choose(request.url, options)
         request.meta["download_timeout"] = options.load_timeout_ms / 1000
         asked = request.meta.setdefault("asked_origin", origin(request.url))
         for name, value in options.headers:
@@ -46,15 +50,6 @@ class RequestOptionsMiddleware:
                 request.headers.pop(name, None)
             elif name.lower() != "cookie":  # FreshCookies joins it with the site's own
                 request.headers[name] = value
-        if language := _accept_language(options):
+        languages = options.location.languages if options.location else ()
+        if language := accept_language(languages):
             request.headers.setdefault("Accept-Language", language)
-
-
-def _accept_language(options: ScrapeOptions) -> str:
-    """Return the header for the languages asked for, best first; empty for none."""
-    languages = options.location.languages if options.location else ()
-    weights = (max(0.1, 1 - place / 10) for place in range(len(languages)))
-    return ",".join(
-        language if weight == 1 else f"{language};q={weight:.1f}"
-        for language, weight in zip(languages, weights, strict=True)
-    )

@@ -34,6 +34,7 @@ from scraper_service.formats.metadata import (
     reading,
     refresh,
 )
+from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
 from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
 from scraper_service.options.formats import Attributes
@@ -182,6 +183,8 @@ class _Making:
         except (etree.LxmlError, ValueError) as exc:
             message = f"The page cannot be parsed ({type(exc).__name__})"
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
+        if self.source.find_shell:
+            self.facts["shell"] = shell_reason(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
         opinion = judged(text, self.source.status, evidence, evidence.words)

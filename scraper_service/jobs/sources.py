@@ -29,7 +29,11 @@ DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 @frozen(kw_only=True)
 class StoredSource:
-    """An answer of a site. ``url`` is the final address, ``fetched_at`` seconds."""
+    """An answer of a site.
+
+    ``url`` is the final address, ``fetched_at`` seconds; ``screenshot`` is the name of
+    its file.
+    """
 
     url: str
     status: int
@@ -38,6 +42,8 @@ class StoredSource:
     refresh: str
     body: bytes
     robots_tag: str = ""
+    engine: str = "http"
+    screenshot: str | None = None
     fetched_at: float = 0.0
 
 

@@ -417,3 +417,29 @@ run = Table(
         postgresql_where=text("state < 3"),
     ),
 )
+
+#: Who needs a file of ``DATA_DIR/artefacts``, a job for as long as it is kept, others
+#: until ``expires_at``.
+artefact = Table(
+    "artefact",
+    metadata,
+    Column("name", String(80), primary_key=True),
+    Column("holder", String(80), primary_key=True),
+    Column("job_id", String(36)),
+    Column("expires_at", Double),
+    Index("ix_artefact_expires_at", "expires_at"),
+    Index("ix_artefact_job_id", "job_id"),
+)
+
+#: Cookies and local storage of a team by name; ``body`` is encrypted, ``cookies`` counts
+#: them.
+session = Table(
+    "session",
+    metadata,
+    Column("team_id", ForeignKey("team.id"), primary_key=True),
+    Column("name", String(64), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+    Column("cookies", Integer, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+)

@@ -48,6 +48,7 @@ DEFAULTS: dict[str, Any] = {
     "parsers": ["pdf"],
     "profile": None,
     "proxy": "auto",
+    "session": None,
     "remove_base64_images": True,
     "site_rules": None,
     "skip_tls_verification": True,
@@ -218,6 +219,7 @@ _READERS: ReadersT = {
     "parsers": _names,
     "profile": json.loads,
     "proxy": str,
+    "session": str,
     "remove_base64_images": flag,
     "site_rules": json.loads,
     "skip_tls_verification": flag,
@@ -232,4 +234,5 @@ _CHECKS: dict[str, Callable[[Any], Any]] = {
     "include_tags": urls.caller_selectors,
     "exclude_tags": urls.caller_selectors,
     "formats": urls.caller_formats,
+    "actions": urls.caller_actions,
 }

@@ -13,21 +13,20 @@ from attrs import frozen
 
 from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
+from scraper_service.options.engine import needs_browser
 from scraper_service.options.jobs import CrawlOptions
-from scraper_service.options.scrape import DEFAULT_COUNTRY, ScrapeOptions
+from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
     from scraper_service.options.jobs import BatchOptions
 
 RECOGNISER = "tesseract"
 
-_BROWSER = "it needs a browser engine, which this release does not have"
 _MODEL = "it needs a language model, which this release does not have"
 _MEDIA = "it needs a media extractor, which this release does not have"
 
 FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
-    formats.Screenshot: _BROWSER,
-    formats.Branding: _BROWSER,
+    formats.Branding: "it needs the styles of a page, which this release does not read",
     formats.Json: _MODEL,
     formats.Summary: _MODEL,
     formats.Question: _MODEL,
@@ -50,6 +49,15 @@ def can_recognise_text() -> bool:
     return shutil.which(RECOGNISER) is not None
 
 
+_OF_A_BROWSER = {
+    "actions": "an action",
+    "formats": "format 'screenshot'",
+    "mobile": "the mobile view",
+    "session": "a session",
+    "wait_for_ms": "waiting on a page",
+}
+
+
 @frozen
 class Limit:
     """An option that cannot be used when ``asked`` holds."""
@@ -61,28 +69,6 @@ class Limit:
 
 
 LIMITS = (
-    Limit(
-        "actions",
-        f"actions are not available here: they need {_BROWSER.removeprefix('it needs ')}",
-        lambda o: bool(o.actions),
-        "SCRAPE_ACTIONS_NOT_SUPPORTED",
-    ),
-    Limit(
-        "wait_for_ms",
-        f"waiting on a page is not available here: {_BROWSER}",
-        lambda o: o.wait_for_ms > 0,
-    ),
-    Limit(
-        "mobile",
-        f"the mobile view is not available here: {_BROWSER}",
-        lambda o: o.mobile,
-    ),
-    Limit(
-        "proxy",
-        "proxy 'stealth' is not available here: it needs a pool of proxies, "
-        "which this release does not have",
-        lambda o: o.proxy == "stealth",
-    ),
     Limit(
         "parsers",
         "the PDF mode 'ocr' is not available here: it needs the program tesseract, "
@@ -102,11 +88,7 @@ REMARKS: tuple[tuple[Callable[[ScrapeOptions], bool], str], ...] = (
     ),
     (
         lambda o: o.profile is not None,
-        "The browser profile was not used: this release has no browser engine.",
-    ),
-    (
-        lambda o: o.location is not None and o.location.country != DEFAULT_COUNTRY,
-        "The country was not used: pages are fetched from the service's own address.",
+        "The profile was not used; `session` keeps cookies and storage under a name.",
     ),
 )
 
@@ -123,8 +105,10 @@ class JobLimit:
 JOB_LIMITS = (JobLimit("prompt", (None,), f"a prompt is not available here: {_MODEL}"),)
 
 
-def require_available(options: ScrapeOptions) -> None:
+def require_available(options: ScrapeOptions, browser: str | None = None) -> None:
     """Check that every option can be honoured.
+
+    ``browser`` says why there is no browser, None if there is one.
 
     :raises OptionUnavailable: for the first that cannot.
     """
@@ -136,18 +120,28 @@ def require_available(options: ScrapeOptions) -> None:
                 f"format {name!r} is not available here: {reason}",
                 _FORMAT_CODES.get(type(item), "BAD_REQUEST"),
             )
+    if browser is not None and (needed := needs_browser(options)):
+        raise OptionUnavailable(
+            needed,
+            f"{_OF_A_BROWSER[needed]} is not available here: {browser}",
+            "SCRAPE_ACTIONS_NOT_SUPPORTED" if needed == "actions" else "BAD_REQUEST",
+        )
     for limit in LIMITS:
         if limit.asked(options):
             raise OptionUnavailable(limit.attribute, limit.message, limit.code)
 
 
-def require_job_available(options: CrawlOptions | BatchOptions) -> None:
+def require_job_available(
+    options: CrawlOptions | BatchOptions, browser: str | None = None
+) -> None:
     """Check that every option of a job and of its pages can be honoured.
+
+    ``browser`` as in :func:`require_available`.
 
     :raises OptionUnavailable: for the first that cannot.
     """
     try:
-        require_available(options.scrape)
+        require_available(options.scrape, browser)
     except OptionUnavailable as error:
         error.nested = isinstance(options, CrawlOptions)
         raise

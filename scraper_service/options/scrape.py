@@ -49,6 +49,7 @@ US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW
 """
 COUNTRIES = frozenset(_CODES.split())
 
+_SESSION_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LANGUAGE = re.compile(r"(\*|[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8}){0,7})", re.ASCII)
 
 
@@ -144,6 +145,20 @@ class Profile:
     save_changes: bool = True
 
 
+def session_name(text: str) -> str:
+    """Return ``text`` if a session may have it as its name, else a ValueError."""
+    if not _SESSION_NAME.fullmatch(text):
+        raise ValueError(
+            "a session's name must have 1 to 64 letters, digits, dots, dashes or"
+            f" underscores, got {text[:70]!r}"
+        )
+    return text
+
+
+def _is_session_name(_: object, __: object, text: str) -> None:
+    session_name(text)
+
+
 @frozen(kw_only=True)
 class ScrapeOptions:
     """Everything a caller can set for one page.
@@ -151,7 +166,8 @@ class ScrapeOptions:
     Times are milliseconds; ``timeout_ms`` None means :data:`LOAD_TIMEOUT_MS` for
     loading and :data:`OVERALL_TIMEOUT_MS` for all. ``headers`` are pairs in the order
     given. ``max_age_ms`` 0 always fetches; ``min_age_ms`` answers from the cache only.
-    ``include_tags`` and ``exclude_tags`` are CSS selectors.
+    ``include_tags`` and ``exclude_tags`` are CSS selectors. ``session`` names cookies and
+    storage of the team, which the page starts with and may change.
     """
 
     formats: tuple[Format, ...] = field(converter=tuple)
@@ -178,6 +194,8 @@ class ScrapeOptions:
     zero_data_retention: bool = field(validator=instance_of(bool))
     site_rules: SiteRules | None
     profile: Profile | None
+    # Jobs that were stored by earlier releases have none.
+    session: str | None = field(default=None, validator=optional(_is_session_name))
 
     def format(self, kind: type[FormatT]) -> FormatT | None:
         """Return the requested format of class ``kind``, None if not requested."""

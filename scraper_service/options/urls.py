@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import AddressValueError, IPv6Address
+from typing import TYPE_CHECKING
 
 import idna
 from attrs import evolve
@@ -15,6 +16,9 @@ from cssselect import HTMLTranslator, SelectorError, parse
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.formats import Attributes, Format
 from scraper_service.options.origins import ipv4_address, is_numeric
+
+if TYPE_CHECKING:
+    from scraper_service.options.actions import Action
 
 MAX_URL = 8192  # characters
 MAX_HOST = 253  # characters, RFC 1035 section 2.3.4
@@ -139,6 +143,41 @@ def caller_formats(formats: tuple[Format, ...]) -> tuple[Format, ...]:
             ]
         ) from None
     return formats
+
+
+def caller_actions(actions: tuple[Action, ...]) -> tuple[Action, ...]:
+    """Return ``actions`` if the selectors in them can be read.
+
+    :raises InvalidOptions: with the path of each that cannot.
+    """
+    issues = []
+    for index, action in enumerate(actions):
+        selector = getattr(action, "selector", None)
+        try:
+            if selector is not None:
+                page_selector(selector)
+        except ValueError as error:
+            issues.append(Issue("custom", (index, "selector"), str(error)))
+    if issues:
+        raise InvalidOptions(issues)
+    return actions
+
+
+def page_selector(selector: str) -> str:
+    """Return ``selector`` if it is CSS; a browser knows more of it than we do.
+
+    :raises ValueError: with a message for the caller.
+    """
+    shown = repr(selector[:60])
+    if len(selector) > MAX_SELECTOR or _depth(selector) > MAX_SELECTOR_DEPTH:
+        raise ValueError(f"not a CSS selector: {shown} is too long or too deep")
+    try:
+        groups = parse(selector)
+    except (SelectorError, RecursionError, ValueError) as error:
+        raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
+    if any(group.pseudo_element for group in groups):
+        raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
+    return selector
 
 
 def caller_selector(selector: str) -> str:

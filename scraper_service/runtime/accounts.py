@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 import time
 import uuid
@@ -17,12 +16,12 @@ from attrs import field, frozen
 from sqlalchemy import insert, null, select, update
 
 from scraper_service.errors import Unauthorized
+from scraper_service.jobs.secrets import key_secret as key_secret  # noqa: PLC0414  # its old place
 from scraper_service.jobs.tables import key as key_table
 from scraper_service.jobs.tables import team as team_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from pathlib import Path
 
     from sqlalchemy import Connection
 
@@ -231,26 +230,3 @@ def _store_key(
 
 def _now() -> datetime:
     return datetime.now(UTC)
-
-
-def key_secret(data_dir: Path, setting: str = "") -> bytes:
-    """Return what keys are hashed with: the setting, or a file made on first use."""
-    if setting:
-        return setting.encode()
-    path = data_dir / "key.secret"
-    data_dir.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f"{path.name}.{os.getpid()}")
-    if not path.exists():
-        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "w") as file:
-            file.write(secrets.token_hex(KEY_BYTES))
-            file.flush()
-            os.fsync(file.fileno())
-        try:
-            # A link, not a rename: of two processes that start, the first one wins.
-            path.hardlink_to(temporary)
-        except FileExistsError:
-            pass
-        finally:
-            temporary.unlink()
-    return path.read_text().strip().encode()

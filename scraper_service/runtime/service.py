@@ -18,7 +18,7 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.formats.sitemap_places import first_scope
-from scraper_service.jobs import admission, deliveries, listing, store
+from scraper_service.jobs import admission, deliveries, listing, sessions, store
 from scraper_service.jobs.ledger import Call
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from scraper_service.components.engines import Engines
     from scraper_service.components.robots import RobotsPolicy
     from scraper_service.formats.map_rows import ShapeT
     from scraper_service.items import Page
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
         PageErrorRow,
         RowState,
     )
+    from scraper_service.jobs.sessions import SessionRow
     from scraper_service.options.jobs import (
         BatchOptions,
         CrawlOptions,
@@ -105,6 +107,7 @@ class ScraperService:
         serialize: Callable[[Page], bytes],
         robots: RobotsPolicy,
         webhooks: Webhooks,
+        engines: Engines,
     ):
         self.resident = resident
         self.maps = maps
@@ -118,6 +121,7 @@ class ScraperService:
         self._database = database
         self._serialize = serialize
         self._robots = robots
+        self._engines = engines
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
 
@@ -134,7 +138,7 @@ class ScraperService:
         """
         self._check_open()
         asked = options.scrape
-        require_available(asked)
+        require_available(asked, self._engines.missing)
         target = None if asked.zero_data_retention else options.url
         call = _call(team, "scrape", version, target)
         async with self.charges.call(call, team, self.prices.usual(asked)) as charge:
@@ -163,7 +167,7 @@ class ScraperService:
         raises.
         """
         self._check_open()
-        require_available(options.scrape)
+        require_available(options.scrape, self._engines.missing)
         call, price = _call(team, "map", version, options.url), self.prices.map
         async with self.charges.call(call, team, price) as charge:
             found = await self.maps.find(options, team.id, call.id, shape)
@@ -186,7 +190,7 @@ class ScraperService:
         :exc:`~scraper_service.errors.QueueFull`.
         """
         self._check_open()
-        require_job_available(options)
+        require_job_available(options, self._engines.missing)
         terms = self._terms(options, team, least_pages)
         job = await self._database.write_first(
             admission.create_job, team.id, terms, options, version, idempotency_key
@@ -233,7 +237,7 @@ class ScraperService:
         :meth:`start` raises.
         """
         self._check_open()
-        require_job_available(options)
+        require_job_available(options, self._engines.missing)
         terms = self._terms(options, team)
         job = await self._database.write_apart(
             admission.add_entries, job_id, terms, options, idempotency_key
@@ -361,7 +365,7 @@ class ScraperService:
         ``depth`` is the number of links that each is away from the start. Only those
         robots.txt are looked at that are known already.
         """
-        require_job_available(options)
+        require_job_available(options, self._engines.missing)
         found = await asyncio.to_thread(explained, options, urls, depth)
         if options.ignore_robots_txt:
             return found
@@ -376,6 +380,15 @@ class ScraperService:
         if rule := rules.refusal(found.url, agents):
             return evolve(found, robots="refused", refusal=Refusal(Reason.ROBOTS, rule))
         return evolve(found, robots="allowed")
+
+    async def sessions(self, team: Team) -> list[SessionRow]:
+        """Return the sessions of a team, by name."""
+        return await self._database.read(sessions.list_sessions, team.id)
+
+    async def delete_session(self, name: str, team: Team) -> None:
+        """Delete a session; raise :exc:`JobNotFound` if there is none of the name."""
+        if not await self._database.write(sessions.delete_session, team.id, name):
+            raise JobNotFound("Session not found")
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the crawls of a team that go on, the oldest first."""

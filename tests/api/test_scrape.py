@@ -308,7 +308,7 @@ def test_what_may_only_come_from_the_cache_is_not_fetched(scrape, site, option, 
         ({"formats": ["markdown", "changeTracking"]}, ["formats"]),
         ({"waitFor": 100}, ["waitFor"]),
         ({"mobile": True}, ["mobile"]),
-        ({"proxy": "stealth"}, ["proxy"]),
+        ({"session": "a"}, ["session"]),
     ],
 )
 def test_what_this_release_cannot_do_is_refused_with_a_sentence(scrape, options, path):
@@ -316,6 +316,12 @@ def test_what_this_release_cannot_do_is_refused_with_a_sentence(scrape, options,
     assert error_of(reply, 400) == "BAD_REQUEST"
     assert reply.json["details"][0]["path"] == path
     assert "not available here" in reply.json["details"][0]["message"]
+
+
+def test_a_stealth_proxy_that_is_not_there_is_remarked(scrape):
+    page = page_of(scrape("/text", proxy="stealth"))
+    assert "PROXIES" in page["warning"]
+    assert page["metadata"]["proxyUsed"] == "basic"
 
 
 def test_actions_are_refused_with_their_own_code(scrape):

@@ -263,7 +263,11 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("crawl", "http://127.0.0.2/", "--limit", "0"), 2, "--limit: must be >= 1"),
         (("crawl", "http://127.0.0.2/", "--delay", "61"), 2, "--delay: must be <= 60"),
         (("crawl", "http://127.0.0.2/", "-f", "nope"), 2, "--format: "),
-        (("crawl", "http://127.0.0.2/", "-f", "screenshot"), 2, "browser"),
+        (
+            ("-s", "RENDER=never", "crawl", "http://127.0.0.2/", "-f", "screenshot"),
+            2,
+            "browser",
+        ),
         (("crawl", "http://127.0.0.2/", "-H", "nonsense"), 2, "NAME: VALUE"),
         (("crawl", "http://127.0.0.2/", "--options", "[]"), 2, "JSON object"),
         (("crawl", "http://127.0.0.2/", "--options", '{"x": 1}'), 2, "'x'"),

@@ -10,7 +10,7 @@ from scrapy.exceptions import DownloadTimeoutError
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scraper_service.components.handler import SiteBusy
+from scraper_service.components.download_errors import SiteBusy
 from scraper_service.components.middlewares import RetryAfter
 from scraper_service.items import Lease
 from scraper_service.jobs.pace import HostBusy

@@ -37,6 +37,11 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
         },
         {"formats": (formats.RawBase64(),)},
         {"proxy": "basic"},
+        {"proxy": "stealth"},
+        {"mobile": True, "wait_for_ms": 5, "session": "a"},
+        {"actions": (actions.Press("Enter"),)},
+        {"formats": (formats.Screenshot(),)},
+        {"location": Location("DE")},
         {"parsers": ()},
         {"parsers": (PdfParser(mode="fast"), ImageParser())},
         {"block_ads": True, "fast_mode": True, "lockdown": True},
@@ -51,7 +56,6 @@ def test_what_this_release_does_is_available(changes):
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        (formats.Screenshot(), "BAD_REQUEST"),
         (formats.Json(), "BAD_REQUEST"),
         (formats.Json(key="extract"), "BAD_REQUEST"),
         (formats.Summary(), "BAD_REQUEST"),
@@ -73,13 +77,11 @@ def test_format_that_needs_more_is_refused(wanted, code):
     assert (e.value.attribute, e.value.code) == ("formats", code)
 
 
-def test_message_names_format_and_reason():
+def test_message_names_format_and_why_there_is_no_browser():
     with pytest.raises(OptionUnavailable) as error:
-        require_available(evolve(PLAIN, formats=(formats.Screenshot(),)))
-    assert str(error.value) == (
-        "format 'screenshot' is not available here: "
-        "it needs a browser engine, which this release does not have"
-    )
+        require_available(evolve(PLAIN, formats=(formats.Screenshot(),)), "none here")
+    assert str(error.value) == ("format 'screenshot' is not available here: none here")
+    assert (error.value.attribute, error.value.code) == ("formats", "BAD_REQUEST")
 
 
 @pytest.mark.parametrize(
@@ -88,13 +90,13 @@ def test_message_names_format_and_reason():
         ({"actions": (actions.Press("Enter"),)}, "SCRAPE_ACTIONS_NOT_SUPPORTED"),
         ({"wait_for_ms": 1}, "BAD_REQUEST"),
         ({"mobile": True}, "BAD_REQUEST"),
-        ({"proxy": "stealth"}, "BAD_REQUEST"),
+        ({"session": "a"}, "BAD_REQUEST"),
         ({"parsers": (PdfParser(mode="ocr"),)}, "BAD_REQUEST"),
     ],
 )
 def test_option_that_needs_more_is_refused(changes, code):
     with pytest.raises(OptionUnavailable, match="not available here") as error:
-        require_available(evolve(PLAIN, **changes))
+        require_available(evolve(PLAIN, **changes), "none is here")
     assert error.value.attribute == next(iter(changes))
     assert error.value.code == code
 
@@ -104,7 +106,6 @@ def test_option_that_needs_more_is_refused(changes, code):
     [
         ({"only_clean_content": True}, "clean-up"),
         ({"profile": Profile("p")}, "profile"),
-        ({"location": Location("DE")}, "the service's own address"),
     ],
 )
 def test_option_without_effect_is_remarked(changes, word):
@@ -154,5 +155,5 @@ def test_what_a_job_of_this_release_does_is_available(options):
 )
 def test_option_of_a_job_that_needs_more_is_refused(options, attribute):
     with pytest.raises(OptionUnavailable, match="is not available here: ") as error:
-        require_job_available(options)
+        require_job_available(options, "none is here")
     assert (error.value.attribute, error.value.code) == (attribute, "BAD_REQUEST")

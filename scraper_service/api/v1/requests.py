@@ -60,6 +60,7 @@ DEFAULTS: Mapping[str, Any] = {
     "parsers": (PdfParser(),),
     "profile": None,
     "proxy": "basic",
+    "session": None,
     "remove_base64_images": True,
     "site_rules": None,
     "skip_tls_verification": False,

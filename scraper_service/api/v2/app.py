@@ -17,6 +17,7 @@ from scraper_service.api.v2 import (
     event_stream,
     report,
     requests,
+    sessions,
     views,
 )
 from scraper_service.options.limits import Mode
@@ -82,6 +83,19 @@ class V2(Api):
         wanted = deliveries.delivery_number(number)
         count = await self.service.replay(jobs.job_id(job_id), team, wanted)
         return deliveries.replayed(count)
+
+    @app.route("/sessions", methods=["GET"])
+    @asyncio_route
+    async def sessions(self, request: JsonRequest) -> bytes:
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
+        return sessions.listed(await self.service.sessions(team))
+
+    @app.route("/sessions/<name>", methods=["DELETE"])
+    @asyncio_route
+    async def delete_session(self, request: JsonRequest, name: str) -> bytes:
+        team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
+        await self.service.delete_session(sessions.name_of(name), team)
+        return sessions.deleted()
 
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route

@@ -107,7 +107,7 @@ class EventStream(Stream):
         head = f"id: {event.seq}\nevent: {kind}\ndata: ".encode()
         body = body_parts(event, str(event_id), metadata)
         self._is_between = False
-        for piece in pieces([head, *body, b"\n\n"]):
+        for piece in pieces(self.with_base([head, *body, b"\n\n"])):
             await self.valve.wait()
             self.request.write(piece)
         self._is_between = True

@@ -16,6 +16,7 @@ from scraper_service.options.scrape import (
     OVERALL_TIMEOUT_MS,
     ImageParser,
     PdfParser,
+    session_name,
 )
 from scraper_service.options.structure import (
     INVALID,
@@ -58,6 +59,7 @@ DEFAULTS: Mapping[str, Any] = {
     "parsers": (PdfParser(),),
     "profile": None,
     "proxy": "auto",
+    "session": None,
     "remove_base64_images": True,
     "site_rules": None,
     "skip_tls_verification": True,
@@ -153,6 +155,7 @@ SCRAPE_FIELDS: FieldsT = {
     "parsers": Field(Array(PARSERS, 10), "parsers"),
     "actions": Field(action_kinds(fields.SCREENSHOT_FIELDS), "actions"),
     "minAge": Field(integer(0), "min_age_ms"),
+    "session": Field(Then(Text(), session_name), "session"),
 }
 PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
 

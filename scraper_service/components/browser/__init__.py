@@ -1,0 +1,1 @@
+"""The browser: where Chromium is, how it runs, what a page of it does."""

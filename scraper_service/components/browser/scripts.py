@@ -1,0 +1,179 @@
+"""What is run inside pages."""
+
+from __future__ import annotations
+
+# Before the page's own scripts: note what is under way, and keep shadow trees readable.
+WATCH = """
+(() => {
+  const state = { open: 0, last: performance.now() };
+  Object.defineProperty(window, Symbol.for('scraper-watch'), { value: state });
+  const begin = () => {
+    let over = false;
+    state.open++;
+    return () => {
+      if (!over) { over = true; state.open--; state.last = performance.now(); }
+    };
+  };
+  new MutationObserver(() => { state.last = performance.now(); })
+    .observe(document, { subtree: true, childList: true, characterData: true });
+  const attachShadow = Element.prototype.attachShadow;
+  Element.prototype.attachShadow = function (init) {
+    const root = attachShadow.call(this, { ...init, mode: 'open' });
+    new MutationObserver(() => { state.last = performance.now(); })
+      .observe(root, { subtree: true, childList: true, characterData: true });
+    return root;
+  };
+  const fetch = window.fetch;
+  window.fetch = function (...args) {
+    const end = begin();
+    const answer = fetch.apply(this, args);
+    answer.then(end, end);
+    return answer;
+  };
+  const send = XMLHttpRequest.prototype.send;
+  XMLHttpRequest.prototype.send = function (...args) {
+    const end = begin();
+    this.addEventListener('loadend', end, { once: true });
+    try { return send.apply(this, args); } catch (error) { end(); throw error; }
+  };
+  for (const name of ['WebSocket', 'EventSource']) {
+    window[name] = new Proxy(window[name], {
+      construct(target, args, type) {
+        const stream = Reflect.construct(target, args, type);
+        const end = begin();  // its first message is content, later ones are news
+        for (const kind of ['message', 'error', 'close'])
+          stream.addEventListener(kind, () => setTimeout(end), { once: true });
+        return stream;
+      },
+    });
+  }
+})();
+"""
+
+# Wait until the page has been quiet for a while, or for long enough.
+SETTLE = """
+async ([quiet, most, anew]) => {
+  const state = window[Symbol.for('scraper-watch')];
+  if (!state || !document.scripts.length) return;
+  if (anew) state.last = performance.now();
+  const end = performance.now() + most;
+  while (performance.now() < end) {
+    if (state.open <= 0 && performance.now() - state.last >= quiet) return;
+    await new Promise((next) => setTimeout(next, 20));
+  }
+}
+"""
+
+# The page as HTML: with its shadow trees, and with what Python put on its frames.
+CONTENT = """
+() => {
+  const ROOMS = 'data-scraper-frame';
+  const all = document.querySelectorAll('*');
+  let plain = true;
+  for (const element of all)
+    if (element.shadowRoot || element.hasAttribute(ROOMS)) { plain = false; break; }
+  const flat = (node) => {
+    if (node.nodeType !== Node.ELEMENT_NODE) return [node.cloneNode(false)];
+    if (node.localName === 'slot' && node.assignedNodes) {
+      const given = node.assignedNodes({ flatten: true });
+      return (given.length ? given : [...node.childNodes]).flatMap(flat);
+    }
+    const copy = node.cloneNode(false);
+    if (node.localName === 'template') copy.innerHTML = node.innerHTML;
+    const inside = copy.getAttribute && copy.getAttribute(ROOMS);
+    if (inside !== null) { copy.removeAttribute(ROOMS); copy.setAttribute('srcdoc', inside); }
+    const children = node.shadowRoot
+      ? [...node.shadowRoot.childNodes].filter((n) => n.localName !== 'style')
+      : [...node.childNodes];
+    copy.append(...children.flatMap(flat));
+    return [copy];
+  };
+  const root = document.documentElement;
+  const html = !root ? '' : plain ? root.outerHTML : flat(root)[0].outerHTML;
+  const kind = document.doctype ? `<!DOCTYPE ${document.doctype.name}>` : '';
+  const entry = performance.getEntriesByType('navigation')[0];
+  return {
+    html: kind + html,
+    type: document.contentType,
+    status: (entry && entry.responseStatus) || 0,
+    url: location.href,
+  };
+}
+"""
+
+# A frame as HTML whose addresses do not depend on where it stands.
+FRAME = """
+(most) => {
+  if (!document.documentElement) return '';
+  const copy = document.documentElement.cloneNode(true);
+  const from = document.querySelectorAll('[href], [src]');
+  const to = copy.querySelectorAll('[href], [src]');
+  from.forEach((element, at) => {
+    for (const name of ['href', 'src'])
+      if (element.hasAttribute(name) && typeof element[name] === 'string' && to[at])
+        to[at].setAttribute(name, element[name]);
+  });
+  const html = copy.outerHTML;
+  return html.length > most ? '' : html;
+}
+"""
+IS_SEEN = (
+    "(e) => { const b = e.getBoundingClientRect(); return b.width * b.height > 4; }"
+)
+PUT_FRAME = "(e, html) => e.setAttribute('data-scraper-frame', html)"
+
+# To the end of the page and back, for what loads only when it is near.
+SCROLL_THROUGH = """
+async (most) => {
+  const end = performance.now() + most;
+  const at = window.scrollY;
+  for (let y = 0; y < document.documentElement.scrollHeight; y += window.innerHeight) {
+    if (performance.now() > end) break;
+    window.scrollTo({ top: y, behavior: 'instant' });
+    await new Promise((next) => setTimeout(next, 40));
+  }
+  window.scrollTo({ top: at, behavior: 'instant' });
+}
+"""
+SCROLL = "(sign) => window.scrollBy({ top: sign * innerHeight, behavior: 'instant' })"
+SCROLL_ELEMENT = (
+    "(e, sign) => e.scrollBy({ top: sign * e.clientHeight, behavior: 'instant' })"
+)
+HEIGHT = "() => Math.max(document.documentElement.scrollHeight, innerHeight)"
+
+# Say yes to cookies where a banner asks, else take it away.
+CONSENT = """
+() => {
+  const ACCEPT = [
+    '#onetrust-accept-btn-handler', '#CybotCookiebotDialogBodyLevelButtonLevelOptinAllowAll',
+    '#CybotCookiebotDialogBodyButtonAccept', '#didomi-notice-agree-button',
+    '.qc-cmp2-summary-buttons button[mode=primary]', '#truste-consent-button',
+    '.fc-cta-consent', '.cc-allow', '.cc-dismiss', '#cookie-accept', '#accept-cookies',
+    '[data-testid=uc-accept-all-button]', '.osano-cm-accept-all', '#hs-eu-confirmation-button',
+    '.cky-btn-accept', '.cmplz-accept', '#wt-cli-accept-all-btn', '.iubenda-cs-accept-btn',
+    '.cookie-consent-accept', '[data-cookie-accept]', '.js-accept-cookies',
+  ];
+  const BANNERS = '[id*=cookie i], [class*=cookie i], [id*=consent i], [class*=consent i],'
+    + '[id*=gdpr i], [class*=gdpr i], [aria-label*=cookie i], #CybotCookiebotDialog,'
+    + '#onetrust-consent-sdk, #didomi-host, .qc-cmp2-container, #usercentrics-root';
+  const YES = /^(accept|allow|agree|got it|ok|i agree|alle akzeptieren|akzeptieren|zustimmen|tout accepter|accepter|aceptar|accetta|accetto|aceitar|akkoord)( (all|and close|cookies|all cookies))?[.!]?$/i;
+  const seen = (e) => { const b = e.getBoundingClientRect(); return b.width && b.height; };
+  const floats = (e) => ['fixed', 'sticky'].includes(getComputedStyle(e).position)
+    || e.matches('dialog[open], [role=dialog], [aria-modal=true]');
+  for (const selector of ACCEPT) {
+    const button = document.querySelector(selector);
+    if (button && seen(button)) { button.click(); return true; }
+  }
+  let done = false;
+  for (const banner of document.querySelectorAll(BANNERS)) {
+    if (banner === document.body || banner === document.documentElement) continue;
+    if (!seen(banner) || !floats(banner)) continue;
+    const buttons = banner.querySelectorAll('button, a[role=button], input[type=button], input[type=submit], a');
+    const yes = [...buttons].find((b) => YES.test((b.innerText || b.value || '').trim()));
+    if (yes) yes.click();
+    banner.style.setProperty('display', 'none', 'important');
+    done = true;
+  }
+  return done;
+}
+"""

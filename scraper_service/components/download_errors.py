@@ -1,0 +1,25 @@
+"""What the download handlers raise beside Scrapy's own errors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
+
+if TYPE_CHECKING:
+    from scraper_service.jobs.pace import HostBusy
+
+
+class CertificateError(DownloadFailedError):
+    """The site's certificate, or its TLS, did not stand the check."""
+
+
+class SiteBusy(DownloadTimeoutError):
+    """The pace of the site leaves no time for the request before its deadline.
+
+    ``opens_at`` (:func:`time.monotonic`) is when it is worth to ask again.
+    """
+
+    def __init__(self, busy: HostBusy):
+        super().__init__(str(busy))
+        self.opens_at = busy.opens_at

@@ -1,0 +1,30 @@
+"""Which options only a browser can honour."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scraper_service.options.formats import Branding, Screenshot
+from scraper_service.options.scrape import DEFAULT_COUNTRY, GENERIC_COUNTRY
+
+if TYPE_CHECKING:
+    from scraper_service.options.scrape import ScrapeOptions
+
+HTTP = "http"
+BROWSER = "browser"
+
+
+def needs_browser(options: ScrapeOptions) -> str | None:
+    """Return the name of an option that has no effect without a browser, else None."""
+    if options.format(Screenshot) or options.format(Branding):
+        return "formats"
+    for name in ("actions", "mobile", "session", "wait_for_ms"):
+        if getattr(options, name):
+            return name
+    return None
+
+
+def is_elsewhere(options: ScrapeOptions) -> bool:
+    """Tell whether the page is to see a visitor of another country."""
+    place = options.location
+    return place is not None and place.country not in {DEFAULT_COUNTRY, GENERIC_COUNTRY}
