@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.app_site import AppSite
+from tests.browser.conftest import SETTINGS, why_no_browser
 from tests.linked_site import page_number
 
 SOURCES = Path(__file__).parent / "js"
@@ -26,7 +28,7 @@ def script(tmp_path_factory):
     if not node or not npm:
         pytest.skip("node and npm are not both installed")
     folder = tmp_path_factory.mktemp("js")
-    for name in ("package.json", "client.js"):
+    for name in ("package.json", "client.js", "browser.js"):
         shutil.copy(SOURCES / name, folder)
     command = (npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund")
     try:
@@ -64,6 +66,35 @@ def steps(script, service, site):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
     return {line["step"]: line for line in lines}
+
+
+def test_screenshots_and_actions(script, start_service):
+    if why := why_no_browser():
+        pytest.skip(why)
+    service = start_service(**SETTINGS)
+    node, client = script
+    with AppSite() as app:
+        done = subprocess.run(
+            (
+                node,
+                client.with_name("browser.js"),
+                service.url,
+                service.key,
+                app.url(""),
+            ),
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    steps = {line["step"]: line for line in map(json.loads, done.stdout.splitlines())}
+    for name in ("v2 scrape", "v1 scrape"):
+        found = steps[name]["value"]
+        assert found["screenshot"].startswith(service.url), steps[name]
+        assert len(found["actions"]["screenshots"]) == 1
+        assert found["actions"]["javascriptReturns"][0]["value"] == "Form"
+        assert "clicked" in found["markdown"]
 
 
 @pytest.fixture

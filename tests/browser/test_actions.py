@@ -1,0 +1,159 @@
+"""Every action, its result, and how it fails."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.browser.conftest import Png, fetch
+
+LISTS = ["screenshots", "scrapes", "javascriptReturns", "pdfs"]
+
+
+@pytest.fixture
+def act(page):
+    """Return a function that does actions on the form and returns the page."""
+
+    def call(*actions, path="/form", version="v2", **options):
+        return page(path, version, actions=list(actions), **options)
+
+    return call
+
+
+def script(text):
+    return {"type": "executeJavascript", "script": text}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_all_four_lists_are_there(act, version):
+    found = act({"type": "wait", "milliseconds": 1}, version=version)
+    assert found["actions"] == {name: [] for name in LISTS}
+
+
+def test_click_write_press(act):
+    found = act(
+        {"type": "click", "selector": "#name"},
+        {"type": "write", "text": "Ann"},
+        {"type": "press", "key": "Enter"},
+        {"type": "click", "selector": "#go"},
+        {"type": "click", "selector": ".many", "all": True},
+    )
+    assert "entered Ann clicked many many" in found["markdown"]
+
+
+def test_click_takes_the_first_of_many(act):
+    found = act({"type": "click", "selector": ".many"})
+    assert found["markdown"].count("many") == 1
+
+
+def test_wait_for_an_element(act):
+    assert "Late" in act({"type": "wait", "selector": "#late"})["markdown"]
+
+
+def test_more_is_loaded_by_clicks(act):
+    more = {"type": "click", "selector": "#more"}
+    text = act(more, more, path="/more")["markdown"]
+    assert "Item 30" in text
+    assert "Item 31" not in text
+
+
+def test_scroll_of_page_and_element(act):
+    found = act(
+        {"type": "scroll"},
+        script("scrollY"),
+        {"type": "scroll", "direction": "up"},
+        script("scrollY"),
+        {"type": "scroll", "selector": "#list"},
+        path="/more",
+    )
+    down, up = (value["value"] for value in found["actions"]["javascriptReturns"])
+    assert down > 0 == up
+    assert "scrolled" in act({"type": "scroll", "selector": "#box"})["markdown"]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("1 + 1", "number", 2),
+        ("'a' + 'b'", "string", "ab"),
+        ("const a = {b: [1]}; a", "object", {"b": [1]}),
+        ("return document.title", "string", "Form"),
+        ("await Promise.resolve(true)", "boolean", True),
+        ("return await Promise.resolve(5)", "number", 5),
+        ("Promise.resolve('later')", "string", "later"),
+        ("void 0", "undefined", None),
+        ("null", "object", None),
+    ],
+)
+def test_javascript_returns(act, text, kind, value):
+    found = act(script(text), path="/form?quick")
+    if "await" in text and "return" not in text:
+        kind, value = "undefined", None  # the body of a function returns nothing
+    assert found["actions"]["javascriptReturns"] == [{"type": kind, "value": value}]
+
+
+def test_screenshots_and_scrapes_are_of_their_moment(act, app):
+    found = act(
+        {"type": "screenshot"},
+        {"type": "scrape"},
+        script("document.body.style.background = '#00f'; document.title = 'Blue'"),
+        {"type": "screenshot", "viewport": {"width": 320, "height": 240}},
+        {"type": "screenshot", "quality": 50, "fullPage": True},
+        {"type": "scrape"},
+        path="/colours",
+    )
+    first, second, third = map(fetch, found["actions"]["screenshots"])
+    assert Png(first[2]).pixel(300, 300) == (255, 255, 255)
+    picture = Png(second[2])
+    assert (picture.width, picture.height) == (320, 240)
+    assert picture.pixel(300, 150) == (0, 0, 255)
+    assert third[1]["Content-Type"] == "image/jpeg"
+    before, after = found["actions"]["scrapes"]
+    assert before["url"] == after["url"] == app.url("/colours")
+    assert "<title>Colours</title>" in before["html"]
+    assert "<title>Blue</title>" in after["html"]
+
+
+def test_pdf_has_the_paper_asked_for(act):
+    import pypdfium2
+
+    found = act(
+        {"type": "pdf"},
+        {"type": "pdf", "format": "A5", "landscape": True, "scale": 0.5},
+        path="/links",
+    )
+    sizes = []
+    for address in found["actions"]["pdfs"]:
+        status, headers, data = fetch(address)
+        assert (status, headers["Content-Type"]) == (200, "application/pdf")
+        document = pypdfium2.PdfDocument(data)
+        sizes += document.get_page_size(0)
+        document.close()
+    # Points: Letter, and A5 on its side.
+    assert sizes == pytest.approx([612, 792, 595, 420], abs=1)
+
+
+@pytest.mark.parametrize(
+    ("action", "why"),
+    [
+        ({"type": "click", "selector": "#nothing"}, "no element matches '#nothing'"),
+        ({"type": "scroll", "selector": "#nothing"}, "no element matches '#nothing'"),
+        ({"type": "press", "key": "NoKey"}, "Unknown key"),
+        (script("throw new Error('my own words')"), "my own words"),
+        (script("this is no script"), "SyntaxError"),
+    ],
+    ids=["click", "scroll", "press", "throw", "syntax"],
+)
+def test_a_failing_action_is_named(scrape, action, why):
+    first = {"type": "wait", "milliseconds": 1}
+    reply = scrape("/links", actions=[first, action], timeout=4000)
+    assert (reply.status, reply.json["code"]) == (500, "SCRAPE_ACTION_ERROR")
+    assert reply.json["error"].startswith(f"Action 1 ({action['type']}) failed: ")
+    assert why in reply.json["error"]
+
+
+def test_a_selector_that_is_none_is_refused_before_the_fetch(scrape, app):
+    app.paths()
+    reply = scrape("/form", actions=[{"type": "click", "selector": "#["}])
+    assert reply.status == 400
+    assert reply.json["details"][0]["path"] == ["actions", 0, "selector"]
+    assert app.paths() == []

@@ -1,0 +1,159 @@
+"""The browser's own life: killed, replaced, crowded, idle, gone."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.browser.conftest import SETTINGS, chromium_processes
+
+
+def wait_for(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.05)
+    return found
+
+
+def homes():
+    return set(Path(tempfile.gettempdir()).glob("scraper-browser-*"))
+
+
+def is_running(pid):
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"
+
+
+@pytest.fixture
+def run(service, app):
+    """Return a function that starts a scrape and returns where its reply will be."""
+
+    def start(path, **options):
+        replies = []
+        body = {"url": app.url(path), "maxAge": 0, "timeout": 30_000, **options}
+        thread = threading.Thread(
+            target=lambda: replies.append(service.post("/v2/scrape", body))
+        )
+        thread.start()
+
+        def reply():
+            thread.join()
+            return replies[0]
+
+        return reply
+
+    return start
+
+
+def is_asked(app, path, seen):
+    seen.extend(app.paths())
+    return f"127.0.0.2{path}" in seen
+
+
+@pytest.mark.parametrize("kind", ["", "renderer"], ids=["browser", "renderer"])
+def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, kind):
+    page("/links", waitFor=1)
+    app.paths()
+    reply = run("/slow", waitFor=2500)
+    seen = []
+    wait_for(lambda: is_asked(app, "/slow", seen))
+    victims = chromium_processes(service.pid, kind)
+    assert victims
+    for pid in victims if kind else victims[:1]:
+        os.kill(pid, signal.SIGKILL)
+    found = reply()
+    assert found.status == 200, found.json
+    assert found.json["data"]["markdown"].startswith("# Slow")
+    assert page("/links", waitFor=1)["metadata"]["statusCode"] == 200
+
+
+def test_a_page_whose_browser_is_killed_twice_fails_with_a_reason(run, service, app):
+    app.paths()
+    reply = run("/slow", waitFor=2500)
+    for _ in range(2):
+        seen = []
+        wait_for(lambda: is_asked(app, "/slow", seen))  # noqa: B023  # called at once
+        for pid in chromium_processes(service.pid, "renderer"):
+            os.kill(pid, signal.SIGKILL)
+    found = reply()
+    assert (found.status, found.json["code"]) == (500, "SCRAPE_SITE_ERROR")
+    assert "browser ended" in found.json["error"]
+
+
+def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
+    import http.client
+    import json
+    import urllib.parse
+
+    page("/links", waitFor=1)
+    before = len(chromium_processes(service.pid, "renderer"))
+    app.paths()
+    address = urllib.parse.urlsplit(service.url).netloc
+    connection = http.client.HTTPConnection(address, timeout=30)
+    body = {"url": app.url("/slow?gone"), "waitFor": 20_000, "timeout": 60_000}
+    connection.request(
+        "POST",
+        "/v2/scrape",
+        json.dumps(body),
+        {"Authorization": f"Bearer {service.key}"},
+    )
+    seen = []
+    wait_for(lambda: is_asked(app, "/slow?gone", seen))
+    connection.close()
+    wait_for(lambda: len(chromium_processes(service.pid, "renderer")) <= before)
+
+
+def test_a_crowd_waits_and_all_are_served(run):
+    replies = [run(f"/links?{n}", waitFor=1, timeout=60_000) for n in range(12)]
+    assert [reply().status for reply in replies] == [200] * 12
+
+
+def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
+    start_service, app
+):
+    before = homes()
+    orphan = Path(tempfile.mkdtemp(prefix="scraper-browser-4194305-"))  # above any pid
+    service = start_service(
+        **SETTINGS,
+        SCRAPER_BROWSER_PAGES="2",
+        SCRAPER_BROWSER_IDLE_S="1",
+        SCRAPER_BROWSER_CONCURRENCY="1",
+    )
+    assert chromium_processes(service.pid) == []  # nothing was needed so far
+    browsers = set()
+    for number in range(4):
+        body = {"url": app.url(f"/links?{number}"), "waitFor": 1, "timeout": 30_000}
+        assert service.post("/v2/scrape", body).status == 200
+        browsers |= homes() - before
+    assert len(browsers) == 2
+    assert not orphan.exists()
+    wait_for(lambda: not chromium_processes(service.pid))
+    wait_for(lambda: homes() <= before)
+    assert service.post("/v2/scrape", {**body, "maxAge": 0}).status == 200
+    pids = chromium_processes(service.pid)
+    assert pids
+    service.kill()
+    wait_for(lambda: not any(is_running(pid) for pid in pids))
+
+
+def test_without_browser_all_else_works(start_service, app):
+    service = start_service(**SETTINGS, SCRAPER_CHROMIUM_PATH="/no/browser")
+    reply = service.post("/v2/scrape", {"url": app.url("/client")})
+    assert reply.json["data"]["metadata"]["engine"] == "http"
+    reply = service.post(
+        "/v2/scrape", {"url": app.url("/client"), "formats": ["screenshot"]}
+    )
+    assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
+    assert "CHROMIUM_PATH (/no/browser)" in reply.json["details"][0]["message"]
+    batch = {"urls": [app.url("/client")], "mobile": True}
+    assert service.post("/v2/batch/scrape", batch).status == 400

@@ -1,0 +1,297 @@
+"""Pages as the browser shows them: content, screenshots, devices, places, headers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.app_site import WORDS
+from tests.browser.conftest import Png, fetch
+
+README = Path(__file__).parents[2] / "README.md"
+
+
+def facts_of(page):
+    return json.loads(page["rawHtml"].split('<pre id="out">')[1].split("</pre>")[0])
+
+
+# -- which engine ------------------------------------------------------------------------
+
+
+def test_an_empty_shell_is_rendered_and_its_site_remembered(service, app):
+    body = {"url": app.other + "/client", "maxAge": 0}  # no other test asks it so
+    app.paths()
+    found = service.post("/v2/scrape", body).json["data"]
+    assert found["markdown"].startswith("# Made by a script")
+    assert found["metadata"]["engine"] == "browser"
+    assert app.paths().count("127.0.0.3/client") == 2  # over HTTP first
+    found = service.post("/v2/scrape", body).json["data"]
+    assert found["metadata"]["engine"] == "browser"
+    assert app.paths().count("127.0.0.3/client") == 1
+
+
+def test_a_page_that_can_be_read_comes_over_http(service, site):
+    body = {"url": site.url("/article"), "maxAge": 0}
+    found = service.post("/v2/scrape", body).json["data"]
+    assert found["metadata"]["engine"] == "http"
+
+
+def test_fast_mode_takes_the_page_as_it_is(page):
+    found = page("/client", fastMode=True)
+    assert found["metadata"]["engine"] == "http"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"waitFor": 10},
+        {"mobile": True},
+        {"formats": ["screenshot"]},
+        {"session": "engine"},
+    ],
+    ids=lambda options: next(iter(options)),
+)
+def test_what_needs_a_browser_gets_one(page, options):
+    assert page("/links", **options)["metadata"]["engine"] == "browser"
+
+
+@pytest.mark.parametrize("path", ["/ws", "/sse"])
+def test_content_of_streams_is_waited_for(page, path):
+    assert "From a s" in page(path)["markdown"]
+
+
+def test_a_page_of_a_script_that_moves_on_is_the_last_one(page, app):
+    found = page("/moving", waitFor=1)
+    assert found["metadata"]["url"] == app.url("/client")
+    assert WORDS in found["markdown"]
+
+
+def test_a_file_is_fetched_without_browser_and_nothing_is_saved(page, service):
+    found = page("/attachment", formats=["markdown", "screenshot"])
+    assert found["markdown"] == "The text of a file."
+    assert "without browser" in found["warning"]
+    assert "screenshot" not in found
+
+
+def test_json_stays_json(page):
+    found = page("/data", waitFor=1, formats=["rawHtml"])
+    assert json.loads(found["rawHtml"])["title"] == "Made by a script"
+
+
+def test_an_error_status_is_a_page(page):
+    found = page("/nothing", waitFor=1)
+    assert found["metadata"]["statusCode"] == 404
+
+
+# -- content -----------------------------------------------------------------------------
+
+
+def test_shadow_trees_are_part_of_the_page(page):
+    text = page("/shadow", waitFor=1, onlyMainContent=False)["markdown"]
+    assert "In an open tree, in the slot." in text
+    assert "In a closed tree." in text
+
+
+def test_frames_are_part_of_the_page_and_can_be_chosen(page):
+    found = page("/frames", waitFor=1, onlyMainContent=False)
+    for host in ("127.0.0.2", "127.0.0.3"):
+        assert f"Inside a frame of **{host}**" in found["markdown"]
+    only = page("/frames", waitFor=1, includeTags=["iframe"])["markdown"]
+    assert "Inside a frame" in only
+    assert "Outside" not in only
+
+
+def test_scrolling_brings_what_loads_late(page):
+    first = page("/scrolled", waitFor=1)["markdown"]
+    scroll = {"type": "scroll"}
+    later = page("/scrolled", actions=[scroll] * 6)["markdown"]
+    assert first.count("Item") < later.count("Item")
+
+
+# -- screenshots -------------------------------------------------------------------------
+
+
+def test_a_screenshot_has_the_pixels_of_the_page(page, service):
+    address = page("/colours", formats=["screenshot"])["screenshot"]
+    assert address.startswith(service.url + "/artefacts/")
+    status, headers, data = fetch(address)
+    assert status == 200
+    assert headers["Content-Type"] == "image/png"
+    assert "sandbox" in headers["Content-Security-Policy"]
+    picture = Png(data)
+    assert (picture.width, picture.height) == (1280, 720)
+    assert picture.pixel(50, 50) == (255, 0, 0)
+    assert picture.pixel(150, 50) == (0, 255, 0)
+    assert picture.pixel(250, 50) == (255, 255, 255)
+
+
+def test_a_full_page_screenshot_has_all_of_it(page):
+    wanted = {"type": "screenshot", "fullPage": True}
+    size = {"width": 200, "height": 300}
+    found = page("/colours", formats=[{**wanted, "viewport": size}])
+    picture = Png(fetch(found["screenshot"])[2])
+    assert (picture.width, picture.height) == (200, 1500)
+    assert picture.pixel(50, 1450) == (0, 0, 255)
+    first = page("/colours", "v1", formats=["screenshot@fullPage"])["screenshot"]
+    picture = Png(fetch(first)[2])
+    assert (picture.width, picture.height) == (1280, 1500)
+
+
+def test_quality_makes_a_jpeg_and_the_viewport_counts(page):
+    shot = {"quality": 40, "viewport": {"width": 300, "height": 200}}
+    found = page("/colours", formats=[{"type": "screenshot", **shot}])
+    data = fetch(found["screenshot"])[2]
+    assert data.startswith(b"\xff\xd8\xff")
+    size = data[data.index(b"\xff\xc0") + 5 :][:4]
+    assert (int.from_bytes(size[:2]), int.from_bytes(size[2:])) == (200, 300)
+
+
+def test_an_address_that_was_changed_leads_nowhere(page):
+    address = page("/colours", formats=["screenshot"])["screenshot"]
+    name = address.partition("/artefacts/")[2].partition("?")[0]
+    base = address.partition("/artefacts/")[0]
+    expires = address.partition("expires=")[2].partition("&")[0]
+    for other in (
+        address.partition("?")[0],
+        address[:-1] + ("0" if address[-1] != "0" else "1"),
+        address.replace(f"expires={expires}", f"expires={int(expires) + 1}"),
+        address.replace(name, "../../key.secret"),
+        address.replace(name, "..%2f..%2fkey.secret"),
+    ):
+        assert fetch(other)[0] == 404, other
+    assert fetch(base + "/artefacts")[0] == 404
+
+
+def test_without_retention_the_screenshot_is_inside_the_answer(page):
+    found = page("/colours", formats=["screenshot"], zeroDataRetention=True)
+    prefix = "data:image/png;base64,"
+    assert found["screenshot"].startswith(prefix)
+    assert Png(base64.b64decode(found["screenshot"].removeprefix(prefix))).width == 1280
+
+
+def test_a_screenshot_comes_from_the_cache_with_its_page(service, app):
+    body = {
+        "url": app.url("/colours?cached"),
+        "formats": ["screenshot"],
+        "maxAge": 60_000,
+    }
+    first = service.post("/v2/scrape", body).json["data"]
+    for _ in range(50):
+        again = service.post("/v2/scrape", body).json["data"]
+        if again["metadata"]["cacheState"] == "hit":
+            break
+    assert first["metadata"]["cacheState"] == "miss"
+    assert again["metadata"]["cacheState"] == "hit"
+    assert again["metadata"]["engine"] == "browser"
+    name = first["screenshot"].partition("?")[0]
+    assert again["screenshot"].partition("?")[0] == name
+    assert fetch(again["screenshot"])[0] == 200
+
+
+def test_a_stored_scrape_is_read_with_its_screenshot(page, service):
+    found = page("/colours", formats=["screenshot"])
+    path = f"/v2/scrape/{found['metadata']['scrapeId']}"
+    assert service.get(path).json["data"] == found
+
+
+def test_the_example_of_the_readme_brings_a_screenshot(service, app):
+    text = README.read_text()
+    blocks = re.findall(r"^```sh\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+    command = next(block for block in blocks if '"screenshot"' in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace("https://example.org", app.url("/colours"))
+    command = command.replace("\\\n", "").replace("$KEY", service.key)
+    done = subprocess.run(shlex.split(command), capture_output=True, check=True)
+    found = json.loads(done.stdout)["data"]
+    assert fetch(found["screenshot"])[0] == 200
+    assert found["metadata"]["engine"] == "browser"
+
+
+# -- device, place, headers --------------------------------------------------------------
+
+
+def test_a_desktop_is_seen_by_default(page):
+    facts = facts_of(page("/facts", waitFor=1, formats=["rawHtml"]))
+    assert (facts["width"], facts["touch"], facts["language"]) == (1280, False, "en-US")
+    assert "Headless" not in facts["agent"]
+    assert facts["agent"].endswith("scraper-service/0.1")
+
+
+def test_mobile_is_seen_by_the_page(page):
+    facts = facts_of(page("/facts", mobile=True, formats=["rawHtml"]))
+    assert "Mobile" in facts["agent"]
+    assert facts["width"] == 412
+    assert facts["touch"] is True
+
+
+def test_a_place_is_seen_by_the_page(page):
+    place = {"country": "jp"}
+    found = page("/facts", location=place, formats=["rawHtml"])
+    facts = facts_of(found)
+    assert (facts["zone"], facts["language"]) == ("Asia/Tokyo", "ja-JP")
+    assert found["metadata"]["timezone"] == "Asia/Tokyo"
+
+
+def test_languages_are_sent(page):
+    place = {"country": "CH", "languages": ["fr-CH", "de"]}
+    found = page("/headers", location=place, formats=["rawHtml"])
+    assert json.loads(found["rawHtml"])["Accept-Language"] == "fr-CH,de;q=0.9"
+    facts = facts_of(page("/facts", location=place, formats=["rawHtml"]))
+    assert facts["languages"] == ["fr-CH", "de"]
+
+
+HEADERS = {"X-Secret": "s3cret", "Cookie": "who=me; b=2", "User-Agent": "Mine/1"}
+
+
+def test_headers_of_the_caller_reach_the_site(page):
+    found = page("/headers", headers=HEADERS, waitFor=1, formats=["rawHtml"])
+    sent = {k.lower(): v for k, v in json.loads(found["rawHtml"]).items()}
+    assert sent["x-secret"] == "s3cret"
+    assert sent["user-agent"] == "Mine/1"
+    assert set(sent["cookie"].split("; ")) == {"who=me", "b=2"}
+
+
+def test_headers_of_the_caller_reach_no_other_origin(page, app):
+    found = page("/to-other", headers=HEADERS, waitFor=1, formats=["rawHtml"])
+    assert found["metadata"]["url"].startswith(app.other)
+    sent = {k.lower(): v for k, v in json.loads(found["rawHtml"]).items()}
+    assert "x-secret" not in sent
+    assert "cookie" not in sent
+    assert sent["user-agent"] != "Mine/1"
+
+
+def test_a_page_leaves_nothing_for_the_next(page):
+    for _ in range(2):
+        facts = facts_of(page("/storage", waitFor=1, formats=["rawHtml"]))
+        assert facts == {"count": 1, "cookie": "seen=1"}
+
+
+# -- advertising -------------------------------------------------------------------------
+
+
+def test_advertising_is_not_asked_for(page, app):
+    app.paths()
+    page("/ads", waitFor=1)
+    assert app.paths() == ["127.0.0.2/ads"]
+    page("/ads", waitFor=1, blockAds=False)
+    assert {"127.0.0.2/ads.js", "127.0.0.2/pagead/x.js"} <= set(app.paths())
+
+
+def test_a_cookie_banner_is_answered_and_gone(page):
+    found = page("/ads", waitFor=1, formats=["markdown", "screenshot"])
+    assert found["metadata"]["title"] == "Accepted"
+
+
+# -- hostile pages -----------------------------------------------------------------------
+
+
+def test_a_page_that_never_ends_costs_only_itself(scrape, page):
+    reply = scrape("/loop", waitFor=1, timeout=3000)
+    assert (reply.status, reply.json["code"]) == (408, "SCRAPE_TIMEOUT")
+    assert page("/links", waitFor=1)["metadata"]["statusCode"] == 200
