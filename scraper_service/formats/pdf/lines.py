@@ -67,12 +67,14 @@ class Line:
 
 @define
 class PageText:
-    """The lines of a page in the order of the file, and the addresses it links to."""
+    """The lines of a page in the order of the file, and the addresses it links to.
+
+    Places in ``lines`` are those after ``turn`` quarters of a circle against the clock.
+    """
 
     lines: list[Line] = field(factory=list)
     links: list[str] = field(factory=list)
-    height: float = 792.0
-    warning: str | None = None
+    turn: int = 0
 
     @property
     def letters(self) -> int:

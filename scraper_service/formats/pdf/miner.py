@@ -44,13 +44,9 @@ class MinerFile:
         for number, page in self._pages:
             if number == index:
                 self._interpreter.process_page(page)
-                layout = self._device.get_result()
-                lines = [_line(line) for line in _lines(layout)]
-                return PageText(
-                    [line for line in lines if line is not None],
-                    list(_uris(page)),
-                    layout.height,
-                )
+                lines = map(_line, _lines(self._device.get_result()))
+                found = [line for line in lines if line is not None]
+                return PageText(found, list(_uris(page)))
         return None
 
     def count(self) -> int:

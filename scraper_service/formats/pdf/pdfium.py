@@ -7,24 +7,20 @@ letter only where a line is made of several pieces.
 from __future__ import annotations
 
 import ctypes
-import functools
-import math
-import re
 from typing import Any, Self
 
 import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 from scraper_service.formats.pdf.lines import (
-    BOLD,
-    FIXED,
     Cell,
     Line,
     PageText,
     shown,
     unread_share,
 )
-from scraper_service.formats.pdf.spelling import Box, Speller, piece_of
+from scraper_service.formats.pdf.signs import Box, Signs, turned
+from scraper_service.formats.pdf.spelling import Speller
 
 MAX_LINKS = 1000  # of one page
 MAX_OBJECTS = 500  # looked at for text that has no letters
@@ -33,9 +29,6 @@ MAX_GUESSED = 0.05  # share of lines that begin with a sign of unknown meaning
 LOOSE = 0.65  # width of a letter in a line that may have gaps, in sizes of the letters
 PASSWORD_ERROR = raw.FPDF_ERR_PASSWORD
 SECURITY_ERROR = raw.FPDF_ERR_SECURITY
-
-_LINE = re.compile("[^\r\n\ufffe]+\ufffe?")  # U+FFFE is PDFium's hyphen at a line's end
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 
 
 class PdfiumFile:
@@ -73,10 +66,7 @@ class PdfiumFile:
         try:
             text_page = page.get_textpage()
             try:
-                reader = _PageReader(page, text_page)
-                lines = reader.lines()
-                result = PageText(lines, reader.addresses, page.get_height())
-                return result, reader.is_doubtful(lines)
+                return _PageReader(page, text_page).text()
             finally:
                 text_page.close()
         finally:
@@ -106,118 +96,80 @@ class _PageReader:
 
     def __init__(self, page: Any, text_page: Any):
         self._page = page
-        self.handle = text_page.raw
-        self._rect = raw.FS_RECTF()
-        self._matrix = raw.FS_MATRIX()
-        self._font = ctypes.create_string_buffer(64)
-        self._flags = ctypes.c_int()
+        self._signs = Signs(text_page)
         self._guessed = 0  # lines in a font that does not say what its signs mean
-        self._text = self._whole_text()
         self._links = list(_links(page))
 
-    @property
-    def addresses(self) -> list[str]:
-        return [address for _, address in self._links]
-
-    def lines(self) -> list[Line]:
-        found: list[Line] = []
-        for match in _LINE.finditer(self._text):
-            piece = match[0]
-            start = match.start() + len(piece) - len(piece.lstrip())
-            end = match.start() + len(piece.rstrip())
-            if start < end:
-                self._add_line(start, end, found)
-        return found
-
-    def is_doubtful(self, lines: list[Line]) -> bool:
-        """Tell whether letters are missing, or are not what they seem."""
-        if unread_share(self._text) > MAX_UNREAD or self._guessed > MAX_GUESSED * len(
-            lines
-        ):
-            return True
-        return not lines and self._has_text_objects()
-
-    def _whole_text(self) -> str:
-        count = raw.FPDFText_CountChars(self.handle)
-        if count <= 0:
-            return ""
-        buffer = (ctypes.c_ushort * (count + 1))()
-        length = raw.FPDFText_GetText(self.handle, 0, count, buffer) - 1
-        text = bytes(buffer)[: 2 * length].decode("utf-16-le", "replace")
-        if len(text) == count:
-            return text
-        # Signs that the text leaves out, or writes as two: places go by single signs.
-        signs = (raw.FPDFText_GetUnicode(self.handle, n) for n in range(count))
-        return "".join(chr(sign) if sign < 0x110000 else "\ufffd" for sign in signs)
-
-    def box(self, index: int) -> Box:
-        """Return where a sign is."""
-        rect = self._rect
-        raw.FPDFText_GetLooseCharBox(self.handle, index, rect)
-        return rect.left, rect.bottom, rect.right, rect.top
-
-    def piece(self, index: int) -> int | None:
-        """Return what is the same for all signs that were written in one go."""
-        found: int | None = piece_of(self.handle, index)
-        return found
+    def text(self) -> tuple[PageText, bool]:
+        """Return the text, and whether letters are missing or not what they seem."""
+        signs = self._signs
+        spans = signs.lines()
+        addresses = [address for _, address in self._links]
+        if signs.turn:
+            self._links = [(turned(box, signs.turn), to) for box, to in self._links]
+        lines: list[Line] = []
+        for start, end in spans:
+            self._add_line(start, end, lines)
+        is_doubtful = (
+            unread_share(signs.text) > MAX_UNREAD
+            or self._guessed > MAX_GUESSED * len(lines)
+            or (not lines and self._has_text_objects())
+        )
+        return PageText(lines, addresses, signs.turn), is_doubtful
 
     def _add_line(self, start: int, end: int, lines: list[Line]) -> None:
-        first, last = self.box(start), self.box(end - 1)
+        signs = self._signs
+        first, last = signs.box(start), signs.box(end - 1)
         y0, y1 = min(first[1], last[1]), max(first[3], last[3])
         x0, x1 = min(first[0], last[0]), max(first[2], last[2])
-        middle = (y0 + y1) / 2
-        touched = [
-            link
-            for link in self._links
-            if link[0][1] < middle < link[0][3] and link[0][0] < x1 and x0 < link[0][2]
-        ]
-        self._guessed += raw.FPDFText_HasUnicodeMapError(self.handle, start) > 0
-        is_piece = self.piece(start) == self.piece(end - 1)
-        size = self._size(start) if is_piece else self._line_size(start, end)
+        self._guessed += signs.is_guessed(start)
+        is_piece = signs.piece(start) == signs.piece(end - 1)
+        size = signs.size(start) if is_piece else self._line_size(start, end)
         line = Line("", size or y1 - y0, x0, y0, x1, y1)
-        line.is_bold, line.is_fixed = self._style(start, end)
-        if abs(last[1] - first[1]) > abs(last[0] - first[0]) and end - start > 2:
-            angle = raw.FPDFText_GetCharAngle(self.handle, start)
-            line.turned = abs(math.sin(angle)) > 0.3
+        line.is_bold, line.is_fixed = self._style(start, end, is_piece=is_piece)
+        line.turned = end - start > 2 and _is_askew(first, last)
+        touched = self._links and self._touched(line)
         is_tight = line.is_fixed or x1 - x0 < LOOSE * line.size * (end - start)
-        is_reversed = bool(_RIGHT_TO_LEFT.search(self._text, start, end))
+        is_reversed = signs.is_reversed(start, end)
         if line.turned or (is_piece and is_tight and not (touched or is_reversed)):
-            line.text = shown(self._text[start:end])
+            line.text = shown(signs.text[start:end])
             line.cells = [Cell(line.text, x0, x1)]
             lines.append(line)
             return
-        speller = Speller(line, self, touched, loose=not is_tight)
+        speller = Speller(line, signs, touched, loose=not is_tight)
         speller.is_reversed = is_reversed
-        rest = speller.spell(self._text, start, end)
+        rest = speller.spell(signs.text, start, end)
         if line.text:
             lines.append(line)
         if rest is not None:
             self._add_line(rest, end, lines)
 
+    def _touched(self, line: Line) -> list[tuple[Box, str]]:
+        """Return the links that a line is part of, or has a part of."""
+        middle = (line.y0 + line.y1) / 2
+        return [
+            link
+            for link in self._links
+            if link[0][1] < middle < link[0][3]
+            and link[0][0] < line.x1
+            and line.x0 < link[0][2]
+        ]
+
     def _line_size(self, start: int, end: int) -> float:
         """Return the size of the letters, not that of a bullet or a small capital."""
-        size = self._size((start + end) // 2)
-        return max(size, self._size(start)) if self._text[start].isalnum() else size
+        signs = self._signs
+        size = signs.size((start + end) // 2)
+        return max(size, signs.size(start)) if signs.text[start].isalnum() else size
 
-    def _size(self, index: int) -> float:
-        matrix = self._matrix
-        if not raw.FPDFText_GetMatrix(self.handle, index, matrix):
-            return 0.0
-        scale = math.hypot(matrix.c, matrix.d)
-        size = abs(raw.FPDFText_GetFontSize(self.handle, index)) * scale
-        return float(round(2 * size) / 2)
-
-    def _style(self, start: int, end: int) -> tuple[bool, bool]:
+    def _style(self, start: int, end: int, *, is_piece: bool) -> tuple[bool, bool]:
         """Tell whether a line is bold, and in letters of one width, by three of them."""
         bold, fixed = True, True
-        for index in {start, (start + end) // 2, end - 1}:
-            length = raw.FPDFText_GetFontInfo(
-                self.handle, index, self._font, 64, self._flags
-            )
-            if not length:
+        places = (start,) if is_piece else (start, (start + end) // 2, end - 1)
+        for index in places:
+            style = self._signs.style(index)
+            if style is None:
                 continue
-            bold_, fixed_ = _font_style(self._font.value)
-            bold, fixed = bold and bold_, fixed and fixed_
+            bold, fixed = bold and style[0], fixed and style[1]
             if not (bold or fixed):
                 break
         return bold, fixed
@@ -232,10 +184,8 @@ class _PageReader:
         return any(kind in wanted for kind in kinds)
 
 
-@functools.lru_cache(maxsize=256)
-def _font_style(name: bytes) -> tuple[bool, bool]:
-    text = name.decode("latin-1")
-    return bool(BOLD.search(text)), bool(FIXED.search(text))
+def _is_askew(first: Box, last: Box) -> bool:
+    return abs(last[1] - first[1]) > abs(last[0] - first[0])
 
 
 def _links(page: Any) -> Any:

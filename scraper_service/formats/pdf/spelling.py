@@ -2,42 +2,21 @@
 
 from __future__ import annotations
 
-import ctypes
 import re
 import unicodedata
-from typing import Protocol
-
-from pypdfium2 import raw
+from typing import TYPE_CHECKING
 
 from scraper_service.formats.pdf.lines import Cell, Line, shown
+
+if TYPE_CHECKING:
+    from scraper_service.formats.pdf.signs import Box, Signs
 
 WIDE_GAP = 1.5  # between two cells, in sizes of the letters
 WORD_GAP = 0.11  # more than between letters: a space that the file leaves out
 SLACK = 2.0  # points that a link may be narrower than its text
-
-# The same function with a plain number for a pointer, which takes a quarter of the time.
-piece_of = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int)(
-    ctypes.cast(raw.FPDFText_GetTextObject, ctypes.c_void_p).value or 0
-)
 _WORD = re.compile(r"\S+")
 _CLOSING = frozenset(",.;:!?)]}\u201d\u2019%'\"-")
 LAM, ALEFS = "\u0644", "\u0622\u0623\u0625\u0627"
-
-Box = tuple[float, float, float, float]  # left, bottom, right, top
-
-
-class Places(Protocol):
-    """Tells where the signs of a page are, by their index."""
-
-    handle: int
-
-    def box(self, index: int) -> Box:
-        """Return where a sign is, in points."""
-        ...
-
-    def piece(self, index: int) -> int | None:
-        """Return what is the same for all signs that were written in one go."""
-        ...
 
 
 class Speller:
@@ -50,60 +29,71 @@ class Speller:
     def __init__(
         self,
         line: Line,
-        reader: Places,
+        signs: Signs,
         links: list[tuple[Box, str]],
         *,
         loose: bool,
     ):
         self._line = line
-        self._reader = reader
+        self._signs = signs
         self._links = links
         self._measures = loose or bool(links)
         self._text = ""
         self._starts: list[int] = []  # of the cells, in the text
         self._last = -1  # the sign before, by its index on the page
+        self._measured = -1  # the sign whose place is known, mostly the same one
+        self._box: Box = (0.0, 0.0, 0.0, 0.0)
         self.is_reversed = False  # written from right to left
 
     def spell(self, text: str, start: int, end: int) -> int | None:
         """Fill in the line; return where text begins that stands on another line."""
-        handle = self._reader.handle
-        piece: int | None = 0
+        spans = [match.span() for match in _WORD.finditer(text, start, end)]
+        pieces = self._signs.pieces([n for a, b in spans for n in (a, b - 1)])
+        always = self._measures or self.is_reversed
         rest = None
-        for match in _WORD.finditer(text, start, end):
-            first, last = match.start(), match.end() - 1
-            piece_before, here = piece, piece_of(handle, first)
-            piece = here if first == last else piece_of(handle, last)
-            is_known = here == piece == piece_before and not self.is_reversed
-            if is_known and not self._measures:
-                self._text += f" {shown(match[0])}"
-                self._last = last
+        before: int | None = 0
+        run = -1  # where signs begin that go on after the last ones, with no gap to see
+        for (first, after), here, piece in zip(
+            spans, pieces[::2], pieces[1::2], strict=True
+        ):
+            if here == piece == before and not always:
+                run = self._last + 1 if run < 0 else run
+                self._last = after - 1
                 continue
-            rest = self._word(match[0], first, is_split=here != piece)
+            if run >= 0:
+                self._text += shown(text[run : self._last + 1])
+                run = -1
+            before = piece
+            rest = self._word(text[first:after], first, is_split=here != piece)
             if rest is not None:
                 break
+        if run >= 0:
+            self._text += shown(text[run : self._last + 1])
         self._finish(rest is not None)
         return rest
 
     def _word(self, word: str, start: int, *, is_split: bool) -> int | None:
-        reader, last = self._reader, start + len(word) - 1
-        first_box, last_box = reader.box(start), reader.box(last)
+        signs, last = self._signs, start + len(word) - 1
+        first_box = signs.box(start)
         if self._is_below(first_box):
             return start
+        last_box = signs.box(last)
         crossed = self._crossed(first_box, last_box)
         if not is_split and not (
             crossed and self._is_part(crossed, first_box, last_box)
         ):
             address = crossed[0][1] if crossed else None
             self._add(word, start, first_box, address, spaced=True)
+            self._measured, self._box = last, last_box
             return None
         piece: int | None = 0
         for index, sign in enumerate(word, start):
-            before, piece = piece, reader.piece(index)
+            before, piece = piece, signs.piece(index)
             if piece == before and not crossed and not self.is_reversed:
                 self._text += shown(sign)
                 self._last = index
                 continue
-            box = reader.box(index)
+            box = signs.box(index)
             if self.is_reversed and self._is_swapped(sign, box):
                 self._text = f"{self._text[:-1]}{sign}{self._text[-1]}"
                 self._last = index
@@ -113,14 +103,21 @@ class Speller:
             centre = (box[0] + box[2]) / 2
             address = next((a for r, a in crossed if r[0] <= centre <= r[2]), None)
             self._add(sign, index, box, address, spaced=index == start)
+            self._measured, self._box = index, box
         return None
+
+    def _last_box(self) -> Box:
+        """Return where the last sign is."""
+        if self._measured != self._last:
+            self._measured, self._box = self._last, self._signs.box(self._last)
+        return self._box
 
     def _is_swapped(self, sign: str, box: Box) -> bool:
         """Tell whether ``sign`` belongs before the last one, both being one glyph.
 
         Signs of a line from right to left were turned round, those of ligatures too.
         """
-        if self._last < 0 or self._reader.box(self._last) != box:
+        if self._last < 0 or self._last_box() != box:
             return False
         before = self._text[-1]
         return bool(unicodedata.combining(before)) or (sign == LAM and before in ALEFS)
@@ -142,7 +139,7 @@ class Speller:
         """Tell whether signs are of another line than the ones before."""
         if self._last < 0:
             return False
-        before = self._reader.box(self._last)
+        before = self._last_box()
         slack = 0.3 * max(before[3] - before[1], box[3] - box[1])
         return box[3] < before[1] - slack or box[1] > before[3] + slack
 
@@ -153,7 +150,7 @@ class Speller:
         if self._last < 0:
             self._begin_cell(box)
         else:
-            before = self._reader.box(self._last)
+            before = self._last_box()
             gap = 0.0 if self.is_reversed else box[0] - before[2]
             if gap > WIDE_GAP * size:
                 self._line.cells[-1].x1 = before[2]
@@ -179,7 +176,7 @@ class Speller:
         if len(self._text) < 2 or self._text[-2] == " ":
             return 0.0
         return min(
-            before[0] - self._reader.box(self._last - 1)[2], before[2] - before[0]
+            before[0] - self._signs.box(self._last - 1)[2], before[2] - before[0]
         )
 
     def _begin_cell(self, box: Box) -> None:
@@ -194,7 +191,7 @@ class Speller:
             cell.text = self._text[first:last]
         if self._last < 0:
             return
-        box = self._reader.box(self._last)
+        box = self._last_box()
         line.cells[-1].x1 = max(box[2], line.x1 if not is_cut else 0.0)
         if is_cut:
             line.x0, line.x1 = line.cells[0].x0, box[2]

@@ -1,0 +1,181 @@
+"""The signs of a page as PDFium knows them, by their index: text, places, fonts.
+
+Its functions are called with plain numbers for pointers, and without giving up the
+interpreter's lock, which takes a third of the time that pypdfium2's own take: there are
+hundreds of calls for a page.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+import re
+import struct
+from typing import Any
+
+from pypdfium2 import raw
+
+from scraper_service.formats.pdf.lines import BOLD, FIXED
+
+MAX_SAMPLED = 40  # lines that say which way the text of a page runs
+
+_LINE = re.compile("[^\r\n\ufffe]+\ufffe?")  # U+FFFE is PDFium's hyphen at a line's end
+_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+
+Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
+
+
+def _call(function: Any, result: Any, *arguments: Any) -> Any:
+    address = ctypes.cast(function, ctypes.c_void_p).value
+    return ctypes.PYFUNCTYPE(result, *arguments)(address or 0)
+
+
+_INT, _POINTER = ctypes.c_int, ctypes.c_void_p
+_piece = _call(raw.FPDFText_GetTextObject, _POINTER, _POINTER, _INT)
+_place = _call(raw.FPDFText_GetLooseCharBox, _INT, _POINTER, _INT, _POINTER)
+_matrix = _call(raw.FPDFText_GetMatrix, _INT, _POINTER, _INT, _POINTER)
+_font_size = _call(raw.FPDFText_GetFontSize, ctypes.c_double, _POINTER, _INT)
+_font_info = _call(
+    raw.FPDFText_GetFontInfo,
+    ctypes.c_ulong,
+    _POINTER,
+    _INT,
+    _POINTER,
+    ctypes.c_ulong,
+    _POINTER,
+)
+_is_guess = _call(raw.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
+_unicode = _call(raw.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
+_four = struct.Struct("4f").unpack_from
+_two = struct.Struct("2f").unpack_from
+
+
+class Signs:
+    """The signs of one open text page.
+
+    Places are those of the page turned by ``turn`` quarters of a circle against the
+    clock, after which its text runs from left to right.
+    """
+
+    def __init__(self, text_page: Any):
+        self._handle = ctypes.cast(text_page.raw, ctypes.c_void_p).value
+        self._buffer = ctypes.create_string_buffer(64)
+        self._at = ctypes.addressof(self._buffer)
+        self.text = self._whole_text(text_page.raw)
+        self.turn = 0
+
+    def lines(self) -> list[tuple[int, int]]:
+        """Return where the lines of text are, and turn the page as they run."""
+        found = []
+        for match in _LINE.finditer(self.text):
+            line = match[0]
+            start = match.start() + len(line) - len(line.lstrip())
+            end = match.start() + len(line.rstrip())
+            if start < end:
+                found.append((start, end))
+        longest = max(found, key=_length, default=(0, 0))
+        if self._direction(*longest):
+            letters = [0, 0, 0, 0]
+            for line_ in found[:MAX_SAMPLED]:
+                letters[self._direction(*line_)] += _length(line_)
+            self.turn = max(range(4), key=letters.__getitem__)
+        return found
+
+    def _direction(self, start: int, end: int) -> int:
+        """Return the quarters by which to turn a line."""
+        if end - start < 3 or self.is_reversed(start, end):
+            return 0
+        first, last = self.box(start), self.box(end - 1)
+        right, up = last[0] - first[0], last[1] - first[1]
+        if abs(up) > abs(right):
+            return 3 if up > 0 else 1
+        return 2 if right < 0 else 0
+
+    def box(self, index: int) -> Box:
+        """Return where a sign is."""
+        _place(self._handle, index, self._at)
+        left, top, right, bottom = _four(self._buffer)
+        if self.turn:
+            return turned((left, bottom, right, top), self.turn)
+        return left, bottom, right, top
+
+    def piece(self, index: int) -> int | None:
+        """Return what is the same for all signs that were written in one go."""
+        found: int | None = _piece(self._handle, index)
+        return found
+
+    def pieces(self, places: list[int]) -> list[int | None]:
+        """Return the pieces of signs at rising ``places``, few of which begin one."""
+        handle = self._handle
+        end = len(places) - 1
+        found: list[int | None] = [None] * (end + 1)
+        found[0], found[end] = _piece(handle, places[0]), _piece(handle, places[end])
+        spans = [(0, end)]
+        while spans:
+            low, high = spans.pop()
+            if found[low] == found[high]:
+                found[low:high] = [found[low]] * (high - low)
+            elif high - low > 1:
+                middle = (low + high) // 2
+                found[middle] = _piece(handle, places[middle])
+                spans += ((low, middle), (middle, high))
+        return found
+
+    def size(self, index: int) -> float:
+        """Return the size of a letter in points, by halves; 0 where there is none."""
+        if not _matrix(self._handle, index, self._at):
+            return 0.0
+        scale = math.hypot(*_two(self._buffer, 8))
+        size: float = abs(_font_size(self._handle, index)) * scale
+        return round(2 * size) / 2
+
+    def style(self, index: int) -> tuple[bool, bool] | None:
+        """Tell whether a letter is bold, and one of those that have one width."""
+        if not _font_info(self._handle, index, self._at, 64, None):
+            return None
+        return _font_style(self._buffer.value)
+
+    def is_guessed(self, index: int) -> bool:
+        """Tell whether the font of a sign does not say what its signs mean."""
+        return bool(_is_guess(self._handle, index) > 0)
+
+    def is_reversed(self, start: int, end: int) -> bool:
+        """Tell whether there are letters of scripts that run from right to left."""
+        text = self.text
+        return not text.isascii() and bool(_RIGHT_TO_LEFT.search(text, start, end))
+
+    def _whole_text(self, handle: Any) -> str:
+        count = raw.FPDFText_CountChars(handle)
+        if count <= 0:
+            return ""
+        buffer = (ctypes.c_ushort * (count + 1))()
+        length = raw.FPDFText_GetText(handle, 0, count, buffer) - 1
+        text = bytes(buffer)[: 2 * length].decode("utf-16-le", "replace")
+        if len(text) == count:
+            return text
+        # Signs that the text leaves out, or writes as two: places go by single signs.
+        signs = (_unicode(self._handle, n) for n in range(count))
+        return "".join(chr(sign) if sign < 0x110000 else "\ufffd" for sign in signs)
+
+
+def turned(box: Box, quarters: int) -> Box:
+    """Return a box turned about the corner of the page, against the clock."""
+    left, bottom, right, top = box
+    if quarters == 1:
+        return -top, left, -bottom, right
+    if quarters == 2:
+        return -right, -top, -left, -bottom
+    if quarters == 3:
+        return bottom, -right, top, -left
+    return box
+
+
+def _length(line: tuple[int, int]) -> int:
+    return line[1] - line[0]
+
+
+@functools.lru_cache(maxsize=256)
+def _font_style(name: bytes) -> tuple[bool, bool]:
+    text = name.decode("latin-1")
+    return bool(BOLD.search(text)), bool(FIXED.search(text))
