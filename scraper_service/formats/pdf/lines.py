@@ -8,8 +8,9 @@ from attrs import define, field
 
 BOLD = re.compile(r"bold|black|heavy|semib|demi|-medi\b|CMBX|CMB\d|SFBX", re.IGNORECASE)
 FIXED = re.compile(
-    r"courier|consol|monospace|mono(?:-|$|\d)|typewriter|menlo|NimbusMon|CMTT|CMSLTT"
-    r"|SFTT|LMMono|DejaVuSansM",
+    r"courier|consol|monospace|mono(?:-|$|\d)|typewriter|menlo|monaco|NimbusMon"
+    r"|tt(?:\d|[-_]|$)|LMMono|DejaVuSansM|SourceCode|FiraCode|Cascadia|LetterGothic"
+    r"|Cousine",
     re.IGNORECASE,
 )
 # Signs that no text has: what is left where a font does not say what its glyphs mean.

@@ -20,13 +20,12 @@ from scraper_service.formats.pdf.lines import (
     unread_share,
 )
 from scraper_service.formats.pdf.signs import Box, Signs, turned
-from scraper_service.formats.pdf.spelling import Speller
+from scraper_service.formats.pdf.spelling import LOOSE, Speller
 
 MAX_LINKS = 1000  # of one page
 MAX_OBJECTS = 500  # looked at for text that has no letters
 MAX_UNREAD = 0.02  # share of unreadable signs; beyond it another reader may do better
 MAX_GUESSED = 0.05  # share of lines that begin with a sign of unknown meaning
-LOOSE = 0.65  # width of a letter in a line that may have gaps, in sizes of the letters
 PASSWORD_ERROR = raw.FPDF_ERR_PASSWORD
 SECURITY_ERROR = raw.FPDF_ERR_SECURITY
 
@@ -62,15 +61,16 @@ class PdfiumFile:
 
     def page(self, index: int) -> tuple[PageText, bool]:
         """Return a page's text, and whether another reader may read more of it."""
-        page = self._document[index]
+        document = self._document.raw
+        page = raw.FPDF_LoadPage(document, index)
+        text_page = raw.FPDFText_LoadPage(page) if page else None
         try:
-            text_page = page.get_textpage()
-            try:
-                return _PageReader(page, text_page).text()
-            finally:
-                text_page.close()
+            if not text_page:
+                raise pdfium.PdfiumError(f"Page {index + 1} cannot be loaded.")
+            return _PageReader(document, page, text_page).text()
         finally:
-            page.close()
+            raw.FPDFText_ClosePage(text_page)
+            raw.FPDF_ClosePage(page)
 
     def picture(self, index: int, dpi: int) -> bytes:
         """Return a page as a grey picture, a PGM file."""
@@ -94,11 +94,11 @@ class PdfiumFile:
 class _PageReader:
     """The text of one page on its way to lines."""
 
-    def __init__(self, page: Any, text_page: Any):
+    def __init__(self, document: Any, page: Any, text_page: Any):
         self._page = page
         self._signs = Signs(text_page)
         self._guessed = 0  # lines in a font that does not say what its signs mean
-        self._links = list(_links(page))
+        self._links = list(_links(document, page))
 
     def text(self) -> tuple[PageText, bool]:
         """Return the text, and whether letters are missing or not what they seem."""
@@ -127,7 +127,7 @@ class _PageReader:
         size = signs.size(start) if is_piece else self._line_size(start, end)
         line = Line("", size or y1 - y0, x0, y0, x1, y1)
         line.is_bold, line.is_fixed = self._style(start, end, is_piece=is_piece)
-        line.turned = end - start > 2 and _is_askew(first, last)
+        line.turned = signs.is_askew(start, end)
         touched = self._links and self._touched(line)
         is_tight = line.is_fixed or x1 - x0 < LOOSE * line.size * (end - start)
         is_reversed = signs.is_reversed(start, end)
@@ -136,7 +136,7 @@ class _PageReader:
             line.cells = [Cell(line.text, x0, x1)]
             lines.append(line)
             return
-        speller = Speller(line, signs, touched, loose=not is_tight)
+        speller = Speller(line, signs, touched)
         speller.is_reversed = is_reversed
         rest = speller.spell(signs.text, start, end)
         if line.text:
@@ -184,15 +184,10 @@ class _PageReader:
         return any(kind in wanted for kind in kinds)
 
 
-def _is_askew(first: Box, last: Box) -> bool:
-    return abs(last[1] - first[1]) > abs(last[0] - first[0])
-
-
-def _links(page: Any) -> Any:
+def _links(document: Any, page: Any) -> Any:
     """Yield (box, address) of the links of a page."""
     position = ctypes.c_int(0)
     link = raw.FPDF_LINK()
-    document = page.pdf.raw
     for _ in range(MAX_LINKS):
         if not raw.FPDFLink_Enumerate(page, position, link):
             return

@@ -19,6 +19,7 @@ from pypdfium2 import raw
 from scraper_service.formats.pdf.lines import BOLD, FIXED
 
 MAX_SAMPLED = 40  # lines that say which way the text of a page runs
+FIXED_PITCH = 1  # the flag of such a font (ISO 32000-1, 9.8.2)
 
 _LINE = re.compile("[^\r\n\ufffe]+\ufffe?")  # U+FFFE is PDFium's hyphen at a line's end
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
@@ -45,6 +46,7 @@ _font_info = _call(
     ctypes.c_ulong,
     _POINTER,
 )
+_angle = _call(raw.FPDFText_GetCharAngle, ctypes.c_float, _POINTER, _INT)
 _is_guess = _call(raw.FPDFText_HasUnicodeMapError, _INT, _POINTER, _INT)
 _unicode = _call(raw.FPDFText_GetUnicode, ctypes.c_uint, _POINTER, _INT)
 _four = struct.Struct("4f").unpack_from
@@ -59,10 +61,12 @@ class Signs:
     """
 
     def __init__(self, text_page: Any):
-        self._handle = ctypes.cast(text_page.raw, ctypes.c_void_p).value
+        self._handle = ctypes.cast(text_page, ctypes.c_void_p).value
         self._buffer = ctypes.create_string_buffer(64)
+        self._flags = ctypes.c_int()
+        self._flags_at = ctypes.addressof(self._flags)
         self._at = ctypes.addressof(self._buffer)
-        self.text = self._whole_text(text_page.raw)
+        self.text = self._whole_text(text_page)
         self.turn = 0
 
     def lines(self) -> list[tuple[int, int]]:
@@ -89,8 +93,21 @@ class Signs:
         first, last = self.box(start), self.box(end - 1)
         right, up = last[0] - first[0], last[1] - first[1]
         if abs(up) > abs(right):
-            return 3 if up > 0 else 1
-        return 2 if right < 0 else 0
+            return (3 if up > 0 else 1) if self.is_upright(start) else 0
+        return 2 if right < 0 and math.cos(_angle(self._handle, start)) < 0 else 0
+
+    def is_askew(self, start: int, end: int) -> bool:
+        """Tell whether a line does not run from left to right."""
+        if end - start < 3:
+            return False
+        first, last = self.box(start), self.box(end - 1)
+        if abs(last[1] - first[1]) <= abs(last[0] - first[0]):
+            return False
+        return self.is_upright(start) != (self.turn % 2 == 1)
+
+    def is_upright(self, index: int) -> bool:
+        """Tell whether the text at a sign runs up or down the page as it is."""
+        return abs(math.sin(_angle(self._handle, index))) > 0.3
 
     def box(self, index: int) -> Box:
         """Return where a sign is."""
@@ -105,22 +122,30 @@ class Signs:
         found: int | None = _piece(self._handle, index)
         return found
 
-    def pieces(self, places: list[int]) -> list[int | None]:
-        """Return the pieces of signs at rising ``places``, few of which begin one."""
-        handle = self._handle
-        end = len(places) - 1
-        found: list[int | None] = [None] * (end + 1)
-        found[0], found[end] = _piece(handle, places[0]), _piece(handle, places[end])
-        spans = [(0, end)]
+    def runs(self, start: int, end: int) -> list[tuple[int, int]]:
+        """Return the parts of a line that were written in one go, without white space
+        around them. The line begins and ends with a letter, and has few parts.
+        """
+        text, handle = self.text, self._handle
+        edges = [end]
+        spans = [(start, _piece(handle, start), end - 1, _piece(handle, end - 1))]
         while spans:
-            low, high = spans.pop()
-            if found[low] == found[high]:
-                found[low:high] = [found[low]] * (high - low)
-            elif high - low > 1:
-                middle = (low + high) // 2
-                found[middle] = _piece(handle, places[middle])
-                spans += ((low, middle), (middle, high))
-        return found
+            low, piece, high, other = spans.pop()
+            if piece == other:
+                continue
+            middle = _letter_between(text, low, high)
+            if middle == high:
+                edges.append(high)
+                continue
+            found = _piece(handle, middle)
+            spans.append((low, piece, middle, found))
+            spans.append((middle, found, high, other))
+        edges.sort()
+        runs = []
+        for edge in edges:
+            runs.append((start, start + len(text[start:edge].rstrip())))
+            start = edge
+        return runs
 
     def size(self, index: int) -> float:
         """Return the size of a letter in points, by halves; 0 where there is none."""
@@ -132,9 +157,14 @@ class Signs:
 
     def style(self, index: int) -> tuple[bool, bool] | None:
         """Tell whether a letter is bold, and one of those that have one width."""
-        if not _font_info(self._handle, index, self._at, 64, None):
+        if not _font_info(self._handle, index, self._at, 64, self._flags_at):
             return None
-        return _font_style(self._buffer.value)
+        return _font_style(self._buffer.value, self._flags.value & FIXED_PITCH)
+
+    def is_fixed(self, index: int) -> bool:
+        """Tell whether a letter is one of those that have one width."""
+        style = self.style(index)
+        return style is not None and style[1]
 
     def is_guessed(self, index: int) -> bool:
         """Tell whether the font of a sign does not say what its signs mean."""
@@ -171,11 +201,23 @@ def turned(box: Box, quarters: int) -> Box:
     return box
 
 
+def _letter_between(text: str, low: int, high: int) -> int:
+    """Return the place of a letter between two others, ``high`` where there is none."""
+    middle = (low + high) // 2
+    for place in range(middle, low, -1):
+        if not text[place].isspace():
+            return place
+    for place in range(middle + 1, high):
+        if not text[place].isspace():
+            return place
+    return high
+
+
 def _length(line: tuple[int, int]) -> int:
     return line[1] - line[0]
 
 
 @functools.lru_cache(maxsize=256)
-def _font_style(name: bytes) -> tuple[bool, bool]:
+def _font_style(name: bytes, fixed: int) -> tuple[bool, bool]:
     text = name.decode("latin-1")
-    return bool(BOLD.search(text)), bool(FIXED.search(text))
+    return bool(BOLD.search(text)), bool(fixed or FIXED.search(text))

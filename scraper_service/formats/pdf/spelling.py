@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 WIDE_GAP = 1.5  # between two cells, in sizes of the letters
 WORD_GAP = 0.11  # more than between letters: a space that the file leaves out
+LOOSE = 0.6  # width of a letter in a piece that may have gaps, in sizes of the letters
 SLACK = 2.0  # points that a link may be narrower than its text
 _WORD = re.compile(r"\S+")
 _CLOSING = frozenset(",.;:!?)]}\u201d\u2019%'\"-")
@@ -23,7 +24,7 @@ class Speller:
     """Reads a line word by word: spaces and cells go by the gaps between them.
 
     Places are asked for only where one piece of text ends and another begins, but for
-    lines that are ``loose`` or have links.
+    pieces that may have gaps in them, and lines that have links.
     """
 
     def __init__(
@@ -31,13 +32,10 @@ class Speller:
         line: Line,
         signs: Signs,
         links: list[tuple[Box, str]],
-        *,
-        loose: bool,
     ):
         self._line = line
         self._signs = signs
         self._links = links
-        self._measures = loose or bool(links)
         self._text = ""
         self._starts: list[int] = []  # of the cells, in the text
         self._last = -1  # the sign before, by its index on the page
@@ -47,53 +45,57 @@ class Speller:
 
     def spell(self, text: str, start: int, end: int) -> int | None:
         """Fill in the line; return where text begins that stands on another line."""
-        spans = [match.span() for match in _WORD.finditer(text, start, end)]
-        pieces = self._signs.pieces([n for a, b in spans for n in (a, b - 1)])
-        always = self._measures or self.is_reversed
+        whole = [(start, end)] if self.is_reversed else self._signs.runs(start, end)
         rest = None
-        before: int | None = 0
-        run = -1  # where signs begin that go on after the last ones, with no gap to see
-        for (first, after), here, piece in zip(
-            spans, pieces[::2], pieces[1::2], strict=True
-        ):
-            if here == piece == before and not always:
-                run = self._last + 1 if run < 0 else run
-                self._last = after - 1
-                continue
-            if run >= 0:
-                self._text += shown(text[run : self._last + 1])
-                run = -1
-            before = piece
-            rest = self._word(text[first:after], first, is_split=here != piece)
-            if rest is not None:
-                break
-        if run >= 0:
-            self._text += shown(text[run : self._last + 1])
-        self._finish(rest is not None)
-        return rest
+        for first, after in whole:
+            for at, stop in self._spans(text, first, after):
+                spaced = at > start and text[at - 1].isspace()
+                rest = self._part(text[at:stop], at, spaced=spaced)
+                if rest is not None:
+                    self._finish(is_cut=True)
+                    return rest
+        self._finish(is_cut=False)
+        return None
 
-    def _word(self, word: str, start: int, *, is_split: bool) -> int | None:
-        signs, last = self._signs, start + len(word) - 1
-        first_box = signs.box(start)
-        if self._is_below(first_box):
+    def _spans(self, text: str, first: int, after: int) -> list[tuple[int, int]]:
+        """Return the words of a run, or all of it if it has no gaps."""
+        if self._links or self.is_reversed or self._is_loose(first, after):
+            return [match.span() for match in _WORD.finditer(text, first, after)]
+        return [(first, after)]
+
+    def _is_loose(self, first: int, after: int) -> bool:
+        """Tell whether a run is so wide that there may be gaps in it."""
+        signs, size = self._signs, self._line.size
+        box, count = signs.box(first), after - first
+        width = signs.box(after - 1)[2] - box[0]
+        if signs.is_fixed(first):
+            return width > (box[2] - box[0]) * count + WIDE_GAP * size
+        return width > LOOSE * size * count
+
+    def _part(self, part: str, start: int, *, spaced: bool) -> int | None:
+        """Add signs that were written in one go, unless they are of another line."""
+        signs, last = self._signs, start + len(part) - 1
+        box = signs.box(start)
+        if self._is_below(box):
             return start
+        crossed: list[tuple[Box, str]] = []
         last_box = signs.box(last)
-        crossed = self._crossed(first_box, last_box)
-        if not is_split and not (
-            crossed and self._is_part(crossed, first_box, last_box)
-        ):
-            address = crossed[0][1] if crossed else None
-            self._add(word, start, first_box, address, spaced=True)
-            self._measured, self._box = last, last_box
-            return None
-        piece: int | None = 0
-        for index, sign in enumerate(word, start):
-            before, piece = piece, signs.piece(index)
-            if piece == before and not crossed and not self.is_reversed:
-                self._text += shown(sign)
-                self._last = index
-                continue
-            box = signs.box(index)
+        if self._links:
+            crossed = self._crossed(box, last_box)
+            if crossed and self._is_part(crossed, box, last_box):
+                return self._by_sign(part, start, crossed, spaced=spaced)
+        if self.is_reversed and signs.piece(start) != signs.piece(last):
+            return self._by_sign(part, start, crossed, spaced=spaced)
+        self._add(part, start, box, crossed[0][1] if crossed else None, spaced=spaced)
+        self._measured, self._box = last, last_box
+        return None
+
+    def _by_sign(
+        self, part: str, start: int, crossed: list[tuple[Box, str]], *, spaced: bool
+    ) -> int | None:
+        """Add signs that have places of their own, as links or swapped ones."""
+        for index, sign in enumerate(part, start):
+            box = self._signs.box(index)
             if self.is_reversed and self._is_swapped(sign, box):
                 self._text = f"{self._text[:-1]}{sign}{self._text[-1]}"
                 self._last = index
@@ -102,7 +104,7 @@ class Speller:
                 return index
             centre = (box[0] + box[2]) / 2
             address = next((a for r, a in crossed if r[0] <= centre <= r[2]), None)
-            self._add(sign, index, box, address, spaced=index == start)
+            self._add(sign, index, box, address, spaced=spaced and index == start)
             self._measured, self._box = index, box
         return None
 
