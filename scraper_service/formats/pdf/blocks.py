@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
+from scraper_service.formats.pdf.lines import turned
 from scraper_service.formats.pdf.order import Block, blocks_in_order
 
 if TYPE_CHECKING:
@@ -67,14 +68,16 @@ def parts_of(pages: list[PageText]) -> list[list[Part]]:
             if not line.is_fixed:
                 sizes[line.size] += len(line.text)
     styles = _Styles(sizes)
-    return [
-        _with_whole_code(
-            part
-            for block in blocks_in_order(page.lines)
-            for part in _parts(block, styles)
-        )
-        for page in pages
-    ]
+    return [_page_parts(page, styles) for page in pages]
+
+
+def _page_parts(page: PageText, styles: _Styles) -> list[Part]:
+    blocks = blocks_in_order(page.lines)
+    parts = _with_whole_code(part for block in blocks for part in _parts(block, styles))
+    if page.turn:
+        for part in parts:  # back to where they are on the page
+            part.box = turned(part.box, 4 - page.turn)
+    return parts
 
 
 def _with_whole_code(parts: Iterable[Part]) -> list[Part]:

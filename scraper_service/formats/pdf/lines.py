@@ -34,6 +34,8 @@ _LIGATURES = str.maketrans(
     }
 )
 
+Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
+
 
 @define
 class Cell:
@@ -81,6 +83,18 @@ class PageText:
     def letters(self) -> int:
         """The number of letters and digits."""
         return sum(sum(map(str.isalnum, line.text)) for line in self.lines)
+
+
+def turned(box: Box, quarters: int) -> Box:
+    """Return a box turned about the corner of the page, against the clock."""
+    left, bottom, right, top = box
+    if quarters == 1:
+        return -top, left, -bottom, right
+    if quarters == 2:
+        return -right, -top, -left, -bottom
+    if quarters == 3:
+        return bottom, -right, top, -left
+    return box
 
 
 def shown(text: str) -> str:

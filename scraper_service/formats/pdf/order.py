@@ -15,6 +15,9 @@ COLUMN_GAP = 6.0  # points between two columns
 MIN_ROWS = 3  # of a table, or 2 of more than two cells
 PROSE = 28  # letters of a cell that is a line of a column rather than a cell
 MAX_LEADING = 1.75  # from line to line in one paragraph, in sizes of the letters
+MAX_DOUBLE = 2.7  # the same where most lines of the page are so far apart
+MIN_DOUBLE = 6  # lines that say so
+FULL = 30  # width of a line that goes on in the next one, in sizes of the letters
 
 _LABEL = re.compile(r"(?:[^\w\s]|[0-9a-zA-Z]{1,3}[.)]|\([0-9a-zA-Z]{1,4}\))\Z")
 _LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*")
@@ -50,6 +53,7 @@ _Boxed = list[tuple[tuple[float, float, float, float], Block]]
 def blocks_in_order(lines: list[Line]) -> list[Block]:
     """Return the blocks of a page as they are read."""
     rows = _rows(lines)
+    leading = _leading(rows)
     found: list[Block] = []
     start = 0
     while start < len(rows):
@@ -59,7 +63,7 @@ def blocks_in_order(lines: list[Line]) -> list[Block]:
             found += table
             start = end
             continue
-        _append(found, rows[start])
+        _append(found, rows[start], leading)
         start += 1
     fixed = [block for block in found if block.lines[0].is_fixed]
     margin = min((line.x0 for b in fixed for line in b.lines), default=0.0)
@@ -184,7 +188,7 @@ def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[B
     return [column for column in columns if column.lines]
 
 
-def _append(blocks: list[Block], line: Line) -> None:
+def _append(blocks: list[Block], line: Line, leading: float) -> None:
     last = blocks[-1] if blocks else None
     is_listing = _has_leader(line.text)
     if is_listing:
@@ -195,23 +199,29 @@ def _append(blocks: list[Block], line: Line) -> None:
         last is not None
         and last.rows is None
         and not (is_listing or last.is_listing)
-        and _continues(last, line)
+        and _continues(last, line, leading)
     ):
         last.lines.append(line)
     else:
         blocks.append(Block([line], is_listing=is_listing))
 
 
-def _continues(block: Block, line: Line) -> bool:
+def _continues(block: Block, line: Line, leading: float) -> bool:
     """Tell whether ``line`` is the next one of a block."""
     last = block.lines[-1]
     if line.turned or last.turned:
         return line.turned == last.turned
     size = max(line.size, last.size)
-    if abs(line.size - last.size) > 0.12 * size or line.is_fixed != last.is_fixed:
+    if abs(line.size - last.size) > 0.12 * size:
         return False
+    if line.is_fixed != last.is_fixed and (
+        block.lines[0].is_fixed
+        or abs(line.x0 - last.x0) > 1
+        or last.x1 - last.x0 < FULL * size
+    ):
+        return False  # code begins or ends; else a line of a paragraph that names code
     pitch = last.y0 - line.y0
-    if not 0 < pitch <= MAX_LEADING * size:
+    if not 0 < pitch <= leading * size:
         return False
     if len(block.lines) > 1:
         usual = median(
@@ -222,9 +232,35 @@ def _continues(block: Block, line: Line) -> bool:
     return line.x0 < last.x1 and last.x0 < line.x1
 
 
+def _leading(rows: list[Line]) -> float:
+    """Return how far apart lines of a paragraph may be, in sizes of the letters."""
+    if len(rows) <= MIN_DOUBLE:
+        return MAX_LEADING
+    pitches = [
+        ((above.y0 - row.y0) / row.size, row.text[:1].islower())
+        for above, row in itertools.pairwise(rows)
+        if row.size == above.size > 0 and row.x0 < above.x1 and above.x0 < row.x1
+    ]
+    double = [pitch for pitch in pitches if MAX_LEADING < pitch[0] <= MAX_DOUBLE]
+    if len(double) < max(MIN_DOUBLE, 0.6 * len(pitches)):
+        return MAX_LEADING
+    usual = median(pitch for pitch, _ in double)
+    even = sum(abs(pitch - usual) < 0.05 * usual for pitch, _ in double)
+    goes_on = sum(is_lower for _, is_lower in double)
+    is_text = even > 0.7 * len(double) and goes_on > 0.3 * len(double)
+    return 1.1 * usual if is_text else MAX_LEADING
+
+
 def _ordered(blocks: list[Block]) -> list[Block]:
-    """Sort blocks unless the order of the file makes sense, as it mostly does."""
-    if len(blocks) < 2 or any(line.turned for b in blocks for line in b.lines):
+    """Sort blocks unless the order of the file makes sense, as it mostly does.
+
+    Turned text, as of axes or a stamp at the margin, comes last.
+    """
+    turned = [block for block in blocks if block.lines[0].turned]
+    if turned:
+        upright = [block for block in blocks if not block.lines[0].turned]
+        return _ordered(upright) + turned if upright else turned
+    if len(blocks) < 2:
         return blocks
     boxed = [(block.box, block) for block in blocks]
     steps = sum(_is_wrong(a, b) for (a, _), (b, _) in itertools.pairwise(boxed))

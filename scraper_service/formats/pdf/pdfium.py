@@ -13,13 +13,15 @@ import pypdfium2 as pdfium
 from pypdfium2 import raw
 
 from scraper_service.formats.pdf.lines import (
+    Box,
     Cell,
     Line,
     PageText,
     shown,
+    turned,
     unread_share,
 )
-from scraper_service.formats.pdf.signs import Box, Signs, turned
+from scraper_service.formats.pdf.signs import Signs
 from scraper_service.formats.pdf.spelling import LOOSE, Speller
 
 MAX_LINKS = 1000  # of one page

@@ -16,15 +16,13 @@ from typing import Any
 
 from pypdfium2 import raw
 
-from scraper_service.formats.pdf.lines import BOLD, FIXED
+from scraper_service.formats.pdf.lines import BOLD, FIXED, Box, turned
 
 MAX_SAMPLED = 40  # lines that say which way the text of a page runs
 FIXED_PITCH = 1  # the flag of such a font (ISO 32000-1, 9.8.2)
 
 _LINE = re.compile("[^\r\n\ufffe]+\ufffe?")  # U+FFFE is PDFium's hyphen at a line's end
 _RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-
-Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
 
 
 def _call(function: Any, result: Any, *arguments: Any) -> Any:
@@ -187,18 +185,6 @@ class Signs:
         # Signs that the text leaves out, or writes as two: places go by single signs.
         signs = (_unicode(self._handle, n) for n in range(count))
         return "".join(chr(sign) if sign < 0x110000 else "\ufffd" for sign in signs)
-
-
-def turned(box: Box, quarters: int) -> Box:
-    """Return a box turned about the corner of the page, against the clock."""
-    left, bottom, right, top = box
-    if quarters == 1:
-        return -top, left, -bottom, right
-    if quarters == 2:
-        return -right, -top, -left, -bottom
-    if quarters == 3:
-        return bottom, -right, top, -left
-    return box
 
 
 def _letter_between(text: str, low: int, high: int) -> int:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from scraper_service.formats.pdf.lines import Cell, Line, shown
 
 if TYPE_CHECKING:
-    from scraper_service.formats.pdf.signs import Box, Signs
+    from scraper_service.formats.pdf.lines import Box
+    from scraper_service.formats.pdf.signs import Signs
 
 WIDE_GAP = 1.5  # between two cells, in sizes of the letters
 WORD_GAP = 0.11  # more than between letters: a space that the file leaves out
