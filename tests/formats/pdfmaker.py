@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-Text = tuple[float, float, float, str]  # x, y, size, text
+Text = tuple[float, float, float, str] | bytes  # x, y, size, text; or PDF operators
 
 ENCRYPTED = b"/Encrypt << /Filter /Unknown /V 9 >>"
 
@@ -50,6 +50,8 @@ def pdf(
 
 
 def _shown(text: Text) -> bytes:
+    if isinstance(text, bytes):
+        return text
     x, y, size, words = text
     escaped = words.replace("\\", r"\\").replace("(", r"\(").replace(")", r"\)")
     return f"BT /F1 {size} Tf {x} {y} Td ({escaped}) Tj ET".encode("cp1252")

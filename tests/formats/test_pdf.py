@@ -302,6 +302,104 @@ def test_lines_of_one_width_are_code():
     assert value(read(body), "markdown") == "```\ndef tide(x):\n  return x\n```"
 
 
+@pytest.mark.parametrize(
+    "turn", ["0 1 -1 0 700 0", "-1 0 0 -1 612 792", "0 -1 1 0 0 792"]
+)
+def test_pages_that_are_turned_are_read_as_if_upright(turn):
+    rows = [(72, 500, 11, "Place"), (200, 500, 11, "Height"), (300, 500, 11, "Year")]
+    rows += [(72, 486, 11, "Pier"), (200, 486, 11, "2.4"), (300, 486, 11, "2024")]
+    page = [f"{turn} cm".encode(), *reversed(LETTER[:3]), *rows]
+    content = read(pdf([page]), "markdown", blocks=True)
+    assert value(content, "markdown") == (
+        "# Tide tables\n\n"
+        "High water comes at four in the afternoon, and low water at ten.\n\n"
+        "| Place | Height | Year |\n| --- | --- | --- |\n| Pier | 2.4 | 2024 |"
+    )
+
+
+def test_blocks_of_turned_pages_stand_where_they_are_on_the_page():
+    content = read(pdf([[b"0 1 -1 0 612 0 cm", *LETTER]]), "markdown", blocks=True)
+    left, bottom, right, top = value(content, "blocks")[0]["bbox"]
+    assert bottom == pytest.approx(72, abs=2)
+    assert left < 612 - 720 < right  # its baseline
+    assert top - bottom > right - left
+
+
+def test_turned_text_at_the_margin_keeps_the_columns_in_order():
+    page = [b"BT /F1 20 Tf 0 1 -1 0 30 200 Tm (Preprint of last year) Tj ET"]
+    for n in range(8):
+        y = 700 - 14 * n
+        page += [
+            (330, y, 10, f"right column words {n}"),
+            (72, y, 10, f"left column words {n}"),
+        ]
+    text = value(read(pdf([page])), "markdown")
+    assert text.index("left column words 7") < text.index("right column words 0")
+    assert text.endswith("Preprint of last year")
+
+
+def test_double_spaced_lines_are_one_paragraph():
+    lines = [
+        "The tide tables of the port are read",
+        "by the pilots every day, who write down",
+        "what they have seen from the pier and",
+        "tell the harbour master of it. In the",
+        "evening the table is compared with the",
+        "marks on the wall, and where both differ",
+        "the wall is right, as it always has been",
+        "since it was built.",
+    ]
+    page = [(72, 700 - 24 * n, 12, line) for n, line in enumerate(lines)]
+    assert value(read(pdf([page])), "markdown") == " ".join(lines)
+
+
+@pytest.mark.parametrize(
+    ("end", "begin", "whole"),
+    [
+        ("the high-", "water mark", "the high-water mark"),  # as it stands above
+        ("the PDF-", "based form", "the PDF-based form"),
+        ("the har-", "bour wall", "the harbour wall"),
+        ("a low-", "lying shore", "a lowlying shore"),
+    ],
+)
+def test_a_hyphen_stays_where_it_is_one_of_the_word(end, begin, whole):
+    page = [
+        (72, 740, 11, "A high-water mark is here."),
+        (72, 700, 11, end),
+        (72, 687, 11, begin),
+    ]
+    text = value(read(pdf([page])), "markdown")
+    assert text == f"A high-water mark is here.\n\n{whole}"
+
+
+def test_gaps_inside_a_piece_of_text_part_the_cells():
+    rows = (
+        f"BT /F1 10 Tf 72 {700 - 14 * n} Td [({a}) -9000 ({b})] TJ ET".encode()
+        for n, (a, b) in enumerate((("Place", "Tide"), ("Pier", "Low"), ("Mole", "Up")))
+    )
+    page = [*rows, (72, 600, 10, "Text of one piece stands below the table.")]
+    body = pdf([page, [b"BT /F1 10 Tf 72 700 Td (x) Tj ET"]])
+    assert value(read(body), "markdown").startswith("| Place | Tide |")
+
+
+@pytest.mark.parametrize("name", [b"t1xtt", b"ABCDEF+CMTT10", b"SourceCodePro-Regular"])
+def test_fonts_of_one_width_are_known_by_name(name):
+    page = [(72, 700, 11, "def tide(x):"), (85.2, 687, 11, "return x")]
+    body = pdf([page]).replace(b"/BaseFont /Helvetica", b"/BaseFont /" + name)
+    assert value(read(body), "markdown").startswith("```\ndef tide(x):")
+
+
+def test_a_paragraph_names_code_on_a_line_of_its_own():
+    face = b"/FontDescriptor << /Type /FontDescriptor /FontName /Courier /Flags 33 >>"
+    code = b"<< /Type /Font /Subtype /Type1 /BaseFont /Courier " + face + b" >>"
+    start = (
+        "Whoever has lost the key of the gate of the harbour asks the master for it at"
+    )
+    page = [(72, 700, 10, start), b"BT /F2 10 Tf 72 688 Td (gate@port.example) Tj ET"]
+    body = pdf([page]).replace(b"/F1 3 0 R >>", b"/F1 3 0 R /F2 " + code + b" >>")
+    assert value(read(body), "markdown") == f"{start} gate@port.example"
+
+
 def test_dates_and_language():
     body = pdf([LETTER]).replace(
         b"/Author ()", b"/CreationDate (D:20240301110000+01'00') /ModDate (nonsense)"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections import Counter
 from textwrap import dedent
@@ -10,8 +9,10 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
-from scraper_service.formats.pdf.lines import turned
-from scraper_service.formats.pdf.order import Block, blocks_in_order
+from scraper_service.formats.pdf.hyphens import Hyphens
+from scraper_service.formats.pdf.lines import Block, turned
+from scraper_service.formats.pdf.order import blocks_in_order
+from scraper_service.formats.pdf.running import drop_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,23 +21,16 @@ if TYPE_CHECKING:
 
 HEADING_RATIO = 1.12  # size of a heading against the text
 MAX_HEADING = 200  # letters
-EDGE_LINES = 4  # lines at the top and bottom looked at for repetition
-MIN_REPEATED = 3  # pages with the same header or footer
-MIN_NUMBERED = 0.6  # of the pages, which have the page number that counts on
-MIN_SHARE = 0.4  # of the pages, which have one at this place
 INDENT = 0.6  # of the first line of a paragraph, in sizes of the letters
 
 Kind = Literal["heading", "list", "paragraph", "code", "table"]
 Piece = tuple[str, "str | None"]  # text, and where it leads
 
-_HYPHEN = re.compile(r"(?<=[^\W\d_])[-\u2010]\Z")
 _BULLET = re.compile(
     r"^(?:[\u2022\u25cf\u25cb\u25aa\u25e6\u2023\u2043\u25a0\uf0b7\uf0a7\u2219]"
     r"|[\u2013*-](?=\s))\s*"
 )
 _NUMBERED = re.compile(r"^(?:\d{1,3}[.)]|\([0-9a-z]{1,3}\)|[a-z]\))\s+\S")
-_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
-_END_NUMBER = re.compile(r"^\W*(\d+)(?=\W|$)|(?<!\S)(\d+)\W*$")
 _ENDS = re.compile(r"[.!?:;\u2026][\"')\]\u201d\u2019]?\Z")
 
 
@@ -67,7 +61,7 @@ def parts_of(pages: list[PageText]) -> list[list[Part]]:
         for line in page.lines:
             if not line.is_fixed:
                 sizes[line.size] += len(line.text)
-    styles = _Styles(sizes)
+    styles = _Styles(sizes, Hyphens(line.text for page in pages for line in page.lines))
     return [_page_parts(page, styles) for page in pages]
 
 
@@ -99,64 +93,13 @@ def _with_whole_code(parts: Iterable[Part]) -> list[Part]:
     return found
 
 
-def drop_repeated(pages: list[PageText]) -> None:
-    """Remove the header and footer lines that stand on many pages."""
-    if len(pages) <= 3:
-        return
-    edges = [_edge(page) for page in pages]
-    counts: Counter[tuple[str, int]] = Counter()
-    offsets: Counter[int] = Counter()
-    for number, edge in enumerate(edges):
-        counts.update({_running(line) for line in edge})
-        offsets.update({n - number for line in edge for n in _numbers(line)})
-    shares: Counter[int] = Counter()
-    for (_, place), count in counts.items():
-        shares[place] += count if count >= MIN_REPEATED else 0
-    # One text on most pages, or the names of chapters, each on some.
-    places = {place for place, n in shares.items() if n >= MIN_SHARE * len(pages)}
-    numbered = {n for n, count in offsets.items() if count >= MIN_NUMBERED * len(pages)}
-    for number, (page, edge) in enumerate(zip(pages, edges, strict=True)):
-        unwanted = {
-            id(line)
-            for line in edge
-            if (_running(line)[1] in places and counts[_running(line)] > 1)
-            or any(n - number in numbered for n in _numbers(line))
-        }
-        if unwanted and len(unwanted) < len(page.lines):
-            page.lines = [line for line in page.lines if id(line) not in unwanted]
-
-
-def _running(line: Line) -> tuple[str, int]:
-    return _DIGITS.sub("#", line.text), round(line.y0 / 4)
-
-
-def _numbers(line: Line) -> set[int]:
-    """Return the numbers at the ends of a line, one of which may be the page's."""
-    found = (first or last for first, last in _END_NUMBER.findall(line.text))
-    return {int(number) for number in found if len(number) < 6}
-
-
-def _edge(page: PageText) -> list[Line]:
-    """Return the lines at the top and bottom which stand apart from the text."""
-    lines = sorted(
-        (line for line in page.lines if not line.turned), key=lambda line: -line.y1
-    )
-    return [*_apart(lines), *_apart(lines[::-1])]
-
-
-def _apart(lines: list[Line]) -> list[Line]:
-    """Return the first lines up to a gap; none where there is no such gap."""
-    for index, (line, following) in enumerate(itertools.pairwise(lines)):
-        gap = max(line.y0 - following.y1, following.y0 - line.y1)
-        if gap > 0.6 * line.size:
-            return lines[: index + 1]
-    return []
-
-
 class _Styles:
-    """Which sizes are headings, by how much text has them."""
+    """What a file has in common: which sizes are headings, by how much text has them,
+    and which words have hyphens.
+    """
 
-    def __init__(self, sizes: Counter[float]):
+    def __init__(self, sizes: Counter[float], hyphens: Hyphens):
+        self.hyphens = hyphens
         self.text_size = sizes.most_common(1)[0][0] if sizes else 10.0
         total = sum(sizes.values())
         larger = sorted(
@@ -191,16 +134,18 @@ def _parts(block: Block, styles: _Styles) -> Iterable[Part]:
         yield Part("table", rows=block.rows, box=block.box)
         return
     if block.is_listing:
-        yield Part("list", _pieces(block.lines), box=block.box)
+        yield Part("list", _pieces(block.lines, styles.hyphens), box=block.box)
         return
     if level := styles.level(block):
-        yield Part("heading", _pieces(block.lines), level, box=block.box)
+        yield Part(
+            "heading", _pieces(block.lines, styles.hyphens), level, box=block.box
+        )
         return
     if block.lines[0].is_fixed and not any(line.links for line in block.lines):
         yield Part("code", _code(block), box=block.box)
         return
     for kind, lines in _paragraphs(block):
-        pieces = _pieces(lines)
+        pieces = _pieces(lines, styles.hyphens)
         if kind == "list" and (bullet := _BULLET.match(pieces[0][0])):
             pieces[0] = (pieces[0][0][bullet.end() :], pieces[0][1])
         part = Part(kind, pieces, box=Block(lines).box)
@@ -241,16 +186,16 @@ def _begins(run: list[Line], line: Line, left: float, right: float) -> bool:
     return is_short and bool(_ENDS.search(last.text)) and line.text[:1].isupper()
 
 
-def _pieces(lines: list[Line]) -> list[Piece]:
+def _pieces(lines: list[Line], hyphens: Hyphens) -> list[Piece]:
     """Return the text of lines as pieces, words put together that a line end broke."""
     pieces: list[Piece] = []
     for line in lines:
         if pieces:
             before, address = pieces[-1]
-            if _HYPHEN.search(before) and line.text[:1].islower():
-                pieces[-1] = (before[:-1], address)
-            else:
-                pieces.append((" ", None))
+            ends, link = hyphens.joint(before, line.text)
+            pieces[-1] = (before[:ends], address)
+            if link:
+                pieces.append((link, None))
         at = 0
         for start, end, address in line.links:
             if start > at:
@@ -302,8 +247,8 @@ def joined(last: Part, first: Part) -> Part:
     """Return the one paragraph that two are."""
     pieces = list(last.pieces)
     text, address = pieces[-1]
-    if _HYPHEN.search(text):
-        pieces[-1] = (text[:-1], address)
-    else:
-        pieces.append((" ", None))
+    ends, link = Hyphens().joint(text, first.text)
+    pieces[-1] = (text[:ends], address)
+    if link:
+        pieces.append((link, None))
     return Part(last.kind, _merged([*pieces, *first.pieces]), last.level, box=last.box)

@@ -10,22 +10,22 @@ from __future__ import annotations
 
 import subprocess
 import time
-from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
 from attrs import field, frozen
 
-from scraper_service.formats.decode import Unreadable, clean_text
+from scraper_service.formats.decode import Unreadable
 from scraper_service.formats.pdf import ocr
-from scraper_service.formats.pdf.blocks import Part, continues, joined, parts_of
+from scraper_service.formats.pdf.blocks import Part, parts_of
+from scraper_service.formats.pdf.facts import metadata
 from scraper_service.formats.pdf.lines import Line, PageText, unread_share
 from scraper_service.formats.pdf.pdfium import (
     PASSWORD_ERROR,
     SECURITY_ERROR,
     PdfiumFile,
 )
-from scraper_service.formats.pdf.writing import html_of, markdown_of, part_markdown
+from scraper_service.formats.pdf.writing import by_page, html_of, listed, whole
 from scraper_service.items import PageError
 from scraper_service.options.available import can_recognise_text
 
@@ -38,14 +38,6 @@ MAX_PAGES = 10_000  # the largest maxPages a caller may ask for
 MAX_LINKS = 10_000
 MAX_LISTED = 10  # numbers of pages in one warning
 
-_FACTS = {
-    "Author": "author",
-    "Subject": "subject",
-    "Keywords": "keywords",
-    "Creator": "creator",
-    "Producer": "producer",
-}
-_DATES = {"CreationDate": "published_time", "ModDate": "modified_time"}
 _NO_TEXT = "The PDF has no text layer; it may be a scan."
 
 
@@ -212,12 +204,12 @@ class _Reading:
         links = dict.fromkeys(address for page in pages for address in page.links)
         parts = parts_of(pages)
         self._warn(len(pages))
-        known, other = _metadata(facts)
+        known, other = metadata(facts)
         return PdfContent(
-            markdown=_whole(parts, markers=self._parser.page_markers),
+            markdown=whole(parts, markers=self._parser.page_markers),
             parts=parts,
-            pages=_by_page(parts) if self._parser.pages else [],
-            blocks=_blocks(parts) if self._parser.blocks else [],
+            pages=by_page(parts) if self._parser.pages else [],
+            blocks=listed(parts) if self._parser.blocks else [],
             links=list(links)[:MAX_LINKS],
             known=known,
             other=other,
@@ -254,77 +246,6 @@ def _typed(text: str) -> list[Line]:
         if row.strip():
             lines.append(Line(row.strip(), 10.0, 0.0, y, 500.0, y + 10))
     return lines
-
-
-def _whole(pages: list[list[Part]], *, markers: bool) -> str:
-    if markers:
-        texts = [markdown_of(parts) for parts in pages]
-        marked = [
-            f"---\n\n<!-- page {number} -->\n\n{text}"
-            for number, text in enumerate(texts[1:], 2)
-        ]
-        return "\n\n".join(part.strip() for part in (texts[0], *marked)).strip()
-    flow: list[Part] = []
-    for parts in pages:
-        if flow and parts and continues(flow[-1], parts[0]):
-            flow[-1] = joined(flow[-1], parts[0])
-            flow += parts[1:]
-        else:
-            flow += parts
-    return markdown_of(flow)
-
-
-def _by_page(pages: list[list[Part]]) -> list[dict[str, Any]]:
-    return [
-        {"pageNumber": number, "markdown": markdown_of(parts)}
-        for number, parts in enumerate(pages, 1)
-    ]
-
-
-def _blocks(pages: list[list[Part]]) -> list[dict[str, Any]]:
-    return [
-        {
-            "pageNumber": number,
-            "type": part.kind,
-            "text": clean_text(part_markdown(part)),
-            "bbox": [round(value, 1) for value in part.box],
-        }
-        for number, parts in enumerate(pages, 1)
-        for part in parts
-    ]
-
-
-def _metadata(facts: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the facts with names of their own, and the others."""
-
-    def said(name: str) -> str:
-        return " ".join(clean_text(facts.get(name, "")).split())[:2000]
-
-    known = {"title": said("Title"), "language": said("Lang")[:100]}
-    known |= {name: _date(said(key)) for key, name in _DATES.items()}
-    other = {name: said(key) for key, name in _FACTS.items()}
-    return _present(known), _present(other)
-
-
-def _present(facts: dict[str, str]) -> dict[str, str]:
-    return {name: value for name, value in facts.items() if value}
-
-
-def _date(text: str) -> str:
-    """Return a date of a PDF file (ISO 32000-1, 7.9.4) as ISO 8601, or nothing."""
-    digits = text.removeprefix("D:").replace("'", "")
-    try:
-        moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # below
-        sign, hours, minutes = digits[14:15], digits[15:17], digits[17:19]
-        shift = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
-        zone = (
-            UTC
-            if sign not in "+-" or not sign
-            else timezone(-shift if sign == "-" else shift)
-        )
-        return moment.replace(tzinfo=zone).isoformat()
-    except (ValueError, OverflowError):
-        return ""
 
 
 def _numbered(pages: Iterable[int]) -> str:

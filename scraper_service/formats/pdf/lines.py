@@ -69,6 +69,30 @@ class Line:
 
 
 @define
+class Block:
+    """Lines which belong together; ``rows`` are the cells of one that is a table.
+
+    ``is_listing`` marks an entry of a table of contents. ``margin`` is where code
+    begins on the page, in points.
+    """
+
+    lines: list[Line]
+    rows: list[list[str]] | None = None
+    is_listing: bool = False
+    margin: float = 0.0
+
+    @property
+    def box(self) -> Box:
+        """The place on the page: left, bottom, right, top."""
+        return (
+            min(line.x0 for line in self.lines),
+            min(line.y0 for line in self.lines),
+            max(line.x1 for line in self.lines),
+            max(line.y1 for line in self.lines),
+        )
+
+
+@define
 class PageText:
     """The lines of a page in the order of the file, and the addresses it links to.
 

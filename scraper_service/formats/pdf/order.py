@@ -3,51 +3,20 @@
 from __future__ import annotations
 
 import itertools
-import re
 from statistics import median
 
-from attrs import define
-
-from scraper_service.formats.pdf.lines import Line
+from scraper_service.formats.pdf.grids import LEADER, has_leader, table, table_end
+from scraper_service.formats.pdf.lines import Block, Box, Line
 
 MAX_SORTED = 1500  # blocks of a page; beyond it columns are not looked for
 COLUMN_GAP = 6.0  # points between two columns
-MIN_ROWS = 3  # of a table, or 2 of more than two cells
-PROSE = 28  # letters of a cell that is a line of a column rather than a cell
 MAX_LEADING = 1.75  # from line to line in one paragraph, in sizes of the letters
 MAX_DOUBLE = 2.7  # the same where most lines of the page are so far apart
 MIN_DOUBLE = 6  # lines that say so
 FULL = 30  # width of a line that goes on in the next one, in sizes of the letters
 
-_LABEL = re.compile(r"(?:[^\w\s]|[0-9a-zA-Z]{1,3}[.)]|\([0-9a-zA-Z]{1,4}\))\Z")
-_LEADER = re.compile(r"\s*(?:\.\s?){4,}\s*")
 
-
-@define
-class Block:
-    """Lines which belong together; ``rows`` are the cells of one that is a table.
-
-    ``is_listing`` marks an entry of a table of contents. ``margin`` is where code
-    begins on the page, in points.
-    """
-
-    lines: list[Line]
-    rows: list[list[str]] | None = None
-    is_listing: bool = False
-    margin: float = 0.0
-
-    @property
-    def box(self) -> tuple[float, float, float, float]:
-        """The place on the page: left, bottom, right, top."""
-        return (
-            min(line.x0 for line in self.lines),
-            min(line.y0 for line in self.lines),
-            max(line.x1 for line in self.lines),
-            max(line.y1 for line in self.lines),
-        )
-
-
-_Boxed = list[tuple[tuple[float, float, float, float], Block]]
+_Boxed = list[tuple[Box, Block]]
 
 
 def blocks_in_order(lines: list[Line]) -> list[Block]:
@@ -57,10 +26,10 @@ def blocks_in_order(lines: list[Line]) -> list[Block]:
     found: list[Block] = []
     start = 0
     while start < len(rows):
-        end = _table_end(rows, start)
-        table = _table(rows[start:end]) if end - start > 1 else None
-        if table is not None:
-            found += table
+        end = table_end(rows, start)
+        grid = table(rows[start:end]) if end - start > 1 else None
+        if grid is not None:
+            found += grid
             start = end
             continue
         _append(found, rows[start], leading)
@@ -106,93 +75,11 @@ def _join(first: Line, second: Line) -> None:
         first.size = second.size
 
 
-def _has_leader(text: str) -> bool:
-    """Tell whether dots lead from an entry to its page; most text has none in a row."""
-    return (".." in text or ". ." in text) and bool(_LEADER.search(text))
-
-
-def _cells(line: Line) -> int:
-    """Count the cells; a bullet or a number before a text is no cell of its own."""
-    count = len(line.cells)
-    if count > 1 and _LABEL.match(line.cells[0].text):
-        count -= 1
-    if line.turned or _has_leader(line.text):
-        return 1
-    return count
-
-
-def _table_end(rows: list[Line], start: int) -> int:
-    """Return where the rows of several cells end that begin at ``start``."""
-    end = start
-    while end < len(rows) and _cells(rows[end]) > 1:
-        if end > start:
-            above, row = rows[end - 1], rows[end]
-            if not 0 < above.y0 - row.y0 < 4 * max(row.size, above.size):
-                break
-        end += 1
-    return end
-
-
-def _table(rows: list[Line]) -> list[Block] | None:
-    """Return a table, or the columns of text that only look like one; else None."""
-    edges = _column_edges(rows)
-    if len(edges) < 2:
-        return None
-    if len(edges) == 2 and _are_columns(rows):
-        return _split_columns(rows, edges)
-    if len(rows) < (2 if len(edges) > 2 else MIN_ROWS):
-        return None
-    grid = []
-    for row in rows:
-        values = [""] * len(edges)
-        for cell in row.cells:
-            place = _place(cell.x0, edges)
-            values[place] = f"{values[place]} {cell.text}".strip()
-        grid.append(values)
-    return [Block(rows, grid)]
-
-
-def _are_columns(rows: list[Line]) -> bool:
-    """Tell two columns of text, written line by line, from a table."""
-    cells = [[row.cells[0].text for row in rows], [row.cells[-1].text for row in rows]]
-    letters = min(median(map(len, column)) for column in cells)
-    words = min(median(len(text.split()) for text in column) for column in cells)
-    return letters > PROSE or (len(rows) > 5 and words >= 3)
-
-
-def _column_edges(rows: list[Line]) -> list[tuple[float, float]]:
-    """Return (left, right) of the columns: what cells of all rows cover together."""
-    spans = sorted((cell.x0, cell.x1) for row in rows for cell in row.cells)
-    edges: list[tuple[float, float]] = []
-    for x0, x1 in spans:
-        if edges and x0 < edges[-1][1] + 1:
-            edges[-1] = (edges[-1][0], max(edges[-1][1], x1))
-        else:
-            edges.append((x0, x1))
-    return edges
-
-
-def _place(x: float, edges: list[tuple[float, float]]) -> int:
-    for index, (_, right) in enumerate(edges):
-        if x <= right:
-            return index
-    return len(edges) - 1
-
-
-def _split_columns(rows: list[Line], edges: list[tuple[float, float]]) -> list[Block]:
-    columns: list[Block] = [Block([]) for _ in edges]
-    for row in rows:
-        for cell in row.cells:
-            part = Line(cell.text, row.size, cell.x0, row.y0, cell.x1, row.y1, [cell])
-            columns[_place(cell.x0, edges)].lines.append(part)
-    return [column for column in columns if column.lines]
-
-
 def _append(blocks: list[Block], line: Line, leading: float) -> None:
     last = blocks[-1] if blocks else None
-    is_listing = _has_leader(line.text)
+    is_listing = has_leader(line.text)
     if is_listing:
-        short = _LEADER.sub(" \u2026 ", line.text).strip(" \u2026")
+        short = LEADER.sub(" \u2026 ", line.text).strip(" \u2026")
         line.text = short
         line.links = []
     if (
@@ -273,9 +160,7 @@ def _ordered(blocks: list[Block]) -> list[Block]:
     return _by_strips(boxed)
 
 
-def _is_wrong(
-    a: tuple[float, float, float, float], b: tuple[float, float, float, float]
-) -> bool:
+def _is_wrong(a: Box, b: Box) -> bool:
     """Tell whether ``b`` stands above ``a`` without being in a column further right."""
     return b[1] >= a[3] - 1 and b[0] < a[2]
 

@@ -117,6 +117,8 @@ class _PageReader:
             or self._guessed > MAX_GUESSED * len(lines)
             or (not lines and self._has_text_objects())
         )
+        if signs.turn:
+            lines = _by_rows(lines)
         return PageText(lines, addresses, signs.turn), is_doubtful
 
     def _add_line(self, start: int, end: int, lines: list[Line]) -> None:
@@ -184,6 +186,16 @@ class _PageReader:
         )
         wanted = {raw.FPDF_PAGEOBJ_TEXT, raw.FPDF_PAGEOBJ_FORM}
         return any(kind in wanted for kind in kinds)
+
+
+def _by_rows(lines: list[Line]) -> list[Line]:
+    """Sort the lines of a turned page, which PDFium takes in the order of an upright."""
+    rows: list[list[Line]] = []
+    for line in sorted(lines, key=lambda line: -line.y0):
+        if not rows or rows[-1][0].y0 - line.y0 > 0.3 * line.size:
+            rows.append([])
+        rows[-1].append(line)
+    return [line for row in rows for line in sorted(row, key=lambda line: line.x0)]
 
 
 def _links(document: Any, page: Any) -> Any:

@@ -143,6 +143,8 @@ class Speller:
         if self._last < 0:
             return False
         before = self._last_box()
+        if self._signs.turn and not self.is_reversed and box[2] <= before[0] + 1:
+            return True  # PDFium goes from the left of the page to its right
         slack = 0.3 * max(before[3] - before[1], box[3] - box[1])
         return box[3] < before[1] - slack or box[1] > before[3] + slack
 
@@ -195,7 +197,7 @@ class Speller:
         if self._last < 0:
             return
         box = self._last_box()
-        line.cells[-1].x1 = max(box[2], line.x1 if not is_cut else 0.0)
+        line.cells[-1].x1 = box[2] if is_cut else max(box[2], line.x1)
         if is_cut:
             line.x0, line.x1 = line.cells[0].x0, box[2]
             line.y0, line.y1 = box[1], box[3]

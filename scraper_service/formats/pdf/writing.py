@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import html
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.formats.decode import clean_text
 from scraper_service.formats.inline import destination, escaped, plain
+from scraper_service.formats.pdf.blocks import continues, joined
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -16,6 +17,47 @@ if TYPE_CHECKING:
 
 _LINE_START = re.compile(r"^(?=#{1,6}\s|[-+]\s|>|=+$|-+$|~~~)")
 _LOOSE_ITEMS = re.compile(r"(?m)^(- .*)\n\n(?=- )")
+
+
+def whole(pages: list[list[Part]], *, markers: bool) -> str:
+    """Return the Markdown of a file; ``markers`` tell where its pages begin."""
+    if markers:
+        texts = [markdown_of(parts) for parts in pages]
+        marked = [
+            f"---\n\n<!-- page {number} -->\n\n{text}"
+            for number, text in enumerate(texts[1:], 2)
+        ]
+        return "\n\n".join(part.strip() for part in (texts[0], *marked)).strip()
+    flow: list[Part] = []
+    for parts in pages:
+        if flow and parts and continues(flow[-1], parts[0]):
+            flow[-1] = joined(flow[-1], parts[0])
+            flow += parts[1:]
+        else:
+            flow += parts
+    return markdown_of(flow)
+
+
+def by_page(pages: list[list[Part]]) -> list[dict[str, Any]]:
+    """Return the Markdown of each page, with its number from 1."""
+    return [
+        {"pageNumber": number, "markdown": markdown_of(parts)}
+        for number, parts in enumerate(pages, 1)
+    ]
+
+
+def listed(pages: list[list[Part]]) -> list[dict[str, Any]]:
+    """Return the parts with their kinds and places: left, bottom, right, top."""
+    return [
+        {
+            "pageNumber": number,
+            "type": part.kind,
+            "text": clean_text(part_markdown(part)),
+            "bbox": [round(value, 1) for value in part.box],
+        }
+        for number, parts in enumerate(pages, 1)
+        for part in parts
+    ]
 
 
 def markdown_of(parts: Iterable[Part]) -> str:
