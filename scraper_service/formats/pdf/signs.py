@@ -66,6 +66,7 @@ class Signs:
         self._at = ctypes.addressof(self._buffer)
         self.text = self._whole_text(text_page)
         self.turn = 0
+        self._boxes: dict[int, Box] = {}
 
     def lines(self) -> list[tuple[int, int]]:
         """Return where the lines of text are, and turn the page as they run."""
@@ -82,6 +83,7 @@ class Signs:
             for line_ in found[:MAX_SAMPLED]:
                 letters[self._direction(*line_)] += _length(line_)
             self.turn = max(range(4), key=letters.__getitem__)
+            self._boxes.clear()
         return found
 
     def _direction(self, start: int, end: int) -> int:
@@ -109,11 +111,15 @@ class Signs:
 
     def box(self, index: int) -> Box:
         """Return where a sign is."""
-        _place(self._handle, index, self._at)
-        left, top, right, bottom = _four(self._buffer)
-        if self.turn:
-            return turned((left, bottom, right, top), self.turn)
-        return left, bottom, right, top
+        found = self._boxes.get(index)
+        if found is None:
+            _place(self._handle, index, self._at)
+            left, top, right, bottom = _four(self._buffer)
+            found = left, bottom, right, top
+            if self.turn:
+                found = turned(found, self.turn)
+            self._boxes[index] = found
+        return found
 
     def piece(self, index: int) -> int | None:
         """Return what is the same for all signs that were written in one go."""
@@ -131,10 +137,12 @@ class Signs:
             low, piece, high, other = spans.pop()
             if piece == other:
                 continue
-            middle = _letter_between(text, low, high)
-            if middle == high:
-                edges.append(high)
-                continue
+            middle = (low + high) // 2
+            if middle == low or text[middle].isspace():
+                middle = _letter_between(text, low, high)
+                if middle == high:
+                    edges.append(high)
+                    continue
             found = _piece(handle, middle)
             spans.append((low, piece, middle, found))
             spans.append((middle, found, high, other))

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 WIDE_GAP = 1.5  # between two cells, in sizes of the letters
 WORD_GAP = 0.11  # more than between letters: a space that the file leaves out
 LOOSE = 0.6  # width of a letter in a piece that may have gaps, in sizes of the letters
+NARROW = 0.5  # the same where there is none, in letters of one width either
 SLACK = 2.0  # points that a link may be narrower than its text
 _WORD = re.compile(r"\S+")
 _CLOSING = frozenset(",.;:!?)]}\u201d\u2019%'\"-")
@@ -40,8 +41,6 @@ class Speller:
         self._text = ""
         self._starts: list[int] = []  # of the cells, in the text
         self._last = -1  # the sign before, by its index on the page
-        self._measured = -1  # the sign whose place is known, mostly the same one
-        self._box: Box = (0.0, 0.0, 0.0, 0.0)
         self.is_reversed = False  # written from right to left
 
     def spell(self, text: str, start: int, end: int) -> int | None:
@@ -69,6 +68,8 @@ class Speller:
         signs, size = self._signs, self._line.size
         box, count = signs.box(first), after - first
         width = signs.box(after - 1)[2] - box[0]
+        if width <= NARROW * size * count:
+            return False
         if signs.is_fixed(first):
             return width > (box[2] - box[0]) * count + WIDE_GAP * size
         return width > LOOSE * size * count
@@ -80,15 +81,14 @@ class Speller:
         if self._is_below(box):
             return start
         crossed: list[tuple[Box, str]] = []
-        last_box = signs.box(last)
         if self._links:
+            last_box = signs.box(last)
             crossed = self._crossed(box, last_box)
             if crossed and self._is_part(crossed, box, last_box):
                 return self._by_sign(part, start, crossed, spaced=spaced)
         if self.is_reversed and signs.piece(start) != signs.piece(last):
             return self._by_sign(part, start, crossed, spaced=spaced)
         self._add(part, start, box, crossed[0][1] if crossed else None, spaced=spaced)
-        self._measured, self._box = last, last_box
         return None
 
     def _by_sign(
@@ -106,14 +106,11 @@ class Speller:
             centre = (box[0] + box[2]) / 2
             address = next((a for r, a in crossed if r[0] <= centre <= r[2]), None)
             self._add(sign, index, box, address, spaced=spaced and index == start)
-            self._measured, self._box = index, box
         return None
 
     def _last_box(self) -> Box:
         """Return where the last sign is."""
-        if self._measured != self._last:
-            self._measured, self._box = self._last, self._signs.box(self._last)
-        return self._box
+        return self._signs.box(self._last)
 
     def _is_swapped(self, sign: str, box: Box) -> bool:
         """Tell whether ``sign`` belongs before the last one, both being one glyph.
