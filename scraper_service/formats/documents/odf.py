@@ -14,7 +14,6 @@ from scraper_service.formats.documents.archive import (
     local,
 )
 from scraper_service.formats.documents.markup import (
-    MAX_CELLS,
     Draft,
     anchor,
     element,
@@ -22,11 +21,8 @@ from scraper_service.formats.documents.markup import (
     facts,
     picture,
 )
+from scraper_service.formats.documents.odf_grids import Grids
 from scraper_service.formats.documents.sheets import (
-    MAX_COLUMNS,
-    MAX_SHEETS,
-    Cell,
-    Grid,
     grid_html,
     sheets_html,
 )
@@ -36,7 +32,6 @@ if TYPE_CHECKING:
 
 KIND = "OpenDocument"
 MAX_SPACES = 200  # of one <text:s>
-MAX_REPEATED = 1000  # rows or cells that one element stands for
 
 # What is no part of the text.
 _LEFT_OUT = frozenset(
@@ -61,7 +56,7 @@ def read_odf(body: bytes) -> Draft:
     reader = _Reader(root)
     main = content[0]
     if local(main) == "spreadsheet":
-        html = sheets_html(reader.grids(main), reader.warnings)
+        html = sheets_html(reader.grids.visible(main), reader.warnings)
     elif local(main) == "presentation":
         html = "\n".join(reader.slides(main))
     else:
@@ -106,7 +101,6 @@ class _Reader:
 
     def __init__(self, root: Any):
         self.warnings: list[str] = []
-        self._left = MAX_CELLS
         self._notes: list[str] = []
         self._depth = 0
         self._hidden: set[str] = set()
@@ -114,6 +108,7 @@ class _Reader:
         self._numbered: set[str] = set()
         for style in root.iter("{*}style", "{*}list-style"):
             self._read_style(style)
+        self.grids = Grids(self.cell, self._hidden, self.warnings)
 
     def _read_style(self, style: Any) -> None:
         name = attribute(style, "name") or ""
@@ -185,7 +180,7 @@ class _Reader:
         return f"{element(tag, ''.join(items))}\n" if items else ""
 
     def _table(self, item: Any) -> str:
-        grid = self._grid(item)
+        grid = self.grids.grid(item)
         if grid.is_cut:
             self.warnings.append("A table was truncated: it has too many cells.")
         return grid_html(grid)
@@ -276,80 +271,13 @@ class _Reader:
             yield element("section", title + "".join(parts) + self.notes())
             self._notes = []
 
-    # -- Sheets --------------------------------------------------------------------------
+    # -- Cells ---------------------------------------------------------------------------
 
-    def grids(self, main: Any) -> Iterator[Grid]:
-        """Yield the visible sheets."""
-        tables = main.findall("{*}table")
-        hidden = [t for t in tables if attribute(t, "style-name") in self._hidden]
-        if hidden:
-            names = ", ".join(
-                repr((attribute(t, "name") or "")[:50]) for t in hidden[:10]
-            )
-            self.warnings.append(f"Hidden sheets were left out: {names}.")
-        visible = [table for table in tables if table not in hidden]
-        if len(visible) > MAX_SHEETS:
-            self.warnings.append(
-                f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
-                "were converted."
-            )
-        for table in visible[:MAX_SHEETS]:
-            yield self._grid(table)
-
-    def _grid(self, table: Any) -> Grid:
-        grid = Grid(attribute(table, "name") or "")
-        row = 0
-        for item in table.iter("{*}table-row"):
-            if next(item.iterancestors("{*}table")) is not table:
-                continue  # of a table in a cell
-            count = _repeated(item, "number-rows-repeated")
-            cells = self._cells(item)
-            if cells and attribute(item, "visibility") not in {"collapse", "filter"}:
-                for at in range(row, row + min(count, MAX_REPEATED)):
-                    for column, cell, (height, width) in cells:
-                        if not self._left:
-                            grid.is_cut = True
-                            return grid
-                        self._left -= 1
-                        grid.put(at, column, cell)
-                        if height > 1 or width > 1:
-                            grid.merged.append(
-                                (at, column, at + height - 1, column + width - 1)
-                            )
-            row += count
-        return grid
-
-    def _cells(self, row: Any) -> list[tuple[int, Cell, tuple[int, int]]]:
-        found = []
-        column = 0
-        for item in row:
-            if local(item) not in {"table-cell", "covered-table-cell"}:
-                continue
-            count = _repeated(item, "number-columns-repeated")
-            content = self._cell(item)
-            if content and local(item) == "table-cell":
-                kind = attribute(item, "value-type") or "string"
-                cell = Cell(content, kind == "string")
-                span = (
-                    _repeated(item, "number-rows-spanned"),
-                    _repeated(item, "number-columns-spanned"),
-                )
-                found += [
-                    (at, cell, span)
-                    for at in range(column, min(column + count, MAX_COLUMNS))
-                ]
-            column += count
-        return found
-
-    def _cell(self, item: Any) -> str:
+    def cell(self, item: Any) -> str:
+        """Return what is in a cell."""
         parts = []
         for part in item:
             text = self.inline(part) if local(part) in {"p", "h"} else self._block(part)
             if text.strip():
                 parts.append(text)
         return "<br>".join(parts)
-
-
-def _repeated(item: Any, name: str) -> int:
-    value = attribute(item, name) or "1"
-    return max(int(value), 1) if value.isdecimal() and len(value) < 9 else 1
