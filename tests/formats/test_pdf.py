@@ -372,6 +372,16 @@ def test_a_hyphen_stays_where_it_is_one_of_the_word(end, begin, whole):
     assert text == f"A high-water mark is here.\n\n{whole}"
 
 
+def test_a_word_is_whole_though_its_lines_are_far_apart():
+    page = [
+        (72, 740, 11, "check.names"),
+        (200, 740, 11, "whether row names are changed to syntac-"),
+        (200, 700, 11, "tic names."),
+    ]
+    text = value(read(pdf([page])), "markdown")
+    assert text.endswith("changed to syntactic names.")
+
+
 def test_gaps_inside_a_piece_of_text_part_the_cells():
     rows = (
         f"BT /F1 10 Tf 72 {700 - 14 * n} Td [({a}) -9000 ({b})] TJ ET".encode()

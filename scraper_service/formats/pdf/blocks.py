@@ -68,6 +68,7 @@ def parts_of(pages: list[PageText]) -> list[list[Part]]:
 def _page_parts(page: PageText, styles: _Styles) -> list[Part]:
     blocks = blocks_in_order(page.lines)
     parts = _with_whole_code(part for block in blocks for part in _parts(block, styles))
+    parts = _with_whole_words(parts, styles.hyphens)
     if page.turn:
         for part in parts:  # back to where they are on the page
             part.box = turned(part.box, 4 - page.turn)
@@ -90,6 +91,24 @@ def _with_whole_code(parts: Iterable[Part]) -> list[Part]:
             text = dedent("\n".join(line for line, _ in part.pieces))
             part.pieces = [(text, None)]
             part.kind = "code" if "\n" in text else "paragraph"
+    return found
+
+
+def _with_whole_words(parts: list[Part], hyphens: Hyphens) -> list[Part]:
+    """Join paragraphs between which a word is broken, however far apart they are."""
+    found: list[Part] = []
+    for part in parts:
+        last = found[-1] if found else None
+        if (
+            last is not None
+            and last.pieces
+            and last.pieces[-1][0].endswith(("-", "\u2010"))
+            and continues(last, part)
+            and hyphens.joint(last.pieces[-1][0], part.text)[1] == ""
+        ):
+            found[-1] = joined(last, part, hyphens)
+        else:
+            found.append(part)
     return found
 
 
@@ -243,11 +262,11 @@ def continues(last: Part, first: Part) -> bool:
     return not _ENDS.search(last.text.rstrip()) and first.text[:1].islower()
 
 
-def joined(last: Part, first: Part) -> Part:
+def joined(last: Part, first: Part, hyphens: Hyphens | None = None) -> Part:
     """Return the one paragraph that two are."""
     pieces = list(last.pieces)
     text, address = pieces[-1]
-    ends, link = Hyphens().joint(text, first.text)
+    ends, link = (hyphens or Hyphens()).joint(text, first.text)
     pieces[-1] = (text[:ends], address)
     if link:
         pieces.append((link, None))
