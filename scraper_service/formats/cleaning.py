@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from lxml import etree
+
 from scraper_service.formats.document import drop, parse
 from scraper_service.formats.hidden import (
     Hiding,
@@ -22,7 +24,9 @@ UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
 SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
 FEW_WORDS = 30
 FAINT = 0.1  # share of the words; more without opacity wait for a script
+_NO_WORDS = frozenset({"script", "style", "template"})
 MAX_FRAMES = 50  # srcdoc documents parsed per page
+_DROPPED = (etree.Comment, etree.PI, etree.Entity, *DROPPED)
 _ADDRESSES = {
     "a": "href",
     "area": "href",
@@ -48,25 +52,21 @@ def clean(document: Document) -> None:
     body = document.body
     _inline_frames(body)
     _settle_noscript(body)
-    unwanted: list[Any] = []
-    hidden: dict[Any, Hiding] = {}
     rules = HidingRules(list(document.root.iter("style")))
+    for element in list(body.iter(*_DROPPED)):
+        if element.tag == "script" and element.get("type", "")[:8] == "math/tex":
+            _keep_formula(element)
+        else:
+            drop(element)
+    hidden: dict[Any, Hiding] = {}
     for element in body.iter():
-        tag = element.tag
-        if not isinstance(tag, str) or tag in DROPPED:
-            if tag == "script" and element.get("type", "")[:8] == "math/tex":
-                _keep_formula(element)
-            else:
-                unwanted.append(element)
-            continue
-        if kind := rules.of(element):
+        tag, style = element.tag, element.get("style")
+        if kind := rules.of(element, tag, style):
             hidden[element] = kind
-        if tag == "span":
-            _settle_span(element)
         if tag in _ADDRESSES:
             _complete(element, tag, document.base)
-    for element in unwanted:
-        drop(element)
+        elif style and tag == "span" and "display:block" in style.replace(" ", ""):
+            element.tag = "div"
     if hidden:
         _drop_hidden(document, body, hidden)
 
@@ -91,9 +91,11 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
         for element in hidden
         if hidden.keys().isdisjoint(element.iterancestors())
     }
-    visible = len(" ".join(body.itertext()).split()) - sum(map(len, texts.values()))
-    least = max(visible, UNCOVERED_WORDS)
     faint = sum(len(t) for e, t in texts.items() if hidden[e] is Hiding.MAYBE)
+    visible = 0
+    if faint > FEW_WORDS or any(len(t) > UNCOVERED_WORDS for t in texts.values()):
+        visible = len(" ".join(body.itertext()).split()) - sum(map(len, texts.values()))
+    least = max(visible, UNCOVERED_WORDS)
     excerpts = []
     for element, kind in hidden.items():
         words = texts.get(element, [])
@@ -141,42 +143,41 @@ def _settle_noscript(body: Any) -> None:
     if not blocks:
         return
     inside = sum(len("".join(block.itertext()).split()) for block in blocks)
-    dropped = sum(
-        len((text or "").split())
-        for element in body.iter("script", "style", "template")
-        for text in [element.text]
-    )
-    total = len(" ".join(body.itertext()).split())
+    is_page = inside > 0 and not _has_words(body, 2 * inside)
     for block in blocks:
-        if inside > total - inside - dropped:
+        if is_page:
             block.tag = "div"
         else:
             drop(block)
 
 
-def _settle_span(span: Any) -> None:
-    """Make a block of a ``span`` that is laid out as one."""
-    style = span.get("style")
-    if style and "display:block" in style.replace(" ", ""):
-        span.tag = "div"
+def _has_words(body: Any, count: int) -> bool:
+    """Tell whether there are so many words, without scripts and the like."""
+    for element in body.iter():
+        text = None if element.tag in _NO_WORDS else element.text
+        for part in (text, element.tail):
+            if part:
+                count -= len(part.split())
+        if count <= 0:
+            return True
+    return False
 
 
 def _complete(element: Any, tag: str, base: str) -> None:
     """Make the addresses of ``element`` absolute; settle lazy images."""
-    attributes = element.attrib
     if tag == "img":
-        _settle_lazy(attributes)
+        _settle_lazy(element.attrib)
     for name in (_ADDRESSES[tag], "poster") if tag == "video" else (_ADDRESSES[tag],):
-        value = attributes.get(name)
+        value = element.get(name)
         if value is None:
             continue
         if tag == "a" and value.lstrip().startswith("#"):
             continue
         address = absolute(base, value)
         if address is None:
-            del attributes[name]
-        else:
-            attributes[name] = address
+            del element.attrib[name]
+        elif address != value:
+            element.set(name, address)
 
 
 def _settle_lazy(attributes: Any) -> None:

@@ -50,34 +50,34 @@ class HidingRules:
 
     def __init__(self, styles: list[Any]):
         self._rules = sheet_rules(styles)
-        self._ids = {p for _, parts, _ in self._rules for p in parts if p[0] == "#"}
-        self._known: dict[tuple[str, str, str], Hiding] = {}
+        self._parts = frozenset(p for _, parts, _ in self._rules for p in parts)
+        self._has_ids = any(part[0] == "#" for part in self._parts)
+        self._known: dict[tuple[str, str | None, str], Hiding] = {}
 
-    def of(self, element: Any) -> Hiding:
+    def of(self, element: Any, tag: str, style: str | None) -> Hiding:
         """Return how ``element`` itself is hidden, not what it is in.
 
         It is asked for each element of a page, most of which have one of few classes.
         """
-        get = element.get
-        tag = element.tag
-        key = (tag, get("class", ""), get("id", "") if self._ids else "")
+        name = f"#{element.get('id')}" if self._has_ids else ""
+        key = (tag, element.get("class"), name if name in self._parts else "")
         kind = self._known.get(key)
         if kind is None:
             kind = self._known[key] = self._looked_up(*key)
-        style, attribute = get("style"), get("hidden")
+        attribute = element.get("hidden")
         if (kind or style or attribute is not None) and tag not in _NEVER:
             return _decided(element, kind, style or "", attribute)
         return Hiding.NOT
 
-    def _looked_up(self, tag: str, names: str, name: str) -> Hiding:
-        parts = set(names.split())
+    def _looked_up(self, tag: str, names: str | None, name: str) -> Hiding:
+        parts = set((names or "").split())
         if not _SPOKEN.isdisjoint(parts):
             return Hiding.NOT if tag in _HEADINGS else Hiding.UNSEEN
-        if tag in _NUMBERED and _GUTTER.search(names):
+        if names and tag in _NUMBERED and _GUTTER.search(names):
             return Hiding.UNSEEN
-        if not _SHOWN.isdisjoint(parts):
+        parts.add(name)
+        if self._parts.isdisjoint(parts) or not _SHOWN.isdisjoint(parts):
             return Hiding.NOT
-        parts.add(f"#{name}")
         for rule_tag, needed, kind in self._rules:
             if needed <= parts and rule_tag in {"", tag}:
                 return kind
