@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.formats.verdicts import LITTLE, OK, PageFacts, verdict
+from scraper_service.formats.verdicts import LITTLE, MUCH, OK, PageFacts, verdict
 
 if TYPE_CHECKING:
     from scraper_service.formats.metadata import Evidence
@@ -35,9 +35,12 @@ def remark(facts: dict[str, str]) -> str | None:
 
 
 def count_of(text: str) -> int:
-    """Return the words of a text; of one without spaces, half of its letters."""
-    words = len(text.split())
-    if text.isascii():
+    """Return the words of a text; of one without spaces, half of its letters.
+
+    It counts no further than verdicts look.
+    """
+    words = len(text.split(None, MUCH))
+    if words > MUCH or text.isascii():
         return words
     return words + sum(character >= "\u3040" for character in text[:2000]) // 2
 

@@ -28,8 +28,10 @@ def links(document: Document) -> list[str]:
         if not value or value.startswith("#"):
             continue
         address = absolute(document.base, value)
-        if is_web(address) or (address and address.lower().startswith("mailto:")):
-            found[str(address)] = None
+        if address is None or address in found:
+            continue
+        if is_web(address) or address[:7].lower() == "mailto:":
+            found[address] = None
             if len(found) == MAX_FOUND:
                 break
     return list(found)
@@ -45,7 +47,7 @@ def found_links(document: Document) -> tuple[str, ...]:
         if element.tag == "link" and element.get("rel") not in {"next", "prev"}:
             continue
         address = absolute(document.base, value)
-        if is_web(address):
+        if address not in found and is_web(address):
             found[str(address)] = None
             if len(found) == MAX_FOUND:
                 break

@@ -24,6 +24,14 @@ def absolute(base: str, value: str) -> str | None:
     A value which starts with ``http://`` or ``https://`` is kept as written.
     Addresses that would run a script are none.
     """
+    if len(value) > MAX_CACHED:
+        return _absolute.__wrapped__(base, value)
+    return _absolute(base, value)
+
+
+@lru_cache(maxsize=4096)
+def _absolute(base: str, value: str) -> str | None:
+    """Complete once what is asked for by several formats."""
     value = value.strip()
     if "\n" in value or "\t" in value or "\r" in value:
         value = _BREAKS.sub("", value)
@@ -31,16 +39,8 @@ def absolute(base: str, value: str) -> str | None:
         return value
     if value[:20].lower().lstrip("\0\x01 ").startswith(_SCRIPTS):
         return None
-    if len(value) > MAX_CACHED:
-        return (
-            value if value[:5].lower() == "data:" else _joined.__wrapped__(base, value)
-        )
-    return _joined(base, value)
-
-
-@lru_cache(maxsize=4096)
-def _joined(base: str, value: str) -> str | None:
-    """Join once what is asked for by several formats."""
+    if len(value) > MAX_CACHED and value[:5].lower() == "data:":
+        return value
     if _ROOTED.match(value):
         return _origin(base) + value
     try:

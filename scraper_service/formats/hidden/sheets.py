@@ -16,10 +16,11 @@ MAX_CSS = 1_000_000  # characters of a page
 MAX_RULES = 500
 MAX_SELECTOR = 2000  # characters
 
-# What is looked for first; :func:`hiding` then reads the whole rule.
+# What is looked for first; :func:`hiding` then reads the whole rule. Each begins with the
+# colon, as a search for one character is far faster than one for many names.
 _SIGNS = re.compile(
-    r"(?:display\s*:\s*none|visibility\s*:\s*hidden|opacity\s*:\s*0\s*[;}!]|:\s*-\d{3}|"
-    r"font-size\s*:\s*0|clip\s*:|clip-path\s*:|height\s*:\s*0\s*[;}!])",
+    r":(?:(?<=[y\s]:)\s*(?:none|hidden|0\s*[;}!])|(?<=[e\s]:)\s*0|(?<=[t\s]:)\s*0\s*[;}!]"
+    r"|(?<=[hp\s]:)\s*(?:rect|inset|circle)|\s*-\d{3})"
 )
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)

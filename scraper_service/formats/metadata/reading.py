@@ -9,7 +9,6 @@ WORDS_PER_MINUTE = 238
 # Of Chinese, about; Japanese is read a little faster.
 CHARACTERS_PER_MINUTE = 500
 
-_WORD = re.compile(r"[^\W_]\S*")  # what is only punctuation is none
 _CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -22,7 +21,7 @@ def reading(text: str) -> dict[str, str]:
     characters = len(_CHARACTER.findall(text)) if not text.isascii() else 0
     if characters:
         text = _CHARACTER.sub(" ", text)
-    words = len(_WORD.findall(text))
+    words = sum(word[0].isalnum() or _is_word(word) for word in text.split())
     minutes = words / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
     if not words + characters:
         return {}
@@ -30,3 +29,8 @@ def reading(text: str) -> dict[str, str]:
         "word_count": str(words + characters),
         "reading_time": f"PT{max(1, round(minutes))}M",
     }
+
+
+def _is_word(text: str) -> bool:
+    """Tell what has letters or digits from what is only punctuation."""
+    return any(map(str.isalnum, text))
