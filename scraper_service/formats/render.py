@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import gc
 import json
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -41,7 +43,7 @@ from scraper_service.options.formats import Attributes
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from scraper_service.formats.document import Document
 
@@ -160,7 +162,8 @@ class _Making:
             self._pdf(body)
             return
         if kind == "html" and not is_rich_text(body):
-            self._html(utf8_of(body, self.source.content_type))
+            with _collector_paused():
+                self._html(utf8_of(body, self.source.content_type))
             return
         text = text_of(body, self.source.content_type, xml=kind == "xml")
         if kind == "xml" and self.source.find_links:
@@ -320,6 +323,22 @@ class _Making:
         for name in self.names:
             if name in values:
                 self.add(name, partial(values.__getitem__, name))
+
+
+@contextmanager
+def _collector_paused() -> Iterator[None]:
+    """Have no search for unused objects while a page is made.
+
+    It would walk the elements of the page again and again, all of which are in use.
+    """
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def _fenced(text: str, language: str) -> str:

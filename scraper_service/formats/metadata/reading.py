@@ -9,6 +9,7 @@ WORDS_PER_MINUTE = 238
 # Of Chinese, about; Japanese is read a little faster.
 CHARACTERS_PER_MINUTE = 500
 
+_ASCII = bytes(range(128))
 _CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
 
 
@@ -18,19 +19,19 @@ def reading(text: str) -> dict[str, str]:
     Both are texts, as the interface document wants values of metadata to be. Where
     words are not set apart by spaces, each character counts.
     """
-    characters = len(_CHARACTER.findall(text)) if not text.isascii() else 0
+    characters = 0
+    if not text.isascii():  # without ASCII there is little left to look through
+        rest = text.encode(errors="ignore").translate(None, _ASCII).decode()
+        characters = len(_CHARACTER.findall(rest))
     if characters:
         text = _CHARACTER.sub(" ", text)
-    words = sum(word[0].isalnum() or _is_word(word) for word in text.split())
-    minutes = words / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
-    if not words + characters:
+    words = text.split()
+    odd = [word for word in words if not word[0].isalnum()]
+    count = len(words) - sum(not any(map(str.isalnum, word)) for word in odd)
+    minutes = count / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
+    if not count + characters:
         return {}
     return {
-        "word_count": str(words + characters),
+        "word_count": str(count + characters),
         "reading_time": f"PT{max(1, round(minutes))}M",
     }
-
-
-def _is_word(text: str) -> bool:
-    """Tell what has letters or digits from what is only punctuation."""
-    return any(map(str.isalnum, text))
