@@ -65,7 +65,7 @@ def parse(source: str | bytes, url: str) -> Document:
     """Parse text, or its UTF-8; extreme nesting is flattened and then warned of."""
     text = source.encode(errors="ignore") if isinstance(source, str) else source
     warnings: list[str] = []
-    if text.count(b"<") > MAX_TAGS:
+    if len(text) > MAX_TAGS and text.count(b"<") > MAX_TAGS:
         text = _without_late_tags(text)
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
     root = _tree(text)
@@ -153,7 +153,7 @@ def _tree(data: bytes) -> Any:
         encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
     )
     data = data.translate(None, _CONTROLS)
-    if _FORBIDDEN_START in data:
+    if _FORBIDDEN_START[:1] in data and _FORBIDDEN_START in data:
         for character in _FORBIDDEN_CHARACTERS:
             data = data.replace(character, b"")
     data = _FORBIDDEN_REFERENCE.sub(b"", data)

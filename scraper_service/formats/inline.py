@@ -16,6 +16,8 @@ _JUNK = re.compile(
     "\ue000-\uf8ff\ufff9-\ufffc]+"
     "|[\U000e0000-\U000e007f]{8,}|[\ufe00-\ufe0f\U000e0100-\U000e01ef]{3,}"
 )
+_PRINTABLE_JUNK = re.compile("[\ufffc\ufe00-\ufe0f\U000e0100-\U000e01ef]")  # for Python
+_MANY_SPACES = re.compile("  +")
 _SPACES = re.compile(
     " [ \t\n\r\f\v\xa0\u2028\u2029]+|[\t\n\r\f\v\xa0\u2028\u2029][ \t\n\r\f\v\xa0\u2028\u2029]*"
 )
@@ -47,6 +49,9 @@ def plain(text: str) -> str:
         if not core:
             return " "
         return f"{' ' * text[0].isspace()}{core}{' ' * text[-1].isspace()}"
+    spaced = text.replace("\n", " ").replace("\t", " ").replace("\xa0", " ")
+    if spaced.isprintable() and not _PRINTABLE_JUNK.search(spaced):
+        return _MANY_SPACES.sub(" ", spaced) if "  " in spaced else spaced
     return _SPACES.sub(" ", _JUNK.sub("", text))
 
 
@@ -76,7 +81,7 @@ def finished(text: str, line_break: str) -> str:
     ``line_break`` stands for each ``br``: a hard break, a space, or ``<br>``.
     """
     if "  " in text:
-        text = re.sub("  +", " ", text)
+        text = _MANY_SPACES.sub(" ", text)
     if not text.isascii():
         if BREAK in text:
             text = _BREAKS.sub(line_break, text)

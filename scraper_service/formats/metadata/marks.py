@@ -23,6 +23,8 @@ _DATE = "date publish posted created time byline meta".split()
 # Attributes in which forum software and the like names who wrote a post, and when.
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
+# Attributes, besides its class, that may say so of any element.
+_NAMING = frozenset("itemprop rel data-author-username author created-timestamp".split())
 _BY = re.compile(
     r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
     r"(?:by|von|par|por|door|di|av)\b[:\s]",
@@ -74,9 +76,9 @@ def marks(body: Any) -> Marks:
         if not left:
             break
         text, tail = element.text, element.tail
-        if text and 4 < len(text) <= MAX_TEXT and _is_telling(text):
+        if text and not text.isspace() and _is_telling(text):
             _take_text(text, element, seen)
-        if tail and 4 < len(tail) <= MAX_TEXT and _is_telling(tail):
+        if tail and not tail.isspace() and _is_telling(tail):
             _take_text(tail, element.getparent(), seen)
         names = element.get("class")
         if names not in kinds:
@@ -91,7 +93,7 @@ def marks(body: Any) -> Marks:
         elif tag == "a":
             if "/author" in element.get("href", ""):
                 kind = True, kind[1]
-        elif tag not in _PLAIN_TAGS:
+        elif tag not in _PLAIN_TAGS and not _NAMING.isdisjoint(element.keys()):
             kind = _kind_of(element, kind)
         if kind is not _NEITHER:
             _take_element(element, kind, found)
@@ -101,7 +103,9 @@ def marks(body: Any) -> Marks:
 
 
 def _is_telling(text: str) -> bool:
-    return "20" in text or "19" in text or text.lstrip()[:2] in _STARTS
+    return 4 < len(text) <= MAX_TEXT and (
+        text.lstrip()[:2] in _STARTS or "20" in text or "19" in text
+    )
 
 
 @lru_cache(maxsize=10_000)  # those of a site are on all its pages
