@@ -51,19 +51,20 @@ class HidingRules:
     def __init__(self, styles: list[Any]):
         self._rules = sheet_rules(styles)
         self._parts = frozenset(p for _, parts, _ in self._rules for p in parts)
-        self._has_ids = any(part[0] == "#" for part in self._parts)
-        self._known: dict[tuple[str, str | None, str], Hiding] = {}
+        self._ids = frozenset(part[1:] for part in self._parts if part[0] == "#")
+        self._known: dict[tuple[str, str | None], Hiding] = {}
 
     def of(self, element: Any, tag: str, style: str | None) -> Hiding:
         """Return how ``element`` itself is hidden, not what it is in.
 
         It is asked for each element of a page, most of which have one of few classes.
         """
-        name = f"#{element.get('id')}" if self._has_ids else ""
-        key = (tag, element.get("class"), name if name in self._parts else "")
-        kind = self._known.get(key)
+        names = element.get("class")
+        kind = self._known.get((tag, names))
         if kind is None:
-            kind = self._known[key] = self._looked_up(*key)
+            kind = self._known[tag, names] = self._looked_up(tag, names, "")
+        if self._ids and (name := element.get("id")) in self._ids:
+            kind = self._looked_up(tag, names, f"#{name}")
         attribute = element.get("hidden")
         if (kind or style or attribute is not None) and tag not in _NEVER:
             return _decided(element, kind, style or "", attribute)
