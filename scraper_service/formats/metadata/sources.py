@@ -58,9 +58,11 @@ _NO_NAME = re.compile(
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
 _NO_DATE = re.compile(r"©|copyright|\(c\)|all rights", re.IGNORECASE)
+# It begins with letters that all names have, which are searched for fast.
 _IN_SCRIPT = re.compile(
-    r"\\?[\"'](?:datePublished|date_published|published_?[aA]t|publish(?:ed)?_?[dD]ate|"
-    r"publication_?[dD]ate|firstPublished(?:At|Date)?)\\?[\"']\s*:\s*\\?[\"']([^\"'\\]{8,40})"
+    r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
+    r"|(?<=[\"']publi)(?:shed_?[aA]t|sh(?:ed)?_?[dD]ate|cation_?[dD]ate)"
+    r"|(?<=[\"']firstPubli)shed(?:At|Date)?)\\?[\"']\s*:\s*\\?[\"']([^\"'\\]{8,40})"
 )
 _PUBLISHED = re.compile(
     r"publish|posted|entry-date|post-date|created|pubdate", re.IGNORECASE
