@@ -14,7 +14,7 @@ _WEB = re.compile(r"https?://", re.IGNORECASE)
 _BREAKS = re.compile(r"[\t\r\n]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 # Addresses that begin at the root and have nothing in them to resolve or to tidy.
-_ROOTED = re.compile(r"/(?:[\w-](?:(?!/\.)[^?#\s;\\])*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
+_ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
 _SCRIPTS = ("javascript:", "vbscript:")
 
 
@@ -41,7 +41,7 @@ def _absolute(base: str, value: str) -> str | None:
         return None
     if len(value) > MAX_CACHED and value[:5].lower() == "data:":
         return value
-    if _ROOTED.match(value):
+    if _ROOTED.match(value) and "/." not in value:
         return _origin(base) + value
     try:
         return urljoin(base, value) or None

@@ -24,26 +24,37 @@ class Hiding(IntEnum):
 
 _OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
 _NIL = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
-# Read in this order; a declaration counts at its start, not within another's name.
+# Read in this order, by the names of properties; a declaration counts at its start, not
+# within another's name.
 _RULES = (
-    (Hiding.CLOSED, r"display\s*:\s*none"),
-    (Hiding.CLOSED, r"visibility\s*:\s*(?:hidden|collapse)"),
-    (Hiding.CLOSED, r"content-visibility\s*:\s*hidden"),
-    (Hiding.UNSEEN, rf"(?:left|top|right|bottom|margin-left|margin-top)\s*:\s*{_OFF}"),
-    (Hiding.UNSEEN, rf"text-indent\s*:\s*(?:{_OFF}|-100%)"),
+    (Hiding.CLOSED, "display", r"none"),
+    (Hiding.CLOSED, "visibility", r"(?:hidden|collapse)"),
+    (Hiding.CLOSED, "content-visibility", r"hidden"),
+    (Hiding.UNSEEN, "left top right bottom margin-left margin-top", _OFF),
+    (Hiding.UNSEEN, "text-indent", rf"(?:{_OFF}|-100%)"),
     (
         Hiding.UNSEEN,
-        r"clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]",
+        "clip",
+        r"rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]",
     ),
-    (Hiding.UNSEEN, r"clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0)"),
-    (Hiding.UNSEEN, rf"font-size\s*:\s*{_NIL}"),
-    (Hiding.UNSEEN, r"font-size\s*:\s*(?:0?\.\d+|1)px"),
-    (Hiding.UNSEEN, r"transform\s*:\s*scale\(\s*0(?:\.0+)?\s*\)"),
-    (Hiding.MAYBE, rf"opacity\s*:\s*{_NIL}"),
+    (Hiding.UNSEEN, "clip-path", r"(?:inset\(\s*(?:50|100)%|circle\(\s*0)"),
+    (Hiding.UNSEEN, "font-size", _NIL),
+    (Hiding.UNSEEN, "font-size", r"(?:0?\.\d+|1)px"),
+    (Hiding.UNSEEN, "transform", r"scale\(\s*0(?:\.0+)?\s*\)"),
+    (Hiding.MAYBE, "opacity", _NIL),
 )
 _PATTERNS = tuple(
-    (kind, re.compile(rf"(?:^|[;\s{{]){text}", re.IGNORECASE)) for kind, text in _RULES
+    (
+        kind,
+        frozenset(names.split()),
+        re.compile(
+            rf"(?:^|[;\s{{])(?:{'|'.join(names.split())})\s*:\s*{value}", re.IGNORECASE
+        ),
+    )
+    for kind, names, value in _RULES
 )
+_NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
+_SIZES = frozenset({"width", "height", "max-width", "max-height"})
 _SMALL = re.compile(
     r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
     re.IGNORECASE,
@@ -56,39 +67,39 @@ _COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
 _GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
 _NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
 _RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
-# One of these is in every text that any rule above finds.
-TELLING = (
-    "none hidden collapse opacity left: left : top: top : right: bottom: text-indent clip "
-    "font-size scale( width height color"
-).split()
 
 
 @lru_cache(maxsize=5_000)
 def hiding(style: str) -> Hiding:
     """Return how declarations hide their element. Colours are those of one element."""
     style = style[:MAX_STYLE]
-    for kind, pattern in _PATTERNS:
-        if pattern.search(style):
+    names = {name.lower() for name in _NAME.findall(style)}
+    for kind, wanted, pattern in _PATTERNS:
+        if not wanted.isdisjoint(names) and pattern.search(style):
             if kind is not Hiding.MAYBE:
                 return kind
             return Hiding.NOT if _MOVING.search(style) else kind
-    if _CUT.search(style) and _SMALL.search(style):
+    if not _SIZES.isdisjoint(names) and _CUT.search(style) and _SMALL.search(style):
         return Hiding.CLOSED
-    ink, ground = colour(style, _COLOUR), colour(style, _GROUND)
+    if "color" not in names:
+        return Hiding.NOT
+    ink, ground = ink_of(style), ground_of(style)
     return Hiding.UNSEEN if ink and ink == ground else Hiding.NOT
 
 
+@lru_cache(maxsize=5_000)
 def ink_of(style: str) -> str | None:
     """Return the colour of text as ``#rrggbb``; None if the style does not say."""
-    return colour(style[:MAX_STYLE], _COLOUR)
+    return _colour(style[:MAX_STYLE], _COLOUR)
 
 
+@lru_cache(maxsize=5_000)
 def ground_of(style: str) -> str | None:
     """Return the colour of the background likewise; of a picture there is none."""
-    return colour(style[:MAX_STYLE], _GROUND)
+    return _colour(style[:MAX_STYLE], _GROUND)
 
 
-def colour(style: str, pattern: re.Pattern[str]) -> str | None:
+def _colour(style: str, pattern: re.Pattern[str]) -> str | None:
     found = pattern.search(style)
     if not found:
         return None

@@ -24,7 +24,9 @@ _DATE = "date publish posted created time byline meta".split()
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
 # Attributes, besides its class, that may say so of any element.
-_NAMING = frozenset("itemprop rel data-author-username author created-timestamp".split())
+_NAMING = frozenset(
+    "itemprop rel data-author-username author created-timestamp".split()
+)
 _BY = re.compile(
     r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
     r"(?:by|von|par|por|door|di|av)\b[:\s]",
