@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
@@ -42,9 +41,7 @@ _ADDRESSES = {
     "q": "cite",
 }
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
-_PLACEHOLDER = re.compile(
-    r"^data:image/|blank\.gif|spacer\.gif|placeholder", re.IGNORECASE
-)
+_PLACEHOLDERS = ("blank.gif", "spacer.gif", "placeholder")
 
 
 def clean(document: Document) -> None:
@@ -182,7 +179,7 @@ def _complete(element: Any, tag: str, base: str) -> None:
 
 def _settle_lazy(attributes: Any) -> None:
     source = attributes.get("src", "").strip()
-    if source and not _PLACEHOLDER.search(source[:200]):
+    if source and not _is_placeholder(source[:200].lower()):
         return
     for name in _LAZY:
         value = attributes.get(name, "").strip()
@@ -194,3 +191,9 @@ def _settle_lazy(attributes: Any) -> None:
         if best:
             attributes["src"] = best
             return
+
+
+def _is_placeholder(source: str) -> bool:
+    return source.startswith("data:image/") or any(
+        name in source for name in _PLACEHOLDERS
+    )

@@ -74,7 +74,7 @@ class HidingRules:
         parts = set((names or "").split())
         if not _SPOKEN.isdisjoint(parts):
             return Hiding.NOT if tag in _HEADINGS else Hiding.UNSEEN
-        if names and tag in _NUMBERED and _GUTTER.search(names):
+        if tag in _NUMBERED and names and _is_gutter(names):
             return Hiding.UNSEEN
         parts.add(name)
         if self._parts.isdisjoint(parts) or not _SHOWN.isdisjoint(parts):
@@ -83,6 +83,10 @@ class HidingRules:
             if needed <= parts and rule_tag in {"", tag}:
                 return kind
         return Hiding.NOT
+
+
+def _is_gutter(names: str) -> bool:
+    return ("line" in names or "gutter" in names) and bool(_GUTTER.search(names))
 
 
 def _decided(element: Any, kind: Hiding, style: str, attribute: str | None) -> Hiding:
