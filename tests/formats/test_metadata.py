@@ -125,6 +125,25 @@ def test_published_time(page, expected):
     assert known(page).get("published_time") == expected
 
 
+SCRIPT_NAMES = (
+    "datePublished date_published publishedAt published_at publishDate publishedDate "
+    "publish_date firstPublished firstPublishedAt firstPublishedDate"
+).split()
+
+
+@pytest.mark.parametrize("name", SCRIPT_NAMES)
+def test_published_time_in_the_data_of_scripts(name):
+    data = f'{{"unpublishedAt":"2020-01-01","{name}" : "2024-05-06"}}'
+    assert (
+        known(f"{ARTICLE}<script>x = {data}</script>")["published_time"] == "2024-05-06"
+    )
+    escaped = data.replace('"', '\\"')
+    assert (
+        known(f"{ARTICLE}<script>x = '{escaped}'</script>")["published_time"]
+        == "2024-05-06"
+    )
+
+
 WORDS = {
     "May 6, 2024": "en",
     "06 May 2024": "en",

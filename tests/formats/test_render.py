@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import gc
 import gzip
 import json
 
@@ -148,3 +149,9 @@ def test_values_are_utf8_json():
         convert("<p>größer \U0001f600", "markdown").values["markdown"]
         == '"größer \U0001f600"'.encode()
     )
+
+
+def test_unused_objects_are_searched_for_after_a_page():
+    for body in ("<p>text</p>", "<p><", ""):
+        convert(body, "markdown")
+        assert gc.isenabled()
