@@ -137,17 +137,17 @@ def _featured(
     case: Case, share: Any, tables: dict[str, dict[str, float]], kinds: Any
 ) -> Page | None:
     walk, signs = walked(case, Tables(**tables))
-    if not walk.blocks:
+    if not len(walk.blocks):
         return None
     kind = kind_of(signs | built(walk), kinds)
-    words = np.array([block.words for block in walk.blocks])
+    words = np.array(walk.blocks.words)
     size = (np.minimum(words, MAX_SIZE) + 2.0) * (share >= 0)
     return Page(
         case,
         table(walk, kind.chances),
         (share > 0.5).astype(int),
         size / max(size.sum(), 1.0),
-        [Counter(words_of(block.text)) for block in walk.blocks],
+        [Counter(words_of(text)) for text in walk.blocks.text],
         Counter(words_of(case.truth)),
         kind.name == case.kind,
     )

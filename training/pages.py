@@ -101,7 +101,7 @@ def words_of(text: str) -> list[str]:
 
 def labels(walk: Walk, truth: str) -> Any:
     """Return for each block the share of its words that is known content."""
-    texts = [words_of(block.text) for block in walk.blocks]
+    texts = list(map(words_of, walk.blocks.text))
     page = [word for text in texts for word in text]
     known = words_of(truth)
     hit = np.zeros(len(page), dtype=bool)

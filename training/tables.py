@@ -41,36 +41,36 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
         pair[0] += weight * label
         pair[1] += weight
 
+    nodes, blocks = walk.nodes, walk.blocks
     used = labels >= 0
     content = (labels > 0.5).astype(float)
-    weights = np.array([min(b.words, 60) + 2.0 for b in walk.blocks]) * used
+    weights = np.array([min(words, 60) + 2.0 for words in blocks.words]) * used
     below = np.concatenate(([0.0], np.cumsum(weights)))
     kept = np.concatenate(([0.0], np.cumsum(weights * content)))
-    for number, node in enumerate(walk.nodes):
-        if node.end == node.start or number == 0:
-            continue
-        weight = below[node.end] - below[node.start]
+    for number in range(1, len(nodes)):
+        start, end = nodes.start[number], nodes.end[number]
+        weight = below[end] - below[start]
         if not weight:
             continue
-        label = (kept[node.end] - kept[node.start]) / weight
-        element = node.element
+        label = (kept[end] - kept[start]) / weight
+        element = nodes.element[number]
         own = element.get("class", "")[:MAX_NAMES]
         names = f"{own} {element.get('id') or ''} {element.get('itemprop') or ''}"
         for part in name_parts(names):
             add("names", part, weight, label)
-    for number, block in enumerate(walk.blocks):
+    for number in range(len(blocks)):
         if not used[number]:
             continue
         label = content[number]
-        words = block.text[:200].split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
+        words = blocks.text[number][:200].split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
         for word in {w.lower() for w in words}:
             add("words", word, 1.0, label)
         if len(words) <= MAX_PHRASE_WORDS:
             add("phrases", phrase_of(words), 1.0, label)
-        node = walk.nodes[block.node]
-        above = walk.nodes[node.parent] if node.parent >= 0 else node
-        pair = f"{above.shape.partition('.')[0]} {node.shape.partition('.')[0]}"
-        add("tags", pair, 1.0 + min(block.words, 60) / 10, label)
+        node = blocks.node[number]
+        above = max(nodes.parent[node], 0)
+        pair = f"{nodes.tag[above]} {nodes.tag[node]}"
+        add("tags", pair, 1.0 + min(blocks.words[number], 60) / 10, label)
     return {
         table: {key: pair[0] / pair[1] for key, pair in rows.items() if pair[1]}
         for table, rows in sums.items()

@@ -87,7 +87,7 @@ MIXED_BLOCKS = ["one two", "three", "four five", "six", "seven eight", "nine"]
 
 def texts_of(body) -> list[str]:
     walk = Walk(body, model().tables)
-    return [" ".join(block.text.split()) for block in walk.blocks]
+    return [" ".join(text.split()) for text in walk.blocks.text]
 
 
 @pytest.mark.parametrize("number", range(len(MIXED_BLOCKS)))

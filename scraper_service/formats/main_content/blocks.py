@@ -1,21 +1,28 @@
 """The text blocks of a page: one walk over the cleaned tree.
 
 A block is a run of text between the beginnings and ends of block-level elements. What the
-model needs of it is noted on the way, in lists of one entry a block; elements that may
-hold blocks are numbered in document order, so that all below one is a range of blocks.
+model needs of it is noted on the way, in columns, which are lists of one entry a block;
+elements that may hold blocks are numbered in document order and have columns too, so that
+all below one is a range of blocks.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable  # read at run time by attrs
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from attrs import define, field
 
 from scraper_service.formats.tags import BLOCKS, SKIPPED
 
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 MAX_NAMES = 200  # characters of class and id that are looked at
+MAX_SHAPE = 60  # of a class, that elements are compared by
 MAX_FIRST_WORDS = 10  # of a block, whose scores are added
 MAX_PHRASE_WORDS = 5
 WIDE_CHARACTERS = 2  # a word of scripts that put no spaces between words
@@ -59,7 +66,6 @@ _CONSENT = re.compile(
     "onetrust|cybotcookiebot|didomi|usercentrics|cookie-?consent|cookie-?banner",
     re.IGNORECASE,
 )
-NO_NAMES: frozenset[str] = frozenset()
 IN_CONSENT = 1 << PLACES.index("consent")
 # Each a block, besides the elements which are drawn as one.
 _NODES = BLOCKS | {"button", "option", "video", "audio"}
@@ -72,13 +78,34 @@ _WIDE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 @lru_cache(maxsize=10_000)
 def name_parts(names: str) -> frozenset[str]:
     """Return the words that class names and ids are made of, in lower case."""
-    parts = _NAME_PART.findall(names[:MAX_NAMES])
-    return frozenset(part.lower() for part in parts if len(part) > 1)
+    return frozenset[str]().union(*map(_parts, names[:MAX_NAMES].split()))
+
+
+# Names of one word are shared by many lists of names, and by the pages of all sites.
+@lru_cache(maxsize=20_000)
+def _parts(name: str) -> frozenset[str]:
+    return frozenset(part.lower() for part in _NAME_PART.findall(name) if len(part) > 1)
 
 
 def phrase_of(words: list[str]) -> str:
     """Return the letters of a short text, in lower case and without digits."""
     return " ".join(_WORD.findall(" ".join(words).lower()))
+
+
+# Of names: their lowest and highest score, neither on the wrong side of 0, and the rows
+# of ``Tables.kind_names`` which know them.
+NameScores = tuple[float, float, tuple[int, ...]]
+NO_NAMES: NameScores = (0.0, 0.0, ())
+
+
+def together(scores: Iterable[NameScores]) -> NameScores:
+    """Return the scores of several names as those of one."""
+    low, high, rows = NO_NAMES
+    for own_low, own_high, own_rows in scores:
+        low = min(low, own_low)
+        high = max(high, own_high)
+        rows += own_rows
+    return low, high, rows
 
 
 @define
@@ -95,51 +122,73 @@ class Tables:
     phrases: dict[str, float]
     words: dict[str, float]
     tags: dict[str, float]
+    kind_rows: dict[str, int] = field(init=False, eq=False)
+    kind_columns: Any = field(init=False, eq=False)
+    of_names: Callable[[str], NameScores] = field(init=False, eq=False)
+    _of_name: Callable[[str], NameScores] = field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        self.of_names = lru_cache(maxsize=20_000)(self._of_names)
+        self.kind_rows = {part: row for row, part in enumerate(self.kind_names)}
+        self.kind_columns = np.array(list(self.kind_names.values())).T
+        self.of_names = lru_cache(maxsize=20_000)(self._score)
+        self._of_name = lru_cache(maxsize=20_000)(self._score_one)
 
-    of_names: Any = field(init=False, eq=False)
+    def _score(self, names: str) -> NameScores:
+        return together(map(self._of_name, names[:MAX_NAMES].split()))
 
-    def _of_names(self, *names: str | None) -> tuple[float, float, frozenset[str]]:
-        """Return the lowest and the highest score of the parts of names, and these."""
-        parts = frozenset[str]().union(*(name_parts(name) for name in names if name))
-        known = [score for part in parts if (score := self.names.get(part)) is not None]
-        return min(0.0, *known, 0.0), max(0.0, *known, 0.0), parts
-
-
-@define
-class Node:
-    """An element that holds blocks ``start`` to ``end``, exclusive."""
-
-    element: Any
-    parent: int
-    start: int
-    depth: int
-    places: int
-    low: float  # score of its names
-    high: float
-    low_above: float  # lowest of its own and of those above
-    high_above: float
-    sum_above: float
-    shape: str
-    parts: frozenset[str]  # of its names
-    end: int = 0
+    def _score_one(self, name: str) -> NameScores:
+        parts = _parts(name)
+        scores = [0.0, *(self.names[part] for part in parts if part in self.names)]
+        rows = [self.kind_rows[part] for part in parts if part in self.kind_rows]
+        return min(scores), max(scores), tuple(rows)
 
 
 @define
-class Block:
-    """A run of text directly in ``node``."""
+class Nodes:
+    """The elements that may hold blocks, by columns; the first is the body.
 
-    node: int
-    words: int
-    linked: int
-    links: int
-    text: str
-    places: int
-    first: float  # score of its first words
-    phrase: float
-    inline_low: float
+    Of each: ``parent``, -1 for the body; ``start`` and ``end``, exclusive, of its blocks;
+    ``path``, one number for all of the same shape below the same path; ``shape``, the tag
+    with the class; and the scores of its names, as in ``NameScores``.
+    """
+
+    element: list[Any] = field(factory=list)
+    tag: list[str] = field(factory=list)
+    parent: list[int] = field(factory=list)
+    start: list[int] = field(factory=list)
+    end: list[int] = field(factory=list)
+    depth: list[int] = field(factory=list)
+    places: list[int] = field(factory=list)
+    shape: list[str] = field(factory=list)
+    path: list[int] = field(factory=list)
+    low: list[float] = field(factory=list)
+    high: list[float] = field(factory=list)
+    kind_rows: list[tuple[int, ...]] = field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self.element)
+
+
+@define
+class Blocks:
+    """The runs of text, by columns. ``node`` is the element a run stands directly in.
+
+    ``first`` is the score of its first words, ``inline_low`` the lowest of the names of
+    inline elements in it; ``linked`` counts its words in links.
+    """
+
+    node: list[int] = field(factory=list)
+    words: list[int] = field(factory=list)
+    linked: list[int] = field(factory=list)
+    links: list[int] = field(factory=list)
+    text: list[str] = field(factory=list)
+    places: list[int] = field(factory=list)
+    first: list[float] = field(factory=list)
+    phrase: list[float] = field(factory=list)
+    inline_low: list[float] = field(factory=list)
+
+    def __len__(self) -> int:
+        return len(self.node)
 
 
 class Walk:
@@ -147,57 +196,58 @@ class Walk:
 
     def __init__(self, body: Any, tables: Tables) -> None:
         self.tables = tables
-        self.nodes: list[Node] = []
-        self.blocks: list[Block] = []
+        self.nodes = Nodes()
+        self.blocks = Blocks()
+        self._paths: dict[tuple[int, str], int] = {}
         self._run: list[str] = []
         self._words = self._linked = self._links = 0
         self._low = 0.0
         self._places = 0
-        self._enter(body, -1, 0)
+        self._enter(body, body.tag, -1, 0)
 
-    def _enter(self, element: Any, parent: int, places: int) -> None:
-        tag = element.tag
-        number = len(self.nodes)
-        get = element.get
-        names, own, marked, role = get("class"), get("id"), get("itemprop"), get("role")
+    def _enter(self, element: Any, tag: str, parent: int, places: int) -> None:
+        nodes = self.nodes
+        number = len(nodes.element)
+        shape, scores = tag, NO_NAMES
         places |= _PLACE_OF.get(tag, 0)
-        if own and _CONSENT.search(own):
-            places |= IN_CONSENT
-        if role:
-            places |= _PLACE_OF_ROLE.get(role, 0)
-        if parent < 0:
-            zero = (0.0,) * 5
-            node = Node(element, -1, 0, 0, places, *zero, tag, NO_NAMES)
-        else:
-            low, high, parts = 0.0, 0.0, NO_NAMES
-            if names or own or marked:
-                low, high, parts = self.tables.of_names(names, own, marked)
-            above = self.nodes[parent]
-            node = Node(
-                element,
-                parent,
-                len(self.blocks),
-                above.depth + 1,
-                places,
-                low,
-                high,
-                min(low, above.low_above),
-                max(high, above.high_above),
-                above.sum_above + low + high,
-                f"{tag}.{names[:60]}" if names else tag,
-                parts,
-            )
-        self.nodes.append(node)
+        if attributes := element.items():
+            get = dict(attributes).get
+            names, own, role = get("class"), get("id"), get("role")
+            if own and _CONSENT.search(own):
+                places |= IN_CONSENT
+            if role:
+                places |= _PLACE_OF_ROLE.get(role, 0)
+            if parent >= 0:
+                if names:
+                    shape = f"{tag}.{names[:MAX_SHAPE]}"
+                scores = self._scores(names, own, get("itemprop"))
+        above = nodes.path[parent] if parent >= 0 else -1
+        paths = self._paths
+        nodes.element.append(element)
+        nodes.tag.append(tag)
+        nodes.parent.append(parent)
+        nodes.start.append(len(self.blocks.node))
+        nodes.end.append(0)
+        nodes.depth.append(nodes.depth[parent] + 1 if parent >= 0 else 0)
+        nodes.places.append(places)
+        nodes.shape.append(shape)
+        nodes.path.append(paths.setdefault((above, shape), len(paths)))
+        nodes.low.append(scores[0])
+        nodes.high.append(scores[1])
+        nodes.kind_rows.append(scores[2])
         text = element.text
         if text and not text.isspace():
             self._text(text, places)
-        if len(element):
-            self._children(element, number, places)
+        self._children(element, number, places)
         if self._run:
             self._flush(number)
         else:
             self._links, self._low = 0, 0.0
-        node.end = len(self.blocks)
+        nodes.end[number] = len(self.blocks.node)
+
+    def _scores(self, *names: str | None) -> NameScores:
+        given = [self.tables.of_names(name) for name in names if name]
+        return given[0] if len(given) == 1 else together(given)
 
     def _children(self, element: Any, number: int, places: int) -> None:
         for child in element:
@@ -208,7 +258,7 @@ class Walk:
                 if self._run:
                     self._flush(number)
                 self._links, self._low = 0, 0.0
-                self._enter(child, number, places)
+                self._enter(child, tag, number, places)
             else:
                 self._inline(child, tag, number, places)
             tail = child.tail
@@ -221,7 +271,7 @@ class Walk:
             self._links += 1
         names = element.get("class")
         if names:
-            self._low = min(self._low, self.tables.of_names(names, None, None)[0])
+            self._low = min(self._low, self.tables.of_names(names)[0])
         text = element.text
         if text and not text.isspace():
             self._text(text, places)
@@ -240,29 +290,28 @@ class Walk:
 
     def _flush(self, number: int) -> None:
         text = "".join(self._run)
-        words = text[:200].split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
+        words = text[:200].lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
         table = self.tables.words
         first = 0.0
         for word in words:
-            first += table.get(word.lower(), 0.0)
+            if word in table:
+                first += table[word]
         phrase = 0.0
         if len(words) <= MAX_PHRASE_WORDS:
             phrase = self.tables.phrases.get(phrase_of(words), 0.0)
-        node = self.nodes[number]
         whole = self._linked == self._words
-        self.blocks.append(
-            Block(
-                number,
-                self._words,
-                self._linked,
-                self._links or bool(self._linked),
-                text,
-                node.places | (self._places & _LINK if whole else 0),
-                first / (len(words) or 1),
-                phrase,
-                self._low,
-            )
+        blocks = self.blocks
+        blocks.node.append(number)
+        blocks.words.append(self._words)
+        blocks.linked.append(self._linked)
+        blocks.links.append(self._links or int(self._linked > 0))
+        blocks.text.append(text)
+        blocks.places.append(
+            self.nodes.places[number] | (self._places & _LINK if whole else 0)
         )
+        blocks.first.append(first / (len(words) or 1))
+        blocks.phrase.append(phrase)
+        blocks.inline_low.append(self._low)
         self._run = []
         self._words = self._linked = self._links = 0
         self._low = 0.0

@@ -52,15 +52,15 @@ def explain(html: str | bytes, url: str) -> dict[str, Any]:
 
 
 def _block(verdict: Verdict, number: int, own: dict[str, float]) -> dict[str, Any]:
-    block = verdict.walk.blocks[number]
+    blocks = verdict.walk.blocks
     columns = verdict.table.columns if verdict.table else {}
     main = sorted(own, key=lambda name: -abs(own[name]))[:MAIN]
     return {
         "number": number,
         "keep": verdict.keep[number],
         "chance": round(float(verdict.chances[number]), 3),
-        "words": block.words,
-        "path": _path(verdict, block.node),
+        "words": blocks.words[number],
+        "path": _path(verdict, blocks.node[number]),
         "rule": verdict.rules.get(number),
         "features": [
             {
@@ -70,7 +70,7 @@ def _block(verdict: Verdict, number: int, own: dict[str, float]) -> dict[str, An
             }
             for name in main
         ],
-        "text": " ".join(block.text.split())[:SHOWN],
+        "text": " ".join(blocks.text[number].split())[:SHOWN],
     }
 
 
@@ -80,7 +80,7 @@ def effects(forest: Forest, made: Table) -> list[dict[str, float]]:
     In a tree, a condition adds the mean of the leaves that are left after it less the
     mean of those that were left before.
     """
-    rows = made.matrix(forest.features).astype(np.float32)
+    rows = made.matrix(forest.features)
     result: list[dict[str, float]] = []
     columns = forest.columns.reshape(len(forest.leaves), forest.depth)
     borders = forest.borders.reshape(columns.shape)
@@ -102,9 +102,9 @@ def effects(forest: Forest, made: Table) -> list[dict[str, float]]:
 def _path(verdict: Verdict, node: int) -> str:
     """Return the innermost elements around a block, with their classes."""
     names: list[str] = []
+    nodes = verdict.walk.nodes
     while node > 0 and len(names) < PATH:
-        own = verdict.walk.nodes[node]
-        classes = "".join(f".{n}" for n in own.element.get("class", "").split()[:2])
-        names.append(f"{own.element.tag}{classes}")
-        node = own.parent
+        own = nodes.element[node].get("class", "").split()[:2]
+        names.append(".".join([nodes.tag[node], *own]))
+        node = nodes.parent[node]
     return " > ".join(reversed(names)) or "body"

@@ -9,12 +9,12 @@ from attrs import define
 
 from scraper_service.formats.main_content.blocks import PLACES
 from scraper_service.formats.main_content.kinds import KINDS
-from scraper_service.formats.main_content.names import LEVELS, kind_names, names
+from scraper_service.formats.main_content.names import LEVELS, names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.formats.main_content.blocks import Block, Node, Walk
+    from scraper_service.formats.main_content.blocks import Blocks, Nodes, Walk
 
 Array = Any  # of numpy, one dimension
 LONG = 8  # words of a sentence
@@ -35,145 +35,123 @@ class Table:
     group: Array  # blocks of one path have one number
 
     def matrix(self, names: Sequence[str]) -> Array:
-        """Return the named columns side by side."""
+        """Return the named columns side by side, each in one piece of memory."""
         columns = self.columns
-        return np.stack([columns[name] for name in names], axis=1)
+        return np.array([columns[name] for name in names], dtype=np.float32).T
 
 
 def table(walk: Walk, kind: Sequence[float]) -> Table:
     """Return the features of all blocks; ``kind`` are the chances of each page kind."""
     nodes, blocks = walk.nodes, walk.blocks
-    facts = np.array([_node_facts(node) for node in nodes], dtype=np.float64).T
-    parent = facts[0].astype(np.intp)
+    parent = np.array(nodes.parent)
     parent[0] = 0
-    start, end = facts[1].astype(np.intp), facts[2].astype(np.intp)
-    rows = np.array([_block_facts(b) for b in blocks], dtype=np.float64).T
-    node = rows[0].astype(np.intp)
-    words, linked = rows[1], rows[2]
-    tags = walk.tables.tags
-    group, repeated, lca, tag_scores = _shapes(nodes, blocks, tags)
+    start, end, depth = map(np.array, (nodes.start, nodes.end, nodes.depth))
+    path = np.array(nodes.path)
+    node = np.array(blocks.node)
+    words = np.array(blocks.words, dtype=np.float64)
+    linked = np.array(blocks.linked, dtype=np.float64)
     out: dict[str, Array] = {}
-    made = Table(out, words, node, parent, start, end, group[node])
-    _own(out, rows, blocks, tag_scores[node])
-    names(out, facts[3:9], made)
-    kind_names(out, walk, kind, made)
+    made = Table(out, words, node, parent, start, end, path[node])
+    _own(out, blocks, words, linked)
+    out["tag"] = _tags(walk)
+    out["depth"] = depth[node].astype(np.float64)
+    names(out, walk, kind, made, depth)
     _places(out, blocks)
     total = max(words.sum(), 1.0)
     sums = {
-        "words": np.concatenate(([0.0], np.cumsum(words))),
-        "linked": np.concatenate(([0.0], np.cumsum(linked))),
-        "prose": np.concatenate(([0.0], np.cumsum(words * out["sentence"]))),
+        "words": _sums(words),
+        "linked": _sums(linked),
+        "prose": _sums(words * out["sentence"]),
     }
-    _containers(out, made, sums, facts, total)
-    _repetitions(out, made, repeated, sums)
-    _positions(out, made, sums, total, lca, facts)
+    _containers(out, made, sums, total)
+    _repetitions(out, made, _alike(parent, path), sums)
+    _heading(out, walk)
+    _positions(out, made, sums, total, depth)
     _groups(out, made, linked)
     _neighbours(out)
     _page(out, made, sums, total, kind, nodes)
     return made
 
 
-def _node_facts(node: Node) -> tuple[float, ...]:
-    return (
-        node.parent,
-        node.start,
-        node.end,
-        node.depth,
-        node.low,
-        node.high,
-        node.low_above,
-        node.high_above,
-        node.sum_above,
+def _sums(values: Array) -> Array:
+    """Return the sums of the first 0, 1, 2... values."""
+    return np.concatenate(([0.0], np.cumsum(values)))
+
+
+def _tags(walk: Walk) -> Array:
+    """Return by block what its element in its parent says; the body has none."""
+    known, tag, parent = walk.tables.tags, walk.nodes.tag, walk.nodes.parent
+    scores = [
+        known.get(f"{tag[parent[node]]} {tag[node]}", 0.0) if node else 0.0
+        for node in walk.blocks.node
+    ]
+    return np.array(scores)
+
+
+def _alike(parent: Array, path: Array) -> Array:
+    """Return by node how many children of its parent have its shape."""
+    _, kinds, counts = np.unique(
+        parent * len(path) + path, return_inverse=True, return_counts=True
     )
+    alike: Array = counts[kinds].astype(np.float64)
+    return alike
 
 
-def _block_facts(block: Block) -> tuple[float, ...]:
-    text = block.text
-    return (
-        block.node,
-        block.words,
-        block.linked,
-        block.links,
-        len(text),
-        text.rstrip().endswith(_ENDS),
-        text.count(",") + text.count("、") + text.count("،"),
-        text.count(". ") + text.count("。"),
-        block.first,
-        block.phrase,
-        block.inline_low,
-    )
+def _heading(out: dict[str, Array], walk: Walk) -> None:
+    """Add how deep the last element is that a block shares with the first h1."""
+    nodes = walk.nodes
+    shared = np.zeros(len(walk.blocks))
+    headings = (n for n, tag in enumerate(nodes.tag) if tag == "h1")
+    number = next((n for n in headings if nodes.end[n] > nodes.start[n]), -1)
+    chain = []
+    while number >= 0:
+        chain.append(number)
+        number = nodes.parent[number]
+    for number in reversed(chain):
+        shared[nodes.start[number] : nodes.end[number]] = nodes.depth[number]
+    out["depth beside h1"] = out["depth"] - shared
+    out["h1 shared"] = shared
 
 
-def _shapes(
-    nodes: list[Node], blocks: list[Block], tags: Any
-) -> tuple[Array, Array, Array, Array]:
-    """Return by node: number of its path, alike siblings, depth shared with the h1."""
-    count = len(nodes)
-    paths: dict[tuple[int, str], int] = {}
-    group = np.zeros(count, dtype=np.intp)
-    siblings: dict[tuple[int, str], int] = {}
-    alike = []
-    numbers = [0] * count
-    tag_scores = np.zeros(count)
-    names = [node.shape.partition(".")[0] for node in nodes]
-    headed = -1
-    for number, node in enumerate(nodes):
-        above = node.parent
-        key = (numbers[above] if above >= 0 else -1, node.shape)
-        numbers[number] = paths.setdefault(key, len(paths))
-        pair = (above, node.shape)
-        siblings[pair] = siblings.get(pair, 0) + 1
-        alike.append(pair)
-        name = names[number]
-        tag_scores[number] = tags.get(f"{names[above]} {name}", 0.0)
-        if headed < 0 and name == "h1" and node.end > node.start:
-            headed = number
-    group[:] = numbers
-    repeated = np.array([siblings[pair] for pair in alike], dtype=np.float64)
-    chain = set()
-    while headed >= 0:
-        chain.add(headed)
-        headed = nodes[headed].parent
-    shared = np.zeros(count)
-    for number, node in enumerate(nodes):
-        if number in chain:
-            shared[number] = node.depth
-        elif node.parent >= 0:
-            shared[number] = shared[node.parent]
-    return group, repeated, shared, tag_scores
-
-
-def _own(out: dict[str, Array], rows: Array, blocks: list[Block], tag: Array) -> None:
-    words, linked, links, size = rows[1], rows[2], rows[3], rows[4]
+def _own(out: dict[str, Array], blocks: Blocks, words: Array, linked: Array) -> None:
+    texts = blocks.text
+    least = np.maximum(words, 1)
+    ends = np.array([text.rstrip().endswith(_ENDS) for text in texts])
     out["words"] = np.log1p(words)
-    out["link density"] = linked / np.maximum(words, 1)
-    out["links"] = np.log1p(links)
-    out["word length"] = np.minimum(size / np.maximum(words, 1), 20)
-    out["ends a sentence"] = rows[5]
-    out["commas"] = rows[6] / np.maximum(words, 1)
-    out["sentences"] = np.log1p(rows[7])
-    out["first words"] = rows[8]
-    out["phrase"] = rows[9]
-    out["inline names"] = rows[10]
-    out["tag"] = tag
-    out["sentence"] = ((words >= LONG) & (rows[5] > 0) & (linked < 0.4 * words)).astype(
-        np.float64
-    )
+    out["link density"] = linked / least
+    out["links"] = np.log1p(np.array(blocks.links))
+    out["word length"] = np.minimum(np.array([len(t) for t in texts]) / least, 20)
+    out["ends a sentence"] = ends.astype(np.float64)
+    out["commas"] = np.array([_count(text, ",", "、،") for text in texts]) / least
+    out["sentences"] = np.log1p(np.array([_count(t, ". ", "。") for t in texts]))
+    out["first words"] = np.array(blocks.first)
+    out["phrase"] = np.array(blocks.phrase)
+    out["inline names"] = np.array(blocks.inline_low)
+    sentence = (words >= LONG) & ends & (linked < 0.4 * words)
+    out["sentence"] = sentence.astype(np.float64)
 
 
-def _places(out: dict[str, Array], blocks: list[Block]) -> None:
-    places = np.array([block.places for block in blocks], dtype=np.int64)
-    for number, name in enumerate(PLACES):
-        if name in _USELESS:
-            continue
-        out[f"in {name}"] = ((places >> number) & 1).astype(np.float64)
+def _count(text: str, mark: str, others: str) -> int:
+    """Count a mark and its likes in other scripts."""
+    count = text.count(mark)
+    if not text.isascii():
+        count += sum(map(text.count, others))
+    return count
+
+
+def _places(out: dict[str, Array], blocks: Blocks) -> None:
+    places = np.array(blocks.places)
+    bits = (places >> np.arange(len(PLACES))[:, None]) & 1
+    rows = bits.astype(np.float64)
+    for name, row in zip(PLACES, rows, strict=True):
+        if name not in _USELESS:
+            out[f"in {name}"] = row
 
 
 def _containers(
     out: dict[str, Array],
     made: Table,
     sums: dict[str, Array],
-    facts: Array,
     total: float,
 ) -> None:
     start, end, parent = made.start, made.end, made.parent
@@ -239,8 +217,7 @@ def _positions(
     made: Table,
     sums: dict[str, Array],
     total: float,
-    lca: Array,
-    facts: Array,
+    depth: Array,
 ) -> None:
     count = len(made.node)
     index = np.arange(count)
@@ -249,8 +226,6 @@ def _positions(
     out["words before"] = before / total
     out["number"] = np.minimum(index, 200.0)
     out["number from end"] = np.minimum(count - index, 200.0)
-    out["depth beside h1"] = facts[3][made.node] - lca[made.node]
-    out["h1 shared"] = lca[made.node]
     heading = out["in heading"] > 0
     last = np.maximum.accumulate(np.where(heading, index, -1))
     safe = np.maximum(last, 0)
@@ -262,7 +237,7 @@ def _positions(
     prose = sums["prose"]
     inside = prose[made.end] - prose[made.start]
     holding = np.flatnonzero(inside >= PROSE_SHARE * max(prose[-1], 1.0))
-    holder = holding[np.argmax(facts[3][holding])] if len(holding) else 0
+    holder = holding[np.argmax(depth[holding])] if len(holding) else 0
     start, end = made.start[holder], made.end[holder]
     out["in text"] = ((index >= start) & (index < end)).astype(np.float64)
     out["from text"] = np.where(
@@ -293,6 +268,7 @@ def _groups(out: dict[str, Array], made: Table, linked: Array) -> None:
 # Places that told nothing which the rest does not tell.
 _USELESS = frozenset({"details", "p", "a", "dl", "consent"})
 _SHIFTED = ("words", "link density", "tag")
+_SPREAD = ("link density", "words", "sentence", "first words")
 
 
 def _neighbours(out: dict[str, Array]) -> None:
@@ -300,9 +276,14 @@ def _neighbours(out: dict[str, Array]) -> None:
         values = out[name]
         out[f"{name} before"] = _shifted(values, 1)
         out[f"{name} behind"] = _shifted(values, -1)
-    for name in ("link density", "words", "sentence", "first words"):
-        for reach in (4, 12):
-            out[f"{name} around {reach}"] = _around(out[name], reach)
+    for reach in (4, 12):
+        index = np.arange(len(out["words"]))
+        low = np.maximum(index - reach, 0)
+        high = np.minimum(index + reach + 1, len(index))
+        for name in _SPREAD:
+            sums = _sums(out[name])
+            # The mean of the blocks up to ``reach`` before and behind.
+            out[f"{name} around {reach}"] = (sums[high] - sums[low]) / (high - low)
 
 
 def _shifted(values: Array, step: int) -> Array:
@@ -315,33 +296,23 @@ def _shifted(values: Array, step: int) -> Array:
     return result
 
 
-def _around(values: Array, reach: int) -> Array:
-    """Return the mean of the blocks up to ``reach`` before and behind."""
-    sums = np.concatenate(([0.0], np.cumsum(values)))
-    index = np.arange(len(values))
-    low = np.maximum(index - reach, 0)
-    high = np.minimum(index + reach + 1, len(values))
-    return (sums[high] - sums[low]) / (high - low)
-
-
 def _page(
     out: dict[str, Array],
     made: Table,
     sums: dict[str, Array],
     total: float,
     kind: Sequence[float],
-    nodes: list[Node],
+    nodes: Nodes,
 ) -> None:
     count = len(made.node)
-    shapes = [node.shape.partition(".")[0] for node in nodes]
     values = {
         "page words": np.log1p(total),
         "page blocks": np.log1p(count),
         "page density": sums["linked"][-1] / total,
         "page prose": sums["prose"][-1] / total,
         "page items": out["items share"].max(),
-        "page articles": np.log1p(shapes.count("article")),
-        "page has h1": float("h1" in shapes),
+        "page articles": np.log1p(nodes.tag.count("article")),
+        "page has h1": float("h1" in nodes.tag),
     }
     for name, chance in zip(KINDS, kind, strict=True):
         values[f"kind {name}"] = chance

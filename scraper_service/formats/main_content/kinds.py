@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -130,33 +131,29 @@ def _address_signs(url: str) -> set[str]:
 
 def built(walk: Walk) -> set[str]:
     """Return how the cleaned page is built: counts by powers of two, and names."""
-    counts: dict[str, int] = {}
-    names: dict[str, int] = {}
-    for node in walk.nodes[:MAX_COUNTED]:
-        tag, _, own = node.shape.partition(".")
+    counts: Counter[str] = Counter()
+    names: Counter[str] = Counter()
+    for shape, count in Counter(walk.nodes.shape[:MAX_COUNTED]).items():
+        tag, _, own = shape.partition(".")
         if tag in _COUNTED:
-            counts[_COUNTED[tag]] = counts.get(_COUNTED[tag], 0) + 1
+            counts[_COUNTED[tag]] += count
         if own:
-            names[own] = names.get(own, 0) + 1
-    words = linked = prose = prices = questions = 0
-    for block in walk.blocks:
-        words += block.words
-        linked += block.linked
-        if block.words >= 15 and block.linked < 0.4 * block.words:
-            prose += block.words
-        text = block.text
-        if len(text) < 200:
-            prices += bool(_PRICE.search(text))
-            questions += "?" in text
-    counts |= {"words": words, "blocks": len(walk.blocks), "prices": prices}
-    counts["questions"] = questions
+            names[own] += count
+    blocks = walk.blocks
+    words, linked = sum(blocks.words), sum(blocks.linked)
+    pairs = zip(blocks.words, blocks.linked, strict=True)
+    prose = sum(own for own, links in pairs if own >= 15 and links < 0.4 * own)
+    short = [text for text in blocks.text if len(text) < 200]
+    counts["words"], counts["blocks"] = words, len(blocks)
+    counts["prices"] = sum(1 for text in short if _PRICE.search(text))
+    counts["questions"] = sum("?" in text for text in short)
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
-    parts: dict[str, int] = {}
+    parts: Counter[str] = Counter()
     for own, count in names.items():
         for part in name_parts(own):
-            parts[part] = parts.get(part, 0) + count
+            parts[part] += count
     for part, count in parts.items():
         signs.add(f"class:{part}")
         if count >= 4:

@@ -43,7 +43,7 @@ class Forest:
     _offsets: Any = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._offsets = np.arange(len(self.leaves)) * self.leaves.shape[1]
+        self._offsets = np.arange(len(self.leaves))[:, None] * self.leaves.shape[1]
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Forest:
@@ -70,11 +70,12 @@ class Forest:
         return np.concatenate(parts)
 
     def _score(self, rows: Any) -> Any:
-        met = rows[:, self.columns] > self.borders
-        bits = met.reshape(len(rows), -1, self.depth)
-        leaf = np.packbits(bits, axis=2, bitorder="little")[:, :, 0]
+        # A condition of all rows at once: a feature's numbers lie side by side.
+        met = rows.T[self.columns] > self.borders[:, None]
+        bits = met.reshape(-1, self.depth, len(rows))
+        leaf = np.packbits(bits, axis=1, bitorder="little")[:, 0]
         index = leaf + self._offsets
-        return self.leaves.ravel()[index].sum(axis=1) + self.bias
+        return self.leaves.ravel()[index].sum(axis=0) + self.bias
 
 
 @define
@@ -89,7 +90,7 @@ class Model:
     def chances(self, walk: Walk, kind: Sequence[float]) -> tuple[Any, Table]:
         """Return for each block how likely it is main content, and its features."""
         made = table(walk, kind)
-        rows = made.matrix(self.forest.features).astype(np.float32)
+        rows = made.matrix(self.forest.features)
         return chance(self.forest.score(rows)), made
 
 

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from scraper_service.formats.main_content.blocks import NO_NAMES
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,69 +20,67 @@ GROUPS = ("reading", "forum", "list", "product", "service")
 GROUP_OF = (0, 2, 0, 1, 2, 3, 4)
 
 
-def names(out: dict[str, Array], facts: Array, made: Table) -> None:
-    """Add what the names of a block's elements say on any page.
-
-    ``facts`` are by node: depth, own low and high score, low, high and sum from the top.
-    """
-    node, parent = made.node, made.parent
-    out["names low"] = facts[3][node]
-    out["names high"] = facts[4][node]
-    out["names sum"] = facts[5][node]
-    out["depth"] = facts[0][node]
-    at = node
-    for level in range(LEVELS):
-        out[f"names low {level}"] = facts[1][at]
-        out[f"names high {level}"] = facts[2][at]
-        at = parent[at]
-    out["names low far"] = facts[3][at]
-    out["names high far"] = facts[4][at]
-
-
-def kind_names(
-    out: dict[str, Array], walk: Walk, kind: Sequence[float], made: Table
+def names(
+    out: dict[str, Array],
+    walk: Walk,
+    kind: Sequence[float],
+    made: Table,
+    depth: Array,
 ) -> None:
-    """Score the names again by what they mean on such a page: a comment in a forum."""
+    """Add what the names of a block's elements say on any page, and on such a page.
+
+    A comment in a forum is not one below an article. ``depth`` is by node.
+    """
+    nodes = walk.nodes
+    order = np.argsort(depth, kind="stable")
+    levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])[1:]
+    low, high = np.array(nodes.low), np.array(nodes.high)
+    _add(out, "names", (low, high), made, levels)
+    scores = _kind_scores(walk, kind)
+    known: dict[tuple[int, ...], tuple[float, float]] = {}
+    for rows in set(nodes.kind_rows):
+        values = [0.0, *(scores[row] for row in rows)]
+        known[rows] = min(values), max(values)
+    pairs = [known[rows] for rows in nodes.kind_rows]
+    _add(out, "kind names", np.array(pairs).T, made, levels)
+
+
+def _kind_scores(walk: Walk, kind: Sequence[float]) -> list[float]:
+    """Return what each row of the table of names by kind means on this page."""
     chances = [0.0] * len(GROUPS)
     for number, chance in enumerate(kind):
         chances[GROUP_OF[number]] += chance
-    learned = walk.tables.kind_names
-    scores: dict[str, float] = {}
-    known: dict[frozenset[str], tuple[float, float]] = {NO_NAMES: (0.0, 0.0)}
-    rows = []
-    for node in walk.nodes:
-        own = known.get(node.parts)
-        if own is None:
-            for part in node.parts:
-                if part not in scores:
-                    row = learned.get(part)
-                    scores[part] = (
-                        sum(map(mul, chances, row)) if row is not None else 0.0
-                    )
-            values = [scores[part] for part in node.parts]
-            own = known[node.parts] = min(0.0, *values), max(0.0, *values)
-        low, high = own
-        if node.parent < 0:
-            rows.append((low, high, low, high, low + high))
-        else:
-            above = rows[node.parent]
-            rows.append(
-                (
-                    low,
-                    high,
-                    min(low, above[2]),
-                    max(high, above[3]),
-                    above[4] + low + high,
-                )
-            )
-    facts = np.array(rows).T
+    columns = walk.tables.kind_columns
+    scores: list[float] = sum(map(mul, columns, chances), np.zeros(1)).tolist()
+    return scores
+
+
+def _add(
+    out: dict[str, Array],
+    name: str,
+    own: Any,
+    made: Table,
+    levels: Sequence[Array],
+) -> None:
+    """Add the lowest, highest and sum of scores from the top, and the nearest ones.
+
+    ``own`` are the lowest and the highest score by node, ``levels`` the nodes of each
+    depth from 1 on.
+    """
+    low, high = own
+    lowest, highest, sums = low.copy(), high.copy(), low + high
+    for level in levels:
+        above = made.parent[level]
+        lowest[level] = np.minimum(low[level], lowest[above])
+        highest[level] = np.maximum(high[level], highest[above])
+        sums[level] = sums[above] + low[level] + high[level]
     at = made.node
-    out["kind names low"] = facts[2][at]
-    out["kind names high"] = facts[3][at]
-    out["kind names sum"] = facts[4][at]
-    for level in range(LEVELS):
-        out[f"kind names low {level}"] = facts[0][at]
-        out[f"kind names high {level}"] = facts[1][at]
+    out[f"{name} low"] = lowest[at]
+    out[f"{name} high"] = highest[at]
+    out[f"{name} sum"] = sums[at]
+    for number in range(LEVELS):
+        out[f"{name} low {number}"] = low[at]
+        out[f"{name} high {number}"] = high[at]
         at = made.parent[at]
-    out["kind names low far"] = facts[2][at]
-    out["kind names high far"] = facts[3][at]
+    out[f"{name} low far"] = lowest[at]
+    out[f"{name} high far"] = highest[at]

@@ -30,25 +30,23 @@ class _Reduction:
         self.nodes = walk.nodes
         self.keep = keep
         self.kept = [0, *accumulate(map(int, keep))]
-        self.numbers = {node.element: n for n, node in enumerate(walk.nodes)}
+        self.numbers = {element: n for n, element in enumerate(walk.nodes.element)}
         self.doomed: list[Any] = []
         self.slots: list[Slot] = []  # the run that is being read
         self.inline: list[Any] = []
         self.has_text = False
 
     def run(self) -> None:
-        body = self.nodes[0]
-        if self.kept[body.end] < body.end:
+        if not all(self.keep):
             self._node(0)
             for element in self.doomed:
                 drop(element)
 
     def _node(self, number: int) -> None:
         """Go through an element that is kept in part."""
-        node = self.nodes[number]
-        bounds = (node.start, node.end)
-        self._text(node.element, "text")
-        at = self._children(node.element, node.start, bounds)
+        element, bounds = self.nodes.element[number], self._bounds(number)
+        self._text(element, "text")
+        at = self._children(element, bounds[0], bounds)
         self._flush(at, bounds)
 
     def _children(self, element: Any, at: int, bounds: tuple[int, int]) -> int:
@@ -58,7 +56,7 @@ class _Reduction:
             if number is not None:
                 at = self._flush(at, bounds)
                 self._settle(child, number, bounds)
-                at = self.nodes[number].end
+                at = self.nodes.end[number]
             elif child.tag in SKIPPED or not self._holds_nodes(child):
                 self.inline.append(child)
                 self.has_text = self.has_text or _has_text(child)
@@ -75,15 +73,18 @@ class _Reduction:
         return len(element) > 0 and any(e in self.numbers for e in element.iter())
 
     def _settle(self, element: Any, number: int, bounds: tuple[int, int]) -> None:
-        node = self.nodes[number]
-        count, kept = node.end - node.start, self.kept[node.end] - self.kept[node.start]
+        start, end = self._bounds(number)
+        count, kept = end - start, self.kept[end] - self.kept[start]
         if not count:
-            if not self._beside(node.start, bounds):
+            if not self._beside(start, bounds):
                 self.doomed.append(element)
         elif not kept:
             self.doomed.append(element)
         elif kept < count:
             self._node(number)
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        return self.nodes.start[number], self.nodes.end[number]
 
     def _beside(self, at: int, bounds: tuple[int, int]) -> bool:
         """Tell whether the block before ``at`` or the one there is kept."""

@@ -91,7 +91,9 @@ def correct(draft: Draft) -> None:
     _offers(draft)
     _lone_headings(draft)
     blocks = draft.walk.blocks
-    loose = (n for n, b in enumerate(blocks) if not b.node and not b.linked)
+    loose = (
+        n for n, node in enumerate(blocks.node) if not node and not blocks.linked[n]
+    )
     draft.settle(loose, True, "text of the body itself")
     _title(draft)
     _consent(draft)
@@ -103,26 +105,29 @@ def correct(draft: Draft) -> None:
 def _wholes(draft: Draft) -> None:
     """Keep or drop tables of data, code and definitions as a whole."""
     done, count = 0, 0
-    for node in draft.walk.nodes:
-        element = node.element
-        if element.tag not in WHOLE or node.start < done or node.end - node.start < 2:
+    nodes = draft.walk.nodes
+    for node, tag in enumerate(nodes.tag):
+        if tag not in WHOLE:
+            continue
+        start, end = nodes.start[node], nodes.end[node]
+        if start < done or end - start < 2:
             continue
         count += 1
         if count > MAX_WHOLES:
             return
         least = draft.bar
-        if element.tag == "table":
+        if tag == "table":
+            element, places = nodes.element[node], nodes.places[node]
             if data_rows(element) is None:
                 continue  # it is layout
             titled = next(element.iter("th"), None) is not None
-            if titled and node.places & _IN_MAIN and not is_chrome(node.places):
+            if titled and places & _IN_MAIN and not is_chrome(places):
                 least = LEAST_TABLE * draft.bar
-        span = slice(node.start, node.end)
+        span = slice(start, end)
         weight = draft.made.words[span] + 1.0
         whole = bool((draft.chances[span] * weight).sum() >= least * weight.sum())
-        numbers = range(node.start, node.end)
-        draft.settle(numbers, whole, f"as the whole {element.tag}")
-        done = node.end
+        draft.settle(range(start, end), whole, f"as the whole {tag}")
+        done = end
 
 
 def _gaps(draft: Draft) -> None:
@@ -158,12 +163,13 @@ def _link_rows(draft: Draft) -> None:
     """Drop rows of short links and nothing else, unless the page is made of links."""
     if draft.made.columns["page density"][0] > LINK_PAGE:
         return
+    blocks = draft.walk.blocks
     rows = [
         number
         for number in draft.kept()
-        if (block := draft.walk.blocks[number]).links >= LEAST_LINKS
-        and block.linked > 0.9 * block.words
-        and block.words < SHORT_LINK * block.links
+        if blocks.links[number] >= LEAST_LINKS
+        and blocks.linked[number] > 0.9 * blocks.words[number]
+        and blocks.words[number] < SHORT_LINK * blocks.links[number]
     ]
     if len(rows) < draft.keep.sum():
         draft.settle(rows, False, "a row of links")
@@ -171,8 +177,8 @@ def _link_rows(draft: Draft) -> None:
 
 def _navigation(draft: Draft) -> None:
     """Drop navigation elements, unless much of what is kept stands in them."""
-    blocks, words = draft.walk.blocks, draft.made.words
-    inside = [number for number in draft.kept() if blocks[number].places & _IN_NAV]
+    places, words = draft.walk.blocks.places, draft.made.words
+    inside = [number for number in draft.kept() if places[number] & _IN_NAV]
     if words[inside].sum() < NAVIGATION * words[draft.keep].sum():
         draft.settle(inside, False, "navigation")
 
@@ -181,7 +187,7 @@ def _offers(draft: Draft) -> None:
     """Drop small sections whose heading says that they lead elsewhere."""
     words, headed = draft.made.words, draft.made.columns["in heading"] > 0
     for number in np.flatnonzero(draft.keep & headed).tolist():
-        if _OFFER.match(draft.walk.blocks[number].text.strip()):
+        if _OFFER.match(draft.walk.blocks.text[number].strip()):
             start, end = draft.holder(number)
             if start == number and words[start:end].sum() <= OFFERS * words.sum():
                 draft.settle(range(start, end), False, "a section of offers")
@@ -200,18 +206,19 @@ def _lone_headings(draft: Draft) -> None:
 
 def _title(draft: Draft) -> None:
     """Keep the first h1 outside of chrome: readers want it, whatever was learned."""
-    for node in draft.walk.nodes:
-        if node.element.tag == "h1" and node.end > node.start:
-            span = range(node.start, node.end)
-            words = sum(draft.walk.blocks[number].words for number in span)
-            if words <= MAX_TITLE and not is_chrome(node.places):
+    nodes = draft.walk.nodes
+    for node, tag in enumerate(nodes.tag):
+        if tag == "h1" and nodes.end[node] > nodes.start[node]:
+            span = range(nodes.start[node], nodes.end[node])
+            words = sum(draft.walk.blocks.words[span.start : span.stop])
+            if words <= MAX_TITLE and not is_chrome(nodes.places[node]):
                 draft.settle(span, True, "the title")
             return
 
 
 def _consent(draft: Draft) -> None:
     """Drop the text of a consent dialog, unless it is all there is."""
-    blocks = draft.walk.blocks
-    asked = [n for n in draft.kept() if blocks[n].places & IN_CONSENT]
+    places = draft.walk.blocks.places
+    asked = [n for n in draft.kept() if places[n] & IN_CONSENT]
     if len(asked) < draft.keep.sum():
         draft.settle(asked, False, "a consent dialog")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -51,7 +52,7 @@ def judge(body: Any, signs: frozenset[str]) -> Verdict | None:
     learned = model()
     _drop_marks(body)
     walk = Walk(body, learned.tables)
-    if not walk.blocks:
+    if not len(walk.blocks):
         return None
     kind = kind_of(signs | built(walk), learned.kinds)
     rules: dict[int, str] = {}
@@ -78,8 +79,13 @@ def _drop_marks(body: Any) -> None:
     """Drop what stands beside headings to link to them or to edit below them."""
     for element in list(body.iter("a", "span")):
         names = element.get("class")
-        if names and not MARKS.isdisjoint(names[:MAX_NAMES].split()):
+        if names and _has_mark(names):
             drop(element)
+
+
+@lru_cache(maxsize=10_000)
+def _has_mark(names: str) -> bool:
+    return not MARKS.isdisjoint(names[:MAX_NAMES].split())
 
 
 def threshold(chances: Any, words: Any) -> float:
@@ -101,7 +107,7 @@ def _certainty(walk: Walk, made: Table) -> float:
 
     It was learned from whole pages: on small ones it takes too much for chrome.
     """
-    chrome = np.array([is_chrome(block.places) for block in walk.blocks])
+    chrome = _in_chrome(walk)
     words = float(made.words[~chrome].sum())
     if words < SMALL:
         return 0.0
@@ -113,10 +119,18 @@ def _chrome(walk: Walk, chances: Any) -> Any:
 
     None is, where all would be.
     """
-    places = np.array([is_chrome(block.places) for block in walk.blocks])
-    low = [walk.nodes[block.node].low_above for block in walk.blocks]
-    named = (np.array(low) <= CHROME_NAMES) & (chances < CHROME_CHANCE)
+    places, nodes = _in_chrome(walk), walk.nodes
+    named = np.array(nodes.low) <= CHROME_NAMES
+    for number, parent in enumerate(nodes.parent[1:], 1):
+        named[number] |= named[parent]
+    named = named[walk.blocks.node] & (chances < CHROME_CHANCE)
     for chrome in (places | named, places):
         if not chrome.all():
             return chrome
     return np.zeros(len(walk.blocks), dtype=bool)
+
+
+def _in_chrome(walk: Walk) -> Any:
+    places = walk.blocks.places
+    found = {own: is_chrome(own) for own in set(places)}
+    return np.array([found[own] for own in places])
