@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable  # read at run time by attrs
 from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -100,12 +101,11 @@ NO_NAMES: NameScores = (0.0, 0.0, ())
 
 def together(scores: Iterable[NameScores]) -> NameScores:
     """Return the scores of several names as those of one."""
-    low, high, rows = NO_NAMES
-    for own_low, own_high, own_rows in scores:
-        low = min(low, own_low)
-        high = max(high, own_high)
-        rows += own_rows
-    return low, high, rows
+    known = [own for own in scores if own is not NO_NAMES]
+    if len(known) < 2:
+        return known[0] if known else NO_NAMES
+    lows, highs, rows = zip(*known, strict=True)
+    return min(lows), max(highs), tuple(chain.from_iterable(rows))
 
 
 @define
@@ -138,9 +138,11 @@ class Tables:
 
     def _score_one(self, name: str) -> NameScores:
         parts = _parts(name)
-        scores = [0.0, *(self.names[part] for part in parts if part in self.names)]
+        scores = [self.names[part] for part in parts if part in self.names]
         rows = [self.kind_rows[part] for part in parts if part in self.kind_rows]
-        return min(scores), max(scores), tuple(rows)
+        if not scores and not rows:
+            return NO_NAMES
+        return min(0.0, 0.0, *scores), max(0.0, 0.0, *scores), tuple(rows)
 
 
 @define
@@ -218,9 +220,13 @@ class Walk:
             if role:
                 places |= _PLACE_OF_ROLE.get(role, 0)
             if parent >= 0:
+                of_names = self.tables.of_names
                 if names:
                     shape = f"{tag}.{names[:MAX_SHAPE]}"
-                scores = self._scores(names, own, get("itemprop"))
+                    scores = of_names(names)
+                marked = get("itemprop")
+                if own or marked:
+                    scores = together(map(of_names, filter(None, (names, own, marked))))
         above = nodes.path[parent] if parent >= 0 else -1
         paths = self._paths
         nodes.element.append(element)
@@ -244,10 +250,6 @@ class Walk:
         else:
             self._links, self._low = 0, 0.0
         nodes.end[number] = len(self.blocks.node)
-
-    def _scores(self, *names: str | None) -> NameScores:
-        given = [self.tables.of_names(name) for name in names if name]
-        return given[0] if len(given) == 1 else together(given)
 
     def _children(self, element: Any, number: int, places: int) -> None:
         for child in element:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 MAX_SCRIPT = 500_000  # characters of one that are parsed
 MAX_SCRIPTS = 20
@@ -23,9 +23,8 @@ _TAG = re.compile(r"<[^<>]*>")
 _BREAK = re.compile(r"<(?:br|/p|/li|/div)\b[^<>]*>|\n\s*\n", re.IGNORECASE)
 
 
-def product_description(root: Any) -> str | None:
+def product_description(scripts: Sequence[str]) -> str | None:
     """Return what the JSON-LD of the page says of its product, None if it has none."""
-    scripts = root.xpath("//script[@type='application/ld+json']/text()")
     for script in scripts[:MAX_SCRIPTS]:
         if "Product" not in script or len(script) > MAX_SCRIPT:
             continue

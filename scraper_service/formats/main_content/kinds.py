@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from attrs import frozen
+from lxml import etree
 
 from scraper_service.formats.main_content.blocks import name_parts
 from scraper_service.formats.main_content.data import product_description
@@ -30,7 +31,10 @@ KINDS = (
 )
 MAX_SCRIPTS = 20
 MAX_SCRIPT = 50_000  # characters of one that are looked at
+MAX_METAS = 9
+MAX_TYPES = 20
 MAX_COUNTED = 3_000  # elements whose names are looked at
+_ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
 _PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:€|£|kr|zł|USD|EUR)\b")
 _COUNTED = {
@@ -77,31 +81,39 @@ class Declared:
 
 def declared(document: Document) -> Declared:
     """Return what the page, untouched yet, says of itself."""
-    signs = _signs(document)
-    return Declared(frozenset(signs), product_description(document.root))
+    metas, scripts, names = [], [], []
+    for element in document.root.iter("meta", "script", "body"):
+        if element.tag == "meta":
+            metas.append(element)
+        elif element.tag == "body":
+            names += [v for k, v in element.items() if k in {"class", "id"}]
+        elif element.get("type") == "application/ld+json" and element.text:
+            scripts.append(element.text)
+    signs = _meta_signs(metas)
+    for data in scripts[:MAX_SCRIPTS]:
+        signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
+    for marked in _ITEM_TYPES(document.root)[:MAX_TYPES]:
+        signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
+    signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
+    signs |= _address_signs(document.base)
+    return Declared(frozenset(signs), product_description(scripts))
 
 
-def _signs(document: Document) -> set[str]:
-    """Return the types, the generator, the names of the body and of the address."""
-    root = document.root
+def _meta_signs(metas: Iterable[Any]) -> set[str]:
+    """Return the types and the generator."""
     signs: set[str] = set()
-    for meta in root.xpath(
-        "(//meta[@property='og:type' or @name='generator'])[position() <= 9]"
-    ):
+    count = 0
+    for meta in metas:
+        if meta.get("property") != "og:type" and meta.get("name") != "generator":
+            continue
+        count += 1
+        if count > MAX_METAS:
+            break
         words = re.findall(r"[a-z]+", (meta.get("content") or "")[:60].lower())
         if meta.get("property"):
             signs.update(f"og:{word}" for word in words[:3])
         else:
             signs.update(f"made by {word}" for word in words[:1])
-    for data in root.xpath("//script[@type='application/ld+json']/text()")[
-        :MAX_SCRIPTS
-    ]:
-        signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
-    for marked in root.xpath("(//*[@itemtype])[position() <= 20]/@itemtype"):
-        signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
-    for name in name_parts(" ".join(root.xpath("//body/@class | //body/@id"))):
-        signs.add(f"body:{name}")
-    signs |= _address_signs(document.base)
     return signs
 
 
@@ -131,14 +143,14 @@ def _address_signs(url: str) -> set[str]:
 
 def built(walk: Walk) -> set[str]:
     """Return how the cleaned page is built: counts by powers of two, and names."""
-    counts: Counter[str] = Counter()
-    names: Counter[str] = Counter()
+    counts: dict[str, int] = {}
+    names: dict[str, int] = {}
     for shape, count in Counter(walk.nodes.shape[:MAX_COUNTED]).items():
         tag, _, own = shape.partition(".")
         if tag in _COUNTED:
-            counts[_COUNTED[tag]] += count
+            counts[_COUNTED[tag]] = counts.get(_COUNTED[tag], 0) + count
         if own:
-            names[own] += count
+            names[own] = names.get(own, 0) + count
     blocks = walk.blocks
     words, linked = sum(blocks.words), sum(blocks.linked)
     pairs = zip(blocks.words, blocks.linked, strict=True)
@@ -150,10 +162,10 @@ def built(walk: Walk) -> set[str]:
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
-    parts: Counter[str] = Counter()
+    parts: dict[str, int] = {}
     for own, count in names.items():
         for part in name_parts(own):
-            parts[part] += count
+            parts[part] = parts.get(part, 0) + count
     for part, count in parts.items():
         signs.add(f"class:{part}")
         if count >= 4:
