@@ -70,12 +70,14 @@ class Forest:
         return np.concatenate(parts)
 
     def _score(self, rows: Any) -> Any:
-        # A condition of all rows at once: a feature's numbers lie side by side.
-        met = rows.T[self.columns] > self.borders[:, None]
-        bits = met.reshape(-1, self.depth, len(rows))
-        leaf = np.packbits(bits, axis=1, bitorder="little")[:, 0]
-        index = leaf + self._offsets
-        return self.leaves.ravel()[index].sum(axis=0) + self.bias
+        # A condition of all trees and rows at once; a feature's numbers lie side by side.
+        features = rows.T
+        leaf = np.zeros((len(self.leaves), len(rows)), dtype=np.uint8)
+        for level in range(self.depth):
+            columns = self.columns[level :: self.depth]
+            borders = self.borders[level :: self.depth, None]
+            leaf |= (features.take(columns, axis=0) > borders).view(np.uint8) << level
+        return self.leaves.take(leaf + self._offsets).sum(axis=0) + self.bias
 
 
 @define

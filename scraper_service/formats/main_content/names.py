@@ -31,32 +31,17 @@ def names(
 
     A comment in a forum is not one below an article. ``depth`` is by node.
     """
-    nodes, parent = walk.nodes, made.parent
+    nodes = walk.nodes
     scores = _kind_scores(walk, kind)
     known: dict[tuple[int, ...], tuple[float, float]] = {}
     for rows in set(nodes.kind_rows):
         values = [0.0, *(scores[row] for row in rows)]
         known[rows] = min(values), max(values)
     kind_low, kind_high = zip(*(known[rows] for rows in nodes.kind_rows), strict=True)
-    low, high = np.array((nodes.low, kind_low)), np.array((nodes.high, kind_high))
-    lowest, highest, sums = low.copy(), high.copy(), low + high  # from the top
     order = np.argsort(depth, kind="stable")
-    for level in np.split(order, np.cumsum(np.bincount(depth))[:-1])[1:]:
-        above = parent[level]
-        lowest[:, level] = np.minimum(low[:, level], lowest[:, above])
-        highest[:, level] = np.maximum(high[:, level], highest[:, above])
-        sums[:, level] = sums[:, above] + low[:, level] + high[:, level]
-    for row, name in enumerate(("names", "kind names")):
-        at = made.node
-        out[f"{name} low"] = lowest[row, at]
-        out[f"{name} high"] = highest[row, at]
-        out[f"{name} sum"] = sums[row, at]
-        for number in range(LEVELS):
-            out[f"{name} low {number}"] = low[row, at]
-            out[f"{name} high {number}"] = high[row, at]
-            at = parent[at]
-        out[f"{name} low far"] = lowest[row, at]
-        out[f"{name} high far"] = highest[row, at]
+    levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])[1:]
+    _add(out, "names", np.array(nodes.low), np.array(nodes.high), made, levels)
+    _add(out, "kind names", np.array(kind_low), np.array(kind_high), made, levels)
 
 
 def _kind_scores(walk: Walk, kind: Sequence[float]) -> list[float]:
@@ -67,3 +52,33 @@ def _kind_scores(walk: Walk, kind: Sequence[float]) -> list[float]:
     columns = walk.tables.kind_columns
     scores: list[float] = sum(map(mul, columns, chances), np.zeros(1)).tolist()
     return scores
+
+
+def _add(
+    out: dict[str, Array],
+    name: str,
+    low: Array,
+    high: Array,
+    made: Table,
+    levels: Sequence[Array],
+) -> None:
+    """Add the lowest, highest and sum of scores from the top, and the nearest ones.
+
+    ``low`` and ``high`` are by node, ``levels`` the nodes of each depth from 1 on.
+    """
+    lowest, highest, sums = low.copy(), high.copy(), low + high
+    for level in levels:
+        above = made.parent[level]
+        lowest[level] = np.minimum(low[level], lowest[above])
+        highest[level] = np.maximum(high[level], highest[above])
+        sums[level] = sums[above] + low[level] + high[level]
+    at = made.node
+    out[f"{name} low"] = lowest[at]
+    out[f"{name} high"] = highest[at]
+    out[f"{name} sum"] = sums[at]
+    for number in range(LEVELS):
+        out[f"{name} low {number}"] = low[at]
+        out[f"{name} high {number}"] = high[at]
+        at = made.parent[at]
+    out[f"{name} low far"] = lowest[at]
+    out[f"{name} high far"] = highest[at]
