@@ -14,6 +14,7 @@ from scraper_service.formats.main_content.blocks import (
     MAX_FIRST_WORDS,
     MAX_NAMES,
     MAX_PHRASE_WORDS,
+    MAX_START,
     name_parts,
     phrase_of,
 )
@@ -62,7 +63,9 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
         if not used[number]:
             continue
         label = content[number]
-        words = blocks.text[number][:200].split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
+        words = blocks.text[number][:MAX_START].split(None, MAX_FIRST_WORDS)[
+            :MAX_FIRST_WORDS
+        ]
         for word in {w.lower() for w in words}:
             add("words", word, 1.0, label)
         if len(words) <= MAX_PHRASE_WORDS:

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_NAMES = 200  # characters of class and id that are looked at
 MAX_SHAPE = 60  # of a class, that elements are compared by
+MAX_START = 200  # characters of a block, that have its first words
 MAX_FIRST_WORDS = 10  # of a block, whose scores are added
 MAX_PHRASE_WORDS = 5
 WIDE_CHARACTERS = 2  # a word of scripts that put no spaces between words
@@ -85,7 +86,8 @@ def name_parts(names: str) -> frozenset[str]:
 # Names of one word are shared by many lists of names, and by the pages of all sites.
 @lru_cache(maxsize=20_000)
 def _parts(name: str) -> frozenset[str]:
-    return frozenset(part.lower() for part in _NAME_PART.findall(name) if len(part) > 1)
+    parts = _NAME_PART.findall(name)
+    return frozenset([part.lower() for part in parts if len(part) > 1])
 
 
 def phrase_of(words: list[str]) -> str:
@@ -125,12 +127,14 @@ class Tables:
     kind_rows: dict[str, int] = field(init=False, eq=False)
     kind_columns: Any = field(init=False, eq=False)
     of_names: Callable[[str], NameScores] = field(init=False, eq=False)
+    of_start: Callable[[str], tuple[float, float]] = field(init=False, eq=False)
     _of_name: Callable[[str], NameScores] = field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         self.kind_rows = {part: row for row, part in enumerate(self.kind_names)}
         self.kind_columns = np.array(list(self.kind_names.values())).T
         self.of_names = lru_cache(maxsize=20_000)(self._score)
+        self.of_start = lru_cache(maxsize=10_000)(self._score_start)
         self._of_name = lru_cache(maxsize=20_000)(self._score_one)
 
     def _score(self, names: str) -> NameScores:
@@ -143,6 +147,17 @@ class Tables:
         if not scores and not rows:
             return NO_NAMES
         return min(0.0, 0.0, *scores), max(0.0, 0.0, *scores), tuple(rows)
+
+    def _score_start(self, text: str) -> tuple[float, float]:
+        """Return the scores of the first words, and of a short text as a whole."""
+        words = text.lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
+        first = phrase = 0.0
+        for word in words:
+            if word in self.words:
+                first += self.words[word]
+        if len(words) <= MAX_PHRASE_WORDS:
+            phrase = self.phrases.get(phrase_of(words), 0.0)
+        return first / (len(words) or 1), phrase
 
 
 @define
@@ -292,15 +307,7 @@ class Walk:
 
     def _flush(self, number: int) -> None:
         text = "".join(self._run)
-        words = text[:200].lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
-        table = self.tables.words
-        first = 0.0
-        for word in words:
-            if word in table:
-                first += table[word]
-        phrase = 0.0
-        if len(words) <= MAX_PHRASE_WORDS:
-            phrase = self.tables.phrases.get(phrase_of(words), 0.0)
+        first, phrase = self.tables.of_start(text[:MAX_START])
         whole = self._linked == self._words
         blocks = self.blocks
         blocks.node.append(number)
@@ -311,7 +318,7 @@ class Walk:
         blocks.places.append(
             self.nodes.places[number] | (self._places & _LINK if whole else 0)
         )
-        blocks.first.append(first / (len(words) or 1))
+        blocks.first.append(first)
         blocks.phrase.append(phrase)
         blocks.inline_low.append(self._low)
         self._run = []

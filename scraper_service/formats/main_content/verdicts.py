@@ -77,10 +77,13 @@ def judge(body: Any, signs: frozenset[str]) -> Verdict | None:
 
 def _drop_marks(body: Any) -> None:
     """Drop what stands beside headings to link to them or to edit below them."""
-    for element in list(body.iter("a", "span")):
-        names = element.get("class")
-        if names and _has_mark(names):
-            drop(element)
+    marks = [
+        element
+        for element in body.iter("a", "span")
+        if (names := element.get("class")) and _has_mark(names)
+    ]
+    for element in marks:
+        drop(element)
 
 
 @lru_cache(maxsize=10_000)
