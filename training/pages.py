@@ -21,8 +21,9 @@ from rapidfuzz.distance import LCSseq
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.decode import text_of
 from scraper_service.formats.document import parse
-from scraper_service.formats.main_content.blocks import Tables, Walk
+from scraper_service.formats.main_content.blocks import Walk
 from scraper_service.formats.main_content.kinds import declared
+from scraper_service.formats.main_content.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

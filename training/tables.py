@@ -10,7 +10,9 @@ import numpy as np
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from scraper_service.formats.main_content.blocks import (
+from scraper_service.formats.main_content.kinds import KINDS
+from scraper_service.formats.main_content.names import GROUP_OF, GROUPS
+from scraper_service.formats.main_content.tables import (
     MAX_FIRST_WORDS,
     MAX_NAMES,
     MAX_PHRASE_WORDS,
@@ -18,8 +20,6 @@ from scraper_service.formats.main_content.blocks import (
     name_parts,
     phrase_of,
 )
-from scraper_service.formats.main_content.kinds import KINDS
-from scraper_service.formats.main_content.names import GROUP_OF, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

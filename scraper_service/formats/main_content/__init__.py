@@ -1,8 +1,9 @@
 """The main content of a page, told by a learned model of its blocks and a few rules.
 
-Nothing is removed before all is decided. ``blocks.py`` walks the tree, ``kinds.py`` tells
-the kind of page, ``features.py`` and ``model.py`` score the blocks, ``verdicts.py`` and ``rules.py``
-decide, ``reduction.py`` takes the rest out of the tree.
+Nothing is removed before all is decided. ``blocks.py`` walks the tree, ``tables.py`` knows
+names and words, ``kinds.py`` tells the kind of page, ``features.py`` and ``model.py`` score
+the blocks, ``verdicts.py`` and ``rules.py`` decide, ``reduction.py`` takes the rest out of
+the tree.
 """
 
 from __future__ import annotations

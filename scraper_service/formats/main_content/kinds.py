@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from attrs import frozen
 from lxml import etree
 
-from scraper_service.formats.main_content.blocks import name_parts
 from scraper_service.formats.main_content.data import product_description
+from scraper_service.formats.main_content.tables import name_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
-from scraper_service.formats.main_content.blocks import Tables
 from scraper_service.formats.main_content.features import table
+from scraper_service.formats.main_content.tables import Tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

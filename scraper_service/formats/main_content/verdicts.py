@@ -9,11 +9,12 @@ import numpy as np
 from attrs import frozen
 
 from scraper_service.formats.document import drop
-from scraper_service.formats.main_content.blocks import MAX_NAMES, Walk
+from scraper_service.formats.main_content.blocks import Walk
 from scraper_service.formats.main_content.features import Table
 from scraper_service.formats.main_content.kinds import KINDS, Kind, built, kind_of
 from scraper_service.formats.main_content.model import model
 from scraper_service.formats.main_content.rules import Draft, correct, is_chrome
+from scraper_service.formats.main_content.tables import MAX_NAMES
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()

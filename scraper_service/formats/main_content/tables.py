@@ -1,0 +1,108 @@
+"""What was learned of single names, words and pairs of tags, looked up and remembered.
+
+Pages repeat the same class attributes hundreds of times, and so do the pages of a site.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable  # read at run time by attrs
+from functools import lru_cache
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_NAMES = 200  # characters of class and id that are looked at
+MAX_START = 200  # characters of a block, that have its first words
+MAX_FIRST_WORDS = 10  # of a block, whose scores are added
+MAX_PHRASE_WORDS = 5
+_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_WORD = re.compile(r"[^\W\d_]+")
+
+
+@lru_cache(maxsize=10_000)
+def name_parts(names: str) -> frozenset[str]:
+    """Return the words that class names and ids are made of, in lower case."""
+    return frozenset[str]().union(*map(_parts, names[:MAX_NAMES].split()))
+
+
+# Names of one word are shared by many lists of names, and by the pages of all sites.
+@lru_cache(maxsize=20_000)
+def _parts(name: str) -> frozenset[str]:
+    parts = _NAME_PART.findall(name)
+    return frozenset([part.lower() for part in parts if len(part) > 1])
+
+
+def phrase_of(words: list[str]) -> str:
+    """Return the letters of a short text, in lower case and without digits."""
+    return " ".join(_WORD.findall(" ".join(words).lower()))
+
+
+# Of names: their lowest and highest score, neither on the wrong side of 0, and the rows
+# of ``Tables.kind_names`` which know them.
+NameScores = tuple[float, float, tuple[int, ...]]
+NO_NAMES: NameScores = (0.0, 0.0, ())
+
+
+def together(scores: Iterable[NameScores]) -> NameScores:
+    """Return the scores of several names as those of one."""
+    known = [own for own in scores if own is not NO_NAMES]
+    if len(known) < 2:
+        return known[0] if known else NO_NAMES
+    lows, highs, rows = zip(*known, strict=True)
+    return min(lows), max(highs), tuple(chain.from_iterable(rows))
+
+
+@define
+class Tables:
+    """What was learned of words: scores above 0 speak for content.
+
+    ``names`` are parts of class names, ``kind_names`` the same with a score for each of
+    ``names.GROUPS``, ``phrases`` whole short texts, ``words`` words of short texts,
+    ``tags`` paths of two tags.
+    """
+
+    names: dict[str, float]
+    kind_names: dict[str, list[float]]
+    phrases: dict[str, float]
+    words: dict[str, float]
+    tags: dict[str, float]
+    kind_rows: dict[str, int] = field(init=False, eq=False)
+    kind_columns: Any = field(init=False, eq=False)
+    of_names: Callable[[str], NameScores] = field(init=False, eq=False)
+    of_start: Callable[[str], tuple[float, float]] = field(init=False, eq=False)
+    _of_name: Callable[[str], NameScores] = field(init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.kind_rows = {part: row for row, part in enumerate(self.kind_names)}
+        self.kind_columns = np.array(list(self.kind_names.values())).T
+        self.of_names = lru_cache(maxsize=20_000)(self._score)
+        self.of_start = lru_cache(maxsize=10_000)(self._score_start)
+        self._of_name = lru_cache(maxsize=20_000)(self._score_one)
+
+    def _score(self, names: str) -> NameScores:
+        return together(map(self._of_name, names[:MAX_NAMES].split()))
+
+    def _score_one(self, name: str) -> NameScores:
+        parts = _parts(name)
+        scores = [self.names[part] for part in parts if part in self.names]
+        rows = [self.kind_rows[part] for part in parts if part in self.kind_rows]
+        if not scores and not rows:
+            return NO_NAMES
+        return min(0.0, 0.0, *scores), max(0.0, 0.0, *scores), tuple(rows)
+
+    def _score_start(self, text: str) -> tuple[float, float]:
+        """Return the scores of the first words, and of a short text as a whole."""
+        words = text.lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
+        first = phrase = 0.0
+        for word in words:
+            if word in self.words:
+                first += self.words[word]
+        if len(words) <= MAX_PHRASE_WORDS:
+            phrase = self.phrases.get(phrase_of(words), 0.0)
+        return first / (len(words) or 1), phrase
