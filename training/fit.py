@@ -22,7 +22,7 @@ from attrs import define
 
 from scraper_service.formats.main_content.features import Table, table
 from scraper_service.formats.main_content.kinds import KINDS, built, kind_of
-from scraper_service.formats.main_content.model import WEIGHTS
+from scraper_service.formats.main_content import model
 from scraper_service.formats.main_content.tables import Tables
 from scraper_service.formats.main_content.verdicts import threshold
 from training.forests import as_numbers, chances, grow
@@ -82,8 +82,9 @@ def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
         "kinds": learned.kinds[ALL],
         "forest": as_numbers(forest, names),
     }
-    WEIGHTS.write_text(as_text(weights), encoding="utf-8")
-    say(f"wrote {WEIGHTS}")
+    to = Path(model.__file__).with_name(model.WEIGHTS)
+    to.write_text(as_text(weights), encoding="utf-8")
+    say(f"wrote {to}")
 
 
 SOURCE = (

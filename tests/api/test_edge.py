@@ -33,9 +33,18 @@ ROUTES = [
         ("DELETE", f"/batch/scrape/{UUID}"),
         ("GET", f"/batch/scrape/{UUID}/errors"),
         ("DELETE", f"/batch/scrape/{UUID}/errors"),
+        ("GET", "/concurrency-check"),
+        ("GET", "/team/activity"),
+        ("GET", "/team/credit-usage"),
+        ("GET", "/team/credit-usage/historical"),
+        ("GET", "/team/queue-status"),
+        ("GET", "/team/token-usage"),
+        ("GET", "/team/token-usage/historical"),
     )
 ]
 ROUTES += [
+    ("GET", "/v2/sessions"),
+    ("DELETE", f"/v2/sessions/{UUID}"),
     ("GET", f"/v2/crawl/{UUID}/urls"),
     ("GET", f"/v2/crawl/{UUID}/events"),
     ("GET", f"/v2/batch/scrape/{UUID}/events"),

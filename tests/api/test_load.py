@@ -103,7 +103,7 @@ def test_a_conversion_without_end_is_killed_alone(start_service, site):
 
 def test_a_conversion_that_eats_memory_is_an_error(start_service, site):
     service = start_service(
-        SCRAPER_CONVERTER_MEMORY_MB="160", SCRAPER_CONVERTER_PROCESSES="1"
+        SCRAPER_CONVERTER_MEMORY_MB="320", SCRAPER_CONVERTER_PROCESSES="1"
     )
     piece = "<p>water " * 10
     query = urllib.parse.urlencode({"body": piece, "count": 230_000})

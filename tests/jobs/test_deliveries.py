@@ -9,6 +9,7 @@ from sqlalchemy import func, select, update
 
 from scraper_service.jobs import deliveries, listing, store
 from scraper_service.jobs.model import Answer, DeliveryState, JobState, Link
+from scraper_service.jobs.rows import now_of
 from scraper_service.jobs.seeds import Seed
 from scraper_service.jobs.tables import delivery, job, webhook
 from scraper_service.options.jobs import EVENTS, Webhook
@@ -23,7 +24,11 @@ class Outbox(Harness):
     def begin(self, keys=(0,), hook=HOOK):
         links = tuple(Link(key, f"http://a.example/{key}", 0) for key in keys)
         seed = Seed("crawl", "http://a.example/", None, links)
-        return self.run(store.insert_job, TEAM, seed, "{}", 2, hook).id
+        job_id = self.run(store.insert_job, TEAM, seed, "{}", 2).id
+        if hook is not None:
+            self.run(deliveries.attach, job_id, hook)
+            self.run(lambda c: deliveries.tell_one(c, job_id, "started", now_of(c)))
+        return job_id
 
     def take(self, job_id):
         return self.run(deliveries.take, job_id, LEASE_S)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from pathlib import Path
+from importlib.resources import files  # an egg has no files
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scraper_service.formats.main_content.blocks import Walk
     from scraper_service.formats.main_content.features import Table
 
-WEIGHTS = Path(__file__).with_name("weights.json")
+WEIGHTS = "weights.json"
 ROWS = 2_048  # blocks scored at once: what bounds the memory of a page of 100,000
 
 
@@ -104,7 +104,7 @@ def chance(score: Any) -> Any:
 @cache
 def model() -> Model:
     """Return the model of the weights file, read once a process."""
-    data = json.loads(WEIGHTS.read_bytes())
+    data = json.loads(files(__package__).joinpath(WEIGHTS).read_bytes())
     return Model(
         Tables(**data["tables"]),
         data["kinds"],
