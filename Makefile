@@ -7,8 +7,8 @@ BIN := $(VENV)/bin
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
-	@echo "make test    install, then run every test"
-	@echo "make soak    kill the service 200 times, render 1,000 pages; takes an hour"
+	@echo "make test    install, then run the tests of a change"
+	@echo "make soak    200 kills, 1,000 rendered pages, other long tests; an hour"
 	@echo "make lint    formatter, linter, types"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   latency and throughput beside a plain client and other crawlers"
@@ -26,6 +26,7 @@ test: $(VENV)/.test-installed
 soak: $(VENV)/.test-installed
 	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)
 	BROWSER_RENDERS=1000 $(BIN)/python -m pytest tests/browser/test_soak.py $(ARGS)
+	$(BIN)/python -m pytest -m slow $(ARGS)
 
 lint: $(VENV)/.test-installed
 	$(BIN)/ruff format --check .

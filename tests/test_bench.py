@@ -13,6 +13,8 @@ from bench.crawl import NAMES, QUICK, WORK
 from bench.processes import ROOT
 from bench.sitemap import WORK as SITEMAP_WORK
 
+pytestmark = pytest.mark.slow
+
 
 def run_quick(module: str) -> str:
     command = [sys.executable, "-m", module, "--quick"]

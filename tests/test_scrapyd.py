@@ -323,6 +323,7 @@ def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
     )
 
 
+@pytest.mark.slow
 def test_a_process_started_by_hand_shares_a_crawl_until_its_node_stops(
     make_cluster, tmp_path, postgres
 ):
@@ -350,6 +351,7 @@ def test_a_process_started_by_hand_shares_a_crawl_until_its_node_stops(
     assert not list(nodes[1].folder.glob("items/*/*/*.jl")), "pages have one place"
 
 
+@pytest.mark.slow
 def test_a_process_that_was_given_up_gives_way(make_cluster):
     cluster = make_cluster(nodes=2, processes=1)
     nodes = [cluster.node(number) for number in range(2)]
