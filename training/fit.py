@@ -20,9 +20,9 @@ import click
 import numpy as np
 from attrs import define
 
+from scraper_service.formats.main_content import model
 from scraper_service.formats.main_content.features import Table, table
 from scraper_service.formats.main_content.kinds import KINDS, built, kind_of
-from scraper_service.formats.main_content import model
 from scraper_service.formats.main_content.tables import Tables
 from scraper_service.formats.main_content.verdicts import threshold
 from training.forests import as_numbers, chances, grow
