@@ -83,6 +83,14 @@ class Service(ServiceProcess):
         return Reply(response.status, response.headers, json.loads(text or "null"))
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        found = item.get_closest_marker("slow_on")
+        if found and any(name in item.callspec.id for name in found.args):
+            item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def site() -> Iterator[MockServer]:
     """The fake web on 127.0.0.2, one for all tests."""

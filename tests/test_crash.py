@@ -177,6 +177,7 @@ def test_crawls_survive_kills(start_service, site, database):
     survive(start_service, settings, begin, kills=kills)
 
 
+@pytest.mark.slow_on("postgresql")
 @patience(KILLS)
 def test_batches_survive_kills(start_service, site, database):
     label, address, settings = database
@@ -273,6 +274,7 @@ def named_settings(settings, name):
     return settings
 
 
+@pytest.mark.slow_on("sqlite")
 @patience(4)
 def test_a_process_that_slept_past_its_lease_does_no_harm(
     start_service, site, database

@@ -82,6 +82,7 @@ def codes(pages):
     return [page["metadata"]["statusCode"] for page in pages]
 
 
+@pytest.mark.slow_on("sqlite")
 def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_site):
     site = paced_site(pages=5)
     services = [start_service(**settings) for _ in range(2)]

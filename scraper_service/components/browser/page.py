@@ -48,6 +48,7 @@ MAX_MOVES = 5  # pages that a script moves on to, one after the other
 MAX_FRAMES = 20
 MAX_FRAME_CHARS = 500_000
 MAX_PAGE_BYTES = 200 * 2**20  # that one page may carry in all
+CRASH_TOLD_S = 0.2
 CLOSE_S = 5.0
 # Headers of what was sent, not of what became of it.
 NOT_OF_THE_PAGE = frozenset(
@@ -151,6 +152,9 @@ class OpenPage:
         self._context = await browser.new_context(**facts)
         try:
             await self._prepare()
+        except PlaywrightError as error:  # nothing of the page was asked for yet
+            await self._close()
+            raise BrowserGone("no page could be opened") from error
         except BaseException:
             await self._close()
             raise
@@ -269,6 +273,7 @@ class OpenPage:
         except PlaywrightTimeout as error:
             raise DownloadTimeoutError("the page did not load in time") from error
         except PlaywrightError as error:
+            await asyncio.sleep(CRASH_TOLD_S)  # an end of the process is told after it
             if self.is_lost or not self.running.is_alive:
                 raise
             text = str(error)
