@@ -419,6 +419,7 @@ def test_the_list_is_for_the_team_of_the_job(start_service, crawl):
         assert service.get(target, key="fc-two").status == 404
 
 
+@pytest.mark.slow
 def test_a_crawl_by_sitemaps_survives_kills(start_service):
     files = {}
     for number in range(4):

@@ -63,7 +63,7 @@ def test_what_needs_a_browser_gets_one(page, options):
 
 @pytest.mark.parametrize("path", ["/ws", "/sse"])
 def test_content_of_streams_is_waited_for(page, path):
-    assert "From a s" in page(path)["markdown"]
+    assert "From a s" in page(path, waitFor=1)["markdown"]
 
 
 def test_a_page_of_a_script_that_moves_on_is_the_last_one(page, app):
