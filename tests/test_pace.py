@@ -129,6 +129,7 @@ def early(log):
     )
 
 
+@pytest.mark.slow
 def test_two_processes_learn_a_rate_from_each_other(start_service, paced_site):
     site = paced_site(pages=28, rate=6, retry_after=1)
     services = [start_service(**SQLITE) for _ in range(2)]

@@ -371,6 +371,7 @@ def test_keys_of_one_team_share_its_rate_and_others_have_their_own(team, pages):
     assert statuses == [200, 200, 429, 429, 200]
 
 
+@pytest.mark.slow
 def test_the_rate_outlasts_a_restart_and_holds_for_all_teams(start_service, tmp_path):
     limits = {"SCRAPER_RATE_LIMITS": "account=3"}
     service = start_service(**limits)

@@ -190,6 +190,7 @@ def test_one_command_at_a_time_runs_a_job(tmp_path, site):
     )
 
 
+@pytest.mark.slow
 def test_a_service_on_the_same_data_leaves_a_stopped_crawl_alone(
     tmp_path, site, start_service
 ):
@@ -210,6 +211,7 @@ def test_a_service_on_the_same_data_leaves_a_stopped_crawl_alone(
     assert numbers(pages_of(output)) == each_once(f"{LONG}-beside")
 
 
+@pytest.mark.slow
 def test_a_stopped_crawl_is_kept_for_more_than_a_day(tmp_path, site):
     output = tmp_path / "pages.jsonl"
     url = site.url(named(f"{LONG}-old").path(0))
