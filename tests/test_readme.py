@@ -43,33 +43,30 @@ def test_the_first_call_gives_the_output_that_is_shown(service, site):
     assert answer == shown
 
 
+def asked(service, part, job_id):
+    """Run the curl command that has ``part`` in it; return what it prints."""
+    command = next(block for block in blocks("sh") if part in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace("$ID", job_id).replace("$KEY", service.key)
+    return subprocess.run(
+        ["curl", "-sfN", *shlex.split(command.replace("\\\n", ""))[1:]],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
 def test_the_list_of_addresses_is_asked_for_as_shown(service, site):
     body = {"url": site.url("/example"), "limit": 1}
     job_id = service.post("/v2/crawl", body).json["id"]
-    command = next(block for block in blocks("sh") if "/urls?" in block)
-    command = command.replace("http://127.0.0.1:3002", service.url)
-    command = command.replace("$ID", job_id).replace("$KEY", service.key)
-    done = subprocess.run(
-        ["curl", "-sf", *shlex.split(command.replace("\\\n", ""))[1:]],
-        capture_output=True,
-        check=True,
-    )
-    assert json.loads(done.stdout)["success"] is True
+    assert json.loads(asked(service, "/urls?", job_id))["success"] is True
 
 
 def test_the_events_are_told_as_shown(service, site):
     body = {"url": site.url("/example?events"), "limit": 1, "ignoreRobotsTxt": True}
     job_id = service.post("/v2/crawl", body).json["id"]
-    command = next(block for block in blocks("sh") if "/events?" in block)
-    command = command.replace("http://127.0.0.1:3002", service.url)
-    command = command.replace("$ID", job_id).replace("$KEY", service.key)
-    done = subprocess.run(
-        ["curl", "-sfN", *shlex.split(command.replace("\\\n", ""))[1:]],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    events = re.findall(r"^event: (.+)$", done.stdout, re.MULTILINE)
+    told = asked(service, "/events?", job_id)
+    events = re.findall(r"^event: (.+)$", told, re.MULTILINE)
     assert events == ["crawl.started", "crawl.page", "crawl.completed"]
 
 

@@ -90,7 +90,7 @@ def test_a_hostile_page_ends_and_good_pages_beside_it_succeed(service, site, nam
 
 def test_a_conversion_without_end_is_killed_alone(start_service, site):
     service = start_service(
-        SCRAPER_CONVERTER_TIMEOUT_S="1", SCRAPER_CONVERTER_PROCESSES="2"
+        SCRAPER_CONVERTER_TIMEOUT_S="2", SCRAPER_CONVERTER_PROCESSES="2"
     )
     piece = "<p class=a>word <b>x</b> <i>y</i> <a href=/x>z</a>"
     query = urllib.parse.urlencode({"body": piece, "count": 75_000})
@@ -99,11 +99,7 @@ def test_a_conversion_without_end_is_killed_alone(start_service, site):
         attacks = [threads.submit(service.post, "/v2/scrape", slow) for _ in range(2)]
         replies = [attack.result() for attack in attacks]
     assert [reply.status for reply in replies] == [408, 408]
-    # The first page may wait too long for the processes that are started anew.
-    text = {"url": site.url("/text")}
-    found = [service.post("/v2/scrape", text).status for _ in range(5)]
-    assert found[-1] == 200
-    assert set(found) <= {200, 408}
+    assert service.post("/v2/scrape", {"url": site.url("/text")}).status == 200
 
 
 def test_a_conversion_that_eats_memory_is_an_error(start_service, site):
