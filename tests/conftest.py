@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import signal
 import urllib.parse
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -25,6 +26,10 @@ ENVIRONMENT = {
     "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
 }
 REQUEST_TIMEOUT_S = 90
+
+# Of a shell's background command it is ignored, and so by all that it starts.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Reply(NamedTuple):
