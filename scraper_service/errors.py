@@ -62,6 +62,20 @@ class OptionUnavailable(ServiceError, ValueError):
         super().__init__(message)
 
 
+class SchemaRefused(ServiceError, ValueError):
+    """A caller's JSON schema cannot be worked with.
+
+    Raised by :func:`scraper_service.options.schemas.field_of`. ``pointer`` is the place
+    in the schema as a JSON pointer, empty for all of it; ``reason`` a sentence without
+    a full stop.
+    """
+
+    def __init__(self, reason: str, pointer: str = ""):
+        self.reason = reason
+        self.pointer = pointer
+        super().__init__(f"{reason} (at {pointer})" if pointer else reason)
+
+
 class InvalidBody(ServiceError, ValueError):
     """A request body is not the JSON it has to be; raised by the API."""
 
