@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from scrapy.settings import default_settings as _defaults
 
@@ -192,6 +193,24 @@ MAX_WATCHERS = 1000  # of all teams together
 WATCHER_PING_S = 20  # between two signs of life to one who has nothing to read
 WATCHER_STALL_S = 30  # who takes nothing for so long is cut off
 
+# -- The service: language model ---------------------------------------------------------
+# A server that speaks the chat-completions protocol, hosted or on this machine, such as
+# `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`; empty for none: then rules
+# answer, and say so.
+LLM_BASE_URL = ""
+LLM_API_KEY = ""  # sent as `Authorization: Bearer`; empty for none
+LLM_MODEL = ""  # its name on that server
+LANGUAGE_MODEL = "scraper_service.providers.model_http.ChatModel"
+LLM_ANSWER_TOKENS = 4096  # the most that one answer may have
+LLM_CONCURRENCY = 4  # requests in flight of one process
+LLM_PIECE_TOKENS = 8000  # longer pages are read in pieces of so many
+LLM_TIMEOUT_S = 60  # for one request, less where its caller waits for less
+# The most tokens that a page may take, its answers included, and all pages of a job,
+# and of a key in a day (UTC); 0: without limit. Rules answer what is above.
+LLM_TOKENS_PER_PAGE = 100_000
+LLM_TOKENS_PER_JOB = 5_000_000
+LLM_TOKENS_PER_KEY = 0
+
 # -- The service: robots.txt -------------------------------------------------------------
 ROBOTS_AGENT = ""  # product token that groups are chosen by; empty: that of USER_AGENT
 ROBOTS_CACHE_MB = 64  # MiB of rules that a process keeps, of all sites together
@@ -227,6 +246,10 @@ _minima = {
     "HOST_CONCURRENCY": 1,
     "JOB_CONCURRENCY": 1,
     "LEASE_S": 1,
+    "LLM_ANSWER_TOKENS": 16,
+    "LLM_CONCURRENCY": 1,
+    "LLM_PIECE_TOKENS": 200,
+    "LLM_TIMEOUT_S": 1,
     "MAX_ACTIVE_JOBS": 1,
     "MAX_PENDING_MAPS": 1,
     "MAX_RUNNING_JOBS": 1,
@@ -254,7 +277,8 @@ _maxima = {
 # Of the environment, never in that of a converter.
 _secrets = (
     *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
-    *("SCRAPER_PROXIES", "SCRAPER_SCRAPYD_NODES", "SCRAPER_WEBHOOK_SECRETS"),
+    *("SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES", "SCRAPER_SCRAPYD_NODES"),
+    "SCRAPER_WEBHOOK_SECRETS",
     *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
 )
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
@@ -295,6 +319,7 @@ def check_settings(settings: BaseSettings) -> None:
         _check_number("WEBHOOK_RETRY_S", text)
     if url := settings["WEBHOOK_URL"]:
         _check_webhook(url)
+    _check_model(settings)
     # Imported here: every process reads this module, few of them check it.
     from scraper_service.options.limits import parse_rates, parse_sites  # noqa: PLC0415
 
@@ -311,6 +336,25 @@ def _check_number(name: str, value: object) -> None:
         raise ValueError(f"{text}, got {value!r}") from None
     if not low <= number <= (high or number) or number != int(number):
         raise ValueError(f"{text}, without fraction, got {value!r}")
+
+
+def _check_model(settings: BaseSettings) -> None:
+    url = settings["LLM_BASE_URL"]
+    names = [name for name in ("LLM_MODEL", "LLM_API_KEY") if settings[name]]
+    if not url and names:
+        raise ValueError(f"LLM_BASE_URL must be set with {names[0]}")
+    if url and not settings["LLM_MODEL"]:
+        raise ValueError("LLM_MODEL must be set with LLM_BASE_URL")
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in {"http", "https"} and parts.hostname
+    except ValueError:
+        usable = False
+    if url and (not usable or parts.query or parts.username):
+        raise ValueError(
+            "LLM_BASE_URL must be an http(s) address without user and query, got"
+            f" {url.rpartition('@')[2]!r}"
+        )
 
 
 def _check_webhook(url: str) -> None:

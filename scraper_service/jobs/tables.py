@@ -443,3 +443,15 @@ session = Table(
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
+
+#: Tokens that a language model has taken for a key, a team or a job: in one day since
+#: 1970, or in all where ``day`` is 0.
+model_use = Table(
+    "model_use",
+    metadata,
+    Column("account", String(80), primary_key=True),
+    Column("day", Integer, primary_key=True),
+    Column("tokens", BigInteger, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Index("ix_model_use_updated_at", "updated_at"),
+)
