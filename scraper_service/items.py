@@ -12,6 +12,7 @@ from typing import Any
 
 from attrs import field, fields, frozen
 
+from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
 # Hash, first byte and end of a block; see scraper_service/formats/blocks.py.
@@ -96,6 +97,44 @@ class Rendered:
 
 
 @frozen(kw_only=True)
+class Snapshot:
+    """What to keep of a tracked page, in place of snapshot number ``version``.
+
+    ``key`` names the page's history, ``version`` is 0 before the first one; ``body`` is
+    kept for ``keep_s`` seconds.
+    """
+
+    team_id: str
+    key: str
+    version: int
+    body: bytes
+    keep_s: float
+
+
+@frozen(kw_only=True)
+class Tracked:
+    """A page that is to be compared with its last snapshot.
+
+    ``options`` are those of the format, ``draft`` and ``markdown`` JSON texts that the
+    pool made (see :mod:`scraper_service.formats.changes`). ``is_asked_for`` tells of an
+    address that no link led to, ``is_kept`` whether a snapshot may be stored.
+    ``warning`` is that of the page without remarks on the comparison; ``snapshot`` is
+    None before it.
+    """
+
+    team_id: str
+    url: str
+    options: ChangeTracking
+    draft: bytes
+    markdown: bytes
+    is_gone: bool
+    is_asked_for: bool
+    is_kept: bool
+    warning: str | None = None
+    snapshot: Snapshot | None = None
+
+
+@frozen(kw_only=True)
 class Fetch:
     """How a page was asked for and what came of it, seen from the transport.
 
@@ -105,6 +144,8 @@ class Fetch:
     ``robots_tag`` is the header ``X-Robots-Tag``. ``engine`` is ``http`` or ``browser``,
     ``proxy`` is ``basic`` or ``stealth``; ``warnings`` are those of the transport.
     ``queued_s`` is how long the limit of the team held it up, None if it did not.
+    ``team_id`` is None outside of the service; ``is_asked_for`` tells of an address that
+    no link led to.
     """
 
     scrape_id: str
@@ -123,6 +164,8 @@ class Fetch:
     cache_state: str | None = None
     cached_at: float | None = None
     queued_s: float | None = None
+    team_id: str | None = None
+    is_asked_for: bool = False
 
 
 @frozen
@@ -264,7 +307,8 @@ class Page:
 
     ``values`` as in :class:`PageContent`. ``failure`` is None for every page that was
     answered and understood, whatever the site's status. ``blocks`` and ``text_print`` as
-    there; ``text`` is what its job remembers of it. ``lease``, ``follow`` and ``base``
+    there; ``text`` is what its job remembers of it, ``tracked`` None unless it is
+    compared with an earlier scrape. ``lease``, ``follow`` and ``base``
     are those of the page's job.
     """
 
@@ -275,6 +319,7 @@ class Page:
     blocks: tuple[BlockT, ...] = ()
     text_print: int = 0
     text: Any = None
+    tracked: Tracked | None = None
     lease: Lease | None = None
     follow: tuple[FoundLink, ...] = ()
     base: str | None = None

@@ -53,6 +53,7 @@ DOWNLOADER_MIDDLEWARES = {
 }
 ITEM_PIPELINES = {
     "scraper_service.components.pipelines.PagePipeline": 100,
+    "scraper_service.components.changes.ChangePipeline": 300,
     "scraper_service.components.repeats.RepeatsPipeline": 400,
     "scraper_service.components.pipelines.FeedPipeline": 500,
     "scraper_service.components.pipelines.ExportPipeline": 900,
@@ -132,6 +133,7 @@ BLOCKED_SITES: list[str] = []
 
 # -- The service: jobs -------------------------------------------------------------------
 CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
+CHANGE_RETENTION_S = 31_536_000  # what tracked pages were like: a year
 JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
 JOB_RUNNER = "scraper_service.runtime.runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
 JOB_SOURCE = "scraper_service.components.job_process.join_job"  # of `-a job_id=...`
@@ -152,6 +154,7 @@ SCRAPYD_PROCESSES_PER_JOB = 1
 SCRAPYD_PROJECT = "scraper_service"  # the name that the nodes know this project by
 
 # -- The service: prices, in credits -----------------------------------------------------
+CREDITS_JSON = 4  # on top, for data by a schema or a prompt
 CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed

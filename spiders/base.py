@@ -232,6 +232,8 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         cache_state=request.meta.get("cache_state"),
         cached_at=request.meta.get("cached_at"),
         queued_s=request.meta.get("queued_s"),
+        team_id=request.meta.get("team_id"),
+        is_asked_for=request.meta.get("is_asked_for", True),
         engine=request.meta.get("engine", HTTP),
         proxy=request.meta.get("proxy_used", "basic"),
         rendered=request.meta.get("rendered"),

@@ -83,6 +83,7 @@ class CrawlSpider(JobSpider):
     def page_request(self, *args: Any, **kwargs: Any) -> Request:
         request = super().page_request(*args, **kwargs)
         request.meta["robots_agents"] = self._agents()
+        request.meta["is_asked_for"] = False
         return request
 
     def _agents(self) -> tuple[str, ...]:

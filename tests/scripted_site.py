@@ -96,6 +96,16 @@ class ScriptedSite:
     def url(self, path: str) -> str:
         return self.address + path
 
+    def put(self, path: str, found: Any) -> None:
+        """Change a page from now on."""
+        given = answer(found) if isinstance(found, str) else found
+        request = urllib.request.Request(
+            self.url(path), json.dumps(given).encode(), method="PUT"
+        )
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(request, timeout=30):
+            pass
+
     def log(self) -> list[tuple[float, str]]:
         """Return when each path was asked for, in seconds of a monotonic clock."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -132,6 +142,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(200, {}, _trap(self.path).encode())
         else:
             self._send(404, {}, b"<title>Not found</title><p>Nothing is here.</p>")
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.pages[self.path] = json.loads(body)
+        self._send(200, {}, b"")
 
     def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
         self.send_response(status)

@@ -16,6 +16,7 @@ from attrs import evolve
 from scraper_service.options import formats, urls
 from scraper_service.options.jobs import PageOptions
 from scraper_service.options.scrape import (
+    CHANGE_WAIT_MS,
     DEFAULT_COUNTRY,
     MAX_WAIT_MS,
     Location,
@@ -56,7 +57,6 @@ EXPERIMENTAL = "__experimental_"
 UNCHOSEN_TIMEOUT_MS = 30_000
 MODEL_TIMEOUT_MS = 60_000
 PROXY_TIMEOUT_MS = 120_000
-CHANGE_WAIT_MS = 5000
 
 
 def build(

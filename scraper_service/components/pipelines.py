@@ -12,10 +12,12 @@ from scrapy.exceptions import DropItem, NotConfigured
 from scrapy.utils.misc import load_object
 
 from scraper_service.components.blocked import SITE_BLOCKED
+from scraper_service.components.changes import Changes
 from scraper_service.components.failures import page_error
 from scraper_service.components.prices import Prices
 from scraper_service.components.proxies import Proxies
 from scraper_service.components.scheduler import LeasedScheduler
+from scraper_service.formats.changes import GONE
 from scraper_service.items import (
     DUPLICATE,
     FoundLink,
@@ -25,10 +27,12 @@ from scraper_service.items import (
     PageContent,
     PageMetadata,
     SitemapFile,
+    Tracked,
 )
-from scraper_service.jobs.model import Kind, Link, Outcome
+from scraper_service.jobs.model import LOCAL_TEAM, Kind, Link, Outcome
 from scraper_service.options.available import remarks
 from scraper_service.options.engine import HTTP, is_elsewhere
+from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
 from scraper_service.scope import Reason
 
@@ -41,6 +45,11 @@ if TYPE_CHECKING:
 
 QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
 
+PASSING = frozenset({408, 425, 429})  # statuses of a site in trouble, as all from 500
+UNTRACKED = (
+    "The site answered {}: the page was not compared with an earlier one, nor kept for"
+    " the next comparison."
+)
 REMEMBERED_AT_ONCE = 2000  # links, before others have their turn: a millisecond
 
 
@@ -89,10 +98,18 @@ class PagePipeline:
             values["screenshot"] = json.dumps(rendered.screenshot).encode()
         if rendered and rendered.actions and not failure:
             values["actions"] = rendered.actions
+        draft = values.pop("change_tracking", None)
+        if (doubt := _untracked(fetch)) and draft is not None:
+            warnings.append(doubt)
+            draft = None
+        warning = " ".join(warnings) or None
         return Page(
             values=values,
-            warning=" ".join(warnings) or None,
+            warning=warning,
             failure=failure,
+            tracked=None
+            if failure or draft is None
+            else _tracked(fetch, draft, values["markdown"], warning),
             lease=fetch.lease,
             follow=content.follow,
             base=content.base,
@@ -137,6 +154,32 @@ class PagePipeline:
             )
 
 
+def _untracked(fetch: Fetch) -> str | None:
+    """Return why an answer is not compared with earlier ones, None if it is."""
+    status = fetch.status or 0
+    if status >= 500 or status in PASSING:
+        return UNTRACKED.format(status)
+    return None
+
+
+def _tracked(
+    fetch: Fetch, draft: bytes, markdown: bytes, warning: str | None
+) -> Tracked:
+    options = fetch.options.format(ChangeTracking)
+    assert options is not None
+    return Tracked(
+        team_id=fetch.team_id or LOCAL_TEAM,
+        url=fetch.source_url,
+        options=options,
+        draft=draft,
+        markdown=markdown,
+        is_gone=fetch.status in GONE,
+        is_asked_for=fetch.is_asked_for,
+        is_kept=not fetch.options.zero_data_retention,
+        warning=warning,
+    )
+
+
 def _reason(status: int | None) -> str | None:
     """Return the phrase of an error status of the site, None for the others."""
     if status is None or status < 400:
@@ -158,6 +201,7 @@ class FeedPipeline:
 
     def __init__(self, crawler: Crawler):
         self._crawler = crawler
+        self._changes = Changes(crawler.settings)
         self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
 
@@ -172,8 +216,15 @@ class FeedPipeline:
         if not isinstance(item, Page) or item.lease is None:
             return item
         scheduler = LeasedScheduler.of(self._crawler)
-        outcome = self._outcome(item, item.lease, scheduler)
-        commit = await scheduler.settle(outcome)
+        page, lease = item, item.lease
+
+        async def renew() -> Outcome:
+            nonlocal page
+            page = await self._changes.compared(page)
+            return self._outcome(page, lease, scheduler)
+
+        outcome = self._outcome(page, lease, scheduler)
+        commit = await scheduler.settle(outcome, renew)
         spider: Any = self._crawler.spider
         if not commit.accepted:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
@@ -184,7 +235,7 @@ class FeedPipeline:
                 await asyncio.sleep(0)
         if not commit.delivered and item.failure is None:
             raise DropItem("the page was delivered under another address", "DEBUG")
-        return item
+        return page
 
     async def _store_sitemap(self, file: SitemapFile) -> None:
         scheduler = LeasedScheduler.of(self._crawler)
@@ -231,6 +282,7 @@ class FeedPipeline:
             links=_Links(page.follow, lease, lease.depth + 1, self._sites),
             base=page.base,
             text=page.text,
+            snapshot=page.tracked.snapshot if page.tracked else None,
         )
 
 

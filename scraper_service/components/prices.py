@@ -16,6 +16,7 @@ class Prices:
 
     def __init__(self, settings: BaseSettings):
         self.map = settings.getint("CREDITS_PER_MAP")
+        self._json = settings.getint("CREDITS_JSON")
         self._page = settings.getint("CREDITS_PER_PAGE")
         self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
         self._stealth = settings.getint("CREDITS_STEALTH")
@@ -46,4 +47,5 @@ class Prices:
         return self._page + self._extra(options)
 
     def _extra(self, options: ScrapeOptions) -> int:
-        return self._zero_retention if options.zero_data_retention else 0
+        retention = self._zero_retention if options.zero_data_retention else 0
+        return retention + (self._json if options.extracts else 0)

@@ -9,7 +9,7 @@ import logging
 import time
 import uuid
 from collections import deque
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 from attrs import evolve
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from scraper_service.jobs.model import ClaimedRow
 
 T = TypeVar("T")
+RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"
 
 logger = logging.getLogger(__name__)
 
@@ -270,12 +271,16 @@ class LeasedScheduler(BaseScheduler):
         if engine._slot.closing is None:
             engine._slot.nextcall.schedule()
 
-    async def settle(self, outcome: Outcome) -> Commit:
+    async def settle(self, outcome: Outcome, renew: RenewT | None = None) -> Commit:
         """Store how a leased address ended, however long the database takes.
 
-        Raises :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
+        ``renew`` returns the outcome of a tracked page that was compared anew, as often
+        as another page of the same address comes before it. Raises
+        :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
         """
         commit = await self.store(await self._paid(outcome))
+        while commit.is_stale and renew is not None:
+            commit = await self.store(await renew())
         self._leases.pop(outcome.row_id, None)
         self._pages.pop(outcome.row_id, None)
         self._queue.ended(outcome.row_id)
@@ -319,7 +324,12 @@ class LeasedScheduler(BaseScheduler):
             return outcome
         text = f"Insufficient credits: the page costs {outcome.credits}."
         return evolve(
-            outcome, page=None, credits=0, code="INSUFFICIENT_CREDITS", error=text
+            outcome,
+            page=None,
+            credits=0,
+            code="INSUFFICIENT_CREDITS",
+            error=text,
+            snapshot=None,
         )
 
     async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from copy import deepcopy
+from typing import Any
 
 from lxml import etree
 
-from scraper_service.formats.document import drop, parse
+from scraper_service.formats.document import Document, drop, parse
 from scraper_service.formats.hidden import (
     Hiding,
     HidingRules,
@@ -16,14 +17,12 @@ from scraper_service.formats.hidden import (
 from scraper_service.formats.tags import DROPPED
 from scraper_service.formats.urls import absolute, best_candidate
 
-if TYPE_CHECKING:
-    from scraper_service.formats.document import Document
-
 UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
 SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
 FEW_WORDS = 30
 FAINT = 0.1  # share of the words; more without opacity wait for a script
 _NO_WORDS = frozenset({"script", "style", "template"})
+_FRAMES = './/*[@data-original-tag="iframe"]'
 MAX_FRAMES = 50  # srcdoc documents parsed per page
 _DROPPED = (etree.Comment, etree.PI, etree.Entity, *DROPPED)
 _ADDRESSES = {
@@ -132,6 +131,16 @@ def _inline_frames(body: Any) -> None:
                 nested.tag = "div"
             frame.text = inner.text
             frame.extend(list(inner))
+
+
+def without_frames(document: Document) -> Document | None:
+    """Return a copy of a cleaned page without its frames; None if there are none."""
+    if document.root.find(_FRAMES) is None:
+        return None
+    bare = Document(deepcopy(document.root), document.base)
+    for frame in bare.root.findall(_FRAMES):
+        drop(frame)
+    return bare
 
 
 def _settle_noscript(body: Any) -> None:

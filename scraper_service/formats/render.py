@@ -14,7 +14,8 @@ from lxml import etree
 
 from scraper_service.fingerprints import fingerprint
 from scraper_service.formats.blocks import markdown_blocks
-from scraper_service.formats.cleaning import clean
+from scraper_service.formats.changes import draft
+from scraper_service.formats.cleaning import clean, without_frames
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.decode import Unreadable, decode_body, text_of, utf8_of
 from scraper_service.formats.document import exclude, include, parse
@@ -39,7 +40,7 @@ from scraper_service.formats.metadata import (
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
 from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
-from scraper_service.options.formats import Attributes
+from scraper_service.options.formats import Attributes, ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
@@ -108,6 +109,7 @@ def make_content(
             making.facts["refresh"] = parse_refresh(source.refresh, source.url)
         kind, mime = sniff(body, source.content_type)
         making.convert(body, kind, mime)
+        making.track()
     except Unreadable as exc:
         return PageContent(error=exc.error, warnings=tuple(making.warnings))
     return making.content()
@@ -125,6 +127,8 @@ class _Making:
     values: dict[str, bytes] = field(factory=dict)
     warnings: list[str] = field(factory=list)
     facts: dict[str, Any] = field(factory=dict)
+    compared_text: str | None = None  # the Markdown without frames, where there are any
+    change_data: Any = None
 
     def __attrs_post_init__(self) -> None:
         self.names = tuple(dict.fromkeys(f.type for f in self.options.formats))
@@ -177,6 +181,16 @@ class _Making:
             self._text(text, _fenced(text, "xml"))
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
+
+    def track(self) -> None:
+        """Make what a later scrape is compared with, of what has been made."""
+        options = self.options.format(ChangeTracking)
+        if options is None or "markdown" not in self.values:
+            return
+        text = self.compared_text
+        if text is None:
+            text = json.loads(self.values["markdown"])
+        self.add("change_tracking", lambda: draft(text, options, self.change_data))
 
     def _html(self, text: bytes) -> None:
         if "raw_html" in self.names:
@@ -267,6 +281,8 @@ class _Making:
     def _markdown(self, document: Document) -> str:
         convert = MARKDOWN_CONVERTERS[self.converter]
         base64_too = self.options.remove_base64_images
+        if self.options.format(ChangeTracking) and (bare := without_frames(document)):
+            self.compared_text = convert(bare, remove_base64_images=base64_too)
         markdown = convert(document, remove_base64_images=base64_too)
         self.facts["known"].update(reading(markdown))
         if self.source.find_blocks:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import case, select
 
 from scraper_service.items import KnownPage
-from scraper_service.jobs.model import Kind, RowState
+from scraper_service.jobs.model import JobState, Kind, RowState
 from scraper_service.jobs.rows import now_of
 from scraper_service.jobs.tables import frontier, job, page
 from scraper_service.scope.addresses import parsed, plain_host, site_of
@@ -16,7 +16,7 @@ from scraper_service.scope.addresses import parsed, plain_host, site_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import Connection
+    from sqlalchemy import Connection, Row
 
 MAX_LOOKED_AT = 1000  # crawls, the latest
 MAX_CRAWLS = 20  # of the site
@@ -52,6 +52,23 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
             if not scrape["zero_data_retention"]:
                 found.append(row.id)
     return found
+
+
+def latest_crawls(connection: Connection, team_id: str, url: str) -> list[Row[Any]]:
+    """Return a team's completed crawls of the site of ``url``, the latest first."""
+    site = _site(url)
+    rows = connection.execute(
+        select(job.c.id, job.c.url, job.c.options, job.c.base, job.c.failed, job.c.held)
+        .where(
+            job.c.team_id == team_id,
+            job.c.kind == "crawl",
+            job.c.state == JobState.COMPLETED,
+            job.c.expires_at > now_of(connection),
+        )
+        .order_by(job.c.completed_at.desc())
+        .limit(MAX_LOOKED_AT)
+    )
+    return [row for row in rows if _site(row.url) == site][:MAX_CRAWLS]
 
 
 def _site(url: str) -> str:

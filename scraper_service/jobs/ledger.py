@@ -27,6 +27,7 @@ from sqlalchemy import (
     update,
 )
 
+from scraper_service.jobs import snapshots
 from scraper_service.jobs.model import ACTIVE
 from scraper_service.jobs.rows import RETENTION_S, now_of
 from scraper_service.jobs.tables import (
@@ -41,6 +42,8 @@ from scraper_service.jobs.tables import (
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
+
+    from scraper_service.items import Snapshot
 
 DAY_S = 86_400
 MOST = 2**31  # pages
@@ -192,6 +195,32 @@ def settle(
         price, body, left = 0, None, left + (held or 0)
     record(connection, call, price, body)
     return left
+
+
+def settle_tracked(
+    connection: Connection,
+    call: Call,
+    price: int,
+    body: bytes | None,
+    snapshot: Snapshot,
+    is_limited: bool,
+) -> tuple[bool, int | None]:
+    """Do as :func:`settle` and store a snapshot, if it was compared with the last one.
+
+    Returns whether it was, else nothing is done; and what :func:`settle` returns.
+    """
+    if is_limited:  # teams are locked before all else
+        lock_team(connection, call.team_id)
+    if not snapshots.is_last(connection, snapshot):
+        return False, None
+    left = None
+    if is_limited:
+        left = settle(connection, call, price, body)
+    else:
+        record(connection, call, price, body)
+    if left is None:
+        snapshots.store(connection, [snapshot])
+    return True, left
 
 
 def record(

@@ -9,6 +9,7 @@ from typing import Any
 
 from attrs import frozen
 
+from scraper_service.items import Snapshot
 from scraper_service.options.jobs import Webhook
 
 
@@ -160,6 +161,7 @@ class Outcome:
     its lease. ``base`` becomes that of the job, ``warnings`` are added to its own.
     ``text`` is the :class:`~scraper_service.jobs.repeats.PageText` of a page, if later
     ones are compared with it.
+    ``snapshot`` is what to keep of a tracked page.
     ``links`` may be read more than once.
     """
 
@@ -180,6 +182,7 @@ class Outcome:
     base: str | None = None
     warnings: tuple[str, ...] = ()
     text: Any = None
+    snapshot: Snapshot | None = None
 
 
 @frozen
@@ -188,13 +191,16 @@ class Commit:
 
     ``accepted`` is False when the lease was lost or the job had ended: nothing of it
     was stored. ``delivered`` is False for failures and duplicates. ``new_links`` are
-    those to be fetched of all outcomes that were stored together.
+    those to be fetched of all outcomes that were stored together. With ``is_stale``
+    nothing was stored either, as the page was compared with a snapshot that is not the
+    last one any more; the lease holds.
     """
 
     accepted: bool
     delivered: bool
     state: JobState
     new_links: int = 0
+    is_stale: bool = False
 
 
 @frozen

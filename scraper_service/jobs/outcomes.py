@@ -13,9 +13,11 @@ import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
 from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.formats.sitemap import MAX_FILES
+from scraper_service.jobs import snapshots
 from scraper_service.jobs.deliveries import tell
 from scraper_service.jobs.ledger import charge_row, give_back
 from scraper_service.jobs.links import insert_links
@@ -85,10 +87,8 @@ def append(
         commits |= change.apply(run)
     state = change.write()
     refused = Commit(accepted=False, delivered=False, state=state)
-    return [
-        Commit(found.accepted, found.delivered, state, found.new_links)
-        for found in (commits.get(outcome.row_id, refused) for outcome in outcomes)
-    ]
+    found = (commits.get(outcome.row_id, refused) for outcome in outcomes)
+    return [evolve(each, state=state) for each in found]
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
@@ -145,9 +145,11 @@ class _Change:
 
     def apply(self, outcomes: list[Outcome]) -> dict[int, Commit]:
         """Store outcomes; return those that were accepted, by row."""
-        accepted = self._held_leases(outcomes)
+        held = self._held_leases(outcomes)
+        stale = self._stale(held)
+        accepted = [outcome for outcome in held if outcome.row_id not in stale]
         if not accepted:
-            return {}
+            return stale
         delivered = [
             outcome
             for outcome in accepted
@@ -155,6 +157,7 @@ class _Change:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered)
+        snapshots.store(self._connection, [x.snapshot for x in delivered if x.snapshot])
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
         add_texts(self._connection, self.job_id, texts)
         self._tell_of(accepted, {outcome.row_id for outcome in delivered})
@@ -166,12 +169,27 @@ class _Change:
         added = self._add(links)
         self._let_in()
         ids = {outcome.row_id for outcome in delivered}
-        return {
+        return stale | {
             outcome.row_id: Commit(
                 True, outcome.row_id in ids, JobState.SCRAPING, added
             )
             for outcome in accepted
         }
+
+    def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
+        """Return those that were compared with a snapshot that is not the last one."""
+        tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
+        last = snapshots.lock(self._connection, [snapshot for _, snapshot in tracked])
+        stale = {}
+        for outcome, snapshot in tracked:
+            place = snapshot.team_id, snapshot.key
+            if last[place] == snapshot.version:
+                last[place] += 1
+            else:
+                stale[outcome.row_id] = Commit(
+                    False, False, JobState.SCRAPING, is_stale=True
+                )
+        return stale
 
     def _held_leases(self, outcomes: list[Outcome]) -> list[Outcome]:
         """Return the outcomes whose lease is still theirs.

@@ -38,6 +38,7 @@ from scraper_service.jobs.tables import (
     page_text,
     run,
     scrape,
+    snapshot,
     source,
     webhook,
 )
@@ -290,6 +291,7 @@ def expire(connection: Connection) -> int:
     ).rowcount
     for table, key in (
         (scrape, scrape.c.id),
+        (snapshot, snapshot.c.key),
         (source, source.c.key),
         (idempotency, idempotency.c.key),
     ):

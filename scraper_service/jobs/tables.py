@@ -195,6 +195,21 @@ source = Table(
     Index("ix_source_expires_at", "expires_at"),
 )
 
+#: What a tracked page was like when it was last scraped, by address and tag. ``version``
+#: counts its scrapes, 0 while the first one is being stored; ``body`` is that of
+#: :class:`scraper_service.formats.changes.Comparison`.
+snapshot = Table(
+    "snapshot",
+    metadata,
+    Column("team_id", ForeignKey("team.id"), primary_key=True),
+    Column("key", String(32), primary_key=True),
+    Column("version", Integer, nullable=False),
+    Column("at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_snapshot_expires_at", "expires_at"),
+)
+
 #: What happened to a job, in order: ``started``, ``page``, ``completed``, ``failed``,
 #: ``cancelled``; written in the transaction of what happened. A ``page`` has the page
 #: that was delivered, or the address that failed.

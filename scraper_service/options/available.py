@@ -32,7 +32,6 @@ FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
     formats.Question: _MODEL,
     formats.Highlights: _MODEL,
     formats.Query: _MODEL,
-    formats.ChangeTracking: "it needs stored pages, which this release does not keep",
     formats.Product: "it needs structured data, which this release does not read",
     formats.Menu: "it needs structured data, which this release does not read",
     formats.Audio: _MEDIA,

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scraper_service.options.formats import Branding, Screenshot
-from scraper_service.options.scrape import DEFAULT_COUNTRY, GENERIC_COUNTRY
+from scraper_service.options.formats import Branding, ChangeTracking, Screenshot
+from scraper_service.options.scrape import (
+    CHANGE_WAIT_MS,
+    DEFAULT_COUNTRY,
+    GENERIC_COUNTRY,
+)
 
 if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
@@ -18,10 +22,13 @@ def needs_browser(options: ScrapeOptions) -> str | None:
     """Return the name of an option that has no effect without a browser, else None."""
     if options.format(Screenshot) or options.format(Branding):
         return "formats"
-    for name in ("actions", "mobile", "session", "wait_for_ms"):
+    for name in ("actions", "mobile", "session"):
         if getattr(options, name):
             return name
-    return None
+    # A tracked page waits if it is rendered; nobody asked for the wait itself.
+    tracked = options.format(ChangeTracking)
+    is_unasked = tracked is not None and options.wait_for_ms == CHANGE_WAIT_MS
+    return "wait_for_ms" if options.wait_for_ms and not is_unasked else None
 
 
 def is_elsewhere(options: ScrapeOptions) -> bool:

@@ -19,6 +19,7 @@ from scraper_service.options.actions import Action, Wait
 from scraper_service.options.formats import (
     ChangeTracking,
     Format,
+    Json,
     Markdown,
     RawBase64,
 )
@@ -30,6 +31,7 @@ LOAD_TIMEOUT_MS = 60_000  # loading one page without a time-out of its own
 MAX_WAIT_MS = 60_000  # of the fixed wait and all waits among the actions together
 MAX_ACTIONS = 50
 MAX_PDF_PAGES = 10_000
+CHANGE_WAIT_MS = 5000  # what a tracked page waits for whose caller chose no time
 SELECTOR_WAIT_MS = 1000  # what a wait for a selector counts
 
 DEFAULT_COUNTRY = "US"
@@ -200,6 +202,12 @@ class ScrapeOptions:
     def format(self, kind: type[FormatT]) -> FormatT | None:
         """Return the requested format of class ``kind``, None if not requested."""
         return next((f for f in self.formats if isinstance(f, kind)), None)
+
+    @property
+    def extracts(self) -> bool:
+        """Whether data are made of the page by a schema or a prompt."""
+        changes = self.format(ChangeTracking)
+        return bool(self.format(Json) or (changes and "json" in changes.modes))
 
     @property
     def pdf_parser(self) -> PdfParser | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.jobs import ledger
@@ -15,9 +15,12 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from scraper_service.items import Snapshot
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.ledger import Call
     from scraper_service.runtime.accounts import Team
+
+ResultT = TypeVar("ResultT")
 
 RETRY_S = 1.0  # while the database does not answer
 
@@ -71,20 +74,46 @@ class Charges:
                 self._storing[charge.call.id] = (charge.call.team_id, body)
             self._spawn(self._record(charge.call, price, body))
             return
+        call = charge.call
+        left = await self._settled(
+            charge,
+            self._database.write_first(ledger.settle, call.team_id, call, price, body),
+        )
+        if left is not None:
+            raise OutOfCredits(price, left)
+
+    async def settle_tracked(
+        self, charge: Charge, price: int, body: bytes | None, snapshot: Snapshot
+    ) -> bool:
+        """Charge a call together with a snapshot; for :class:`Charge`."""
+        call = charge.call
+        is_last, left = await self._settled(
+            charge,
+            self._database.write_first(
+                ledger.settle_tracked,
+                call.team_id,
+                call,
+                price,
+                body,
+                snapshot,
+                charge.is_limited,
+            ),
+        )
+        charge.is_settled = is_last
+        if left is not None:
+            raise OutOfCredits(price, left)
+        return is_last
+
+    async def _settled(
+        self, charge: Charge, work: Coroutine[Any, Any, ResultT]
+    ) -> ResultT:
         # A caller who goes away now has been answered as far as the ledger knows.
         charge.is_settled = True
-        task = asyncio.ensure_future(
-            self._database.write_first(
-                ledger.settle, charge.call.team_id, charge.call, price, body
-            )
-        )
         try:
-            left = await asyncio.shield(task)
+            return await asyncio.shield(asyncio.ensure_future(work))
         except ServiceUnavailable:
             charge.is_settled = False
             raise
-        if left is not None:
-            raise OutOfCredits(price, left)
 
     def stored(self, call_id: str, team_id: str) -> bytes | None:
         """Return a page that is on its way into the database."""
@@ -137,3 +166,13 @@ class Charge:
         has too little: then it is free.
         """
         await self._charges.settle(self, price, body)
+
+    async def settle_tracked(
+        self, price: int, body: bytes | None, snapshot: Snapshot
+    ) -> bool:
+        """Do as :meth:`settle`, and store what to keep of the page, at once.
+
+        False if it was compared with a snapshot that is not the last one any more: then
+        nothing was done.
+        """
+        return await self._charges.settle_tracked(self, price, body, snapshot)

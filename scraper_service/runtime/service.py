@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
+from scraper_service.components.changes import Changes
 from scraper_service.components.prices import Prices
 from scraper_service.errors import (
     IdempotencyKeyUsed,
@@ -23,7 +24,7 @@ from scraper_service.jobs.ledger import Call
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
 from scraper_service.options.available import require_available, require_job_available
-from scraper_service.runtime.charges import Charges
+from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
 from scraper_service.runtime.usage import Usage
@@ -119,6 +120,7 @@ class ScraperService:
         self.scrapes = Scrapes(resident, runner.settings)
         self.usage = Usage(database, self.scrapes, runner.settings)
         self._database = database
+        self._changes = Changes(runner.settings)
         self._serialize = serialize
         self._robots = robots
         self._engines = engines
@@ -143,10 +145,24 @@ class ScraperService:
         call = _call(team, "scrape", version, target)
         async with self.charges.call(call, team, self.prices.usual(asked)) as charge:
             page = await self.scrapes.fetch(options, team, call.id)
-            is_kept = page.failure is None and not asked.zero_data_retention
-            body = self._serialize(page) if is_kept else None
-            await charge.settle(page.metadata.credits_used, body)
-        return page
+            return await self._settled(page, charge, is_kept=target is not None)
+
+    async def _settled(self, page: Page, charge: Charge, *, is_kept: bool) -> Page:
+        """Charge and store a page; a tracked one together with its snapshot.
+
+        While another one of the same address comes before it, it is compared anew.
+        """
+        price = page.metadata.credits_used
+        while True:
+            keeps = is_kept and page.failure is None
+            body = self._serialize(page) if keeps else None
+            snapshot = page.tracked and page.tracked.snapshot
+            if not snapshot:
+                await charge.settle(price, body)
+                return page
+            if await charge.settle_tracked(price, body, snapshot):
+                return page
+            page = await self._changes.compared(page)
 
     async def stored_scrape(self, scrape_id: str, team: Team) -> bytes:
         """Return the JSON of a page that was scraped in the last day."""

@@ -35,6 +35,7 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
                 formats.Attributes((formats.AttributeSelector("a", "href"),)),
             )
         },
+        {"formats": (formats.Markdown(), formats.ChangeTracking(("json",)))},
         {"formats": (formats.RawBase64(),)},
         {"proxy": "basic"},
         {"proxy": "stealth"},
@@ -59,7 +60,6 @@ def test_what_this_release_does_is_available(changes):
         (formats.Json(), "BAD_REQUEST"),
         (formats.Json(key="extract"), "BAD_REQUEST"),
         (formats.Summary(), "BAD_REQUEST"),
-        (formats.ChangeTracking(), "BAD_REQUEST"),
         (formats.Question("q"), "BAD_REQUEST"),
         (formats.Highlights("q"), "BAD_REQUEST"),
         (formats.Query("q"), "BAD_REQUEST"),
