@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
     from scraper_service.api.site import JsonSite
     from scraper_service.runtime.accounts import Accounts
+    from scraper_service.runtime.maps import MapCrawler
+    from scraper_service.runtime.operation_calls import OperationCalls
+    from scraper_service.runtime.operations import WorkT
     from scraper_service.runtime.runner import JobRunner
 
 logger = logging.getLogger("scraper_service")
@@ -116,6 +119,7 @@ class Server:
             self.webhooks,
             Engines.shared(self.settings),
         )
+        calls = self._operation_calls(maps)
         try:
             accounts, first_key = await self._accounts()
             await asyncio.gather(
@@ -125,7 +129,8 @@ class Server:
             gc.collect()
             gc.freeze()
             self.webhooks.open()
-            self._site = self._make_site(accounts)
+            self.operations.open()
+            self._site = self._make_site(accounts, calls)
             self._port = reactor.listenTCP(
                 self.settings.getint("PORT"),
                 self._site,  # type: ignore[arg-type]  # the zope plugin's own type
@@ -159,7 +164,35 @@ class Server:
             )
         return accounts.DatabaseAccounts(self.database, secret, enabled), first_key
 
-    def _make_site(self, accounts: Accounts) -> JsonSite:
+    def _operation_calls(self, maps: MapCrawler) -> OperationCalls:
+        from scraper_service.components.engines import Engines
+        from scraper_service.components.prices import Prices
+        from scraper_service.jobs.places import TeamPlaces
+        from scraper_service.runtime.extract import Extract
+        from scraper_service.runtime.llms_text import LlmsText
+        from scraper_service.runtime.operation_calls import OperationCalls
+        from scraper_service.runtime.operations import Operations
+        from scraper_service.runtime.sources import Sources, no_search
+
+        settings, prices = self.settings, Prices(self.settings)
+        sources = Sources(maps, no_search)
+        means = (sources, self.pool, prices, settings)
+        extract = Extract(*means)
+        kinds: dict[str, WorkT] = {
+            "extract": extract,
+            "llmstxt": LlmsText(*means),
+        }
+        self.operations = Operations(self.database, self.runner, kinds)
+        return OperationCalls(
+            self.operations,
+            extract,
+            prices,
+            Engines.shared(settings),
+            TeamPlaces.shared(),
+            settings,
+        )
+
+    def _make_site(self, accounts: Accounts, calls: OperationCalls) -> JsonSite:
         from scraper_service.api.artefacts import ArtefactFiles
         from scraper_service.api.jobs import Addresses
         from scraper_service.api.routes import Edge
@@ -176,8 +209,8 @@ class Server:
         sites = parse_sites(self.settings.getlist("BLOCKED_SITES"))
         edge = Edge(accounts, self.pool, addresses, rates, sites)
         versions: dict[str, Resource] = {
-            "v1": V1(edge, self.service, self.watchers).app.resource(),
-            "v2": V2(edge, self.service, self.watchers).app.resource(),
+            "v1": V1(edge, self.service, self.watchers, calls).app.resource(),
+            "v2": V2(edge, self.service, self.watchers, calls).app.resource(),
         }
         files = ArtefactFiles(shared_artefacts(self.settings))
         root = Root({**versions, "artefacts": files}, self.health)
@@ -208,6 +241,7 @@ class Server:
         if self._port is not None:
             self._port.stopListening()
         await self.watchers.close()
+        await self.operations.close()
         await self.service.runner.close()
         timeout = self.settings.getfloat("SHUTDOWN_TIMEOUT_S")
         try:

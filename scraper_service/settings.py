@@ -134,6 +134,7 @@ BLOCKED_SITES: list[str] = []
 # -- The service: jobs -------------------------------------------------------------------
 CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
 CHANGE_RETENTION_S = 31_536_000  # what tracked pages were like: a year
+EXTRACT_PAGES = 50  # that an extract reads below an address, where it has no limit
 JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
 JOB_RUNNER = "scraper_service.runtime.runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
 JOB_SOURCE = "scraper_service.components.job_process.join_job"  # of `-a job_id=...`
@@ -143,6 +144,8 @@ MAX_PENDING_MAPS = 200  # running ones and those that wait; further ones: 429
 MAX_QUEUED_SCRAPES = 500  # of one team, over its concurrency; further ones: 429
 MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; teams take turns
 MAX_RUNNING_MAPS = 8  # at a time in one process, up to four files of a site each
+MAX_RUNNING_OPERATIONS = 50  # extracts and the like at a time in one process
+OPERATION_TIMEOUT_S = 3600  # then what an extract or the like has read so far counts
 PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
 
 # -- The service: jobs on scrapyd, with JOB_RUNNER = scraper_service.runtime.scrapyd.ScrapydRunner
@@ -155,6 +158,7 @@ SCRAPYD_PROJECT = "scraper_service"  # the name that the nodes know this project
 
 # -- The service: prices, in credits -----------------------------------------------------
 CREDITS_JSON = 4  # on top, for data by a schema or a prompt
+CREDITS_PER_EXTRACT_PAGE = 5  # of an extract, for each page that had data
 CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
@@ -257,6 +261,9 @@ _minima = {
     "MAX_PENDING_MAPS": 1,
     "MAX_RUNNING_JOBS": 1,
     "MAX_RUNNING_MAPS": 1,
+    "MAX_RUNNING_OPERATIONS": 1,
+    "EXTRACT_PAGES": 1,
+    "OPERATION_TIMEOUT_S": 1,
     "MAX_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
     "MAX_TEAM_WATCHERS": 1,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from scraper_service.jobs.model import Event
     from scraper_service.options.jobs import Webhook
 
-FAMILIES = {"crawl": "crawl", "batch": "batch_scrape"}
+FAMILIES = {"crawl": "crawl", "batch": "batch_scrape", "extract": "extract"}
 
 
 def event_type(job_kind: str, kind: str) -> str:
@@ -29,7 +29,7 @@ def event_body(event: Event, hook: Webhook) -> bytes:
 def body_parts(
     event: Event, delivery_id: str, metadata: Mapping[str, Any]
 ) -> list[bytes]:
-    """Return the parts of a body; a page is put in as it is stored."""
+    """Return the parts of a body; a page or result is put in as it is stored."""
     front: dict[str, Any] = {
         "success": event.error is None,
         "type": event_type(event.job_kind, event.kind),
@@ -42,7 +42,19 @@ def body_parts(
     return [
         encode(front)[:-1],
         b',"data":[',
-        event.page or b"",
+        event.page or _result(event),
         b"],",
         encode(back)[1:],
     ]
+
+
+def _result(event: Event) -> bytes:
+    """Return what an event tells of the result of an operation, nothing without."""
+    if event.result is None:
+        return b""
+    facts = {
+        "success": True,
+        "extractId": event.job_id,
+        "totalUrlsScraped": event.pages,
+    }
+    return encode(facts)[:-1] + b"," + event.result[1:]

@@ -108,7 +108,7 @@ def _echoed(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def _webhook(prefix: str) -> Kind:
+def webhook_kind(prefix: str) -> Kind:
     names = {name: name for name in EVENTS}
     events = Choice({**names, **{f"{prefix}.{name}": name for name in EVENTS}})
     return _AddressOr(
@@ -151,7 +151,7 @@ CRAWL_FIELDS: FieldsT = {
     ),
     "deduplicateSimilarURLs": Field(Bool(), "deduplicate_similar_urls"),
     "ignoreQueryParameters": Field(Bool(), "ignore_query_parameters"),
-    "webhook": Field(_webhook("crawl"), "webhook"),
+    "webhook": Field(webhook_kind("crawl"), "webhook"),
     **_CALLER_FIELDS,
 }
 
@@ -161,7 +161,7 @@ BATCH_FIELDS: FieldsT = {
     "urls": need(Array(Text(), MAX_BATCH_URLS), "urls"),
     "zeroDataRetention": fields.REQUEST_FIELDS["zeroDataRetention"],
     **_PACE_FIELDS,
-    "webhook": Field(_webhook("batch_scrape"), "webhook"),
+    "webhook": Field(webhook_kind("batch_scrape"), "webhook"),
     "appendToId": Field(Then(Text(), _job_id), "append_to"),
     "ignoreInvalidURLs": Field(Bool(), "ignore_invalid_urls"),
 }

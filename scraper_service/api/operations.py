@@ -17,14 +17,22 @@ if TYPE_CHECKING:
     from scraper_service.api.stream import Watchers
     from scraper_service.api.watch import WebSocket
     from scraper_service.runtime.accounts import Team
+    from scraper_service.runtime.operation_calls import OperationCalls
     from scraper_service.runtime.service import ScraperService
 
 
 class Api:
     """What the routes of a version need; each version is a subclass with its app."""
 
-    def __init__(self, edge: Edge, service: ScraperService, watchers: Watchers):
+    def __init__(
+        self,
+        edge: Edge,
+        service: ScraperService,
+        watchers: Watchers,
+        operations: OperationCalls,
+    ):
         self.edge = edge
+        self.operations = operations
         self.service = service
         self.watchers = watchers
         self.usage = service.usage

@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         PageOptions,
     )
     from scraper_service.options.limits import BlockedSites, Mode
+    from scraper_service.options.operations import OperationOptionsT
     from scraper_service.runtime.accounts import Accounts, Team
     from scraper_service.runtime.rates import Rates
 
@@ -225,7 +226,7 @@ def note(request: JsonRequest, **facts: str | None) -> None:
 
 def note_caller(
     request: JsonRequest,
-    options: PageOptions | CrawlOptions | BatchOptions | MapOptions,
+    options: PageOptions | CrawlOptions | BatchOptions | MapOptions | OperationOptionsT,
 ) -> None:
     """Add what the caller says of itself to the access log."""
     note(

@@ -7,6 +7,7 @@ not raised: others share the transaction, and an error would end it for them.
 from __future__ import annotations
 
 import json
+import uuid
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -20,7 +21,7 @@ from scraper_service.errors import (
     QueueFull,
     ServiceError,
 )
-from scraper_service.jobs import deliveries, ledger
+from scraper_service.jobs import deliveries, ledger, operations
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Job, JobState, Link, RowState
 from scraper_service.jobs.rows import RETENTION_S, dialect_insert, now_of
@@ -29,12 +30,13 @@ from scraper_service.jobs.store import get_job, insert_job
 from scraper_service.jobs.tables import idempotency, job
 from scraper_service.options.job_arguments import options_to_json
 from scraper_service.options.jobs import BatchOptions, Webhook
+from scraper_service.options.operations import ExtractOptions, operation_to_json
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-    from scraper_service.jobs.seeds import Seed
     from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.options.operations import OperationOptionsT
 
 ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
@@ -75,7 +77,9 @@ def create_job(
     if (most := terms.most_jobs) and _active(connection, terms.team_id) >= most:
         return QueueFull(f"{most} jobs of this team are under way already.")
     seed = seed_of(asked)
-    bill = _bill(connection, terms, seed)
+    is_open = seed.page_limit is not None  # whether it may have fewer pages
+    wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
+    bill = _bill(connection, terms, wanted, is_open=is_open)
     if isinstance(bill, ServiceError):
         return bill
     if idempotency_key and not _use_key(connection, terms.team_id, idempotency_key, at):
@@ -105,20 +109,61 @@ def _common_hook(url: str | None, job_id: str) -> Webhook | None:
     return Webhook(url=url.replace("{job_id}", job_id)) if url else None
 
 
+def create_operation(
+    connection: Connection,
+    terms: Terms,
+    asked: OperationOptionsT,
+    version: int,
+    pages: int,
+) -> str | ServiceError:
+    """Store an operation that may read ``pages`` pages; return its id.
+
+    The credits for as many as the team can pay are reserved, and no more are read. May
+    return :exc:`QueueFull` and :exc:`OutOfCredits`. Locks the team.
+    """
+    at, team_id, job_id = now_of(connection), terms.team_id, str(uuid.uuid4())
+    ledger.lock_team(connection, team_id)
+    if (most := terms.most_jobs) and _active(connection, team_id) >= most:
+        return QueueFull(f"{most} jobs of this team are under way already.")
+    bill = _bill(connection, terms, pages, is_open=True)
+    if isinstance(bill, ServiceError):
+        return bill
+    hook, kept = None, asked
+    if isinstance(asked, ExtractOptions):  # the others have no events
+        hook = asked.webhook or _common_hook(terms.webhook_url, job_id)
+        kept = evolve(asked, webhook=None)
+    options = json.dumps(operation_to_json(kept))
+    bill = {"page_limit": pages, "key_id": terms.key_id, **bill}
+    operations.insert_operation(
+        connection, job_id, team_id, asked, options, version, **bill
+    )
+    if hook:
+        deliveries.attach(connection, job_id, hook)
+        deliveries.tell_one(connection, job_id, "started", at)
+    call = ledger.Call(
+        job_id, team_id, terms.key_id, asked.kind, version, asked.target, at
+    )
+    ledger.note_activity(connection, call)
+    return job_id
+
+
 def _active(connection: Connection, team_id: str) -> int:
-    query = select(func.count()).where(job.c.team_id == team_id)
+    query = select(func.count()).where(
+        job.c.team_id == team_id, job.c.parent_id.is_(None)
+    )
     return connection.scalar(query.where(job.c.state.in_(ACTIVE))) or 0
 
 
 def _bill(
-    connection: Connection, terms: Terms, seed: Seed
+    connection: Connection, terms: Terms, wanted: int, *, is_open: bool
 ) -> dict[str, Any] | OutOfCredits:
-    """Reserve credits for a job; return what its row says of them."""
+    """Reserve credits for ``wanted`` pages; return what the row of the job says of them.
+
+    Of a job that ``is_open`` for as many as can be paid.
+    """
     price = terms.page_price
     if price is None:
         return {}
-    is_open = seed.page_limit is not None  # whether it may have fewer pages
-    wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
     least = terms.least_pages if is_open else wanted
     pages, left = ledger.take_up_to(connection, terms.team_id, price, wanted, least)
     if pages < least:
@@ -173,7 +218,7 @@ def add_entries(
     ledger.lock_team(connection, team_id)
     found = connection.execute(
         select(job)
-        .where(job.c.id == job_id, job.c.team_id == team_id)
+        .where(job.c.id == job_id, job.c.team_id == team_id, job.c.parent_id.is_(None))
         .with_for_update()
     ).one_or_none()
     if found is None or found.kind != "batch":

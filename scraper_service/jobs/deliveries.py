@@ -14,9 +14,23 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
-from scraper_service.jobs.model import DeliveryState, Due, Event, Turn, event_error
+from scraper_service.jobs.model import (
+    DeliveryState,
+    Due,
+    Event,
+    JobState,
+    Turn,
+    event_error,
+)
 from scraper_service.jobs.rows import dialect_insert, lock_job, now_of
-from scraper_service.jobs.tables import delivery, frontier, job, page, webhook
+from scraper_service.jobs.tables import (
+    delivery,
+    frontier,
+    job,
+    operation,
+    page,
+    webhook,
+)
 from scraper_service.options.job_arguments import webhook_from_json, webhook_to_json
 from scraper_service.options.origins import host_of, plain_address
 
@@ -270,16 +284,20 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
             columns.kind,
             job.c.kind.label("job_kind"),
             job.c.error.label("job_error"),
+            job.c.pages,
+            operation.c.result,
             frontier.c.error.label("page_error"),
             body,
         )
         .join(job, job.c.id == columns.job_id)
         .outerjoin(frontier, frontier.c.id == columns.row_id)
         .outerjoin(page, page.c.frontier_id == columns.row_id)
+        .outerjoin(operation, operation.c.job_id == columns.job_id)
         .where(columns.job_id == job_id, columns.seq == seq)
     ).one_or_none()
     if row is None:
         return None
+    result = row.result if row.kind == JobState.COMPLETED else None
     return Event(
         job_id=job_id,
         job_kind=row.job_kind,
@@ -289,6 +307,8 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
         error=event_error(
             row.kind, row.body is not None, row.page_error, row.job_error
         ),
+        result=None if result is None else zlib.decompress(result),
+        pages=row.pages,
     )
 
 

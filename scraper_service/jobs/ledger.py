@@ -243,6 +243,15 @@ def record(
         connection.execute(_ADD_PAGE, page)
 
 
+def charge_job(
+    connection: Connection, team_id: str, job_id: str, key_id: str | None, price: int
+) -> None:
+    """Charge a job as a whole; a second time is an error of the database."""
+    at = now_of(connection)
+    row = charge_row(job_id, team_id, job_id, key_id, price, at)
+    connection.execute(_ADD_CHARGE, row)
+
+
 def note_activity(connection: Connection, call: Call) -> None:
     """List a call among those of its team."""
     row = {

@@ -26,6 +26,7 @@ class JobState(StrEnum):
 # Whom jobs belong to that no service runs, but the command that made them.
 LOCAL_TEAM = "local"
 ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
+CRAWLED = ("crawl", "batch")  # kinds of jobs that crawlers run
 
 
 class RowState(IntEnum):
@@ -259,7 +260,8 @@ class Turn:
 class Event:
     """What happened to a job, as it is told: ``page`` is the JSON of a delivered one.
 
-    ``error`` is None for what went well.
+    ``error`` is None for what went well. ``result`` is the JSON of what an operation
+    came to, in its last event, read from ``pages`` pages.
     """
 
     job_id: str
@@ -268,6 +270,8 @@ class Event:
     kind: str
     page: bytes | None
     error: str | None
+    result: bytes | None = None
+    pages: int = 0
 
 
 @frozen(kw_only=True)

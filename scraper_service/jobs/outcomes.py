@@ -131,6 +131,7 @@ class _Change:
         self.credits: int = row.credits
         self.key_id: str | None = row.key_id
         self.is_limited: bool = row.page_price is not None
+        self.is_step: bool = row.parent_id is not None  # the operation is charged
         self.reserved: int = row.reserved
         self.refused: Counter[str] = Counter()  # by the address of a robots.txt
         self.hook_events: str | None = row.hook_events
@@ -281,6 +282,9 @@ class _Change:
                     "body": zlib.compress(outcome.page, COMPRESSION),
                 }
             )
+            self.pages += 1
+            if self.is_step:
+                continue
             charges.append(
                 charge_row(
                     outcome.page_id,
@@ -291,12 +295,12 @@ class _Change:
                     self.at,
                 )
             )
-            self.pages += 1
             self.credits += outcome.credits
             if self.is_limited:
                 self.reserved -= outcome.credits
         self._connection.execute(_ADD_PAGES, pages)
-        self._connection.execute(_ADD_CHARGES, charges)
+        if charges:
+            self._connection.execute(_ADD_CHARGES, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
         """Write an event for each page, delivered or failed, and into the outbox."""

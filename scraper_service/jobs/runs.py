@@ -17,7 +17,7 @@ from sqlalchemy import delete, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
 from scraper_service.jobs import frontier, store
-from scraper_service.jobs.model import ACTIVE, LOCAL_TEAM, Job, JobState
+from scraper_service.jobs.model import ACTIVE, CRAWLED, LOCAL_TEAM, Job, JobState
 from scraper_service.jobs.rows import dialect_insert, lock_job, now_of
 from scraper_service.jobs.tables import job, run, worker
 
@@ -79,7 +79,11 @@ def demands(connection: Connection) -> tuple[list[Demand], list[Run]]:
     now = now_of(connection)
     wanted = (
         select(job.c.id, job.c.kind, job.c.open + job.c.sitemaps)
-        .where(job.c.state.in_(ACTIVE), job.c.team_id != LOCAL_TEAM)
+        .where(
+            job.c.state.in_(ACTIVE),
+            job.c.kind.in_(CRAWLED),
+            job.c.team_id != LOCAL_TEAM,
+        )
         .order_by(job.c.created_at)
     )
     columns = (run.c[name] for name in ("id", "job_id", "slot", "node", "state"))

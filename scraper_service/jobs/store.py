@@ -18,6 +18,7 @@ from scraper_service.jobs.ledger import give_back
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import (
     ACTIVE,
+    CRAWLED,
     LOCAL_TEAM,
     Job,
     JobState,
@@ -34,6 +35,7 @@ from scraper_service.jobs.tables import (
     job,
     job_host,
     job_robots,
+    operation,
     page,
     page_text,
     run,
@@ -56,6 +58,7 @@ READ_ROWS = 250  # of pages in one statement
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _COLUMNS = [job.c[fact.name] for fact in fields(Job)]
+_STARTED_BY_CALLERS = (job.c.kind.in_(CRAWLED), job.c.parent_id.is_(None))
 
 
 def insert_job(
@@ -64,14 +67,16 @@ def insert_job(
     seed: Seed,
     options: str,
     version: int,
+    job_id: str | None = None,
     **bill: Any,
 ) -> Job:
     """Store a job that begins with the addresses of ``seed``.
 
-    ``bill`` are further columns: whose key it is, and what was reserved for it.
+    ``job_id`` is its id if it must have a certain one. ``bill`` are further columns:
+    whose key it is, what was reserved for it, whose step it is.
     """
     at = now_of(connection)
-    job_id = str(uuid.uuid4())
+    job_id = job_id or str(uuid.uuid4())
     links = [link for link in seed.links if link.kind is Kind.PAGE]
     sitemaps = [link for link in seed.links if link.kind is Kind.SITEMAP]
     room = len(links) if seed.page_limit is None else seed.page_limit
@@ -102,7 +107,7 @@ def insert_job(
     insert_links(connection, job_id, links[room:], RowState.HELD)
     insert_links(connection, job_id, sitemaps, RowState.PENDING)
     note(connection, job_id, "started", at)
-    found = get_job(connection, job_id, team_id)
+    found = get_job(connection, job_id, None)
     assert found is not None
     return found
 
@@ -118,17 +123,16 @@ def make_team(connection: Connection, team_id: str) -> None:
         )
 
 
-def _of_team(job_id: str, team_id: str) -> tuple[Any, ...]:
-    return (job.c.id == job_id, job.c.team_id == team_id)
-
-
 def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | None:
-    """Return a job of a team that has not expired; of any team if that is None.
+    """Return a crawl or batch that a team started and that has not expired.
 
-    One that goes on does not expire, however long nobody has worked on it.
+    Of any team if that is None, and the steps of operations then, too. One that goes on
+    does not expire, however long nobody has worked on it.
     """
-    where = (job.c.id == job_id,) if team_id is None else _of_team(job_id, team_id)
-    row = connection.execute(select(*_COLUMNS).where(*where)).one_or_none()
+    query = select(*_COLUMNS).where(job.c.id == job_id, job.c.kind.in_(CRAWLED))
+    if team_id is not None:
+        query = query.where(job.c.team_id == team_id, *_STARTED_BY_CALLERS)
+    row = connection.execute(query).one_or_none()
     if row is None:
         return None
     found = _job(row)
@@ -143,15 +147,21 @@ def _job(row: Row[Any]) -> Job:
 
 
 def active_jobs(connection: Connection, team_id: str) -> list[Job]:
-    """Return the jobs of a team that go on, the oldest first."""
-    query = select(*_COLUMNS).where(job.c.state.in_(ACTIVE), job.c.team_id == team_id)
+    """Return the crawls and batches of a team that go on, the oldest first."""
+    query = select(*_COLUMNS).where(
+        job.c.state.in_(ACTIVE), job.c.team_id == team_id, *_STARTED_BY_CALLERS
+    )
     return [_job(row) for row in connection.execute(query.order_by(job.c.created_at))]
 
 
 def all_jobs(connection: Connection) -> list[Job]:
-    """Return the jobs of all teams that have not expired, the newest first."""
+    """Return the crawls and batches of all teams, the newest first.
+
+    Those that have not expired.
+    """
     lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
-    query = select(*_COLUMNS).where(lasting).order_by(job.c.created_at.desc())
+    query = select(*_COLUMNS).where(lasting, *_STARTED_BY_CALLERS)
+    query = query.order_by(job.c.created_at.desc())
     return [_job(row) for row in connection.execute(query)]
 
 
@@ -174,7 +184,7 @@ def job_turns(
     Of ``only`` one job, or of all but those of :data:`LOCAL_TEAM`.
     """
     is_ours = job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only
-    goes_on = and_(job.c.state.in_(ACTIVE), is_ours)
+    goes_on = and_(job.c.state.in_(ACTIVE), job.c.kind.in_(CRAWLED), is_ours)
     known = select(job.c.id).where(job.c.id.in_(running), goes_on)
     place = func.row_number().over(
         partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
@@ -330,5 +340,6 @@ def expire(connection: Connection) -> int:
     if found == EXPIRE_ROWS:
         return removed
     connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
+    connection.execute(delete(operation).where(operation.c.job_id == job_id))
     connection.execute(delete(job).where(job.c.id == job_id))
     return removed + 1

@@ -62,8 +62,10 @@ key = Table(
 # SQLite numbers rows by itself only where the type is INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
-#: One crawl or batch. The counts change only in the transaction that changes rows of
-#: its frontier; see :class:`scraper_service.jobs.model.Job`. ``hook_events`` are those
+#: One crawl, batch or operation of several steps. The counts change only in the
+#: transaction that changes rows of its frontier; see
+#: :class:`scraper_service.jobs.model.Job`. ``parent_id`` is the operation whose step it
+#: is, None for what a caller started. ``hook_events`` are those
 #: that its webhook asked for, None without one; ``deliveries`` counts its events so far.
 #: ``reserved`` credits were taken from the team and are not charged yet; ``page_price``
 #: is what each of its pages may count on, None where the team is unlimited.
@@ -94,6 +96,7 @@ job = Table(
     Column("reserved", BigInteger, nullable=False, server_default=text("0")),
     Column("hook_events", String(60)),
     Column("deliveries", Integer, nullable=False, server_default=text("0")),
+    Column("parent_id", String(36)),
     Column("error", Text),
     Column("created_at", Double, nullable=False),
     Column("completed_at", Double),
@@ -101,6 +104,23 @@ job = Table(
     Index("ix_job_state", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
     Index("ix_job_expires_at", "expires_at"),
+)
+
+#: What a job has beside that is an operation of several steps. ``memory`` is JSON: what
+#: the steps so far have found, for who goes on with them. ``result`` is JSON,
+#: compressed: what its caller gets, of one that goes on what there is of it. ``owner``
+#: works on it while it is among the workers; ``token`` counts who did, ``attempts``
+#: those since the last step.
+operation = Table(
+    "operation",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("memory", Text, nullable=False),
+    Column("result", LargeBinary),
+    Column("tokens", BigInteger),
+    Column("owner", String(36)),
+    Column("token", Integer, nullable=False, server_default=text("0")),
+    Column("attempts", Integer, nullable=False, server_default=text("0")),
 )
 
 #: Every address a job has seen, in exactly one state

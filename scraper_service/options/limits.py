@@ -18,6 +18,7 @@ class Mode(StrEnum):
     SCRAPE = "scrape"
     CRAWL = "crawl"
     MAP = "map"
+    EXTRACT = "extract"
     CRAWL_STATUS = "crawlStatus"
     EXTRACT_STATUS = "extractStatus"
     ACCOUNT = "account"

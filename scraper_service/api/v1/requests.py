@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api import fields, job_fields, map_fields
+from scraper_service.api import fields, job_fields, map_fields, operation_fields
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.page_json import camel
 from scraper_service.options import formats
@@ -36,11 +36,14 @@ if TYPE_CHECKING:
 
     from scraper_service.api.fields import FieldsT
     from scraper_service.api.job_fields import BatchRequest
+    from scraper_service.api.operation_fields import ExtractRequest
     from scraper_service.options.jobs import CrawlOptions, MapOptions, PageOptions
+    from scraper_service.options.operations import LlmsTextOptions, ResearchOptions
 
 WHERE = "body (v1)"
 
 MAX_DEPTH = 10  # of the path of a page, when the caller sets none
+EXTRACT_TIMEOUT_MS = 60_000
 CACHE_MS = 14_400_000  # 4 h, what __experimental_cache stands for
 
 DEFAULTS: Mapping[str, Any] = {
@@ -244,6 +247,11 @@ CRAWL = job_fields.crawl_kind(
 )
 BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=False)
 MAP = Object({**map_fields.MAP_FIELDS, **MAP_FIELDS}, _map, fields.EXPERIMENTAL)
+EXTRACT = operation_fields.extract_kind(
+    {}, SCRAPE_OPTIONS, {"timeout_ms": EXTRACT_TIMEOUT_MS}, ignores_invalid=False
+)
+LLMS_TEXT = operation_fields.llms_text_kind(SCRAPE_OPTIONS)
+RESEARCH = operation_fields.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
 
 
 def page_options(body: object) -> PageOptions:
@@ -280,3 +288,30 @@ def batch_options(body: object) -> BatchRequest:
     """
     request: BatchRequest = structure(BATCH, body, WHERE)
     return request
+
+
+def extract_request(body: object) -> ExtractRequest:
+    """Return what a body of ``POST /v1/extract`` asks for.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    request: ExtractRequest = structure(EXTRACT, body, WHERE)
+    return request
+
+
+def llms_text_options(body: object) -> LlmsTextOptions:
+    """Return the options of a body of ``POST /v1/llmstxt``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: LlmsTextOptions = structure(LLMS_TEXT, body, WHERE)
+    return options
+
+
+def research_options(body: object) -> ResearchOptions:
+    """Return the options of a body of ``POST /v1/deep-research``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: ResearchOptions = structure(RESEARCH, body, WHERE)
+    return options

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from klein import Klein
 
 from scraper_service.api import jobs
+from scraper_service.api.operation_routes import add_extract_routes
 from scraper_service.api.operations import Api, add_routes
 from scraper_service.api.page_json import camel
 from scraper_service.api.routes import asyncio_route
@@ -33,6 +34,7 @@ class V2(Api):
     app: ClassVar[Klein] = Klein()
     add_routes(app, 2, requests, views)
     add_team_routes(app, camel)
+    add_extract_routes(app, 2, requests.extract_request)
 
     @app.route("/crawl/<job_id>/urls", methods=["GET"])
     @asyncio_route

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api import fields, job_fields, map_fields
+from scraper_service.api import fields, job_fields, map_fields, operation_fields
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.fields import FieldsT, build, need
 from scraper_service.options import formats
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.api.job_fields import BatchRequest
+    from scraper_service.api.operation_fields import ExtractRequest
     from scraper_service.options.jobs import MapOptions, PageOptions
 
 WHERE = "body (v2)"
@@ -205,6 +206,14 @@ MAP = Object(
 )
 
 
+EXTRACT = operation_fields.extract_kind(
+    {"webhook": Field(job_fields.webhook_kind("extract"), "webhook")},
+    SCRAPE_OPTIONS,
+    {},
+    ignores_invalid=True,
+)
+
+
 @frozen
 class ExplainRequest:
     """A body that asks which of ``urls``, ``depth`` links away, a crawl would fetch."""
@@ -276,4 +285,13 @@ def batch_options(body: object) -> BatchRequest:
     :raises InvalidOptions: with every fault found.
     """
     request: BatchRequest = structure(BATCH, body, WHERE)
+    return request
+
+
+def extract_request(body: object) -> ExtractRequest:
+    """Return what a body of ``POST /v2/extract`` asks for.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    request: ExtractRequest = structure(EXTRACT, body, WHERE)
     return request

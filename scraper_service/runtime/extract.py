@@ -1,0 +1,224 @@
+"""The operation extract: one answer from the data of several pages."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, evolve, field
+
+from scraper_service.errors import ServiceError, ServiceUnavailable
+from scraper_service.formats import relevance
+from scraper_service.formats.merging import PageData, result_json
+from scraper_service.formats.stored_pages import read_pages
+from scraper_service.options.formats import Json, Links
+from scraper_service.options.jobs import BatchOptions
+from scraper_service.options.operations import SITE, ExtractOptions
+from scraper_service.runtime.operations import OperationFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.components.pool import ConverterPool
+    from scraper_service.components.prices import Prices
+    from scraper_service.formats.stored_pages import StoredPage
+    from scraper_service.runtime.operations import Operation
+    from scraper_service.runtime.sources import Sources
+
+MAX_PAGES = 5000  # of one operation
+SEARCHED_PAGES = 10  # of a search, where the caller sets no limit
+MAX_SEARCHED = 100
+MOST_REASONS = 5  # of pages that could not be read, in one warning
+LONG_REASON = 300  # characters
+
+
+@define
+class _Plan:
+    """Addresses in the order in which their data counts, and what to tell of them."""
+
+    limit: int
+    urls: list[str] = field(factory=list)
+    warnings: list[str] = field(factory=list)
+
+    def add(self, urls: Iterable[str]) -> None:
+        for url in urls:
+            if url not in self.urls and len(self.urls) < self.limit:
+                self.urls.append(url)
+
+
+class Extract:
+    """Find the pages, read them, join what each of them has."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        pool: ConverterPool,
+        prices: Prices,
+        settings: BaseSettings,
+    ):
+        self._sources = sources
+        self._pool = pool
+        self._price = prices.extract_page
+        self._site_pages = settings.getint("EXTRACT_PAGES")
+        self._most_s = settings.getint("OPERATION_TIMEOUT_S")
+
+    def pages(self, options: ExtractOptions) -> int:
+        """Return how many pages an operation may have to pay for."""
+        searched = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
+        return min(sum(options.counts(self._site_pages, searched)), MAX_PAGES)
+
+    async def __call__(self, operation: Operation) -> None:
+        """Run an operation; see :class:`ExtractOptions`."""
+        options: ExtractOptions = operation.options
+        timeout_s = (options.timeout_ms or 1000 * self._most_s) / 1000
+        until = operation.deadline(min(timeout_s, self._most_s))
+        if "urls" not in operation.memory:
+            plan = await self._plan(operation, options, until)
+            await operation.remember(urls=plan.urls, warnings=plan.warnings)
+        urls, warnings = operation.memory["urls"], operation.memory["warnings"]
+        if not urls:
+            raise OperationFailed(" ".join(["No page to read was found.", *warnings]))
+        wanted = Json(prompt=options.prompt, schema=options.schema)
+        step = await operation.begin("pages", _batch(options, urls, wanted))
+        has_all = await operation.ended(step, until)
+        pages, lost = await self._read(operation, step)
+        if not has_all:
+            text = f"Only {len(pages)} of {len(urls)} pages were read in time."
+            warnings = [*warnings, text]
+        if lost:
+            warnings = [*warnings, _lost(lost, len(urls))]
+        if not pages:
+            raise OperationFailed(" ".join(["Nothing could be read.", *warnings]))
+        await self._answer(operation, pages, warnings)
+
+    async def _plan(
+        self, operation: Operation, options: ExtractOptions, until: float
+    ) -> _Plan:
+        """Find the addresses of the pages that are to be read."""
+        plan = _Plan(operation.page_limit)
+        if operation.warning:
+            plan.warnings.append(operation.warning)
+        words = relevance.search_text(options.prompt, options.schema)
+        for url in options.urls:
+            if url.endswith(SITE):
+                start = url.removesuffix("*")
+                found = await self._below(operation, start, words, until, plan)
+                plan.add(found)
+            else:
+                plan.add([url])
+        if options.allow_external_links:
+            plan.add(await self._elsewhere(operation, words, until))
+        if options.searches:
+            await self._searched(operation, words, plan)
+        return plan
+
+    async def _below(
+        self, operation: Operation, url: str, words: str, until: float, plan: _Plan
+    ) -> list[str]:
+        """Return the pages of a site that fit; its start page where it has no map."""
+        options: ExtractOptions = operation.options
+        limit = min(options.limit or self._site_pages, MAX_PAGES)
+        found = await self._sources.site(
+            url,
+            operation.team_id,
+            options.scrape,
+            until,
+            # Those that do not fit come behind the others.
+            limit=max(limit, relevance.UNFITTING_PAGES),
+            words=words,
+            ignore_sitemap=options.ignore_sitemap,
+            include_subdomains=options.include_subdomains,
+        )
+        if found.error is not None:
+            text = f"The pages of {url} could not be listed: {found.error:.300}"
+            plan.warnings.append(text)
+            return [url]
+        urls: list[str] = await self._pool.run(
+            relevance.pages_of_site, found.slices, words, limit
+        )
+        return urls or [url]
+
+    async def _elsewhere(
+        self, operation: Operation, words: str, until: float
+    ) -> list[str]:
+        """Return links of the start pages to other sites, those that fit."""
+        options: ExtractOptions = operation.options
+        starts = [u.removesuffix("*") for u in options.urls if u.endswith(SITE)]
+        if not starts:
+            return []
+        step = await operation.begin("starts", _batch(options, starts, Links()))
+        await operation.ended(step, until)
+        limit = options.limit or self._site_pages
+        bodies = [
+            entry.body async for entries in operation.entries(step) for entry in entries
+        ]
+        found: list[str] = await self._pool.run(
+            relevance.pages_elsewhere, bodies, starts, words, limit
+        )
+        return found
+
+    async def _searched(self, operation: Operation, words: str, plan: _Plan) -> None:
+        options: ExtractOptions = operation.options
+        limit = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
+        try:
+            hits, warning = await self._sources.search(
+                options.prompt or words, limit, operation.team_id
+            )
+        except ServiceUnavailable:
+            raise
+        except ServiceError as error:
+            plan.warnings.append(f"The web could not be searched: {error}")
+            return
+        plan.add(hit.url for hit in hits[:limit])
+        if warning:
+            plan.warnings.append(warning)
+
+    async def _read(
+        self, operation: Operation, step: str
+    ) -> tuple[list[StoredPage], list[tuple[str, str]]]:
+        """Return the pages that have data, in order, and those that have not, and why."""
+        numbered: dict[int, StoredPage] = {}
+        lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
+        async for entries in operation.entries(step):
+            bodies = [entry.body for entry in entries]
+            found: list[StoredPage] = await self._pool.run(read_pages, bodies)
+            for entry, page in zip(entries, found, strict=True):
+                if page.error is None and page.data is not None:
+                    numbered[entry.number] = page
+                else:
+                    reason = page.error or page.warning or "it has no data"
+                    lost[entry.number] = (page.url, reason)
+        pages = [numbered[number] for number in sorted(numbered)]
+        return pages, [lost[number] for number in sorted(lost)]
+
+    async def _answer(
+        self, operation: Operation, pages: Sequence[StoredPage], warnings: list[str]
+    ) -> None:
+        options: ExtractOptions = operation.options
+        result: bytes = await self._pool.run(
+            result_json,
+            [PageData(page.url, page.data) for page in pages],
+            options.schema,
+            options.show_sources,
+            warnings,
+        )
+        counted = [page.tokens for page in pages if page.tokens is not None]
+        tokens = sum(counted) if counted else None
+        price = self._price * len(pages)
+        await operation.complete(result, len(pages), price, tokens)
+
+
+def _batch(options: ExtractOptions, urls: Sequence[str], *wanted: Any) -> BatchOptions:
+    scrape = evolve(options.scrape, formats=wanted)
+    return BatchOptions(
+        urls=tuple(urls), scrape=scrape, max_concurrency=None, webhook=None
+    )
+
+
+def _lost(lost: Sequence[tuple[str, str]], count: int) -> str:
+    """Tell of pages that could not be read, and why."""
+    reasons = [f"{url} ({reason:.{LONG_REASON}})" for url, reason in lost]
+    text = f"{len(lost)} of {count} pages could not be read: "
+    more = "; ..." if len(lost) > MOST_REASONS else ""
+    return text + "; ".join(reasons[:MOST_REASONS]) + more

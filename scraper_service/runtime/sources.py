@@ -1,0 +1,118 @@
+"""Where the pages of operations come from: maps of sites, and searches."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Protocol
+
+from attrs import evolve, frozen
+
+from scraper_service.errors import MapTimedOut, ServiceError
+from scraper_service.formats.map_rows import object_row
+from scraper_service.options.job_arguments import MAP_DEFAULTS
+from scraper_service.options.jobs import MAX_MAP_LIMIT, MAX_SEARCH, MapOptions
+from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.runtime.maps import MapCrawler
+
+MAP_TIMEOUT_S = 60.0
+
+
+@frozen
+class Hit:
+    """What a search found."""
+
+    url: str
+    title: str = ""
+    description: str = ""
+
+
+class WebSearch(Protocol):
+    """Whatever finds pages by words."""
+
+    async def __call__(
+        self, query: str, limit: int, team_id: str
+    ) -> tuple[Sequence[Hit], str | None]:
+        """Return at most ``limit`` pages, the best first, and a warning or None.
+
+        Raises :exc:`~scraper_service.errors.ServiceError` where nothing could be asked.
+        """
+        ...
+
+
+@frozen
+class Listed:
+    """The map of a site as it was made; ``error`` says why there is none."""
+
+    slices: tuple[bytes, ...] = ()
+    error: str | None = None
+
+
+async def no_search(
+    query: str, limit: int, team_id: str
+) -> tuple[Sequence[Hit], str | None]:
+    """Be the :class:`WebSearch` of a service that has none."""
+    raise ServiceError("this service has no search")
+
+
+class Sources:
+    """Finds pages for operations, which pay for what they read, not for the search."""
+
+    def __init__(self, maps: MapCrawler, search: WebSearch):
+        self._maps = maps
+        self.search = search
+
+    async def site(
+        self,
+        url: str,
+        team_id: str,
+        scrape: ScrapeOptions,
+        until: float,
+        *,
+        limit: int,
+        words: str = "",
+        ignore_sitemap: bool = False,
+        include_subdomains: bool = True,
+    ) -> Listed:
+        """Return the map of a site below ``url``, its rows JSON objects.
+
+        Those come first that fit ``words``; at most ``limit``. ``until`` is a time of
+        :func:`time.monotonic`. Raises what :meth:`MapCrawler.find` raises, but for its
+        time-out.
+        """
+        left_s = min(until - time.monotonic(), MAP_TIMEOUT_S)
+        timeout_ms = min(max(1, round(left_s * 1000)), OVERALL_TIMEOUT_MS)
+        wanted = {
+            **MAP_DEFAULTS,
+            "url": url,
+            "search": words[:MAX_SEARCH],
+            "limit": min(limit, MAX_MAP_LIMIT),
+            "sitemap": "skip" if ignore_sitemap else "include",
+            "include_subdomains": include_subdomains,
+        }
+        scrape = evolve(
+            scrape,
+            formats=(),
+            actions=(),
+            wait_for_ms=0,
+            max_age_ms=0,
+            min_age_ms=None,
+            lockdown=False,
+            proxy="basic",
+            store_in_cache=False,
+            timeout_ms=timeout_ms,
+        )
+        options = MapOptions(scrape=scrape, **wanted)
+        call_id = str(uuid.uuid4())
+        try:
+            found = await self._maps.find(options, team_id, call_id, object_row)
+        except MapTimedOut:
+            return Listed(error="its map was not ready in time")
+        if found.failure is not None:
+            return Listed(error=found.failure.message)
+        return Listed(found.slices)
