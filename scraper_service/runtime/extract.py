@@ -14,6 +14,7 @@ from scraper_service.options.formats import Json, Links
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.options.operations import SITE, ExtractOptions
 from scraper_service.runtime.operations import OperationFailed
+from scraper_service.runtime.sources import as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -137,7 +138,7 @@ class Extract:
         urls: list[str] = await self._pool.run(
             relevance.pages_of_site, found.slices, words, limit
         )
-        return urls or [url]
+        return as_asked(urls, url) or [url]
 
     async def _elsewhere(
         self, operation: Operation, words: str, until: float

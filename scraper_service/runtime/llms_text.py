@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from scraper_service.formats import llms_text, relevance
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.runtime.operations import OperationFailed
+from scraper_service.runtime.sources import as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +77,8 @@ class LlmsText:
         rows: list[relevance.RowT] = await self._pool.run(
             relevance.rows_of, found.slices
         )
-        urls = [row[0] for row in rows[:limit]] or [options.url]
+        urls = as_asked((row[0] for row in rows[:limit]), options.url)
+        urls = urls or [options.url]
         await operation.remember(urls=urls, error=found.error)
 
     async def _read(

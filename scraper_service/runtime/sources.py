@@ -15,7 +15,7 @@ from scraper_service.options.jobs import MAX_MAP_LIMIT, MAX_SEARCH, MapOptions
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.runtime.maps import MapCrawler
@@ -116,3 +116,12 @@ class Sources:
         if found.failure is not None:
             return Listed(error=found.failure.message)
         return Listed(found.slices)
+
+
+def as_asked(urls: Iterable[str], start: str) -> list[str]:
+    """Return the addresses of a map, its start as its caller wrote it.
+
+    A map leaves out the slash at the end, without which a site may not know it.
+    """
+    bare = start.rstrip("/")
+    return [start if url == bare else url for url in urls]
