@@ -52,6 +52,7 @@ class Server:
         from scraper_service.components.pool import ConverterPool
         from scraper_service.jobs.database import Database
         from scraper_service.runtime.lag import LoopLag
+        from scraper_service.runtime.search import Searches
         from scraper_service.runtime.tails import JobTails
         from scraper_service.runtime.webhooks import Webhooks
         from scraper_service.settings import forget_secrets
@@ -74,6 +75,7 @@ class Server:
             self.database,
             lambda event, hook: with_base(event_body(event, hook), own),
         )
+        self.searches = Searches(settings)
         self.watchers = Watchers(settings, JobTails(self.database))
         try:
             make_runner = load_object(settings["JOB_RUNNER"])
@@ -118,6 +120,7 @@ class Server:
             RobotsPolicy.shared(self.settings),
             self.webhooks,
             Engines.shared(self.settings),
+            self.searches,
         )
         calls = self._operation_calls(maps)
         try:
@@ -223,6 +226,7 @@ class Server:
             "status": "stopping" if self.service.stopping else "ok",
             "pendingMaps": self.service.maps.pending,
             "pendingScrapes": self.service.resident.pending,
+            "pendingSearches": self.searches.pending,
             "watchers": self.watchers.count,
             "loopLagP99Ms": self.lag.p99_ms(),
         }
@@ -251,6 +255,7 @@ class Server:
         except TimeoutError:
             logger.warning("work was still under way after %s s", timeout)
         await self.webhooks.close()
+        await self.searches.close()
         await self._flush()
         await self.database.drain()
         self._leave()

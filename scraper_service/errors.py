@@ -36,8 +36,11 @@ class Issue:
 class InvalidOptions(ServiceError, ValueError):
     """A caller's options break a rule; raised while options are structured.
 
-    ``issues`` names every fault found, in the order of the input.
+    ``issues`` names every fault found, in the order of the input. ``heading`` is what
+    the answer calls them, None for the usual words.
     """
+
+    heading: str | None = None
 
     def __init__(self, issues: list[Issue]):
         self.issues = tuple(issues)
@@ -113,6 +116,24 @@ class MapTimedOut(ServiceError, TimeoutError):
 
     def __init__(self) -> None:
         super().__init__("Map timed out")  # the text is the contract's
+
+
+class SearchTimedOut(ServiceError, TimeoutError):
+    """A search was not ready within its time-out."""
+
+    def __init__(self) -> None:
+        super().__init__("The search was not ready within its timeout.")
+
+
+class SearchDown(ServiceError, RuntimeError):
+    """Every search engine failed, and nothing that was scraped before is a result.
+
+    ``failures`` say of each engine why.
+    """
+
+    def __init__(self, failures: list[str]):
+        self.failures = tuple(failures)
+        super().__init__(f"No search engine answered: {'; '.join(failures)}.")
 
 
 class QueueFull(ServiceError, RuntimeError):

@@ -36,7 +36,8 @@ class PageSource:
     to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
     asks for :attr:`PageContent.found`, ``find_blocks`` for ``blocks`` and ``text_print``, ``find_words`` for the ``fingerprint`` even of a
-    page that names no other address as its own, ``find_shell`` for ``shell``.
+    page that names no other address as its own, ``find_shell`` for ``shell``,
+    ``find_search`` for ``search``.
     """
 
     url: str
@@ -48,6 +49,7 @@ class PageSource:
     find_words: bool = False
     find_blocks: bool = False
     find_shell: bool = False
+    find_search: bool = False
     content_encodings: tuple[str, ...] = ()
     max_bytes: int = 20 * 2**20
 
@@ -189,7 +191,8 @@ class PageContent:
     main text, 0 for none. ``blocks`` are those of the Markdown (see
     :mod:`scraper_service.formats.blocks`), ``text_print`` is its fingerprint, 0 for too
     little text. ``shell`` says why it cannot be read before its scripts have run, None
-    if it can. ``fetch`` is added by the spider; so are ``follow``, the
+    if it can. ``search`` is what the index of the team's pages keeps of it, packed, empty
+    for nothing. ``fetch`` is added by the spider; so are ``follow``, the
     links that are new, and ``base``, the address that a crawl's start page was
     redirected to if it is another site.
     """
@@ -204,6 +207,7 @@ class PageContent:
     text_print: int = 0
     refresh: MetaRefresh | None = None
     shell: str | None = None
+    search: bytes = b""
     num_pages: int | None = None
     total_pages: int | None = None
     warnings: tuple[str, ...] = ()
@@ -271,6 +275,15 @@ class MapFound:
     failures: tuple[tuple[str, BaseException], ...] = ()
 
 
+@frozen
+class SearchPage:
+    """A page for the index of a team; ``entry`` is :attr:`PageContent.search`."""
+
+    team_id: str
+    url: str
+    entry: bytes
+
+
 @frozen(kw_only=True)
 class PageMetadata:
     """Facts about a page; the interface document, part 8, says where each is from.
@@ -308,7 +321,8 @@ class Page:
     ``values`` as in :class:`PageContent`. ``failure`` is None for every page that was
     answered and understood, whatever the site's status. ``blocks`` and ``text_print`` as
     there; ``text`` is what its job remembers of it, ``tracked`` None unless it is
-    compared with an earlier scrape. ``lease``, ``follow`` and ``base``
+    compared with an earlier scrape, ``search`` what searches will find of it, None for
+    nothing. ``lease``, ``follow`` and ``base``
     are those of the page's job.
     """
 
@@ -320,6 +334,7 @@ class Page:
     text_print: int = 0
     text: Any = None
     tracked: Tracked | None = None
+    search: SearchPage | None = None
     lease: Lease | None = None
     follow: tuple[FoundLink, ...] = ()
     base: str | None = None

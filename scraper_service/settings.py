@@ -56,6 +56,7 @@ ITEM_PIPELINES = {
     "scraper_service.components.changes.ChangePipeline": 300,
     "scraper_service.components.repeats.RepeatsPipeline": 400,
     "scraper_service.components.pipelines.FeedPipeline": 500,
+    "scraper_service.components.search_index.SearchIndexPipeline": 600,
     "scraper_service.components.pipelines.ExportPipeline": 900,
 }
 EXTENSIONS = {
@@ -156,12 +157,26 @@ SCRAPYD_NODES: list[str] = []
 SCRAPYD_PROCESSES_PER_JOB = 1
 SCRAPYD_PROJECT = "scraper_service"  # the name that the nodes know this project by
 
+# -- The service: search -----------------------------------------------------------------
+BRAVE_API_KEY = ""
+BRAVE_URL = "https://api.search.brave.com/res/v1"  # or what answers like it
+MAX_PENDING_SEARCHES = 200  # at a time in one process; further ones: 429
+SEARCH_INDEX = True  # whether pages are kept for searches, as long as for maxAge
+# Engines, the first one is asked first: searxng, brave, serper, ddgs, own (what teams
+# have scraped themselves), or import paths. Empty: those that are configured.
+SEARCH_PROVIDERS: list[str] = []
+SEARCH_TIMEOUT_S = 10  # for one answer of an engine
+SEARXNG_URL = ""  # of an instance that has the format json switched on
+SERPER_API_KEY = ""
+SERPER_URL = "https://google.serper.dev"  # or what answers like it
+
 # -- The service: prices, in credits -----------------------------------------------------
 CREDITS_JSON = 4  # on top, for data by a schema or a prompt
 CREDITS_PER_EXTRACT_PAGE = 5  # of an extract, for each page that had data
 CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
+CREDITS_PER_SEARCH = 2  # for each ten results that are begun
 CREDITS_STEALTH = 4  # on top, if a stealth proxy was used
 CREDITS_ZERO_RETENTION = 1  # on top
 TOKENS_PER_CREDIT = 15  # in the answers that count tokens
@@ -266,12 +281,14 @@ _minima = {
     "OPERATION_TIMEOUT_S": 1,
     "MAX_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
+    "MAX_PENDING_SEARCHES": 1,
     "MAX_TEAM_WATCHERS": 1,
     "MAX_WATCHERS": 1,
     "ROBOTS_CACHE_MB": 1,
     "ROBOTS_RETRY_S": 1,
     "ROBOTS_TIMEOUT_S": 1,
     "SCRAPYD_PROCESSES_PER_JOB": 1,
+    "SEARCH_TIMEOUT_S": 1,
     "WATCHER_PING_S": 1,
     "WATCHER_STALL_S": 1,
     "WEBHOOK_BODIES_MB": 1,
@@ -287,8 +304,8 @@ _maxima = {
 # Of the environment, never in that of a converter.
 _secrets = (
     *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
-    *("SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES", "SCRAPER_SCRAPYD_NODES"),
-    "SCRAPER_WEBHOOK_SECRETS",
+    *("SCRAPER_BRAVE_API_KEY", "SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES"),
+    *("SCRAPER_SCRAPYD_NODES", "SCRAPER_SERPER_API_KEY", "SCRAPER_WEBHOOK_SECRETS"),
     *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
 )
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}

@@ -101,6 +101,7 @@ class PageSpider(scrapy.Spider):
     engines: Engines
     find_links = False
     find_blocks = False
+    keeps_search = False
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -111,6 +112,7 @@ class PageSpider(scrapy.Spider):
         spider.engines = load_object(settings["ENGINES"]).shared(settings)
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
+        spider.keeps_search = settings.getbool("SEARCH_INDEX")
         spider.max_refresh_s = settings.getfloat("METAREFRESH_MAXDELAY")
         return spider
 
@@ -173,7 +175,10 @@ class PageSpider(scrapy.Spider):
         options, engine = request.meta["options"], request.meta.get("engine")
         may_be_shell = engine == HTTP and self.engines.looks_for_shells(options)
         source = self.page_source(
-            response, find_shell=may_be_shell, **self.source_facts(response)
+            response,
+            find_shell=may_be_shell,
+            find_search=self._is_searched(response),
+            **self.source_facts(response),
         )
         headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
@@ -188,6 +193,13 @@ class PageSpider(scrapy.Spider):
                 robots_tag=", ".join(map(_text, headers.getlist("X-Robots-Tag"))),
             ),
         )
+
+    def _is_searched(self, response: Response) -> bool:
+        """Tell whether a page is for the index of its team."""
+        meta = response.meta
+        is_new = meta.get("cache_state") != "hit" and response.status < 400
+        is_kept = bool(meta.get("team_id")) and meta["options"].is_shared
+        return self.keeps_search and is_new and is_kept
 
     def source_facts(self, response: Response) -> dict[str, Any]:
         """Return what else the pool is to find out about a page."""

@@ -111,6 +111,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
         "scraper_service.components.proxies",
         "scraper_service.doctor",
         "scraper_service.providers.chat",  # the operator's own address
+        "scraper_service.providers.http",  # engines of the operator's choice
         "scraper_service.runtime.scrapyd_nodes",  # the operator's own addresses
         "scraper_service.runtime.webhooks",
     }

@@ -48,7 +48,9 @@ async def admit_work(
     team, body = await api.edge.admit(request, mode)
     pages = await api.edge.asked_pages(team, body, counted)
     prices = api.service.prices
-    price = prices.map if mode is Mode.MAP else prices.page
+    price = prices.page
+    if mode in {Mode.MAP, Mode.SEARCH}:
+        price = prices.map if mode is Mode.MAP else prices.search(1)
     await api.service.charges.require(team, pages * price)
     return team, body, pages
 

@@ -38,6 +38,8 @@ from scraper_service.errors import (
     OutOfCredits,
     QueueFull,
     RateLimited,
+    SearchDown,
+    SearchTimedOut,
     ServiceUnavailable,
     SiteBlocked,
     Unauthorized,
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
     )
     from scraper_service.options.limits import BlockedSites, Mode
     from scraper_service.options.operations import OperationOptionsT
+    from scraper_service.options.search import SearchOptions
     from scraper_service.runtime.accounts import Accounts, Team
     from scraper_service.runtime.rates import Rates
 
@@ -88,6 +91,8 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (JobNotFound, 404, {}),
     (JobEnded, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
+    (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),
+    (SearchDown, 500, {}),
     (IdempotencyKeyUsed, 409, {}),
     (OutOfCredits, 402, {}),
     (SiteBlocked, 403, {"code": "UNSUPPORTED_SITE"}),
@@ -226,7 +231,12 @@ def note(request: JsonRequest, **facts: str | None) -> None:
 
 def note_caller(
     request: JsonRequest,
-    options: PageOptions | CrawlOptions | BatchOptions | MapOptions | OperationOptionsT,
+    options: PageOptions
+    | CrawlOptions
+    | BatchOptions
+    | MapOptions
+    | OperationOptionsT
+    | SearchOptions,
 ) -> None:
     """Add what the caller says of itself to the access log."""
     note(
@@ -258,7 +268,7 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
     """
     match error:
         case InvalidOptions():
-            return _bad_request(error.issues)
+            return _bad_request(error.issues, error.heading)
         case OptionUnavailable(code="BAD_REQUEST"):
             above = ("scrapeOptions",) if error.nested else ()
             path = (*above, wire_name(error.attribute))
@@ -312,11 +322,13 @@ def _no_route(error: HTTPException) -> Answer:
     return Answer(error.code or 400, error_body(error.name))
 
 
-def _bad_request(issues: tuple[Issue, ...]) -> Answer:
+def _bad_request(issues: tuple[Issue, ...], heading: str | None = None) -> Answer:
     details = [
         {"code": i.code, "path": list(i.path), "message": i.message, **i.facts}
         for i in issues
     ]
+    if heading is not None:
+        return Answer(400, error_body(heading, details=details))
     return Answer(400, error_body("Bad Request", code="BAD_REQUEST", details=details))
 
 

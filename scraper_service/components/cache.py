@@ -171,13 +171,7 @@ def may_look_up(options: ScrapeOptions) -> bool:
 def may_store(options: ScrapeOptions, response: Response) -> bool:
     """Tell whether an answer may serve later scrapes of the team."""
     raw_pdf = options.pdf_parser is None and response.body.startswith(PDF_START)
-    return options.store_in_cache and not (
-        options.headers
-        or options.actions
-        or options.session
-        or options.zero_data_retention
-        or raw_pdf
-    )
+    return options.is_shared and not raw_pdf
 
 
 def _header(response: Response, name: str) -> str:

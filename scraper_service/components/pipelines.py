@@ -26,6 +26,7 @@ from scraper_service.items import (
     Page,
     PageContent,
     PageMetadata,
+    SearchPage,
     SitemapFile,
     Tracked,
 )
@@ -115,6 +116,7 @@ class PagePipeline:
             base=content.base,
             blocks=content.blocks,
             text_print=content.text_print,
+            search=_search_page(content, fetch) if failure is None else None,
             metadata=PageMetadata(
                 source_url=fetch.source_url,
                 scrape_id=fetch.scrape_id,
@@ -178,6 +180,12 @@ def _tracked(
         is_kept=not fetch.options.zero_data_retention,
         warning=warning,
     )
+
+
+def _search_page(content: PageContent, fetch: Fetch) -> SearchPage | None:
+    if not content.search or fetch.team_id is None:
+        return None
+    return SearchPage(fetch.team_id, fetch.url, content.search)
 
 
 def _reason(status: int | None) -> str | None:

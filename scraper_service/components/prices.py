@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from scraper_service.items import PageContent
     from scraper_service.options.scrape import ScrapeOptions
 
+RESULTS_A_BLOCK = 10  # interface document, 21
+
 
 class Prices:
     """The settings ``CREDITS_...`` (interface document, 21)."""
@@ -18,10 +20,15 @@ class Prices:
         self.map = settings.getint("CREDITS_PER_MAP")
         self._json = settings.getint("CREDITS_JSON")
         self.extract_page = settings.getint("CREDITS_PER_EXTRACT_PAGE")
+        self._search = settings.getint("CREDITS_PER_SEARCH")
         self._page = settings.getint("CREDITS_PER_PAGE")
         self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
         self._stealth = settings.getint("CREDITS_STEALTH")
         self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
+
+    def search(self, results: int) -> int:
+        """Return the price of a list of results, their pages not counted."""
+        return self._search * -(-results // RESULTS_A_BLOCK)
 
     @property
     def page(self) -> int:

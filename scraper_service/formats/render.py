@@ -37,8 +37,10 @@ from scraper_service.formats.metadata import (
     reading,
     refresh,
 )
+from scraper_service.formats.search_entry import search_entry
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
+from scraper_service.formats.words import main_words
 from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
 from scraper_service.options.formats import Attributes, ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
@@ -50,8 +52,9 @@ if TYPE_CHECKING:
 
 LEAST_COMPARED = 30  # words of a page that may repeat another one
 _NOT_SENT = frozenset(
-    {"values", "fetch", "follow", "base"}
+    {"values", "search", "fetch", "follow", "base"}
 )  # beside it, and the spider's
+_SEARCH = "search entry"  # among the values on their way; no format has this name
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
 
 
@@ -64,7 +67,10 @@ def render(
     """Return :func:`make_content` as plain bytes, which travel between processes."""
     content = make_content(source, options, deadline_s, converter)
     header = asdict(content, filter=lambda fact, _: fact.name not in _NOT_SENT)
-    return json.dumps(header).encode(), dict(content.values)
+    values = dict(content.values)
+    if content.search:
+        values[_SEARCH] = content.search
+    return json.dumps(header).encode(), values
 
 
 def prepare() -> None:
@@ -84,7 +90,9 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
     facts["found"] = tuple(facts["found"])
     facts["blocks"] = tuple(map(tuple, facts["blocks"]))
     facts["warnings"] = tuple(facts["warnings"])
-    return PageContent(values=values, **facts)
+    values = dict(values)
+    search = values.pop(_SEARCH, b"")
+    return PageContent(values=values, search=search, **facts)
 
 
 def make_content(
@@ -208,6 +216,7 @@ class _Making:
         if doubt := remark(opinion):
             self.warnings.append(doubt)
         self.facts.update(known={**known, **opinion}, other=other)
+        self._keep(evidence.words, "html")
         if asked := refresh(evidence):
             self.facts["refresh"] = asked
         if self.source.find_links:
@@ -240,6 +249,8 @@ class _Making:
             self.add("raw_html", lambda: raw)
         document = parse(draft.html, self.source.url)
         self.facts.update(known=dict(draft.known), other=dict(draft.other))
+        if self.source.find_search:
+            self._keep(main_words(document), kind)
         if self.source.find_links and "found" not in self.facts:
             self.facts["found"] = found_links(document)
         attributes = self.options.format(Attributes)
@@ -291,7 +302,17 @@ class _Making:
                 self.facts["text_print"] = fingerprint(markdown)
         return markdown
 
+    def _keep(self, text: str, kind: str) -> None:
+        """Make what the index of the team keeps of a page, if it is to be there."""
+        if not self.source.find_search:
+            return
+        known, other = self.facts.get("known", {}), self.facts.get("other", {})
+        entry = search_entry(self.source.url, text, known, other, kind)
+        if entry is not None:
+            self.facts["search"] = entry.packed()
+
     def _text(self, text: str, as_markdown: str) -> None:
+        self._keep(text, "")
         values = {
             "markdown": as_markdown,
             "html": preformatted(text) if text.strip() else "",
@@ -330,6 +351,7 @@ class _Making:
             num_pages=result.num_pages,
             total_pages=result.total_pages,
         )
+        self._keep(result.markdown, "pdf")
 
     def _plain(self, values: dict[str, Any]) -> None:
         attributes = self.options.format(Attributes)

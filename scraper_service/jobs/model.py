@@ -61,6 +61,14 @@ class DeliveryState(IntEnum):
     FAILED = 2
 
 
+class SegmentState(IntEnum):
+    """State of a part of the index of scraped pages: only ``LIVE`` ones are searched."""
+
+    BUILDING = 0
+    LIVE = 1
+    DEAD = 2
+
+
 @frozen(kw_only=True)
 class Job:
     """A row of the job table. Times are seconds since 1970, UTC.

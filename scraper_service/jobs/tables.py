@@ -490,3 +490,59 @@ model_use = Table(
     Column("updated_at", Double, nullable=False),
     Index("ix_model_use_updated_at", "updated_at"),
 )
+
+#: Pages that searches of a team find, by the number of their address (``key``).
+#: ``facts`` is JSON, ``text`` compressed; ``terms`` are those of
+#: :mod:`scraper_service.formats.search_entry` until the page is in a segment. A page
+#: that was fetched again is a new row.
+search_page = Table(
+    "search_page",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("key", String(32), nullable=False),
+    Column("url", Text, nullable=False),
+    Column("fetched_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("text", LargeBinary, nullable=False),
+    Column("terms", LargeBinary),
+    Index("ix_search_page_key", "team_id", "key"),
+    Index("ix_search_page_expires_at", "expires_at"),
+    Index(
+        "ix_search_page_waiting",
+        "team_id",
+        "id",
+        sqlite_where=text("terms IS NOT NULL"),
+        postgresql_where=text("terms IS NOT NULL"),
+    ),
+)
+
+#: Pages whose terms are in lists together. ``pages`` are their ids (8 bytes) and dates
+#: (4 bytes, seconds since 1970), side by side; ``languages`` are codes with commas,
+#: ``bits`` tells how the lists are cut. One of the states of
+#: :class:`scraper_service.jobs.model.SegmentState`.
+search_segment = Table(
+    "search_segment",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("state", SmallInteger, nullable=False),
+    Column("level", SmallInteger, nullable=False),
+    Column("bits", SmallInteger, nullable=False),
+    Column("languages", Text, nullable=False),
+    Column("pages", LargeBinary, nullable=False),
+    Column("created_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Index("ix_search_segment_team_id", "team_id", "state"),
+    Index("ix_search_segment_expires_at", "state", "expires_at"),
+)
+
+#: Pieces of the lists of a segment (:mod:`scraper_service.jobs.search_lists`).
+search_list = Table(
+    "search_list",
+    metadata,
+    Column("segment_id", ForeignKey("search_segment.id"), primary_key=True),
+    Column("piece", Integer, primary_key=True, autoincrement=False),
+    Column("body", LargeBinary, nullable=False),
+)

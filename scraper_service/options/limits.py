@@ -19,6 +19,7 @@ class Mode(StrEnum):
     CRAWL = "crawl"
     MAP = "map"
     EXTRACT = "extract"
+    SEARCH = "search"
     CRAWL_STATUS = "crawlStatus"
     EXTRACT_STATUS = "extractStatus"
     ACCOUNT = "account"

@@ -215,6 +215,13 @@ class ScrapeOptions:
         return next((p for p in self.parsers if isinstance(p, PdfParser)), None)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether the page is the same for everybody of the team, and may be kept."""
+        return self.store_in_cache and not (
+            self.headers or self.actions or self.session or self.zero_data_retention
+        )
+
+    @property
     def deadline_ms(self) -> int:
         """Time from the request to the answer: time-out and asked-for waits."""
         waits = sum(a.milliseconds or 0 for a in self.actions if isinstance(a, Wait))

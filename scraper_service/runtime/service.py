@@ -15,6 +15,7 @@ from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
     JobNotFound,
+    OptionUnavailable,
     ServiceError,
     ServiceUnavailable,
 )
@@ -27,6 +28,8 @@ from scraper_service.options.available import require_available, require_job_ava
 from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
+from scraper_service.runtime.search import options_for
+from scraper_service.runtime.search_pages import ResultPages
 from scraper_service.runtime.usage import Usage
 from scraper_service.scope import Reason, Refusal, followed
 
@@ -55,15 +58,24 @@ if TYPE_CHECKING:
         MapOptions,
         PageOptions,
     )
+    from scraper_service.options.search import SearchOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.maps import Map, MapCrawler
     from scraper_service.runtime.resident import ResidentCrawler
     from scraper_service.runtime.runner import JobRunner
+    from scraper_service.runtime.search import Found, Searches
+    from scraper_service.runtime.search_pages import SearchAnswer
     from scraper_service.runtime.webhooks import Webhooks
 
 
-def _call(team: Team, endpoint: str, version: int, target: str | None) -> Call:
-    call_id, now = str(uuid.uuid4()), time.time()
+def _call(
+    team: Team,
+    endpoint: str,
+    version: int,
+    target: str | None,
+    call_id: str | None = None,
+) -> Call:
+    call_id, now = call_id or str(uuid.uuid4()), time.time()
     return Call(call_id, team.id, team.key_id, endpoint, version, target, now)
 
 
@@ -109,11 +121,13 @@ class ScraperService:
         robots: RobotsPolicy,
         webhooks: Webhooks,
         engines: Engines,
+        searches: Searches,
     ):
         self.resident = resident
         self.maps = maps
         self.runner = runner
         self.webhooks = webhooks
+        self.searches = searches
         self.stopping = False
         self.prices = Prices(runner.settings)
         self.charges = Charges(database, runner.owner)
@@ -139,10 +153,20 @@ class ScraperService:
         raises.
         """
         self._check_open()
+        require_available(options.scrape, self._engines.missing)
+        return await self._scrape(options, team, version)
+
+    async def _scrape(
+        self,
+        options: PageOptions,
+        team: Team,
+        version: int,
+        scrape_id: str | None = None,
+    ) -> Page:
+        """Fetch, charge and store one page; ``scrape_id`` is its id, None for a new one."""
         asked = options.scrape
-        require_available(asked, self._engines.missing)
         target = None if asked.zero_data_retention else options.url
-        call = _call(team, "scrape", version, target)
+        call = _call(team, "scrape", version, target, scrape_id)
         async with self.charges.call(call, team, self.prices.usual(asked)) as charge:
             page = await self.scrapes.fetch(options, team, call.id)
             return await self._settled(page, charge, is_kept=target is not None)
@@ -189,6 +213,53 @@ class ScraperService:
             found = await self.maps.find(options, team.id, call.id, shape)
             await charge.settle(price if found.count else 0)
         return found
+
+    async def search(
+        self,
+        query: str,
+        team: Team,
+        *,
+        limit: int = 5,
+        sources: Sequence[str] = ("web",),
+        timeout_s: float = 60,
+        include_domains: Sequence[str] = (),
+    ) -> Found:
+        """Return results for a part of the service that charges its work itself.
+
+        ``limit`` (1 to 100) counts those of each of ``sources`` (``web``, ``news``,
+        ``images``): ``found.groups["web"][0].url``. Raises
+        :exc:`~scraper_service.errors.SearchDown`,
+        :exc:`~scraper_service.errors.SearchTimedOut` and
+        :exc:`~scraper_service.errors.QueueFull`.
+        """
+        options = options_for(query, limit, sources, timeout_s, include_domains)
+        return await self.searches.find(options, team.id)
+
+    async def answer_search(
+        self, options: SearchOptions, team: Team, version: int
+    ) -> SearchAnswer:
+        """Return what a caller searched for, with the pages asked for; it is charged.
+
+        Raises :exc:`OptionUnavailable`, :exc:`~scraper_service.errors.OutOfCredits` and
+        what :meth:`search` raises.
+        """
+        self._check_open()
+        asked = options.scrape
+        if asked is not None:
+            try:
+                require_available(asked, self._engines.missing)
+            except OptionUnavailable as error:
+                error.nested = True
+                raise
+        deadline = time.monotonic() + options.timeout_ms / 1000
+        call = _call(team, "search", version, options.query)
+        most = self.prices.search(options.limit * len(options.sources))
+        async with self.charges.call(call, team, most) as charge:
+            found = await self.searches.find(options, team.id)
+            price = self.prices.search(found.count)
+            await charge.settle(price)
+        pages = ResultPages(self._scrape, options, team, version, deadline)
+        return await pages.answer(call.id, found, price)
 
     async def start(
         self,

@@ -11,6 +11,7 @@ from scraper_service.api.operation_routes import (
     add_text_routes,
 )
 from scraper_service.api.operations import Api, add_routes
+from scraper_service.api.search import add_search_route
 from scraper_service.api.team import add_team_routes, snake
 from scraper_service.api.v1 import requests, views
 
@@ -20,6 +21,7 @@ class V1(Api):
 
     app: ClassVar[Klein] = Klein()
     add_routes(app, 1, requests, views)
+    add_search_route(app, 1, requests, views)
     add_team_routes(app, snake)
     add_extract_routes(app, 1, requests.extract_request)
     add_text_routes(app, 1, requests.llms_text_options)

@@ -6,11 +6,18 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api import fields, job_fields, map_fields, operation_fields
+from scraper_service.api import (
+    fields,
+    job_fields,
+    map_fields,
+    operation_fields,
+    search_fields,
+)
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.page_json import camel
 from scraper_service.options import formats
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS, Parser, PdfParser
+from scraper_service.options.search import Source
 from scraper_service.options.structure import (
     INVALID,
     Array,
@@ -39,6 +46,7 @@ if TYPE_CHECKING:
     from scraper_service.api.operation_fields import ExtractRequest
     from scraper_service.options.jobs import CrawlOptions, MapOptions, PageOptions
     from scraper_service.options.operations import LlmsTextOptions, ResearchOptions
+    from scraper_service.options.search import SearchOptions
 
 WHERE = "body (v1)"
 
@@ -240,6 +248,11 @@ def _page(values: dict[str, Any], at: Place) -> Any:
     return scrape if scrape is INVALID else fields.page_options(values, scrape)
 
 
+def _search(values: dict[str, Any], at: Place) -> Any:
+    source = Source(**search_fields.common_of(values))
+    return search_fields.search_options({**values, "sources": (source,)}, at)
+
+
 SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
 PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
 CRAWL = job_fields.crawl_kind(
@@ -252,6 +265,23 @@ EXTRACT = operation_fields.extract_kind(
 )
 LLMS_TEXT = operation_fields.llms_text_kind(SCRAPE_OPTIONS)
 RESEARCH = operation_fields.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
+
+SEARCH = Object(
+    {
+        **search_fields.SEARCH_FIELDS,
+        "scrapeOptions": Field(
+            Object(
+                SCRAPE_FIELDS,
+                # Without formats the list is all that is asked for.
+                search_fields.pages_of_results(scrape_options, formats=()),
+                fields.EXPERIMENTAL,
+            ),
+            "scrape",
+        ),
+    },
+    _search,
+    fields.EXPERIMENTAL,
+)
 
 
 def page_options(body: object) -> PageOptions:
@@ -269,6 +299,15 @@ def map_options(body: object) -> MapOptions:
     :raises InvalidOptions: with every fault found.
     """
     options: MapOptions = structure(MAP, body, WHERE)
+    return options
+
+
+def search_options(body: object) -> SearchOptions:
+    """Return the options of a body of ``POST /v1/search``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: SearchOptions = structure(SEARCH, body, WHERE)
     return options
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, links
 from scraper_service.api.fields import wire_names
 from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, page_json
 from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
+from scraper_service.api.search_json import failed_item, has_content, item, joined
 from scraper_service.api.v1 import requests
 from scraper_service.formats.map_rows import address_row
 
@@ -18,12 +19,16 @@ if TYPE_CHECKING:
     from scraper_service.jobs.model import Job, JobState
     from scraper_service.options.jobs import PageOptions
     from scraper_service.runtime.maps import Map
+    from scraper_service.runtime.search_pages import Result, SearchAnswer
 
 _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS}) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
 MAP_SHAPE = address_row
+BAD_SEARCH = "Bad Request"
+NO_RESULTS = "No search results found"  # interface document, 14.3
+NO_CONTENT = "No content found in search results"
 
 
 def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
@@ -41,6 +46,34 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     if found.failure:
         return write(request, failed_page(found.failure, FAILURE_STATUS))
     return links.answer(found)
+
+
+def searched(found: SearchAnswer) -> bytes:
+    """Answer a search: one list. Results whose pages have nothing to show are left out.
+
+    Unless that would be all of them.
+    """
+    results = found.groups.get("web", ())
+    warnings = list(found.warnings)
+    if not found.is_scraped:
+        items = [item(_facts_of(result)) for result in results]
+    else:
+        kept = [result for result in results if has_content(result)]
+        items = [item(_facts_of(result), result.page) for result in kept]
+        if results and not kept:
+            warnings.insert(0, NO_CONTENT)
+            items = [failed_item(_facts_of(x), x.page) for x in results if x.page]
+    if not results:
+        warnings.insert(0, NO_RESULTS)
+    more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
+    if warnings:
+        more["warning"] = " ".join(warnings)
+    return b'{"success":true,"data":%s,%s' % (joined(items), encode(more)[1:])
+
+
+def _facts_of(result: Result) -> dict[str, Any]:
+    hit = result.hit
+    return {"url": hit.url, "title": hit.title, "description": hit.description}
 
 
 def status(

@@ -11,6 +11,7 @@ from scraper_service.api.operation_routes import add_extract_routes
 from scraper_service.api.operations import Api, add_routes
 from scraper_service.api.page_json import camel
 from scraper_service.api.routes import asyncio_route
+from scraper_service.api.search import add_search_route
 from scraper_service.api.team import add_team_routes
 from scraper_service.api.v2 import (
     addresses,
@@ -33,6 +34,7 @@ class V2(Api):
 
     app: ClassVar[Klein] = Klein()
     add_routes(app, 2, requests, views)
+    add_search_route(app, 2, requests, views)
     add_team_routes(app, camel)
     add_extract_routes(app, 2, requests.extract_request)
 

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api import fields, job_fields, map_fields, operation_fields
+from scraper_service.api import (
+    fields,
+    job_fields,
+    map_fields,
+    operation_fields,
+    search_fields,
+)
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.fields import FieldsT, build, need
 from scraper_service.options import formats
@@ -18,6 +24,7 @@ from scraper_service.options.scrape import (
     PdfParser,
     session_name,
 )
+from scraper_service.options.search import CATEGORIES, MAX_DOMAINS, SOURCES
 from scraper_service.options.structure import (
     INVALID,
     Array,
@@ -29,8 +36,20 @@ from scraper_service.options.structure import (
     Then,
     structure,
 )
-from scraper_service.options.urls import MAX_SELECTORS, MAX_URL, caller_formats
-from scraper_service.options.values import Bool, Schema, Text, choice, integer
+from scraper_service.options.urls import (
+    MAX_SELECTORS,
+    MAX_URL,
+    caller_domain,
+    caller_formats,
+)
+from scraper_service.options.values import (
+    Anything,
+    Bool,
+    Schema,
+    Text,
+    choice,
+    integer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -38,6 +57,7 @@ if TYPE_CHECKING:
     from scraper_service.api.job_fields import BatchRequest
     from scraper_service.api.operation_fields import ExtractRequest
     from scraper_service.options.jobs import MapOptions, PageOptions
+    from scraper_service.options.search import SearchOptions
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # addresses
@@ -214,6 +234,75 @@ EXTRACT = operation_fields.extract_kind(
 )
 
 
+def _source(kind: str) -> Object:
+    return Object(search_fields.SOURCE_FIELDS, build(dict, kind=kind))
+
+
+def _category(name: str) -> Object:
+    return Object({}, lambda values, at: name)
+
+
+def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
+
+
+def _ignored(value: object) -> None:
+    """Stand for a source that is accepted, and is none here."""
+
+
+def _search(values: dict[str, Any], at: Place) -> Any:
+    common = search_fields.common_of(values)
+    asked = [each for each in values.pop("sources", ()) if each is not None]
+    sources = [search_fields.source_of(each, common) for each in asked or [{}]]
+    values["sources"] = tuple(dict.fromkeys(sources))
+    return search_fields.search_options(values, at)
+
+
+_DOMAINS = Array(Then(Text(), caller_domain), MAX_DOMAINS)
+SEARCH = Object(
+    {
+        **search_fields.SEARCH_FIELDS,
+        "sources": Field(
+            Array(
+                Tagged(
+                    {
+                        **{kind: _source(kind) for kind in SOURCES},
+                        "alexandria": Then(Anything(), _ignored),
+                    }
+                ),
+                10,
+            ),
+            "sources",
+        ),
+        "categories": Field(
+            Then(
+                Array(Tagged({name: _category(name) for name in CATEGORIES}), 10),
+                _unique,
+            ),
+            "categories",
+        ),
+        "includeDomains": Field(_DOMAINS, "include_domains"),
+        "excludeDomains": Field(_DOMAINS, "exclude_domains"),
+        "scrapeOptions": Field(
+            Object(
+                SCRAPE_FIELDS,
+                search_fields.pages_of_results(scrape_options),
+                fields.EXPERIMENTAL,
+            ),
+            "scrape",
+        ),
+        "threatProtection": SCRAPE_FIELDS["threatProtection"],
+        "asyncScraping": Field(Bool(), "in_background"),
+        **{
+            key: Field(Anything())
+            for key in ("highlights", "safe", "enterprise", "domainTools", "toolDetail")
+        },
+    },
+    _search,
+    fields.EXPERIMENTAL,
+)
+
+
 @frozen
 class ExplainRequest:
     """A body that asks which of ``urls``, ``depth`` links away, a crawl would fetch."""
@@ -258,6 +347,15 @@ def map_options(body: object) -> MapOptions:
     :raises InvalidOptions: with every fault found.
     """
     options: MapOptions = structure(MAP, body, WHERE)
+    return options
+
+
+def search_options(body: object) -> SearchOptions:
+    """Return the options of a body of ``POST /v2/search``.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    options: SearchOptions = structure(SEARCH, body, WHERE)
     return options
 
 

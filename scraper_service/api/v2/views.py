@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, links
 from scraper_service.api.fields import wire_names
 from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, iso, page_json
 from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
+from scraper_service.api.search_json import item, joined
 from scraper_service.api.v2 import requests
 from scraper_service.formats.map_rows import object_row
 
@@ -18,10 +19,12 @@ if TYPE_CHECKING:
     from scraper_service.jobs.model import Job, JobState
     from scraper_service.options.jobs import PageOptions
     from scraper_service.runtime.maps import Map
+    from scraper_service.runtime.search_pages import Result, SearchAnswer
 
 _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS})
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
 MAP_SHAPE = object_row
+BAD_SEARCH = "Invalid request body"  # interface document, 1.4
 
 # A name that does not resolve is an answer here, with success false (1.5).
 STATUS = {**FAILURE_STATUS, "SCRAPE_DNS_RESOLUTION_ERROR": 200}
@@ -42,6 +45,53 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     if found.failure:
         return write(request, failed_page(found.failure, STATUS))
     return links.answer(found, found.warnings)
+
+
+def searched(found: SearchAnswer) -> bytes:
+    """Answer a search: its results by kind of source."""
+    groups = [
+        encode(kind)
+        + b":"
+        + joined([item(_facts_of(x, kind), x.page) for x in results])
+        for kind, results in found.groups.items()
+    ]
+    more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
+    if found.scrape_ids is not None:
+        more["scrapeIds"] = found.scrape_ids
+    if found.warnings:
+        more["warning"] = " ".join(found.warnings)
+    data = b"{%s}" % b",".join(groups)
+    return b'{"success":true,"data":%s,%s' % (data, encode(more)[1:])
+
+
+def _facts_of(result: Result, kind: str) -> dict[str, Any]:
+    hit, position = result.hit, result.position
+    if kind == "images":
+        return {
+            "title": hit.title,
+            "imageUrl": hit.image_url,
+            "imageWidth": hit.image_width,
+            "imageHeight": hit.image_height,
+            "url": hit.url,
+            "position": position,
+        }
+    if kind == "news":
+        return {
+            "title": hit.title,
+            "url": hit.url,
+            "snippet": hit.description,
+            "date": hit.date or "",
+            "imageUrl": hit.image_url,
+            "position": position,
+            "category": result.category,
+        }
+    return {
+        "url": hit.url,
+        "title": hit.title,
+        "description": hit.description,
+        "position": position,
+        "category": result.category,
+    }
 
 
 def status(

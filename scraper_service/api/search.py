@@ -1,0 +1,34 @@
+"""The route of searches, which both versions have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api.artefacts import with_base
+from scraper_service.api.operations import admit_work
+from scraper_service.api.routes import asyncio_route, note_caller
+from scraper_service.errors import InvalidOptions
+from scraper_service.options.limits import Mode
+
+if TYPE_CHECKING:
+    from klein import Klein
+
+    from scraper_service.api.operations import Api
+    from scraper_service.api.site import JsonRequest
+
+
+def add_search_route(app: Klein, version: int, requests: Any, views: Any) -> None:
+    """Give ``app`` the route of searches; the arguments are those of ``add_routes``."""
+
+    @app.route("/search", methods=["POST"])
+    @asyncio_route
+    async def search(api: Api, request: JsonRequest) -> bytes:
+        team, body, _ = await admit_work(api, request, Mode.SEARCH)
+        try:
+            options = await body.read(requests.search_options)
+        except InvalidOptions as error:
+            error.heading = views.BAD_SEARCH
+            raise
+        note_caller(request, options)
+        found = await api.service.answer_search(options, team, version)
+        return with_base(views.searched(found), api.edge.addresses.base(request))

@@ -1,0 +1,380 @@
+"""A search in the pages that a team has scraped.
+
+The words of a query weigh the more the fewer pages of the team have them, and count the
+more often and the more prominently a page has them (BM25). All is computed here, from
+the lists of the team alone, so that every database gives the same results.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from attrs import define, field, frozen
+from numpy.typing import NDArray
+from sqlalchemy import Connection, select, tuple_
+
+from scraper_service.formats.search_entry import (
+    FILE,
+    IMAGE,
+    KIND,
+    NEWS,
+    SITE,
+    STEM,
+    TITLE,
+    URL,
+    WORD,
+    term,
+)
+from scraper_service.formats.search_query import spaced, stands_in
+from scraper_service.formats.search_snippet import snippet
+from scraper_service.formats.search_text import stem, tokens_of, words_of
+from scraper_service.jobs.model import SegmentState
+from scraper_service.jobs.rows import now_of
+from scraper_service.jobs.search_lists import Postings, find_all, find_term, piece_of
+from scraper_service.jobs.search_rows import Segment, date_of
+from scraper_service.jobs.tables import search_list, search_page, search_segment
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from scraper_service.formats.search_query import Place, SearchQuery
+    from scraper_service.options.search import Source
+
+MAX_WAITING = 1000  # pages that are not in a segment yet, the latest
+MAX_CHECKED = 600  # pages of which the text is looked into, for one search
+MORE = 10  # that are read at once beside those that are wanted
+LEAST_SHARE = 0.34  # of the weight of all words, that a result has to have
+FULL = 255
+
+
+@frozen(kw_only=True)
+class OwnHit:
+    """A page that was found; what is not known is None, or empty."""
+
+    url: str
+    title: str = ""
+    snippet: str = ""
+    date: str | None = None
+    image_url: str | None = None
+    image_width: int | None = None
+    image_height: int | None = None
+
+
+def search(
+    connection: Connection,
+    team_id: str,
+    query: SearchQuery,
+    source: Source,
+    limit: int,
+) -> list[OwnHit]:
+    """Return pages that fit a query, the best first, at most ``limit``."""
+    index = _Index.of_team(connection, team_id)
+    if not index.size:
+        return []
+    ranking = _Ranking(index, _Terms(query, index.languages))
+    order = ranking.order(query, source, now_of(connection))
+    reading = _Reading(connection, team_id, query, source)
+    return reading.hits(index.ids[order], limit)
+
+
+@define
+class _Index:
+    """All pages of a team side by side: those of segments, then those that wait."""
+
+    connection: Connection
+    segments: list[Segment]
+    waiting: Postings
+    ids: NDArray[np.int64]
+    dates: NDArray[np.uint32]
+    languages: frozenset[str]
+    _found: dict[int, list[tuple[NDArray[Any], NDArray[np.uint8]]]] = field(
+        factory=dict
+    )
+
+    @classmethod
+    def of_team(cls, connection: Connection, team_id: str) -> _Index:
+        segment, page = search_segment.c, search_page.c
+        rows = connection.execute(
+            select(segment.id, segment.pages, segment.bits, segment.languages)
+            .where(segment.team_id == team_id, segment.state == SegmentState.LIVE)
+            .order_by(segment.id)
+        )
+        segments = [Segment.of_row(*row) for row in rows]
+        waiting = connection.execute(
+            select(page.id, page.facts, page.fetched_at, page.terms)
+            .where(page.team_id == team_id, page.terms.is_not(None))
+            .order_by(page.id.desc())
+            .limit(MAX_WAITING)
+        ).all()
+        facts = [json.loads(row.facts) for row in waiting]
+        dates = [date_of(f, r.fetched_at) for f, r in zip(facts, waiting, strict=True)]
+        ids = [part.ids for part in segments]
+        ids.append(np.array([row.id for row in waiting], dtype="<i8"))
+        all_dates = [part.dates for part in segments]
+        all_dates.append(np.array(dates, dtype="<u4"))
+        languages = {each.get("language", "") for each in facts}
+        return cls(
+            connection,
+            segments,
+            Postings.of_pages([row.terms for row in waiting]),
+            np.concatenate(ids),
+            np.concatenate(all_dates),
+            frozenset(languages.union(*(part.languages for part in segments))),
+        )
+
+    @property
+    def size(self) -> int:
+        return len(self.ids)
+
+    def read(self, numbers: Iterable[int]) -> None:
+        """Read the lists of terms, all at once."""
+        wanted = dict.fromkeys(numbers)
+        self._found = {number: [] for number in wanted}
+        cut = {part.id: part.bits for part in self.segments}
+        asked = {(s, piece_of(n, bits)) for s, bits in cut.items() for n in wanted}
+        bodies = self._pieces(sorted(asked))
+        start = 0
+        for part in self.segments:
+            for number in wanted:
+                body = bodies.get((part.id, piece_of(number, part.bits)))
+                if body is not None:
+                    pages, impacts = find_term(body, number)
+                    self._take(number, start, pages, impacts)
+            start += len(part.ids)
+        for number, where in find_all(self.waiting, wanted).items():
+            pages, impacts = self.waiting.pages[where], self.waiting.impacts[where]
+            self._take(number, start, pages, impacts)
+
+    def _pieces(self, asked: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
+        if not asked:
+            return {}
+        columns = search_list.c
+        rows = self.connection.execute(
+            select(columns.segment_id, columns.piece, columns.body).where(
+                tuple_(columns.segment_id, columns.piece).in_(asked)
+            )
+        )
+        return {(row.segment_id, row.piece): row.body for row in rows}
+
+    def _take(
+        self,
+        number: int,
+        start: int,
+        pages: NDArray[np.uint16],
+        impacts: NDArray[np.uint8],
+    ) -> None:
+        if len(pages):
+            self._found[number].append((pages.astype(np.int64) + start, impacts))
+
+    def impacts(self, numbers: Iterable[int]) -> NDArray[np.uint8]:
+        """Return for each page the highest impact of some terms, 0 for none of them."""
+        found = np.zeros(self.size, dtype=np.uint8)
+        for number in numbers:
+            for pages, impacts in self._found.get(number, ()):
+                found[pages] = np.maximum(found[pages], impacts)
+        return found
+
+
+class _Terms:
+    """The terms that a query asks for; each word is a group of terms that stand for it.
+
+    A word has a stem in each language that the team has pages in.
+    """
+
+    def __init__(self, query: SearchQuery, languages: frozenset[str]):
+        self._languages = sorted({"", *languages})
+        self.words = [
+            self._stems(token) for text in query.words for token in tokens_of(text)
+        ]
+        self.exact = [
+            self._exact(token) for text in query.phrases for token in tokens_of(text)
+        ]
+        # Of a word that is a stem, too, the text tells in which form a page has it.
+        self.without = [
+            {term(WORD, words[0])}
+            for text in query.without
+            if len(words := words_of(text)) == 1
+        ]
+        self.places = [self._places(group) for group in query.places]
+        self.not_places = [self._places([place]) for place in query.not_places]
+        self.in_title = [self._title(t) for t in _all_tokens(query.in_title)]
+        self.not_in_title = [self._title(t) for t in _all_tokens(query.not_in_title)]
+        self.in_url = [{term(URL, w)} for w in _all_words(query.in_url)]
+        self.not_in_url = [{term(URL, w)} for w in _all_words(query.not_in_url)]
+
+    def numbers(self) -> Iterator[int]:
+        """Yield all of them."""
+        for groups in vars(self).values():
+            for group in groups:
+                if isinstance(group, set):
+                    yield from group
+        yield from (term(KIND, NEWS), term(KIND, IMAGE))
+
+    def _stems(self, token: str) -> set[int]:
+        return {term(STEM, stem(token, each)) for each in self._languages}
+
+    def _exact(self, token: str) -> set[int]:
+        """Return the terms that pages with just this word have."""
+        [word] = words_of(token) or [token]
+        is_stem = any(stem(token, each) == word for each in self._languages)
+        return {term(WORD, word)} | ({term(STEM, word)} if is_stem else set())
+
+    def _title(self, token: str) -> set[int]:
+        [word] = words_of(token) or [token]
+        return {term(TITLE, word)} | {
+            term(TITLE, stem(token, each)) for each in self._languages
+        }
+
+    @staticmethod
+    def _places(places: Iterable[Place]) -> set[int]:
+        return {
+            term(SITE, place.value.partition("/")[0])
+            if place.kind == "site"
+            else term(FILE, place.value)
+            for place in places
+        }
+
+
+def _all_tokens(texts: Iterable[str]) -> list[str]:
+    return [token for text in texts for token in tokens_of(text)]
+
+
+def _all_words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in words_of(text)]
+
+
+class _Ranking:
+    """Which pages of an index fit, and how well."""
+
+    def __init__(self, index: _Index, terms: _Terms):
+        self._index = index
+        self._terms = terms
+        index.read(terms.numbers())
+
+    def order(
+        self, query: SearchQuery, source: Source, now: float
+    ) -> NDArray[np.int64]:
+        """Return the places of the pages that may be results, the best first."""
+        index, terms = self._index, self._terms
+        fits = self._allowed(source, now)
+        score = np.zeros(index.size)
+        mass = np.zeros(index.size)
+        total = 0.0
+        for group in (*terms.words, *terms.exact, *terms.in_title):
+            impacts = index.impacts(group)
+            has = impacts > 0
+            weight = self._weight(int(np.count_nonzero(has)))
+            score += weight * (impacts / FULL)
+            mass += weight * has
+            total += weight
+        dates = index.dates.astype(np.float64)
+        if total:
+            share = mass / total
+            fits &= share >= LEAST_SHARE
+            score *= share
+        by_date = source.when is not None and source.when.by_date
+        if by_date and total and (whole := fits & (share > 1 - 1e-9)).any():
+            fits = whole
+        places = np.flatnonzero(fits)
+        first = dates[places] if by_date or not total else score[places]
+        # The latest of those that are equally good comes first, the same everywhere.
+        order = np.lexsort((-index.ids[places], -first))
+        return places[order]
+
+    def _weight(self, count: int) -> float:
+        """Return how much a word weighs that ``count`` pages have."""
+        size = self._index.size
+        return float(np.log(1 + (size - count + 0.5) / (count + 0.5)))
+
+    def _allowed(self, source: Source, now: float) -> NDArray[np.bool_]:
+        index, terms = self._index, self._terms
+        fits = np.ones(index.size, dtype=bool)
+        needed = [*terms.places, *terms.exact, *terms.in_title, *terms.in_url]
+        if source.kind != "web":
+            kind = NEWS if source.kind == "news" else IMAGE
+            needed.append({term(KIND, kind)})
+        for group in needed:
+            fits &= index.impacts(group) > 0
+        refused = [*terms.without, *terms.not_in_title, *terms.not_in_url]
+        for group in refused:
+            fits &= index.impacts(group) == 0
+        if source.when is not None:
+            first, last = source.when.bounds(now)
+            if first is not None:
+                fits &= index.dates >= first
+            if last is not None:
+                fits &= index.dates < last
+        return fits
+
+
+class _Reading:
+    """Reads the pages that rank first, until enough of them are what was asked for."""
+
+    def __init__(
+        self, connection: Connection, team_id: str, query: SearchQuery, source: Source
+    ):
+        self._connection = connection
+        self._team_id = team_id
+        self._query = query
+        self._source = source
+        self._now = now_of(connection)
+        self._words = _all_words((*query.words, *query.phrases, *query.in_title))
+
+    def hits(self, ids: NDArray[np.int64], limit: int) -> list[OwnHit]:
+        found: dict[str, OwnHit] = {}
+        behind = 0
+        while len(found) < limit and behind < min(len(ids), MAX_CHECKED):
+            some = [int(n) for n in ids[behind : behind + limit + MORE]]
+            behind += len(some)
+            for row in self._rows(some):
+                if len(found) < limit and (hit := self._hit(row)) is not None:
+                    found.setdefault(row.key, hit)
+        return list(found.values())
+
+    def _rows(self, ids: list[int]) -> list[Any]:
+        """Return the rows of pages that are still there, in their order."""
+        page = search_page.c
+        rows = self._connection.execute(
+            select(page.id, page.key, page.url, page.facts, page.text).where(
+                page.id.in_(ids),
+                page.team_id == self._team_id,
+                page.expires_at > self._now,
+            )
+        )
+        by_id = {row.id: row for row in rows}
+        return [by_id[number] for number in ids if number in by_id]
+
+    def _hit(self, row: Any) -> OwnHit | None:
+        query, facts = self._query, json.loads(row.facts)
+        if not _is_there(query, row.url):
+            return None
+        title, about = facts.get("title", ""), facts.get("description", "")
+        text = zlib.decompress(row.text).decode()
+        if query.phrases or query.without:
+            whole = f"{spaced(title)}{spaced(about)}{spaced(text)}"
+            if not all(stands_in(phrase, whole) for phrase in query.phrases):
+                return None
+            if any(stands_in(each, whole) for each in query.without):
+                return None
+        return OwnHit(
+            url=row.url,
+            title=title,
+            snippet=snippet(text, about, self._words),
+            date=facts.get("date"),
+            image_url=facts.get("image") if self._source.kind != "web" else None,
+            image_width=facts.get("width"),
+            image_height=facts.get("height"),
+        )
+
+
+def _is_there(query: SearchQuery, url: str) -> bool:
+    """Tell whether an address is in the sites asked for, paths included."""
+    for group in query.places:
+        if all(place.kind == "site" for place in group) and not any(
+            place.has(url) for place in group
+        ):
+            return False
+    return not any(place.has(url) for place in query.not_places)
