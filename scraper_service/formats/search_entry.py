@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MAX_TEXT = 20_000  # characters of a page
 MAX_TITLE = 300
+USUAL_LANGUAGE = "en"
 MAX_DESCRIPTION = 600
 MAX_TERMS = 4000  # of a page, the most telling ones
 # How much a word counts where it stands, once in the text being 1.
@@ -81,13 +82,14 @@ def search_entry(
     ``known`` and ``other`` are its metadata, ``kind`` is what sort of file it is, such
     as ``html`` or ``pdf``.
     """
-    text = " ".join(text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
-    if known.get("verdict") not in _GOOD or not (text or known.get("title")):
+    title = _one(known.get("title"))
+    text = " ".join(text[: 2 * MAX_TEXT].split())[:MAX_TEXT].removeprefix(title).strip()
+    if known.get("verdict") not in _GOOD or not (text or title):
         return None
     facts = {
-        "title": _one(known.get("title"))[:MAX_TITLE],
+        "title": title[:MAX_TITLE],
         "description": _one(known.get("description"))[:MAX_DESCRIPTION],
-        "language": language_code(_one(known.get("language"))),
+        "language": _language(_one(known.get("language")), text),
         "date": _one(known.get("published_time"))[:40],
         **_image(known, other),
     }
@@ -165,6 +167,11 @@ def _files(url: str, kind: str) -> set[str]:
     if dot and extension.isalnum() and len(extension) <= 5:
         found.add(extension.lower())
     return found
+
+
+def _language(tag: str, text: str) -> str:
+    """Return the language whose stems are taken; of short texts it may be unknown."""
+    return language_code(tag) or (USUAL_LANGUAGE if text.isascii() else "")
 
 
 def _one(value: Any) -> str:

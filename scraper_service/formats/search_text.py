@@ -49,6 +49,22 @@ LANGUAGES = {
     "yi": "yiddish",
 }
 
+# Words that tell nothing of a page, folded; they are left out of a query with others.
+COMMON = frozenset(
+    """
+    a about an and are as at be but by can did do does for from had has have how i if in
+    is it its may of on or our so such than that the their them then there these they
+    this to was we were what when where which who why will with you your
+    als am auf aus bei das dem den der des die durch ein eine einen einer eines es fur
+    hat ich im ist mit nach nicht oder sich sie sind uber um und von vor wie wird zu zum
+    zur au aux avec ce ces cette dans de du elle en est et il ils je la le les leur mais
+    ne nous ou par pas plus pour qu que qui sa se ses son sont sur un une vous
+    al como con del el las los mas no para pero por sin su sus y da dei della delle di e
+    gli lo nel o per piu una ao com das dos em mais na nas nos os pela pelo uma het een
+    van voor niet op te met zijn
+    """.split()
+)
+
 # Letters and digits, with the signs that some scripts write above, below or around them.
 _WORD = re.compile(
     "(?:[^\\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670"

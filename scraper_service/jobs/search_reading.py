@@ -30,7 +30,13 @@ from scraper_service.formats.search_entry import (
 )
 from scraper_service.formats.search_query import spaced, stands_in
 from scraper_service.formats.search_snippet import snippet
-from scraper_service.formats.search_text import stem, tokens_of, words_of
+from scraper_service.formats.search_text import (
+    COMMON,
+    folded,
+    stem,
+    tokens_of,
+    words_of,
+)
 from scraper_service.jobs.model import SegmentState
 from scraper_service.jobs.rows import now_of
 from scraper_service.jobs.search_lists import Postings, find_all, find_term, piece_of
@@ -48,6 +54,7 @@ MAX_CHECKED = 600  # pages of which the text is looked into, for one search
 MORE = 10  # that are read at once beside those that are wanted
 LEAST_SHARE = 0.34  # of the weight of all words, that a result has to have
 FULL = 255
+EQUAL = 1e-9
 
 
 @frozen(kw_only=True)
@@ -186,9 +193,9 @@ class _Terms:
 
     def __init__(self, query: SearchQuery, languages: frozenset[str]):
         self._languages = sorted({"", *languages})
-        self.words = [
-            self._stems(token) for text in query.words for token in tokens_of(text)
-        ]
+        tokens = _all_tokens(query.words)
+        telling = [token for token in tokens if folded(token) not in COMMON]
+        self.words = [self._stems(token) for token in telling or tokens]
         self.exact = [
             self._exact(token) for text in query.phrases for token in tokens_of(text)
         ]
@@ -262,22 +269,27 @@ class _Ranking:
         fits = self._allowed(source, now)
         score = np.zeros(index.size)
         mass = np.zeros(index.size)
-        total = 0.0
-        for group in (*terms.words, *terms.exact, *terms.in_title):
+        weights = []
+        groups = (*terms.words, *terms.exact, *terms.in_title)
+        for group in groups:
             impacts = index.impacts(group)
             has = impacts > 0
-            weight = self._weight(int(np.count_nonzero(has)))
-            score += weight * (impacts / FULL)
-            mass += weight * has
-            total += weight
+            if count := int(np.count_nonzero(has)):
+                weights.append(weight := self._weight(count))
+                score += weight * (impacts / FULL)
+                mass += weight * has
+        if groups and not weights:
+            return np.zeros(0, dtype=np.int64)
+        # A word that no page has weighs as much as the others do on average.
+        total = sum(weights) / len(weights) * len(groups) if groups else 0.0
         dates = index.dates.astype(np.float64)
         if total:
             share = mass / total
             fits &= share >= LEAST_SHARE
             score *= share
         by_date = source.when is not None and source.when.by_date
-        if by_date and total and (whole := fits & (share > 1 - 1e-9)).any():
-            fits = whole
+        if by_date and total:
+            fits &= share >= share[fits].max(initial=0.0) - EQUAL
         places = np.flatnonzero(fits)
         first = dates[places] if by_date or not total else score[places]
         # The latest of those that are equally good comes first, the same everywhere.

@@ -65,6 +65,8 @@ def searched(found: SearchAnswer) -> bytes:
             items = [failed_item(_facts_of(x), x.page) for x in results if x.page]
     if not results:
         warnings.insert(0, NO_RESULTS)
+    if len(warnings) > 1 and warnings[0] in {NO_RESULTS, NO_CONTENT}:
+        warnings[0] += "."
     more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
     if warnings:
         more["warning"] = " ".join(warnings)
