@@ -136,6 +136,8 @@ class _Handler(BaseHTTPRequestHandler):
                 if "width" in row
                 else None,
             }
+            if isinstance(row, dict)
+            else row
             for row in self._rows(kind, mode, start, PAGE)
         ]
         return {"query": asked["q"], "results": rows, "unresponsive_engines": silent}
@@ -158,6 +160,8 @@ class _Handler(BaseHTTPRequestHandler):
                     "height": row.get("height"),
                 },
             }
+            if isinstance(row, dict)
+            else row
             for row in self._rows(kind, mode, start, count)
         ]
         return {"web": {"results": rows}} if kind == "web" else {"results": rows}
@@ -176,6 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
                 "imageWidth": row.get("width"),
                 "imageHeight": row.get("height"),
             }
+            if isinstance(row, dict)
+            else row
             for row in self._rows(kind, mode, start, PAGE)
         ]
         return {"organic" if kind == "web" else kind: rows}

@@ -28,7 +28,7 @@ from scraper_service.formats.search_entry import (
     WORD,
     term,
 )
-from scraper_service.formats.search_query import spaced, stands_in
+from scraper_service.formats.search_query import SearchQuery, spaced, stands_in
 from scraper_service.formats.search_snippet import snippet
 from scraper_service.formats.search_text import (
     COMMON,
@@ -46,7 +46,7 @@ from scraper_service.jobs.tables import search_list, search_page, search_segment
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from scraper_service.formats.search_query import Place, SearchQuery
+    from scraper_service.formats.search_query import Place
     from scraper_service.options.search import Source
 
 MAX_WAITING = 1000  # pages that are not in a segment yet, the latest
@@ -78,6 +78,8 @@ def search(
     limit: int,
 ) -> list[OwnHit]:
     """Return pages that fit a query, the best first, at most ``limit``."""
+    if query == SearchQuery():
+        return []  # signs alone
     index = _Index.of_team(connection, team_id)
     if not index.size:
         return []
