@@ -26,6 +26,7 @@ from scraper_service.options.scrape import (
     broken_rules,
     country_code,
     language_tag,
+    profile_name,
 )
 from scraper_service.options.structure import (
     Array,
@@ -168,7 +169,7 @@ SCRAPE_FIELDS: FieldsT = {
     "profile": Field(
         Object(
             {
-                "name": need(Text(128, minimum=1), "name"),
+                "name": need(Then(Text(), profile_name), "name"),
                 "saveChanges": Field(Bool(), "save_changes"),
             },
             build(Profile),

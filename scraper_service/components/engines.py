@@ -7,7 +7,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, ClassVar
 
 from scraper_service.components.browser import chromium
-from scraper_service.options.engine import BROWSER, HTTP, is_elsewhere, needs_browser
+from scraper_service.options.engine import (
+    BROWSER,
+    HTTP,
+    PROFILE,
+    is_elsewhere,
+    needs_browser,
+)
 from scraper_service.options.origins import origin
 
 if TYPE_CHECKING:
@@ -46,10 +52,11 @@ class Engines:
 
     def choose(self, url: str, options: ScrapeOptions) -> str:
         """Return ``http`` or ``browser`` for a page that was not tried yet."""
-        if needs_browser(options):
-            return BROWSER
-        if self.missing is not None:
+        needed = needs_browser(options)
+        if self.missing is not None and needed in {None, PROFILE}:
             return HTTP
+        if needed:
+            return BROWSER
         if self._mode == "always" or is_elsewhere(options):
             return BROWSER
         if options.fast_mode:

@@ -149,7 +149,11 @@ class PagePipeline:
             yield (
                 "The proxy was basic: the operator has no stealth proxies (PROXIES)."
             )
-        if fetch.engine == HTTP and is_elsewhere(options) and fetch.cause is None:
+        if fetch.engine != HTTP or fetch.cause is not None:
+            return
+        if options.profile is not None:
+            yield "The profile was not used: the page was fetched without a browser."
+        if is_elsewhere(options):
             yield (
                 "The country had no effect but on the languages: the page was fetched"
                 " without a browser, from the service's own address."

@@ -13,7 +13,7 @@ from attrs import frozen
 
 from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
-from scraper_service.options.engine import needs_browser
+from scraper_service.options.engine import PROFILE, needs_browser
 from scraper_service.options.jobs import CrawlOptions
 from scraper_service.options.scrape import ScrapeOptions
 
@@ -85,10 +85,6 @@ REMARKS: tuple[tuple[Callable[[ScrapeOptions], bool], str], ...] = (
         lambda o: o.only_clean_content,
         "The clean-up by a language model was left out: this release has none.",
     ),
-    (
-        lambda o: o.profile is not None,
-        "The profile was not used; `session` keeps cookies and storage under a name.",
-    ),
 )
 
 
@@ -119,7 +115,8 @@ def require_available(options: ScrapeOptions, browser: str | None = None) -> Non
                 f"format {name!r} is not available here: {reason}",
                 _FORMAT_CODES.get(type(item), "BAD_REQUEST"),
             )
-    if browser is not None and (needed := needs_browser(options)):
+    needed = needs_browser(options)
+    if browser is not None and needed is not None and needed != PROFILE:
         raise OptionUnavailable(
             needed,
             f"{_OF_A_BROWSER[needed]} is not available here: {browser}",

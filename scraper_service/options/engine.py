@@ -16,10 +16,14 @@ if TYPE_CHECKING:
 
 HTTP = "http"
 BROWSER = "browser"
+PROFILE = "profile"  # the only one that is dropped where there is no browser
 
 
 def needs_browser(options: ScrapeOptions) -> str | None:
-    """Return the name of an option that has no effect without a browser, else None."""
+    """Return the name of an option that has no effect without a browser, else None.
+
+    :data:`PROFILE` if no other one has to be honoured.
+    """
     if options.format(Screenshot) or options.format(Branding):
         return "formats"
     for name in ("actions", "mobile", "session"):
@@ -28,7 +32,9 @@ def needs_browser(options: ScrapeOptions) -> str | None:
     # A tracked page waits if it is rendered; nobody asked for the wait itself.
     tracked = options.format(ChangeTracking)
     is_unasked = tracked is not None and options.wait_for_ms == CHANGE_WAIT_MS
-    return "wait_for_ms" if options.wait_for_ms and not is_unasked else None
+    if options.wait_for_ms and not is_unasked:
+        return "wait_for_ms"
+    return PROFILE if options.profile else None
 
 
 def is_elsewhere(options: ScrapeOptions) -> bool:

@@ -51,6 +51,7 @@ US UY UZ VA VC VE VG VI VN VU WF WS XK YE YT ZA ZM ZW
 """
 COUNTRIES = frozenset(_CODES.split())
 
+MAX_NAME = 64  # characters of that of a session or a profile
 _SESSION_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _LANGUAGE = re.compile(r"(\*|[A-Za-z0-9]{1,8}([-_][A-Za-z0-9]{1,8}){0,7})", re.ASCII)
 
@@ -139,11 +140,21 @@ class SiteRules:
         )
 
 
+def profile_name(text: str) -> str:
+    """Return ``text`` if a profile may have it as its name, else a ValueError."""
+    if not (0 < len(text) <= MAX_NAME and text.isprintable()):
+        raise ValueError(
+            f"a profile's name must have 1 to {MAX_NAME} printable characters,"
+            f" got {text[:70]!r}"
+        )
+    return text
+
+
 @frozen
 class Profile:
-    """A named browser profile."""
+    """A named browser profile: the session of that name, changed or only read."""
 
-    name: str
+    name: str = field(validator=lambda _, __, text: profile_name(text))
     save_changes: bool = True
 
 
@@ -169,7 +180,8 @@ class ScrapeOptions:
     loading and :data:`OVERALL_TIMEOUT_MS` for all. ``headers`` are pairs in the order
     given. ``max_age_ms`` 0 always fetches; ``min_age_ms`` answers from the cache only.
     ``include_tags`` and ``exclude_tags`` are CSS selectors. ``session`` names cookies and
-    storage of the team, which the page starts with and may change.
+    storage of the team, which the page starts with and may change; so does ``profile``,
+    which may forbid to change them.
     """
 
     formats: tuple[Format, ...] = field(converter=tuple)
@@ -208,6 +220,18 @@ class ScrapeOptions:
         """Whether data are made of the page by a schema or a prompt."""
         changes = self.format(ChangeTracking)
         return bool(self.format(Json) or (changes and "json" in changes.modes))
+
+    @property
+    def storage(self) -> str | None:
+        """The name of the cookies and storage to begin with, None for none."""
+        return self.session or (self.profile.name if self.profile else None)
+
+    @property
+    def saves_storage(self) -> bool:
+        """Whether what the page changes of them is kept."""
+        if self.profile is not None:
+            return self.profile.save_changes
+        return self.session is not None
 
     @property
     def pdf_parser(self) -> PdfParser | None:
@@ -258,6 +282,11 @@ RULES = (
         f"{{wait_for_ms}} and all waits of {{actions}} must not exceed {MAX_WAIT_MS} ms; "
         f"a wait for a selector counts {SELECTOR_WAIT_MS}",
         lambda o: o.wait_for_ms + _waits_ms(o.actions) <= MAX_WAIT_MS,
+    ),
+    Rule(
+        "profile",
+        "{profile} and {session} must have the same name, as both are the same store",
+        lambda o: not (o.session and o.profile) or o.session == o.profile.name,
     ),
     Rule(
         "formats",

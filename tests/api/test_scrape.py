@@ -323,6 +323,11 @@ def test_a_stealth_proxy_that_is_not_there_is_remarked(scrape):
     assert page["metadata"]["proxyUsed"] == "basic"
 
 
+def test_a_profile_without_browser_is_remarked(scrape):
+    page = page_of(scrape("/text", profile={"name": "me"}))
+    assert "profile was not used" in page["warning"]
+
+
 def test_actions_are_refused_with_their_own_code(scrape):
     reply = scrape("/text", actions=[{"type": "wait", "milliseconds": 10}])
     assert error_of(reply, 400) == "SCRAPE_ACTIONS_NOT_SUPPORTED"

@@ -179,6 +179,9 @@ def test_option_is_read(key, value, attribute, expected):
         ("maxAge", -1, "too_small", ()),
         ("minAge", -1, "too_small", ()),
         ("profile", {}, "invalid_type", ("name",)),
+        ("profile", {"name": ""}, "custom", ("name",)),
+        ("profile", {"name": "p" * 65}, "custom", ("name",)),
+        ("profile", {"name": "a\nb"}, "custom", ("name",)),
         ("threatProtection", {"mode": "normal"}, "custom", ("mode",)),
         ("threatProtection", {"blacklist": ["a b"]}, "custom", ("blacklist", 0)),
         ("redactPII", True, "custom", ()),
@@ -569,3 +572,11 @@ def test_every_attribute_has_a_name_on_the_wire():
     assert names["zero_data_retention"] == "zeroDataRetention"
     assert names["parsers"] == "parsers"
     assert not [name for name in names.values() if "_" in name]
+
+
+def test_session_and_profile_are_one_store():
+    same = scraped(session="a", profile={"name": "a", "saveChanges": False})
+    assert (same.storage, same.saves_storage) == ("a", False)
+    [issue] = issues_of(session="a", profile={"name": "b"})
+    assert issue.path == ("profile",)
+    assert issue.message.startswith("profile and session must have the same name")

@@ -12,7 +12,7 @@ from scraper_service.components.engines import Engines
 from scraper_service.jobs.sessions import MAX_STATE_BYTES, SessionBox, merged
 from scraper_service.options.arguments import page_options
 from scraper_service.options.formats import Screenshot
-from scraper_service.options.scrape import COUNTRIES, Location
+from scraper_service.options.scrape import COUNTRIES, Location, Profile
 
 PLAIN = page_options({"url": "https://example.com"}).scrape
 PAGE = "https://a.example/page"
@@ -34,6 +34,8 @@ def engines(mode):
         ("auto", {"wait_for_ms": 1}, "browser"),
         ("auto", {"location": Location("DE")}, "browser"),
         ("auto", {"location": Location("US", ("de",))}, "http"),
+        ("auto", {"profile": Profile("p")}, "browser"),
+        ("never", {"profile": Profile("p")}, "http"),
         ("always", {}, "browser"),
         ("always", {"fast_mode": True}, "browser"),
         ("never", {}, "http"),

@@ -202,6 +202,7 @@ ACTIONS = st.lists(
     ),
     max_size=5,
 ).map(tuple)
+NAMES = st.text(min_size=1, max_size=64).filter(str.isprintable)
 PARSERS = st.sampled_from(
     [
         (),
@@ -224,7 +225,8 @@ SCRAPE = st.builds(
     max_age_ms=st.integers(0, 2**53),
     min_age_ms=st.none() | st.integers(0, 5),
     site_rules=st.none() | st.builds(scrape.SiteRules, STRINGS, STRINGS, STRINGS),
-    profile=st.none() | st.builds(scrape.Profile, TEXT, st.booleans()),
+    profile=st.none() | st.builds(scrape.Profile, NAMES, st.booleans()),
+    session=st.none() | st.sampled_from(["a", "b.c"]),
 )
 PAGES = st.builds(PageOptions, url=TEXT, scrape=SCRAPE, integration=st.none() | TEXT)
 

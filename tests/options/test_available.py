@@ -43,6 +43,7 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
         {"actions": (actions.Press("Enter"),)},
         {"formats": (formats.Screenshot(),)},
         {"location": Location("DE")},
+        {"profile": Profile("p")},
         {"parsers": ()},
         {"parsers": (PdfParser(mode="fast"), ImageParser())},
         {"block_ads": True, "fast_mode": True, "lockdown": True},
@@ -101,18 +102,15 @@ def test_option_that_needs_more_is_refused(changes, code):
     assert error.value.code == code
 
 
-@pytest.mark.parametrize(
-    ("changes", "word"),
-    [
-        ({"only_clean_content": True}, "clean-up"),
-        ({"profile": Profile("p")}, "profile"),
-    ],
-)
-def test_option_without_effect_is_remarked(changes, word):
-    options = evolve(PLAIN, **changes)
+def test_a_profile_is_no_reason_to_refuse_a_page_where_there_is_no_browser():
+    require_available(evolve(PLAIN, profile=Profile("p")), "none is here")
+
+
+def test_option_without_effect_is_remarked():
+    options = evolve(PLAIN, only_clean_content=True)
     require_available(options)
     (remark,) = remarks(options)
-    assert word in remark
+    assert "clean-up" in remark
 
 
 def test_default_country_is_not_remarked():

@@ -94,7 +94,7 @@ class V2(Api):
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         return sessions.listed(await self.service.sessions(team))
 
-    @app.route("/sessions/<name>", methods=["DELETE"])
+    @app.route("/sessions/<path:name>", methods=["DELETE"])
     @asyncio_route
     async def delete_session(self, request: JsonRequest, name: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)

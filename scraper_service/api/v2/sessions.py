@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.api.page_json import encode, iso
 from scraper_service.errors import InvalidParameter
-from scraper_service.options.scrape import session_name
+from scraper_service.options.scrape import profile_name
 
 if TYPE_CHECKING:
     from scraper_service.jobs.sessions import SessionRow
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def name_of(text: str) -> str:
     """Return the name in a path; raise :exc:`InvalidParameter` if it can be none."""
     try:
-        return session_name(text)
+        return profile_name(text)
     except ValueError as error:
         raise InvalidParameter(str(error)) from None
 
