@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import math
 import ssl
 import time
@@ -18,12 +19,8 @@ import aiohttp
 import yarl
 from scrapy.core.downloader.handlers import _aiohttp
 from scrapy.exceptions import (
-    CannotResolveHostError,
     DownloadCancelledError,
-    DownloadConnectionRefusedError,
-    DownloadFailedError,
     DownloadTimeoutError,
-    UnsupportedURLSchemeError,
 )
 from scrapy.signals import item_scraped
 
@@ -34,12 +31,13 @@ from scraper_service.components.browser.errors import (
     BrowserMissing,
     NotAPage,
 )
-from scraper_service.components.download_errors import CertificateError, SiteBusy
+from scraper_service.components.download_errors import SiteBusy
 from scraper_service.components.egress import (
     EgressPolicy,
     ForbiddenDestination,
     Refusals,
 )
+from scraper_service.components.http_session import download_error, open_session
 from scraper_service.components.proxies import Proxies, vetted
 from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.rendering import PageRendering
@@ -47,7 +45,7 @@ from scraper_service.jobs.hosts import BUSY, pace_key, retry_after_s
 from scraper_service.jobs.pace import HostBusy, HostPace
 from scraper_service.jobs.tally import BACKOFF, RETRY_AFTER, HostTally
 from scraper_service.options.engine import BROWSER, HTTP, needs_browser
-from scraper_service.options.origins import plain_address
+from scraper_service.options.origins import host_of, plain_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -59,9 +57,8 @@ if TYPE_CHECKING:
     from scraper_service.jobs.pace import Slot
     from scraper_service.jobs.tally import Visit
 
-CONNECTIONS = 256  # open at a time; HostPace holds the hosts
-HEADER_BYTES = 64 * 1024  # one line; real sites exceed aiohttp's 8 KiB
-KEEPALIVE_S = 15
+logger = logging.getLogger(__name__)
+
 REFUSALS = frozenset({401, 403, 429, 503})  # that another proxy may change
 PATIENCE_S = 1.0  # of a page of a job, while its host is closed
 
@@ -75,7 +72,8 @@ def _verified() -> ssl.SSLContext:
 class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     """Fetch a page over HTTP, at the pace of its host, in the time its caller has left.
 
-    Every request of ours passes here, robots.txt and redirects too. Reads ``request.meta``: ``options`` (whether to verify certificates), ``deadline``
+    Every request of ours passes here, robots.txt and redirects too. Reads
+    ``request.meta``: ``options`` (whether to verify certificates), ``deadline``
     (:func:`time.monotonic`, for all hops together), ``download_timeout`` (s, for this
     hop), ``scrape_id`` (which :data:`signals.page_abandoned` may name), ``engine``.
     Writes ``engine`` and ``proxy_used``, as they came to be, ``rendered`` and
@@ -93,36 +91,15 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._verified = _verified()
         self._running: dict[str, asyncio.Task[Response]] = {}
         self._unused_session = self._session
-        self._session = self._open_session(socket_factory=self._egress.open_socket)
+        address = self._bind_address
+        self._session = open_session(address, self._egress.open_socket)
         self._proxies = Proxies.shared(crawler.settings)
         # The operator's proxies may stand where pages may not come from.
-        self._proxied = self._open_session() if self._proxies else None
+        self._proxied = open_session(address) if self._proxies else None
         self._rendering = PageRendering(crawler, self._egress)
         self._abandoned: set[str] = set()  # of pages that have not ended yet
         crawler.signals.connect(self._abandon, signals.page_abandoned)
         crawler.signals.connect(self._page_ended, item_scraped)
-
-    def _open_session(self, **connector: Any) -> aiohttp.ClientSession:
-        return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(
-                limit=CONNECTIONS,
-                limit_per_host=0,
-                local_addr=self._bind_address,
-                keepalive_timeout=KEEPALIVE_S,
-                **connector,
-            ),
-            cookie_jar=aiohttp.DummyCookieJar(),
-            auto_decompress=False,
-            response_class=_aiohttp._ClientResponse,
-            skip_auto_headers=(
-                "Accept",
-                "Accept-Encoding",
-                "Content-Type",
-                "User-Agent",
-            ),
-            max_line_size=HEADER_BYTES,
-            max_field_size=HEADER_BYTES,
-        )
 
     async def download_request(self, request: Request) -> Response:
         """Return the answer; raise one of Scrapy's download errors or ours."""
@@ -184,9 +161,12 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
     async def _by_engine(self, request: Request, kind: str) -> Response:
         options = request.meta.get("options")
-        session = (options and options.session) or self._job_id
+        session = (options and options.storage) or self._job_id
         request.meta["proxy_used"] = kind
         upstream = self._proxies.choose(kind, session)
+        if upstream is not None:
+            host = host_of(request.url)
+            logger.info("asking %s through the %s proxy %s", host, kind, upstream.url)
         meta = request.meta
         if meta.get("engine") == BROWSER and "robots_only" not in meta:
             try:
@@ -258,7 +238,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     upstream.failed()
                 if refusals.reasons:
                     raise ForbiddenDestination(refusals.reasons[0]) from error
-                raise _download_error(error, timeout) from error
+                raise download_error(error, timeout) from error
 
     async def close(self) -> None:
         """Close the connections; at the end of the crawl."""
@@ -288,22 +268,3 @@ def _note(slot: Slot, visit: Visit, request: Request, response: Response) -> Non
         visit.delayed(RETRY_AFTER, pause_s)
     elif status in BUSY and backoff is not None and slot.pause_s:
         visit.delayed(BACKOFF, slot.pause_s)
-
-
-def _download_error(error: Exception, timeout: float) -> Exception:
-    """Return the error of Scrapy, or ours, that says what happened."""
-    if isinstance(error, TimeoutError):
-        return DownloadTimeoutError(f"no complete answer within {timeout:.1f} s")
-    if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
-        return UnsupportedURLSchemeError(str(error))
-    if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLError)):
-        return CertificateError(str(error))
-    if isinstance(error, aiohttp.ClientSSLError):
-        return CertificateError(str(error))
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
-        return CannotResolveHostError(str(error))
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return DownloadConnectionRefusedError(str(error))
-    if isinstance(error, ValueError):
-        return DownloadFailedError(f"the address cannot be fetched: {error}")
-    return DownloadFailedError(str(error) or type(error).__name__)
