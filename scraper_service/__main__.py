@@ -35,6 +35,13 @@ RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
 FLUSH_S = 1  # for the last answers to leave
 
 
+def _url_of(host: str, port: int) -> str:
+    """Return the address of a port of this machine, where all it has may be meant."""
+    if host in {"0.0.0.0", "::"}:  # noqa: S104  # to be told from the others
+        host = "localhost"
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 class Server:
     """Everything that makes up the running service, started and stopped in order.
 
@@ -68,12 +75,11 @@ class Server:
         self.database = Database.shared(settings)
         self.pool = ConverterPool.shared(settings)
         # What stands in stored pages for our address is put in where one is sent.
-        own = settings["PUBLIC_URL"].rstrip("/")
-        own = own or f"http://{settings['HOST']}:{settings['PORT']}"
+        self._own_url = settings["PUBLIC_URL"].rstrip("/")
         self.webhooks = Webhooks(
             settings,
             self.database,
-            lambda event, hook: with_base(event_body(event, hook), own),
+            lambda event, hook: with_base(event_body(event, hook), self._own_url),
         )
         self.searches = Searches(settings)
         self.watchers = Watchers(settings, JobTails(self.database))
@@ -131,7 +137,6 @@ class Server:
             # What was imported stays: full collections need not look at it again.
             gc.collect()
             gc.freeze()
-            self.webhooks.open()
             self.operations.open()
             self._site = self._make_site(accounts, calls)
             self._port = reactor.listenTCP(
@@ -147,6 +152,8 @@ class Server:
             return
         self.lag.start()
         listening: Any = self._port.getHost()
+        self._own_url = self._own_url or _url_of(listening.host, listening.port)
+        self.webhooks.open()
         self.announce(f"http://{listening.host}:{listening.port}", first_key)
 
     async def _accounts(self) -> tuple[Accounts, str | None]:
@@ -202,7 +209,7 @@ class Server:
         from scraper_service.api.site import JsonSite, Root
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
-        from scraper_service.components.rendering import shared_artefacts
+        from scraper_service.components.artefacts import shared_artefacts
         from scraper_service.options.limits import parse_rates, parse_sites
         from scraper_service.runtime.rates import Rates
 
