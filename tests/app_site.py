@@ -103,6 +103,34 @@ ADS = """<!doctype html><title>Ads</title><h1>Words</h1><p>Beside advertising.</
 <script src="/ads.js"></script><script src="/pagead/x.js"></script>
 <div id="cookie-banner" style="position:fixed;bottom:0">We use cookies.
 <button onclick="document.title='Accepted'">Accept all</button></div>"""
+NESTED = """<!doctype html><title>Nested</title><h1>Outside</h1>
+<iframe src="/nest?{next}" width=400 height=200></iframe>
+<script>
+const level = Number(location.search.slice(1) || 0);
+document.title = `Level ${level}`;
+document.querySelector('h1').textContent = `Level ${level} of ${location.hostname}`;
+const frame = document.querySelector('iframe');
+const at = level % 2 ? '{self}' : '{other}';
+if (level < 7) frame.src = `${at}/nest?${level + 1}`; else frame.remove();
+if (level === 2) {
+  const host = document.createElement('div');
+  host.attachShadow({mode: 'closed'}).innerHTML =
+    '<p>In a tree of a frame.</p><iframe width=99 height=99 srcdoc="<p>Inside that.">';
+  document.body.append(host);
+}
+</script>"""
+STUCK = """<!doctype html><title>Stuck</title><h1>Outside</h1><p>Can be read.</p>
+<iframe src="{other}/loop" width=300 height=100></iframe>
+<iframe src="/inside" width=300 height=100></iframe>
+<iframe src="/inside" style="display: none"></iframe>"""
+LARGE = """<!doctype html><title>Large</title><h1>Outside</h1>
+<iframe width=99 height=99 src="/long"></iframe>
+<iframe width=99 height=99 srcdoc="<p>A small one.</p>"></iframe>"""
+ECHO = """<!doctype html><title>Echo</title><div id="root"></div>
+<script src="/echo.js"></script>"""
+ECHO_JS = """fetch('/headers').then((r) => r.text()).then((text) => {
+  document.querySelector('#root').textContent = `${document.cookie} ${text}`;
+});"""
 MOVING = "<script>location.replace('{to}')</script>"
 SLOW = f"""<!doctype html><title>Slow</title><h1>Slow</h1><p>{WORDS}</p>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
@@ -113,6 +141,16 @@ PAGES: dict[str, str] = {
     "/more": LIST % MORE,
     "/shadow": SHADOW,
     "/frames": FRAMES,
+    "/nest": NESTED,
+    "/stuck": STUCK,
+    "/large": LARGE,
+    "/long": "word " * 120_000,
+    "/echo": ECHO,
+    "/leave": "<script>document.cookie = 'left=1'</script>"
+    + MOVING.replace("{to}", "{other}/return"),
+    "/return": MOVING.replace("{to}", "{self}/echo"),
+    "/there": MOVING.replace("{to}", "/back"),
+    "/back": MOVING.replace("{to}", "/there"),
     "/inside": INSIDE,
     "/ws": STREAM % "new WebSocket('{ws}/socket').onmessage = show;",
     "/sse": STREAM % "new EventSource('/events').onmessage = show;",
@@ -173,13 +211,15 @@ async def _page(request: web.Request) -> web.StreamResponse:
         return web.json_response({"title": "Made by a script", "text": WORDS})
     if path == "/headers":
         return web.json_response(dict(request.headers))
-    if path == "/to-other":
-        raise web.HTTPFound(f"{texts['{other}']}/headers")
+    if path in {"/to-other", "/to-echo"}:
+        to = "/headers" if path == "/to-other" else "/echo"
+        raise web.HTTPFound(texts["{other}"] + to)
     if path == "/attachment":
         name = {"Content-Disposition": 'attachment; filename="../../evil.txt"'}
         return web.Response(text="The text of a file.", headers=name)
     if path.endswith(".js"):
-        body = CLIENT_JS if path == "/client.js" else "window.ad = true;"
+        known = {"/client.js": CLIENT_JS, "/echo.js": ECHO_JS}
+        body = known.get(path, "window.ad = true;")
         return web.Response(text=body, content_type="text/javascript")
     if path not in PAGES:
         return web.Response(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
-from scraper_service.components.rendering import hold_artefact, shared_artefacts
+from scraper_service.components.artefacts import hold_artefact, shared_artefacts
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Rendered
 from scraper_service.jobs import artefacts
@@ -162,7 +162,7 @@ def may_look_up(options: ScrapeOptions) -> bool:
         options.headers
         or options.actions
         or options.zero_data_retention
-        or options.session
+        or options.storage
         or options.proxy == "stealth"
         or options.format(ChangeTracking) is not None
     )

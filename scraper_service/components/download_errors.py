@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
+from scrapy.exceptions import (
+    DownloadFailedError,
+    DownloadTimeoutError,
+    IgnoreRequest,
+)
 
 if TYPE_CHECKING:
     from scraper_service.jobs.pace import HostBusy
@@ -23,3 +27,7 @@ class SiteBusy(DownloadTimeoutError):
     def __init__(self, busy: HostBusy):
         super().__init__(str(busy))
         self.opens_at = busy.opens_at
+
+
+class TooManyRedirects(IgnoreRequest):
+    """A chain of redirects is longer than ``REDIRECT_MAX_TIMES``."""

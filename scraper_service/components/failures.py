@@ -27,9 +27,12 @@ from scraper_service.components.browser.errors import (
     BrowserMissing,
 )
 from scraper_service.components.cache import LockdownMiss, NoCachedData
-from scraper_service.components.download_errors import CertificateError, SiteBusy
+from scraper_service.components.download_errors import (
+    CertificateError,
+    SiteBusy,
+    TooManyRedirects,
+)
 from scraper_service.components.egress import ForbiddenDestination
-from scraper_service.components.middlewares import TooManyRedirects
 from scraper_service.components.robots_middleware import (
     RobotsRefused,
     RobotsUnreachable,

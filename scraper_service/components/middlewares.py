@@ -9,9 +9,8 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
-from scrapy.exceptions import IgnoreRequest
 
-from scraper_service.components.download_errors import SiteBusy
+from scraper_service.components.download_errors import SiteBusy, TooManyRedirects
 from scraper_service.components.signals import page_ended
 from scraper_service.jobs.hosts import backoff_s
 from scraper_service.options.origins import origin
@@ -20,10 +19,6 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
-
-
-class TooManyRedirects(IgnoreRequest):
-    """A chain of redirects is longer than ``REDIRECT_MAX_TIMES``."""
 
 
 class SafeRedirect(RedirectMiddleware):

@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
 import logging
 import math
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from scrapy.http import Response
 
-from scraper_service.components.browser.errors import BrowserGone
+from scraper_service.components.artefacts import keeper, service_secret
+from scraper_service.components.browser.errors import BrowserGone, MovedOn
 from scraper_service.components.browser.pool import SharedBrowser
+from scraper_service.components.robots_middleware import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.jobs import artefacts
-from scraper_service.jobs.artefacts import KINDS, Artefacts
 from scraper_service.jobs.database import Database
-from scraper_service.jobs.model import LOCAL_TEAM
-from scraper_service.jobs.secrets import key_secret
 from scraper_service.jobs.sessions import SessionBox, read_session, save_session
+from scraper_service.options.limits import parse_sites
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scraper_service.components.browser.page import PageOrder, RenderedPage
+    from scraper_service.components.browser.moves import Judge
+    from scraper_service.components.browser.order import RenderedPage
     from scraper_service.components.egress import EgressPolicy
     from scraper_service.components.proxies import UpstreamProxy
     from scraper_service.jobs.sessions import StateT
@@ -44,15 +41,17 @@ class PageRendering:
 
     Reads and writes ``request.meta`` as
     :class:`~scraper_service.components.handler.PageDownloadHandler` does; ``rendered``
-    is what the browser brought beside the HTML.
+    is what the browser brought beside the HTML, ``browser_state`` the cookies and the
+    storage that go with a redirect.
     """
 
     def __init__(self, crawler: Crawler, policy: EgressPolicy):
+        self._crawler = crawler
         self._settings = crawler.settings
         self._policy = policy
-        self._job_id: str = crawler.settings.get("JOB_ID") or ""
         self._name = _product(crawler.settings["USER_AGENT"])
-        self._inline = crawler.settings["ARTEFACTS"] == "inline"
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
+        self._max_moves = crawler.settings.getint("REDIRECT_MAX_TIMES")
         self._browser = SharedBrowser.shared(crawler.settings)
         self._browser.enter()
 
@@ -63,17 +62,24 @@ class PageRendering:
     async def download(
         self, request: Request, upstream: UpstreamProxy | None
     ) -> Response:
-        """Return the page as its scripts left it.
+        """Return the page as its scripts left it, or the redirect that it came to.
 
         Raises the errors of :mod:`scraper_service.components.browser.errors` and what
         the downloader of plain pages raises.
         """
         options: ScrapeOptions = request.meta["options"]
         before = await self._state(request, options)
+        state = request.meta.get("browser_state", before)
+        began = time.monotonic()
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                page = await self._open(request, options, upstream, before)
+                page = await self._open(request, options, upstream, state)
                 break
+            except MovedOn as moved:
+                request.meta["browser_state"] = moved.state
+                request.meta["download_latency"] = time.monotonic() - began
+                headers = {"Location": moved.url}
+                return Response(request.url, 302, headers=headers, request=request)
             except BrowserGone:
                 if attempt == ATTEMPTS:
                     raise
@@ -108,55 +114,66 @@ class PageRendering:
             if is_of_job:  # nobody waits for it: the queue does not cost its time
                 request.meta["deadline"] += time.monotonic() - asked_at
             # Playwright takes 0.3 s to import, which lend() has done in a thread.
-            from scraper_service.components.browser import page  # noqa: PLC0415
+            from scraper_service.components.browser.order import (  # noqa: PLC0415
+                PageOrder,
+            )
+            from scraper_service.components.browser.page import (  # noqa: PLC0415
+                render,
+            )
 
             ends_at = request.meta.get("deadline", math.inf)
             ends_at = min(ends_at, time.monotonic() + options.deadline_ms / 1000)
-            order: PageOrder = page.PageOrder(
+            order = PageOrder(
                 url=request.url,
+                asked=request.meta["asked_origin"],
                 options=options,
                 load_s=request.meta["download_timeout"],
                 ends_at=ends_at - CONVERT_S,
                 name=self._name,
                 policy=self._policy,
-                blocked=await self._browser.blocked_hosts(),
-                keep=self._keeper(request, options),
+                sites=self._sites,
+                ads=await self._browser.blocked_hosts(),
+                judge=self._judge(request),
+                max_moves=self._max_moves - request.meta.get("redirect_times", 0),
+                keep=keeper(self._settings, request, options),
                 upstream=upstream,
                 state=state,
             )
-            return await page.render(running, order)
+            return await render(running, order)
 
-    def _keeper(self, request: Request, options: ScrapeOptions) -> Any:
-        team_id = request.meta.get("team_id")
-        is_served = team_id not in {None, LOCAL_TEAM}
-        if self._inline or not is_served or options.zero_data_retention:
-            return _data_url
+    def _judge(self, request: Request) -> Judge:
+        """Return what says by robots.txt where a page of a crawl may move to."""
+        agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
+        robots = self._crawler.get_downloader_middleware(RobotsMiddleware)
 
-        async def keep(data: bytes, kind: str) -> str:
-            files = shared_artefacts(self._settings)
-            name = await asyncio.to_thread(files.put, data, kind)
-            await hold_artefact(self._settings, name, request)
-            return files.address(name)
+        async def judge(url: str, *, can_leave: bool) -> None:
+            if not agents or robots is None:
+                return
+            # To wait here for a robots.txt could be for ever: it may need the place at
+            # the host that this page has.
+            if can_leave and not robots.is_known(url):
+                raise MovedOn(url)
+            await robots.check(url, agents)
 
-        return keep
+        return judge
 
     async def _state(self, request: Request, options: ScrapeOptions) -> StateT | None:
-        if options.session is None or not request.meta.get("team_id"):
+        if options.storage is None or not request.meta.get("team_id"):
             return None
         return await Database.shared(self._settings).read(
-            read_session, request.meta["team_id"], options.session, self._box()
+            read_session, request.meta["team_id"], options.storage, self._box()
         )
 
     async def _save(
         self, request: Request, options: ScrapeOptions, before: StateT, after: StateT
     ) -> None:
-        assert options.session is not None
+        assert options.storage is not None
         if not (team_id := request.meta.get("team_id")):
             remark = "The session was not kept: only the service keeps sessions."
         else:
             try:
                 await Database.shared(self._settings).write_locking(
-                    _save, options.session, team_id, self._box(), before, after
+                    _save, options.storage, team_id, self._box(), before, after
                 )
                 return
             except (ValueError, ServiceUnavailable) as error:
@@ -164,34 +181,13 @@ class PageRendering:
         request.meta["transport_warnings"] = (remark,)
 
     def _box(self) -> SessionBox:
-        return SessionBox(_secret(self._settings))
+        return SessionBox(service_secret(self._settings))
 
 
 def _save(
     connection: Any, name: str, team_id: str, box: SessionBox, *states: StateT
 ) -> None:
     save_session(connection, team_id, name, box, *states)
-
-
-async def hold_artefact(settings: Any, name: str, request: Request) -> None:
-    """Have a file kept for as long as the page of ``request`` is."""
-    job_id = settings.get("JOB_ID") or None
-    holder = job_id or request.meta["scrape_id"]
-    await Database.shared(settings).write(artefacts.hold, name, holder, job_id)
-
-
-def shared_artefacts(settings: Any) -> Artefacts:
-    """Return the files of the service's data directory."""
-    return Artefacts(Path(settings["DATA_DIR"]) / artefacts.FOLDER, _secret(settings))
-
-
-def _secret(settings: Any) -> bytes:
-    return key_secret(Path(settings["DATA_DIR"]), settings["KEY_SECRET"])
-
-
-async def _data_url(data: bytes, kind: str) -> str:
-    encoded = await asyncio.to_thread(base64.b64encode, data)
-    return f"data:{KINDS[kind]};base64,{encoded.decode()}"
 
 
 def _product(user_agent: str) -> str:

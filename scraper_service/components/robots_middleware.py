@@ -51,15 +51,22 @@ class RobotsMiddleware:
             answer = await self._rules(request.url, agents or ())
             declared = json.dumps(list(answer.sitemaps)).encode()
             return Response(request.url, body=declared, request=request)
-        if not agents:
-            return None
-        answer = await self._rules(request.url, agents)
-        if delay_s := answer.group(agents).crawl_delay_s:
-            self._pace.turns.set_crawl_delay(pace_key(request.url), delay_s)
-        if refusal := answer.refusal(request.url, agents):
-            is_known = answer.state == "ok"
-            raise (RobotsRefused if is_known else RobotsUnreachable)(refusal)
+        if agents:
+            await self.check(request.url, agents)
         return None
+
+    def is_known(self, url: str) -> bool:
+        """Tell whether :meth:`check` of an address needs no request."""
+        return self._policy.known(url) is not None
+
+    async def check(self, url: str, agents: tuple[str, ...]) -> None:
+        """Raise :exc:`RobotsRefused` or :exc:`RobotsUnreachable` if one applies."""
+        answer = await self._rules(url, agents)
+        if delay_s := answer.group(agents).crawl_delay_s:
+            self._pace.turns.set_crawl_delay(pace_key(url), delay_s)
+        if refusal := answer.refusal(url, agents):
+            is_read = answer.state == "ok"
+            raise (RobotsRefused if is_read else RobotsUnreachable)(refusal)
 
     async def _rules(self, url: str, agents: tuple[str, ...]) -> RobotsAnswer:
         answer = await self._policy.rules(self._crawler, url)

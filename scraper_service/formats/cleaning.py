@@ -24,6 +24,7 @@ FAINT = 0.1  # share of the words; more without opacity wait for a script
 _NO_WORDS = frozenset({"script", "style", "template"})
 _FRAMES = './/*[@data-original-tag="iframe"]'
 MAX_FRAMES = 50  # srcdoc documents parsed per page
+MAX_FRAME_DEPTH = 5  # of such documents inside each other
 _DROPPED = (etree.Comment, etree.PI, etree.Entity, *DROPPED)
 _ADDRESSES = {
     "a": "href",
@@ -113,8 +114,12 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
 
 
 def _inline_frames(body: Any) -> None:
-    """Turn each ``iframe`` into a ``div`` which holds its ``srcdoc`` document."""
-    for number, frame in enumerate(list(body.iter("iframe"))):
+    """Turn each ``iframe`` into a ``div`` which holds its ``srcdoc`` document.
+
+    Those inside others too, the outer ones first.
+    """
+    found = [(frame, 1) for frame in body.iter("iframe")]
+    for number, (frame, depth) in enumerate(found):  # it grows
         source, address = frame.get("srcdoc"), frame.get("src")
         frame.tag = "div"
         frame.text = None
@@ -125,10 +130,9 @@ def _inline_frames(body: Any) -> None:
         frame.set("data-original-tag", "iframe")
         if address:
             frame.set("data-src", address)
-        if source and number < MAX_FRAMES:
+        if source and number < MAX_FRAMES and depth <= MAX_FRAME_DEPTH:
             inner = parse(source, "").body
-            for nested in inner.iter("iframe"):
-                nested.tag = "div"
+            found += [(nested, depth + 1) for nested in inner.iter("iframe")]
             frame.text = inner.text
             frame.extend(list(inner))
 

@@ -77,7 +77,11 @@ class BlockedSites:
             host = host if host.isascii() else caller_domain(host)
         except ValueError:
             return False  # nothing can be fetched from there
-        while host:
+        return self.covers_host(host)
+
+    def covers_host(self, host: str) -> bool:
+        """Tell whether a host, in ASCII and lower case, is one of them or below one."""
+        while host and self._hosts:
             if host in self._hosts:
                 return True
             _, _, host = host.partition(".")

@@ -25,12 +25,17 @@ def origin(url: str) -> OriginT:
     return parts.scheme, host_of(url), port or DEFAULT_PORTS.get(parts.scheme)
 
 
-def robots_url(key: OriginT) -> str:
-    """Return the address of the robots.txt of an origin."""
+def root_url(key: OriginT) -> str:
+    """Return the address of an origin, which ends with a slash."""
     scheme, host, port = key
     name = f"[{host}]" if ":" in host else host
     is_usual = (scheme, port) in {("http", 80), ("https", 443)}
-    return f"{scheme}://{name}{'' if is_usual else f':{port}'}/robots.txt"
+    return f"{scheme}://{name}{'' if is_usual else f':{port}'}/"
+
+
+def robots_url(key: OriginT) -> str:
+    """Return the address of the robots.txt of an origin."""
+    return f"{root_url(key)}robots.txt"
 
 
 def host_of(url: str) -> str:

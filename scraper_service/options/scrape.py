@@ -242,7 +242,7 @@ class ScrapeOptions:
     def is_shared(self) -> bool:
         """Whether the page is the same for everybody of the team, and may be kept."""
         return self.store_in_cache and not (
-            self.headers or self.actions or self.session or self.zero_data_retention
+            self.headers or self.actions or self.storage or self.zero_data_retention
         )
 
     @property

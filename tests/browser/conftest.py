@@ -7,6 +7,7 @@ import os
 import shutil
 import struct
 import subprocess
+import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,22 @@ def _parents(pid: int) -> list[int]:
         pid = int(stat[1])
         found.append(pid)
     return found
+
+
+def finished(service, reply):
+    """Return the pages of a job that was just started, when it is completed."""
+    assert reply.status == 200, reply.json
+    return finished_at(service, "/" + reply.json["url"].split("/", 3)[3])
+
+
+def finished_at(service, path):
+    """Return the pages of a job by the path of its status, when it is completed."""
+    end = time.monotonic() + 60
+    while (found := service.get(path).json)["status"] == "scraping":
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert found["status"] == "completed", found
+    return found["data"]
 
 
 def fetch(address: str) -> tuple[int, dict[str, str], bytes]:

@@ -136,12 +136,13 @@ def test_pdf_has_the_paper_asked_for(act):
     ("action", "why"),
     [
         ({"type": "click", "selector": "#nothing"}, "no element matches '#nothing'"),
+        ({"type": "wait", "selector": "#nothing"}, "no element matches '#nothing'"),
         ({"type": "scroll", "selector": "#nothing"}, "no element matches '#nothing'"),
         ({"type": "press", "key": "NoKey"}, "Unknown key"),
         (script("throw new Error('my own words')"), "my own words"),
         (script("this is no script"), "SyntaxError"),
     ],
-    ids=["click", "scroll", "press", "throw", "syntax"],
+    ids=["click", "wait", "scroll", "press", "throw", "syntax"],
 )
 def test_a_failing_action_is_named(scrape, action, why):
     first = {"type": "wait", "milliseconds": 1}

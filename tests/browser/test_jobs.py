@@ -1,32 +1,14 @@
-"""Crawls, batches, sessions and the unmodified Python clients, with a browser."""
+"""Crawls, batches and the unmodified Python clients, with a browser."""
 
 from __future__ import annotations
-
-import json
-import sqlite3
-import time
-from contextlib import closing
-from pathlib import Path
 
 import pytest
 from firecrawl import Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
 
-from tests.browser.conftest import Png, fetch
+from tests.browser.conftest import Png, fetch, finished
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
-
-
-def finished(service, reply):
-    """Return the pages of a job that was just started, when it is completed."""
-    assert reply.status == 200, reply.json
-    path = "/" + reply.json["url"].split("/", 3)[3]
-    end = time.monotonic() + 60
-    while (found := service.get(path).json)["status"] == "scraping":
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    assert found["status"] == "completed", found
-    return found["data"]
 
 
 def test_a_crawl_renders_the_pages_that_need_it(service, app):
@@ -67,7 +49,7 @@ def test_an_action_that_fails_fails_its_page_only(service, app):
     body = {
         "urls": [app.url("/form?a"), app.url("/links?a")],
         "actions": [{"type": "click", "selector": "#go"}],
-        "timeout": 4000,
+        "timeout": 10_000,
     }
     reply = service.post("/v2/batch/scrape", body)
     pages = finished(service, reply)
@@ -77,60 +59,6 @@ def test_an_action_that_fails_fails_its_page_only(service, app):
     assert error["url"] == app.url("/links?a")
     assert error["code"] == "SCRAPE_ACTION_ERROR"
     assert error["error"].startswith("Action 0 (click) failed")
-
-
-# -- sessions ----------------------------------------------------------------------------
-
-
-def visit(service, app, session, **options):
-    body = {"url": app.url("/storage"), "session": session, "formats": ["rawHtml"]}
-    page = service.post("/v2/scrape", {**body, **options}).json["data"]
-    assert "cacheState" not in page["metadata"]
-    return json.loads(page["rawHtml"].split('<pre id="out">')[1].split("</pre>")[0])
-
-
-def test_a_session_keeps_cookies_and_storage(service, app):
-    first = visit(service, app, "kept")
-    second = visit(service, app, "kept")
-    assert (first["count"], second["count"]) == (1, 2)
-    assert second["cookie"] == "seen=2"
-    assert visit(service, app, "other")["count"] == 1
-    listed = {row["name"]: row for row in service.get("/v2/sessions").json["sessions"]}
-    assert listed["kept"]["cookies"] == 1
-    assert listed["kept"]["updatedAt"] >= listed["kept"]["createdAt"]
-    assert service.request("DELETE", "/v2/sessions/kept").json == {"success": True}
-    assert service.request("DELETE", "/v2/sessions/kept").status == 404
-    assert visit(service, app, "kept")["count"] == 1
-
-
-def test_a_session_is_used_by_jobs(service, app):
-    body = {"urls": [app.url("/storage?a")], "session": "job", "maxAge": 0}
-    finished(service, service.post("/v2/batch/scrape", body))
-    options = {"session": "job", "maxAge": 0}
-    body = {"url": app.url("/storage?b"), "limit": 1, "sitemap": "skip"}
-    finished(service, service.post("/v2/crawl", {**body, "scrapeOptions": options}))
-    assert visit(service, app, "job")["count"] == 3
-
-
-def test_a_session_is_encrypted_and_of_its_team_only(service, app):
-    visit(service, app, "secret")
-    with closing(
-        sqlite3.connect(Path(service.command[-1]) / "jobs.sqlite")
-    ) as database:
-        rows = database.execute("SELECT body FROM session").fetchall()
-    other = service.get("/v2/sessions", key="fc-other-team").json
-    assert other == {"success": True, "sessions": []}
-    gone = service.request("DELETE", "/v2/sessions/secret", key="fc-other-team")
-    assert gone.status == 404
-    assert rows
-    assert not any(b"seen" in body or b"cookies" in body for (body,) in rows)
-
-
-@pytest.mark.parametrize("name", ["", "a b", "x" * 65, "../up"])
-def test_a_name_that_no_session_can_have_is_refused(service, app, name):
-    reply = service.post("/v2/scrape", {"url": app.url("/links"), "session": name})
-    assert reply.status == 400
-    assert reply.json["details"][0]["path"] == ["session"]
 
 
 # -- clients -----------------------------------------------------------------------------

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import socket
-import threading
-
 import pytest
 
+from tests.browser.listener import Listener
 from tests.scripted_site import ScriptedSite, answer, moved
 
 JS = "text/javascript"
@@ -70,59 +67,9 @@ WAYS = {
 }
 
 
-class Forbidden:
-    """A port of 127.0.0.1 for connections and one for datagrams; counts both."""
-
-    def __init__(self) -> None:
-        self.tcp = socket.create_server(("127.0.0.1", 0), backlog=128)
-        self.udp = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self.udp.bind(("127.0.0.1", 0))
-        self.seen: list[str] = []
-        for work in (self._accept, self._receive):
-            threading.Thread(target=work, daemon=True).start()
-
-    def _accept(self) -> None:
-        while True:
-            try:
-                link, _ = self.tcp.accept()
-            except OSError:
-                return
-            link.settimeout(1)
-            try:
-                self.seen.append(f"tcp {link.recv(200)!r}")
-            except OSError:
-                self.seen.append("tcp without a word")
-            link.close()
-
-    def _receive(self) -> None:
-        while True:
-            try:
-                data, _ = self.udp.recvfrom(2000)
-            except OSError:
-                return
-            self.seen.append(f"udp {data[:50]!r}")
-
-    def fill(self, text: str) -> str:
-        port = self.tcp.getsockname()[1]
-        udp = self.udp.getsockname()[1]
-        return (
-            text.replace("{bad}", f"http://127.0.0.1:{port}")
-            .replace("{host}", f"127.0.0.1:{port}")
-            .replace("{port}", str(port))
-            .replace("{udp}", str(udp))
-        )
-
-    def close(self) -> None:
-        for link in (self.tcp, self.udp):
-            # A close alone does not wake the threads.
-            with contextlib.suppress(OSError):
-                link.shutdown(socket.SHUT_RDWR)
-            link.close()
-
-
 @pytest.fixture(scope="module")
 def forbidden():
-    canary = Forbidden()
+    canary = Listener()
     yield canary
     canary.close()
 

@@ -98,15 +98,6 @@ def test_shadow_trees_are_part_of_the_page(page):
     assert "In a closed tree." in text
 
 
-def test_frames_are_part_of_the_page_and_can_be_chosen(page):
-    found = page("/frames", waitFor=1, onlyMainContent=False)
-    for host in ("127.0.0.2", "127.0.0.3"):
-        assert f"Inside a frame of **{host}**" in found["markdown"]
-    only = page("/frames", waitFor=1, includeTags=["iframe"])["markdown"]
-    assert "Inside a frame" in only
-    assert "Outside" not in only
-
-
 def test_scrolling_brings_what_loads_late(page):
     first = page("/scrolled", waitFor=1)["markdown"]
     scroll = {"type": "scroll"}
@@ -264,6 +255,30 @@ def test_headers_of_the_caller_reach_no_other_origin(page, app):
     assert "x-secret" not in sent
     assert "cookie" not in sent
     assert sent["user-agent"] != "Mine/1"
+
+
+def test_nor_where_the_page_was_asked_over_http_at_first(page, app):
+    found = page("/to-echo", headers=HEADERS, onlyMainContent=False)
+    assert found["metadata"]["url"] == f"{app.other}/echo"
+    assert found["metadata"]["engine"] == "browser"
+    assert "Accept-Language" in found["markdown"]
+    for secret in ("s3cret", "who=me", "Mine/1"):
+        assert secret not in found["markdown"]
+
+
+def test_cookies_of_the_caller_are_of_the_whole_site(page):
+    found = page("/echo", headers=HEADERS, waitFor=1, onlyMainContent=False)
+    assert "who=me" in found["markdown"].partition("Accept")[0]
+
+
+@pytest.mark.parametrize("skip", [True, False])
+def test_a_certificate_counts_unless_it_is_skipped(service, site, skip):
+    body = {"url": site.https("/article"), "maxAge": 0, "waitFor": 1}
+    reply = service.post("/v2/scrape", {**body, "skipTlsVerification": skip})
+    if skip:
+        assert reply.json["data"]["metadata"]["engine"] == "browser"
+    else:
+        assert (reply.status, reply.json["code"]) == (500, "SCRAPE_SSL_ERROR")
 
 
 def test_a_page_leaves_nothing_for_the_next(page):

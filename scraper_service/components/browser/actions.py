@@ -10,6 +10,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.components.browser import scripts
 from scraper_service.components.browser.errors import ActionFailed
+from scraper_service.components.browser.loading import settle
 from scraper_service.options import actions
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> R
     """
     results = Results()
     for index, action in enumerate(wanted):
+        opened.moves.begin_action()
         try:
             await _STEPS[type(action)](opened, action, results)
         except (PlaywrightError, ValueError) as error:
@@ -98,7 +100,7 @@ async def _click(opened: OpenPage, action: actions.Click, _: Results) -> None:
             await element.click(timeout=opened.patience_ms)
     else:
         await found.first.click(timeout=opened.patience_ms)
-    await opened.settle()
+    await settle(opened)
 
 
 async def _write(opened: OpenPage, action: actions.Write, _: Results) -> None:
@@ -107,7 +109,7 @@ async def _write(opened: OpenPage, action: actions.Write, _: Results) -> None:
 
 async def _press(opened: OpenPage, action: actions.Press, _: Results) -> None:
     await opened.page.keyboard.press(action.key)
-    await opened.settle()
+    await settle(opened)
 
 
 async def _scroll(opened: OpenPage, action: actions.Scroll, _: Results) -> None:
@@ -119,7 +121,7 @@ async def _scroll(opened: OpenPage, action: actions.Scroll, _: Results) -> None:
         if element is None:
             raise ValueError(_absent(action.selector))
         await element.evaluate(scripts.SCROLL_ELEMENT, sign)
-    await opened.settle()
+    await settle(opened)
 
 
 async def _screenshot(
@@ -168,7 +170,7 @@ async def _javascript(
     if len(json.dumps(value.get("value"))) > MAX_VALUE:
         raise ValueError(f"the script returns more than {MAX_VALUE} characters")
     results.returns.append({"type": value["type"], "value": value.get("value")})
-    await opened.settle()
+    await settle(opened)
 
 
 def _is_body(found: dict[str, Any]) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from scrapy.exceptions import DownloadFailedError
 
 
@@ -23,3 +25,15 @@ class ActionFailed(DownloadFailedError):
 
 class BrowserBusy(DownloadFailedError):
     """As many pages wait for the browser as may."""
+
+
+class MovedOn(Exception):  # what happened; it fails nothing
+    """The page moved to ``url``, which has to be asked for like any other redirect.
+
+    ``state`` are the cookies and storage that go with it, as Playwright has them.
+    """
+
+    def __init__(self, url: str):
+        super().__init__(url)
+        self.url = url
+        self.state: dict[str, Any] = {}

@@ -20,11 +20,11 @@ from scrapy.exceptions import (
     DownloadCancelledError,
     DownloadConnectionRefusedError,
     DownloadFailedError,
+    IgnoreRequest,
 )
 
 from scraper_service.components.egress import EgressPolicy
 from scraper_service.components.proxies import vetted
-from scraper_service.components.transport import SiteRefused
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -50,8 +50,8 @@ class Blocked(DownloadFailedError):
 class Passage:
     """The way to the network for one page; use as an async context manager.
 
-    ``allows`` and ``blocks`` judge host names; ``max_bytes`` bounds what is carried.
-    ``upstream`` is the operator's proxy to go through, None for none. :attr:`failures`
+    ``refusal`` returns why a host name must not be reached, None if it may;
+    ``max_bytes`` bounds what is carried. ``upstream`` is the operator's proxy to go through, None for none. :attr:`failures`
     holds, by host, why it could not be reached.
     """
 
@@ -59,14 +59,12 @@ class Passage:
         self,
         policy: EgressPolicy,
         *,
-        allows: Callable[[str], bool] = lambda _: True,
-        blocks: Callable[[str], bool] = lambda _: False,
+        refusal: Callable[[str], Exception | None] = lambda _: None,
         max_bytes: int = 0,
         upstream: UpstreamProxy | None = None,
     ):
         self._policy = policy
-        self._allows = allows
-        self._blocks = blocks
+        self._refusal = refusal
         self._max_bytes = max_bytes
         self._upstream = upstream
         self._server: asyncio.Server | None = None
@@ -138,13 +136,13 @@ class Passage:
         try:
             far_reader, far_writer = await self._reach(host, port, tunnel=is_tunnel)
         except (
-            DownloadFailedError,
-            OSError,
-            SiteRefused,
-            DownloadConnectionRefusedError,
             CannotResolveHostError,
-        ) as e:
-            self.failures[host] = e
+            DownloadConnectionRefusedError,
+            DownloadFailedError,
+            IgnoreRequest,
+            OSError,
+        ) as error:
+            self.failures[host] = error
             writer.write(
                 b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n"
                 b"%s: %s\r\n\r\n" % (MARK.encode(), self.mark.encode())
@@ -205,10 +203,8 @@ class Passage:
     async def _reach(
         self, host: str, port: int, *, tunnel: bool
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if not self._allows(host):
-            raise SiteRefused("the site is excluded by threatProtection")
-        if self._blocks(host):
-            raise Blocked(host)
+        if (error := self._refusal(host)) is not None:
+            raise error
         name = f"[{host}]" if ":" in host else host
         found = await vetted(self._policy, f"//{name}:{port}")
         if self._upstream is not None:
@@ -241,5 +237,5 @@ async def _connect(
 @contextlib.asynccontextmanager
 async def no_passage() -> AsyncIterator[str]:
     """Give the address of a port that refuses everything."""
-    async with Passage(EgressPolicy(), allows=lambda _: False) as passage:
+    async with Passage(EgressPolicy(), refusal=Blocked) as passage:
         yield passage.address

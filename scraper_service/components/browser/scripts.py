@@ -64,32 +64,43 @@ async ([quiet, most, anew]) => {
 }
 """
 
-# The page as HTML: with its shadow trees, and with what Python put on its frames.
-CONTENT = """
-() => {
-  const ROOMS = 'data-scraper-frame';
-  const all = document.querySelectorAll('*');
-  let plain = true;
-  for (const element of all)
-    if (element.shadowRoot || element.hasAttribute(ROOMS)) { plain = false; break; }
-  const flat = (node) => {
+# A document as HTML, with its shadow trees and with what is known of its frames.
+_SERIAL = """
+  const FRAMES = Symbol.for('scraper-frames');
+  const frames = window[FRAMES];
+  delete window[FRAMES];
+  const flat = (node, whole) => {
     if (node.nodeType !== Node.ELEMENT_NODE) return [node.cloneNode(false)];
     if (node.localName === 'slot' && node.assignedNodes) {
       const given = node.assignedNodes({ flatten: true });
-      return (given.length ? given : [...node.childNodes]).flatMap(flat);
+      return (given.length ? given : [...node.childNodes]).flatMap((n) => flat(n, whole));
     }
     const copy = node.cloneNode(false);
     if (node.localName === 'template') copy.innerHTML = node.innerHTML;
-    const inside = copy.getAttribute && copy.getAttribute(ROOMS);
-    if (inside !== null) { copy.removeAttribute(ROOMS); copy.setAttribute('srcdoc', inside); }
+    if (whole)
+      for (const name of ['href', 'src'])
+        if (node.hasAttribute(name) && typeof node[name] === 'string')
+          copy.setAttribute(name, node[name]);
+    const inside = frames && frames.get(node);
+    if (inside !== undefined) copy.setAttribute('srcdoc', inside);
     const children = node.shadowRoot
       ? [...node.shadowRoot.childNodes].filter((n) => n.localName !== 'style')
       : [...node.childNodes];
-    copy.append(...children.flatMap(flat));
+    copy.append(...children.flatMap((n) => flat(n, whole)));
     return [copy];
   };
+"""
+
+CONTENT = (
+    """
+() => {"""
+    + _SERIAL
+    + """
   const root = document.documentElement;
-  const html = !root ? '' : plain ? root.outerHTML : flat(root)[0].outerHTML;
+  let plain = !frames;
+  for (const element of plain ? document.querySelectorAll('*') : [])
+    if (element.shadowRoot) { plain = false; break; }
+  const html = !root ? '' : plain ? root.outerHTML : flat(root, false)[0].outerHTML;
   const kind = document.doctype ? `<!DOCTYPE ${document.doctype.name}>` : '';
   const entry = performance.getEntriesByType('navigation')[0];
   return {
@@ -100,27 +111,31 @@ CONTENT = """
   };
 }
 """
+)
 
-# A frame as HTML whose addresses do not depend on where it stands.
-FRAME = """
-(most) => {
+# A frame as HTML whose addresses do not depend on where it stands; null if it is larger
+# than that.
+FRAME = (
+    """
+(most) => {"""
+    + _SERIAL
+    + """
   if (!document.documentElement) return '';
-  const copy = document.documentElement.cloneNode(true);
-  const from = document.querySelectorAll('[href], [src]');
-  const to = copy.querySelectorAll('[href], [src]');
-  from.forEach((element, at) => {
-    for (const name of ['href', 'src'])
-      if (element.hasAttribute(name) && typeof element[name] === 'string' && to[at])
-        to[at].setAttribute(name, element[name]);
-  });
-  const html = copy.outerHTML;
-  return html.length > most ? '' : html;
+  const html = flat(document.documentElement, true)[0].outerHTML;
+  return html.length > most ? null : html;
 }
 """
+)
 IS_SEEN = (
     "(e) => { const b = e.getBoundingClientRect(); return b.width * b.height > 4; }"
 )
-PUT_FRAME = "(e, html) => e.setAttribute('data-scraper-frame', html)"
+# Beside the document, whose own scripts are to find it as they left it.
+PUT_FRAME = """
+(element, html) => {
+  const FRAMES = Symbol.for('scraper-frames');
+  (window[FRAMES] ??= new Map()).set(element, html);
+}
+"""
 
 # To the end of the page and back, for what loads only when it is near.
 SCROLL_THROUGH = """
