@@ -147,7 +147,7 @@ class Fetch:
     ``proxy`` is ``basic`` or ``stealth``; ``warnings`` are those of the transport.
     ``queued_s`` is how long the limit of the team held it up, None if it did not.
     ``team_id`` is None outside of the service; ``is_asked_for`` tells of an address that
-    no link led to.
+    no link led to, ``is_upload`` of a file that a caller sent.
     """
 
     scrape_id: str
@@ -168,6 +168,16 @@ class Fetch:
     queued_s: float | None = None
     team_id: str | None = None
     is_asked_for: bool = False
+    is_upload: bool = False
+
+
+@frozen
+class Upload:
+    """A file that a caller sent; ``content_type`` is empty where nothing is said."""
+
+    name: str
+    content_type: str
+    body: bytes
 
 
 @frozen

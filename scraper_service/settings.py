@@ -34,6 +34,7 @@ DOWNLOAD_HANDLERS = {
     "s3": None,
 }
 DOWNLOADER_MIDDLEWARES = {
+    "scraper_service.components.uploads.UploadedFiles": 290,
     "scraper_service.components.blocked.BlockedSitesMiddleware": 300,
     "scraper_service.components.robots_middleware.RobotsMiddleware": 310,
     "scraper_service.components.cache.PageCache": 320,

@@ -156,6 +156,7 @@ class PageSpider(scrapy.Spider):
             yield response.request.replace(meta=meta, cookies=None)
         elif (
             refresh is None
+            or "upload" in response.meta  # which leads nowhere
             or response.meta.get("engine") == BROWSER  # which has followed it
             or refresh.url == response.url
             or refresh.delay_s > self.max_refresh_s
@@ -180,6 +181,9 @@ class PageSpider(scrapy.Spider):
             find_search=self._is_searched(response),
             **self.source_facts(response),
         )
+        if "upload" in response.meta:  # held to a limit of its own
+            most = max(self.max_bytes, len(response.body))
+            source = evolve(source, max_bytes=most)
         headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
         content = await self.pool.convert(source, options, time_left)
@@ -246,6 +250,7 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         queued_s=request.meta.get("queued_s"),
         team_id=request.meta.get("team_id"),
         is_asked_for=request.meta.get("is_asked_for", True),
+        is_upload="upload" in request.meta,
         engine=request.meta.get("engine", HTTP),
         proxy=request.meta.get("proxy_used", "basic"),
         rendered=request.meta.get("rendered"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote
 
 from scraper_service.options.arguments import page_options
 from scraper_service.options.available import require_available
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
+    from scraper_service.items import Upload
     from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.scrape import ScrapeOptions
+
+UPLOADED = "upload://file/"  # nothing resolves against it
 
 
 class ScrapeSpider(PageSpider):
@@ -45,6 +50,22 @@ class ScrapeSpider(PageSpider):
         if spider.page is not None:
             require_available(spider.page.scrape, spider.engines.missing)
         return spider
+
+    def upload_request(
+        self,
+        upload: Upload,
+        options: ScrapeOptions,
+        scrape_id: str,
+        deadline: float,
+        team_id: str,
+    ) -> Request:
+        """Return the request for a file that a caller sent; nothing is fetched."""
+        request = self.page_request(
+            UPLOADED + quote(upload.name), options, scrape_id, deadline, team_id=team_id
+        )
+        facts = {"source_url": upload.name, "upload": upload}
+        request.meta.update(facts, dont_merge_cookies=True)
+        return request
 
     async def start(self) -> AsyncIterator[Request]:
         """Yield the request for the page, none when resident."""

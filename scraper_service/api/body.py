@@ -16,6 +16,9 @@ if TYPE_CHECKING:
     from scraper_service.options.limits import BlockedSites
 
 MAX_BODY_BYTES = 10 * 2**20  # interface document, 1.1
+FORM = "multipart/form-data"  # what a file is sent in
+MAX_FILE_BYTES = 50 * 2**20  # interface document, 20.1
+MAX_FORM_BYTES = MAX_FILE_BYTES + 2**20  # the file, and what says how to read it
 # A larger body is read in the converter pool: 1 MB costs about 10 ms.
 LARGE_BODY_BYTES = 256 * 1024
 

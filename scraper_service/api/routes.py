@@ -16,6 +16,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from scraper_service.api.body import (
     LARGE_BODY_BYTES,
+    MAX_BODY_BYTES,
     Asked,
     asked_of,
     asked_of_text,
@@ -152,12 +153,25 @@ class Edge:
 
         Raises :exc:`InvalidBody`, then :exc:`Unauthorized`, then :exc:`RateLimited`.
         """
-        body = Body(request.content.read() if request.content else b"", self._pool)
+        raw = request.content.read(MAX_BODY_BYTES + 1) if request.content else b""
+        if len(raw) > MAX_BODY_BYTES:  # a form may be longer
+            raise InvalidBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
+        body = Body(raw, self._pool)
         await body.check()
         team = await self.recheck(request)
         note(request, team=team.id)
         await self._rates.count(team, mode)
         return team, body
+
+    async def admit_file(self, request: JsonRequest, mode: Mode) -> Team:
+        """Return the caller's team; the body is a file, and read by nobody yet.
+
+        Raises :exc:`Unauthorized`, then :exc:`RateLimited`.
+        """
+        team = await self.recheck(request)
+        note(request, team=team.id)
+        await self._rates.count(team, mode)
+        return team
 
     async def recheck(self, request: JsonRequest) -> Team:
         """Return the caller's team; raise :exc:`Unauthorized` if the key is not good.

@@ -12,7 +12,7 @@ from twisted.web import http
 from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
-from scraper_service.api.body import MAX_BODY_BYTES
+from scraper_service.api.body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
 from scraper_service.api.page_json import encode
 from scraper_service.api.routes import error_body
 
@@ -26,6 +26,7 @@ access_log = logging.getLogger("scraper_service.access")
 
 HEADERS_S = 10  # from the first byte of a request to the end of its headers
 BODY_S = 30  # from there to the end of its body
+FORM_S = 300  # the same, of a form with a file
 IDLE_S = 60  # between two requests on one connection
 LINGER_S = 2  # for a client to read the refusal of a body it is still sending
 JSON_TYPE = b"application/json; charset=utf-8"
@@ -47,7 +48,8 @@ class DeadlineChannel(http.HTTPChannel):
         super().dataReceived(data)
 
     def allHeadersReceived(self) -> None:
-        self._arm(BODY_S)
+        request: Any = self.requests[-1]
+        self._arm(FORM_S if request.is_form else BODY_S)
         super().allHeadersReceived()
 
     def allContentReceived(self) -> None:
@@ -95,22 +97,32 @@ class JsonRequest(Request):
     _refused = False
 
     def gotLength(self, length: int | None) -> None:
-        super().gotLength(0 if length and length > MAX_BODY_BYTES else length)
-        if length and length > MAX_BODY_BYTES:
+        is_too_long = length is not None and length > self._most
+        super().gotLength(0 if is_too_long else length)
+        if is_too_long:
             self._refuse_body()
+
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is a form, which may have a file in it."""
+        return (self.header("Content-Type") or "").lower().startswith(FORM)
+
+    @property
+    def _most(self) -> int:
+        return MAX_FORM_BYTES if self.is_form else MAX_BODY_BYTES
 
     def handleContentChunk(self, data: bytes) -> None:
         self._received += len(data)
         if self._refused:
             return
-        if self._received > MAX_BODY_BYTES:
+        if self._received > self._most:
             self._refuse_body()
         else:
             super().handleContentChunk(data)
 
     def _refuse_body(self) -> None:
         self._refused = True
-        refuse(self.channel, 413, f"The body is larger than {MAX_BODY_BYTES} bytes.")
+        refuse(self.channel, 413, f"The body is larger than {self._most} bytes.")
 
     def process(self) -> None:
         """Answer what needs no route; hand on the rest with a tidy path."""

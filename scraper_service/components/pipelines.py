@@ -120,7 +120,7 @@ class PagePipeline:
             metadata=PageMetadata(
                 source_url=fetch.source_url,
                 scrape_id=fetch.scrape_id,
-                url=fetch.url,
+                url=fetch.source_url if fetch.is_upload else fetch.url,
                 status_code=fetch.status,
                 content_type=fetch.content_type or None,
                 robots_tag=fetch.robots_tag or None,
@@ -145,6 +145,8 @@ class PagePipeline:
         """Yield a sentence for each option that had no effect on this page."""
         options = fetch.options
         yield from remarks(options)
+        if fetch.is_upload and options.headers:
+            yield "The headers had no effect: no site was asked for the file."
         if options.proxy == "stealth" and not self._has_stealth:
             yield (
                 "The proxy was basic: the operator has no stealth proxies (PROXIES)."

@@ -7,6 +7,7 @@ import gc
 import json
 from contextlib import contextmanager
 from functools import partial
+from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, define, field
@@ -163,6 +164,9 @@ class _Making:
         """Make all formats according to what the answer is."""
         if kind == "binary":
             if (found := archive_kind(body)) and self._document(found, body):
+                return
+            if mime.startswith("image/") and self.options.reads_images:
+                self._picture(body)
                 return
             raise Unreadable(
                 PageError(
@@ -321,6 +325,20 @@ class _Making:
             "images": [],
         }
         self._plain(values)
+
+    def _picture(self, body: bytes) -> None:
+        """Take the text that is recognised in an image."""
+        from scraper_service.formats.pdf import ocr  # noqa: PLC0415  # rare
+
+        try:
+            text = ocr.recognised(body, self.deadline_s).strip()
+        except (OSError, SubprocessError) as exc:
+            message = "No text could be recognised in the image"
+            error = PageError("SCRAPE_UNSUPPORTED_FILE_ERROR", message)
+            raise Unreadable(error) from exc
+        if not text:
+            self.warnings.append("There is no text in the image.")
+        self._text(text, text)
 
     def _pdf(self, body: bytes) -> None:
         from scraper_service.formats.pdf.content import pdf_content  # noqa: PLC0415  # rare, big

@@ -54,7 +54,9 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
     return found
 
 
-def latest_crawls(connection: Connection, team_id: str, url: str) -> list[Row[*tuple[Any, ...]]]:
+def latest_crawls(
+    connection: Connection, team_id: str, url: str
+) -> list[Row[*tuple[Any, ...]]]:
     """Return a team's completed crawls of the site of ``url``, the latest first."""
     site = _site(url)
     rows = connection.execute(

@@ -234,6 +234,11 @@ class ScrapeOptions:
         return self.session is not None
 
     @property
+    def reads_images(self) -> bool:
+        """Whether the text in images is asked for."""
+        return any(isinstance(parser, ImageParser) for parser in self.parsers)
+
+    @property
     def pdf_parser(self) -> PdfParser | None:
         """The PDF parser asked for, None when PDF files are delivered as they are."""
         return next((p for p in self.parsers if isinstance(p, PdfParser)), None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
 
+    from scraper_service.items import Upload
     from scraper_service.options.jobs import PageOptions
 
 logger = logging.getLogger(__name__)
@@ -85,8 +86,11 @@ class ResidentCrawler(Resident):
         scrape_id: str,
         deadline: float,
         queued_s: float | None = None,
+        upload: Upload | None = None,
     ) -> Page:
         """Return the page, fetched or failed; never later than ``deadline``.
+
+        With ``upload`` it is that of a file, and its address the name of the file.
 
         That is a time of :func:`time.monotonic`; ``queued_s`` is what the page waited
         for a place. Raises :exc:`ServiceUnavailable` while starting or stopping, and
@@ -97,9 +101,14 @@ class ResidentCrawler(Resident):
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} scrapes are under way already.")
         spider: Any = self._crawler.spider
-        request = spider.page_request(
-            options.url, options.scrape, scrape_id, deadline, team_id=team_id
-        )
+        if upload is None:
+            request = spider.page_request(
+                options.url, options.scrape, scrape_id, deadline, team_id=team_id
+            )
+        else:
+            request = spider.upload_request(
+                upload, options.scrape, scrape_id, deadline, team_id
+            )
         if queued_s is not None:
             request.meta["queued_s"] = queued_s
         page = asyncio.get_running_loop().create_future()

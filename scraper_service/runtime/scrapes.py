@@ -14,7 +14,7 @@ from scraper_service.runtime.resident import failed_page
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
-    from scraper_service.items import Page
+    from scraper_service.items import Page, Upload
     from scraper_service.options.jobs import PageOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.resident import ResidentCrawler
@@ -39,7 +39,13 @@ class Scrapes:
         """Return the scrapes of a team that wait for one."""
         return self.places.waiting(team_id, OWNER)
 
-    async def fetch(self, options: PageOptions, team: Team, scrape_id: str) -> Page:
+    async def fetch(
+        self,
+        options: PageOptions,
+        team: Team,
+        scrape_id: str,
+        upload: Upload | None = None,
+    ) -> Page:
         """Return the page, fetched or failed; never later than its deadline.
 
         Raises :exc:`QueueFull` where ``MAX_QUEUED_SCRAPES`` wait, and what
@@ -66,7 +72,7 @@ class Scrapes:
         self._under_way[team.id] += 1
         try:
             return await self._resident.fetch(
-                options, team.id, scrape_id, deadline, queued_s
+                options, team.id, scrape_id, deadline, queued_s, upload
             )
         finally:
             self._under_way -= Counter({team.id: 1})  # which forgets those with none

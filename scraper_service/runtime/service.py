@@ -24,7 +24,11 @@ from scraper_service.jobs import admission, deliveries, listing, sessions, store
 from scraper_service.jobs.ledger import Call
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
-from scraper_service.options.available import require_available, require_job_available
+from scraper_service.options.available import (
+    require_available,
+    require_job_available,
+    require_parseable,
+)
 from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
@@ -41,7 +45,7 @@ if TYPE_CHECKING:
     from scraper_service.components.engines import Engines
     from scraper_service.components.robots import RobotsPolicy
     from scraper_service.formats.map_rows import ShapeT
-    from scraper_service.items import Page
+    from scraper_service.items import Page, Upload
     from scraper_service.jobs.database import Database
     from scraper_service.jobs.listing import Address, Cursor
     from scraper_service.jobs.model import (
@@ -156,19 +160,33 @@ class ScraperService:
         require_available(options.scrape, self._engines.missing)
         return await self._scrape(options, team, version)
 
+    async def parse(
+        self, upload: Upload, options: PageOptions, team: Team, version: int
+    ) -> Page:
+        """Return the page of a file that a caller sent; its address is the name.
+
+        Charged and stored as a scrape. Raises what :meth:`scrape` raises.
+        """
+        self._check_open()
+        require_parseable(options.scrape)
+        require_available(options.scrape, self._engines.missing)
+        return await self._scrape(options, team, version, upload=upload)
+
     async def _scrape(
         self,
         options: PageOptions,
         team: Team,
         version: int,
         scrape_id: str | None = None,
+        upload: Upload | None = None,
     ) -> Page:
         """Fetch, charge and store one page; ``scrape_id`` is its id, None for a new one."""
         asked = options.scrape
         target = None if asked.zero_data_retention else options.url
-        call = _call(team, "scrape", version, target, scrape_id)
+        endpoint = "scrape" if upload is None else "parse"
+        call = _call(team, endpoint, version, target, scrape_id)
         async with self.charges.call(call, team, self.prices.usual(asked)) as charge:
-            page = await self.scrapes.fetch(options, team, call.id)
+            page = await self.scrapes.fetch(options, team, call.id, upload)
             return await self._settled(page, charge, is_kept=target is not None)
 
     async def _settled(self, page: Page, charge: Charge, *, is_kept: bool) -> Page:

@@ -22,6 +22,7 @@ from scraper_service.api.v2 import (
     sessions,
     views,
 )
+from scraper_service.api.v2.parse import add_parse_routes
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -35,6 +36,7 @@ class V2(Api):
     app: ClassVar[Klein] = Klein()
     add_routes(app, 2, requests, views)
     add_search_route(app, 2, requests, views)
+    add_parse_routes(app)
     add_team_routes(app, camel)
     add_extract_routes(app, 2, requests.extract_request)
 

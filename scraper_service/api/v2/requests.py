@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 
 from scraper_service.api import (
     fields,
@@ -330,6 +330,33 @@ EXPLAIN = Object(
     _explain,
     fields.EXPERIMENTAL,
 )
+
+
+def _parsed(values: dict[str, Any], at: Place) -> Any:
+    scrape = scrape_options(values, at)
+    if scrape is INVALID:
+        return scrape
+    # A file of a caller is never stored (interface document, 20.1).
+    scrape = evolve(scrape, max_age_ms=0, min_age_ms=None, store_in_cache=False)
+    return fields.page_options({"url": "upload", **values}, scrape)
+
+
+PARSE = Object(
+    {name: kind for name, kind in PAGE_FIELDS.items() if name != "url"},
+    _parsed,
+    fields.EXPERIMENTAL,
+)
+
+
+def parse_options(options: object) -> PageOptions:
+    """Return the options of the field ``options`` of ``POST /v2/parse``.
+
+    Their ``url`` is to be the name of the file.
+
+    :raises InvalidOptions: with every fault found.
+    """
+    found: PageOptions = structure(PARSE, options, WHERE)
+    return found
 
 
 def page_options(body: object) -> PageOptions:

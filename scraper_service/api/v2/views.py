@@ -8,7 +8,13 @@ from scraper_service.api import jobs, links
 from scraper_service.api.fields import wire_names
 from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, iso, page_json
-from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
+from scraper_service.api.routes import (
+    FAILURE_STATUS,
+    Answer,
+    error_body,
+    failed_page,
+    write,
+)
 from scraper_service.api.search_json import item, joined
 from scraper_service.api.v2 import requests
 from scraper_service.formats.map_rows import object_row
@@ -38,6 +44,14 @@ def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
     if "website" in options.origin:
         members.append(b'"scrape_id":' + encode(page.metadata.scrape_id))
     return b"{%s}" % b",".join(members)
+
+
+def parsed(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
+    """Answer with the page of an uploaded file, as a scrape."""
+    if page.failure and page.failure.code == "SCRAPE_UNSUPPORTED_FILE_ERROR":
+        answer = error_body(page.failure.message, code="UNSUPPORTED_FILE_TYPE")
+        return write(request, Answer(400, answer))
+    return scraped(request, page, options)
 
 
 def mapped(request: JsonRequest, found: Map) -> bytes:

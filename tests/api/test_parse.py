@@ -1,0 +1,214 @@
+"""Uploaded files (interface document, 20.1): through the socket and public clients."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+
+import pytest
+from firecrawl import AsyncFirecrawl, Firecrawl
+
+from scraper_service.api.body import MAX_FILE_BYTES
+from tests.api.test_documents import FILES
+from tests.conftest import KEY
+from tests.formats.pdfmaker import pdf
+from tests.scripted_site import ScriptedSite
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+HTML = b"""<!doctype html><html><head><title>Tides</title></head><body><main><h1>Tides</h1><p>High water is at six.</p>
+<a href="/local">local</a> <a href="https://example.org/x">far</a></main>"""
+
+
+def form(*parts, boundary="x-y-z"):
+    """Return headers and body of a form; a part is (name, file name, type, bytes)."""
+    body = b""
+    for name, filename, kind, content in parts:
+        named = f'; filename="{filename}"' if filename is not None else ""
+        typed = f"Content-Type: {kind}\r\n" if kind else ""
+        head = (
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"{named}\r\n'
+        )
+        body += (head + typed + "\r\n").encode() + content + b"\r\n"
+    return {"Content-Type": f"multipart/form-data; boundary={boundary}"}, (
+        body + f"--{boundary}--\r\n".encode()
+    )
+
+
+def upload(service, content, name="a.html", kind="", options=None, **request):
+    parts = [("file", name, kind, content)]
+    if options is not None:
+        parts.append(("options", None, "", json.dumps(options).encode()))
+    headers, raw = form(*parts)
+    return service.request("POST", "/v2/parse", headers=headers, raw=raw, **request)
+
+
+def test_a_page_becomes_markdown_and_is_named_by_its_file(service):
+    options = {"formats": ["markdown", "html", "links"], "origin": "test"}
+    reply = upload(service, HTML, "C:\\files\\tides.html", "text/html", options)
+    assert reply.status == 200
+    data = reply.json["data"]
+    assert data["markdown"].startswith("# Tides\n\nHigh water is at six.")
+    assert data["links"] == ["https://example.org/x"]
+    assert {data["metadata"][name] for name in ("sourceURL", "url")} == {"tides.html"}
+    assert data["metadata"]["creditsUsed"] == 1
+    assert data["metadata"]["statusCode"] == 200
+    assert "cacheState" not in data["metadata"]
+    scrape = service.get(f"/v2/scrape/{data['metadata']['scrapeId']}")
+    assert scrape.json["data"] == data
+
+
+@pytest.mark.parametrize("path", FILES)
+def test_every_kind_of_document_is_told_by_name_type_or_content(service, path):
+    body, kind, expected = FILES[path]
+    body = body.encode() if isinstance(body, str) else body
+    reply = upload(service, body, path.strip("/"), kind)
+    assert reply.status == 200
+    assert expected.lower() in reply.json["data"]["markdown"].lower()
+
+
+def test_a_pdf_is_parsed_as_its_options_say(service):
+    pages = pdf([[(72, 700, 12, "the first page")], [(72, 700, 12, "the second")]])
+    for parsers, count in (([{"type": "pdf", "maxPages": 1}], 1), (["pdf"], 2)):
+        reply = upload(service, pages, "a.pdf", options={"parsers": parsers})
+        metadata = reply.json["data"]["metadata"]
+        assert (metadata["numPages"], metadata["totalPages"]) == (count, 2)
+        assert metadata["creditsUsed"] == count
+    reply = upload(service, pages, "a.pdf", options={"parsers": []})
+    assert reply.json["data"]["markdown"].startswith("JVBERi")
+
+
+def test_a_file_leads_nowhere(service):
+    with ScriptedSite({"/": HTML.decode()}) as site:
+        target = site.url("/")
+        page = f'<meta http-equiv="refresh" content="0;url={target}"><p>text</p>'
+        reply = upload(service, page.encode() + f'<img src="{target}">'.encode())
+        assert "text" in reply.json["data"]["markdown"]
+        assert site.paths() == []
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"actions": [{"type": "wait", "milliseconds": 1}]}, "actions"),
+        ({"waitFor": 100}, "waiting"),
+        ({"location": {"country": "DE"}}, "location"),
+        ({"mobile": True}, "mobile"),
+        ({"proxy": "stealth"}, "stealth"),
+        ({"session": "shop"}, "session"),
+        *(
+            ({"formats": ["markdown", name]}, name)
+            for name in ("changeTracking", "screenshot", "branding", "audio", "video")
+        ),
+    ],
+)
+def test_what_a_file_cannot_have_is_refused(service, options, named):
+    reply = upload(service, HTML, options=options)
+    assert reply.status == 400
+    assert reply.json["code"] == "PARSE_UNSUPPORTED_OPTIONS"
+    assert named in reply.json["error"]
+
+
+@pytest.mark.parametrize("proxy", ["auto", "basic"])
+def test_what_clients_send_by_themselves_is_taken(service, proxy):
+    options = {"proxy": proxy, "mobile": False, "maxAge": 5, "waitFor": 0}
+    assert upload(service, HTML, options=options).status == 200
+
+
+@pytest.mark.parametrize(
+    ("parts", "path", "text"),
+    [
+        ([], "file", "no file"),
+        ([("file", "a.html", "", b"")], "file", "is empty"),
+        ([("file", None, "", HTML)], "file", "has no name"),
+        ([("file", "a" * 256, "", HTML)], "file", "at most 255"),
+        ([("file", "a.html", "", HTML)] * 2, "file", "more than one"),
+        ([("files", "a.html", "", HTML)], "files", "the parts"),
+        (
+            [("file", "a.html", "", HTML), ("options", None, "", b'{"url": "x"}')],
+            None,
+            "Unrecognized key",
+        ),
+        (
+            [("file", "a.html", "", HTML), ("options", None, "", b'{"timeout": "x"}')],
+            "timeout",
+            "type integer",
+        ),
+    ],
+)
+def test_a_form_that_is_not_one_is_refused_with_the_reason(service, parts, path, text):
+    headers, raw = form(*parts)
+    reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
+    assert reply.status == 400
+    assert reply.json["code"] == "BAD_REQUEST"
+    issue = reply.json["details"][0]
+    assert issue["path"][:1] == ([] if path is None else [path])
+    assert text in issue["message"]
+
+
+def test_broken_bodies_are_refused(service):
+    headers, raw = form(("file", "a.html", "text/html", HTML))
+    cases = [
+        ({"Content-Type": "application/json"}, b'{"url": "x"}'),
+        ({"Content-Type": "multipart/form-data"}, raw),
+        (headers, raw[:-20]),
+        (headers, b"nothing of a form"),
+    ]
+    for sent, body in cases:
+        reply = service.request("POST", "/v2/parse", headers=sent, raw=body)
+        assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
+    headers, raw = form(("file", "a.html", "", HTML), ("options", None, "", b"{"))
+    reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
+    assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST_INVALID_JSON")
+
+
+def test_a_file_of_no_known_kind_is_refused(service):
+    for name, content in (("a.bin", os.urandom(2000)), ("a.doc", b"\x7fELF" * 20)):
+        reply = upload(service, content, name)
+        assert (reply.status, reply.json["code"]) == (400, "UNSUPPORTED_FILE_TYPE")
+
+
+def test_a_large_file_is_taken_and_a_larger_one_is_not(service):
+    page = HTML + b"<!--" + b"x" * (40 * 2**20) + b"-->"
+    reply = upload(service, page)
+    assert reply.json["data"]["markdown"].startswith("# Tides")
+    headers, raw = form(("file", "a.txt", "", b"x" * (MAX_FILE_BYTES + 1)))
+    reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
+    assert reply.status == 400
+    assert f"at most {MAX_FILE_BYTES} bytes" in reply.json["details"][0]["message"]
+    # All other bodies keep to theirs.
+    headers, raw = form(("file", "a.txt", "", b"x" * (11 * 2**20)))
+    reply = service.request("POST", "/v2/scrape", headers=headers, raw=raw)
+    assert reply.status == 400
+
+
+def test_a_key_is_asked_for_before_the_file_is_looked_at(service):
+    reply = upload(service, b"", key=None)
+    assert reply.status == 401
+
+
+def test_formats_are_listed_as_clients_read_them(service):
+    client = Firecrawl(api_key=KEY, api_url=service.url)
+    found = {each.format: each for each in client.get_parse_formats()}
+    assert found["pdf"].available
+    assert found["docx"].extensions[0] == "docx"
+    assert found["png"].kind == "image"
+    assert "application/epub+zip" in found["epub"].mime_types
+
+
+def test_unmodified_clients_parse(service, tmp_path):
+    path = tmp_path / "tides.html"
+    path.write_bytes(HTML)
+    client = Firecrawl(api_key=KEY, api_url=service.url)
+    document = client.parse(str(path))
+    assert document.markdown.startswith("# Tides")
+    assert document.metadata.source_url == "tides.html"
+
+    async def parse():
+        client = AsyncFirecrawl(api_key=KEY, api_url=service.url)
+        return await client.parse(HTML, filename="b.html")
+
+    assert asyncio.run(parse()).markdown.startswith("# Tides")
