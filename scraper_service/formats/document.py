@@ -39,6 +39,10 @@ _FORBIDDEN_REFERENCE = re.compile(
     rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
 )
 _TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
+# Elements that leave a parser of HTML 5 in the head.
+_OF_HEAD = frozenset(
+    "base basefont bgsound link meta noframes noscript object script style template title".split()
+)
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
 
 
@@ -74,6 +78,7 @@ def parse(source: str | bytes, url: str) -> Document:
         if _TOO_DEEP(root):  # tables or lists inside each other
             root = _tree(_flattened(text, VOID))
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
+    _end_head(root)
     bases = (element.get("href") for element in root.iter("base"))
     href = next((href for href in bases if href is not None), "").strip()
     base = absolute(url, href) if href else None
@@ -161,6 +166,30 @@ def _tree(data: bytes) -> Any:
         data = _without_late_attributes(data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)
     return etree.fromstring(b"<html><body></body></html>") if root is None else root
+
+
+def _end_head(root: Any) -> None:
+    """Move what ends a head without a closing tag, with all behind it, to the body.
+
+    libxml2 knows no elements of HTML 5, and leaves ``<main>`` in the head.
+    """
+    head = root.find("head")
+    if head is None:
+        return
+    for number, child in enumerate(head):
+        if isinstance(child.tag, str) and child.tag not in _OF_HEAD:
+            late = head[number:]
+            break
+    else:
+        return
+    body = root.find("body")
+    if body is None:
+        body = etree.SubElement(root, "body")
+    first_text, body.text = body.text, None
+    for place, child in enumerate(late):
+        body.insert(place, child)
+    if first_text:
+        late[-1].tail = (late[-1].tail or "") + first_text
 
 
 def _has_long_tag(data: bytes) -> bool:

@@ -197,3 +197,17 @@ def test_links_and_markdown_agree():
     content = convert(page, "markdown", "links", only_main_content=True)
     assert value(content, "links") == ["https://site.example/dir/m"]
     assert content.found == ("https://site.example/dir/n", "https://site.example/dir/m")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "<title>t</title>",
+        "<!doctype html><meta charset=utf-8><title>t</title>",
+        "<html><head><title>t</title><script>1</script>",
+    ],
+)
+@pytest.mark.parametrize("tag", ["main", "header", "section", "article", "x-app"])
+def test_elements_of_html_5_end_a_head_that_is_not_closed(start, tag):
+    page = f"{start}<{tag}><h1>a</h1></{tag}>b<p>c</p><main>d</main>"
+    assert markdown(page) == "# a\n\nb\n\nc\n\nd"
