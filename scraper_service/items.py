@@ -37,7 +37,7 @@ class PageSource:
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
     asks for :attr:`PageContent.found`, ``find_blocks`` for ``blocks`` and ``text_print``, ``find_words`` for the ``fingerprint`` even of a
     page that names no other address as its own, ``find_shell`` for ``shell``,
-    ``find_search`` for ``search``.
+    ``find_text`` for so many characters of ``text``, ``find_search`` for ``search``.
     """
 
     url: str
@@ -50,6 +50,7 @@ class PageSource:
     find_blocks: bool = False
     find_shell: bool = False
     find_search: bool = False
+    find_text: int = 0
     content_encodings: tuple[str, ...] = ()
     max_bytes: int = 20 * 2**20
 
@@ -148,6 +149,8 @@ class Fetch:
     ``queued_s`` is how long the limit of the team held it up, None if it did not.
     ``team_id`` is None outside of the service; ``is_asked_for`` tells of an address that
     no link led to, ``is_upload`` of a file that a caller sent.
+    ``deadline`` is when its caller stops waiting (:func:`time.monotonic`), ``account``
+    the id of the key or team that asks, empty in local runs.
     """
 
     scrape_id: str
@@ -169,6 +172,8 @@ class Fetch:
     team_id: str | None = None
     is_asked_for: bool = False
     is_upload: bool = False
+    deadline: float | None = None
+    account: str = ""
 
 
 @frozen
@@ -202,7 +207,11 @@ class PageContent:
     :mod:`scraper_service.formats.blocks`), ``text_print`` is its fingerprint, 0 for too
     little text. ``shell`` says why it cannot be read before its scripts have run, None
     if it can. ``search`` is what the index of the team's pages keeps of it, packed, empty
-    for nothing. ``fetch`` is added by the spider; so are ``follow``, the
+    for nothing. ``text`` is its Markdown for a language model, ``injection`` an excerpt of
+    what gives orders to one, where that is looked for. ``remarks`` are what the rules
+    that made a value have to say of it, by the name of the value; ``answered_by`` is
+    ``rules``, ``model`` or ``both``, None where nothing was to be answered. ``fetch`` is
+    added by the spider; so are ``follow``, the
     links that are new, and ``base``, the address that a crawl's start page was
     redirected to if it is another site.
     """
@@ -220,6 +229,10 @@ class PageContent:
     search: bytes = b""
     num_pages: int | None = None
     total_pages: int | None = None
+    text: str = ""
+    injection: str | None = None
+    remarks: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    answered_by: str | None = None
     warnings: tuple[str, ...] = ()
     error: PageError | None = None
     fetch: Fetch | None = None
@@ -300,7 +313,7 @@ class PageMetadata:
 
     ``source_url`` is the address as the caller wrote it, ``url`` the final one.
     ``status_code`` is None when no answer came, ``queued_ms`` when the concurrency of
-    the team did not hold the page up.
+    the team did not hold the page up, ``answered_by`` is that of the content.
     """
 
     source_url: str
@@ -313,6 +326,7 @@ class PageMetadata:
     engine: str | None = None
     time_zone: str | None = None
     credits_used: int = 0
+    answered_by: str | None = None
     cache_state: str | None = None
     cached_at: float | None = None
     num_pages: int | None = None

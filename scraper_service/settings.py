@@ -53,6 +53,7 @@ DOWNLOADER_MIDDLEWARES = {
     "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
 }
 ITEM_PIPELINES = {
+    "scraper_service.components.answers.ModelPipeline": 50,
     "scraper_service.components.pipelines.PagePipeline": 100,
     "scraper_service.components.changes.ChangePipeline": 300,
     "scraper_service.components.repeats.RepeatsPipeline": 400,

@@ -12,6 +12,8 @@ from scrapy.utils.misc import load_object
 
 from scraper_service.items import Fetch, FoundLink, Lease, PageContent, PageSource
 from scraper_service.options.engine import BROWSER, HTTP
+from scraper_service.options.model import asks_model
+from scraper_service.providers.model import language_model, text_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -90,7 +92,8 @@ class PageSpider(scrapy.Spider):
 
     ``request.meta`` of a page: ``options`` (frozen), ``scrape_id``, ``source_url``
     (the address as the caller wrote it), ``cookiejar``, ``deadline``
-    (:func:`time.monotonic`), ``lease`` in a job, ``team_id`` in the service.
+    (:func:`time.monotonic`), ``lease`` in a job, ``team_id`` and ``account`` (of the
+    key) in the service.
     """
 
     pool: ConverterPool
@@ -99,6 +102,7 @@ class PageSpider(scrapy.Spider):
     max_refresh_s: float
     robots: RobotsPolicy
     engines: Engines
+    text_limit: int  # characters of a page that a language model may read; 0 for none
     find_links = False
     find_blocks = False
     keeps_search = False
@@ -110,6 +114,7 @@ class PageSpider(scrapy.Spider):
         spider.pool = load_object(settings["CONVERTER"]).shared(settings)
         spider.robots = load_object(settings["ROBOTS_POLICY"]).shared(settings)
         spider.engines = load_object(settings["ENGINES"]).shared(settings)
+        spider.text_limit = text_limit(settings) if language_model(settings) else 0
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
         spider.keeps_search = settings.getbool("SEARCH_INDEX")
@@ -179,6 +184,7 @@ class PageSpider(scrapy.Spider):
             response,
             find_shell=may_be_shell,
             find_search=self._is_searched(response),
+            find_text=self.text_limit if asks_model(options) else 0,
             **self.source_facts(response),
         )
         if "upload" in response.meta:  # held to a limit of its own
@@ -251,6 +257,8 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         team_id=request.meta.get("team_id"),
         is_asked_for=request.meta.get("is_asked_for", True),
         is_upload="upload" in request.meta,
+        deadline=request.meta.get("deadline"),
+        account=request.meta.get("account", ""),
         engine=request.meta.get("engine", HTTP),
         proxy=request.meta.get("proxy_used", "basic"),
         rendered=request.meta.get("rendered"),

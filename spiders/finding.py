@@ -38,7 +38,6 @@ from scraper_service.formats.sitemap_places import (
     starts_with_sitemap,
 )
 from scraper_service.items import KnownPage, MapFound, PageContent
-from scraper_service.options.available import remarks
 from scraper_service.scope import MapScope, sitemap_key
 from spiders.gathered import Gathered
 from spiders.sitemaps import read_sitemap, sitemap_request
@@ -92,7 +91,7 @@ class Finding:
         self._files: list[tuple[PlaceT, int, str]] = []  # a heap: place, level, address
         self._known_files: set[int] = set()
         self._left = MAX_FILES
-        self._warnings: list[str] = list(remarks(options.scrape))
+        self._warnings: list[str] = []
         self._failures: list[tuple[str, BaseException]] = []
 
     async def run(self) -> MapFound:

@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from scraper_service.options.arguments import page_options
 from scraper_service.options.available import require_available
+from scraper_service.options.model import missing_model
 from spiders.base import PageSpider
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ class ScrapeSpider(PageSpider):
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         spider = super().from_crawler(crawler, *args, **kwargs)
         if spider.page is not None:
-            require_available(spider.page.scrape, spider.engines.missing)
+            no_model = missing_model(crawler.settings)
+            require_available(spider.page.scrape, spider.engines.missing, no_model)
         return spider
 
     def upload_request(

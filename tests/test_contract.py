@@ -63,7 +63,7 @@ def test_2_an_unknown_key_is_named_and_a_null_schema_is_absent(post):
     assert unknown["keys"] == ["nonsense"]
     assert unknown["message"].startswith("Unrecognized key in body")
     reply = post("v2", "/text", formats=[{"type": "json", "schema": None}])
-    assert "not available here" in details_of(reply)[0]["message"]
+    assert reply.status == 200
 
 
 def test_3_wait_for_may_take_half_of_the_time_out(post):

@@ -144,8 +144,6 @@ THREAT_PROTECTION = Object(
     _site_rules,
 )
 
-CHECK_PROMPT_INJECTION = Refused("it needs a language model")
-
 # Options of both versions; the last group says who asks, and is for the log.
 SCRAPE_FIELDS: FieldsT = {
     "headers": Field(Then(Pairs(Text()), urls.caller_headers), "headers"),
@@ -178,7 +176,7 @@ SCRAPE_FIELDS: FieldsT = {
     ),
     "threatProtection": Field(THREAT_PROTECTION, "site_rules"),
     "redactPII": Field(Refused("it needs a language model", objects=True)),
-    "checkPromptInjection": Field(CHECK_PROMPT_INJECTION),
+    "checkPromptInjection": Field(Bool(), "check_prompt_injection"),
     "domainTools": Field(Anything()),
     "toolDetail": Field(choice("compact", "summary", "full")),
     "useMock": Field(Anything()),

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Keys that stand for facts of ours: a page's own <meta> never takes their place.
 RESERVED = frozenset(
     {
+        "answeredBy",
         "cacheState",
         "cachedAt",
         "canonicalUrl",
@@ -81,6 +82,7 @@ def metadata(facts: PageMetadata) -> dict[str, Any]:
         "cacheState": facts.cache_state,
         "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),
         "creditsUsed": facts.credits_used,
+        "answeredBy": facts.answered_by,
         "numPages": facts.num_pages,
         "totalPages": facts.total_pages,
         "error": facts.error,

@@ -31,7 +31,6 @@ from scraper_service.items import (
     Tracked,
 )
 from scraper_service.jobs.model import LOCAL_TEAM, Kind, Link, Outcome
-from scraper_service.options.available import remarks
 from scraper_service.options.engine import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
@@ -132,6 +131,7 @@ class PagePipeline:
                 credits_used=0
                 if failure
                 else self._prices.of(content, fetch.options, fetch.proxy),
+                answered_by=content.answered_by,
                 num_pages=content.num_pages,
                 total_pages=content.total_pages,
                 error=failure.message if failure else _reason(fetch.status),
@@ -144,7 +144,6 @@ class PagePipeline:
     def _remarks(self, fetch: Fetch) -> Iterator[str]:
         """Yield a sentence for each option that had no effect on this page."""
         options = fetch.options
-        yield from remarks(options)
         if fetch.is_upload and options.headers:
             yield "The headers had no effect: no site was asked for the file."
         if options.proxy == "stealth" and not self._has_stealth:

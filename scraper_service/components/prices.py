@@ -18,12 +18,12 @@ class Prices:
 
     def __init__(self, settings: BaseSettings):
         self.map = settings.getint("CREDITS_PER_MAP")
-        self._json = settings.getint("CREDITS_JSON")
         self.extract_page = settings.getint("CREDITS_PER_EXTRACT_PAGE")
         self._search = settings.getint("CREDITS_PER_SEARCH")
         self._page = settings.getint("CREDITS_PER_PAGE")
         self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
         self._stealth = settings.getint("CREDITS_STEALTH")
+        self._json = settings.getint("CREDITS_JSON")
         self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
 
     def search(self, results: int) -> int:

@@ -23,7 +23,7 @@ def markdown_blocks(markdown: str) -> tuple[BlockT, ...]:
     waiting = ""
     for part in markdown.split("\n\n"):
         block = f"{waiting}\n\n{part}" if waiting else part
-        if _is_open(block):
+        if is_open(block):
             waiting = block
             continue
         waiting = ""
@@ -34,7 +34,7 @@ def markdown_blocks(markdown: str) -> tuple[BlockT, ...]:
     return tuple(found)
 
 
-def _is_open(block: str) -> bool:
+def is_open(block: str) -> bool:
     """Tell whether a fence of code has no end in the block."""
     if "```" not in block and "~~~" not in block:
         return False

@@ -14,6 +14,7 @@ from attrs import asdict, define, field
 from lxml import etree
 
 from scraper_service.fingerprints import fingerprint
+from scraper_service.formats.answering import Answering, result_name
 from scraper_service.formats.blocks import markdown_blocks
 from scraper_service.formats.changes import draft
 from scraper_service.formats.cleaning import clean, without_frames
@@ -91,6 +92,7 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
     facts["found"] = tuple(facts["found"])
     facts["blocks"] = tuple(map(tuple, facts["blocks"]))
     facts["warnings"] = tuple(facts["warnings"])
+    facts["remarks"] = {k: tuple(texts) for k, texts in facts["remarks"].items()}
     values = dict(values)
     search = values.pop(_SEARCH, b"")
     return PageContent(values=values, search=search, **facts)
@@ -137,10 +139,11 @@ class _Making:
     warnings: list[str] = field(factory=list)
     facts: dict[str, Any] = field(factory=dict)
     compared_text: str | None = None  # the Markdown without frames, where there are any
-    change_data: Any = None
+    answering: Answering = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self.names = tuple(dict.fromkeys(f.type for f in self.options.formats))
+        self.names = tuple(dict.fromkeys(map(result_name, self.options.formats)))
+        self.answering = Answering(self.source, self.options, self.add, self.facts)
 
     def add(self, name: str, make: Callable[[], Any]) -> None:
         """Make one format; a failure costs this format only, unless it stands alone."""
@@ -202,7 +205,9 @@ class _Making:
         text = self.compared_text
         if text is None:
             text = json.loads(self.values["markdown"])
-        self.add("change_tracking", lambda: draft(text, options, self.change_data))
+        self.add(
+            "change_tracking", lambda: draft(text, options, self.answering.change_data)
+        )
 
     def _html(self, text: bytes) -> None:
         if "raw_html" in self.names:
@@ -214,6 +219,7 @@ class _Making:
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
         if self.source.find_shell:
             self.facts["shell"] = shell_reason(document)
+        self.answering.suspect(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
         opinion = judged(text, self.source.status, evidence, evidence.words)
@@ -233,7 +239,8 @@ class _Making:
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
-        if not _OF_THE_TREE.isdisjoint(self.names):
+        if self.answering.is_wanted or not _OF_THE_TREE.isdisjoint(self.names):
+            self.answering.look(document, evidence)
             self._of_the_tree(document, is_page=True)
         self.warnings += document.warnings
 
@@ -261,6 +268,8 @@ class _Making:
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
+        self.answering.suspect(document)
+        self.answering.look(document)
         self._of_the_tree(document, is_page=False)
         is_whole = not (self.options.include_tags or self.options.exclude_tags)
         if draft.text is not None and is_whole and "markdown" in self.names:
@@ -280,7 +289,8 @@ class _Making:
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
-        elif wants_main:
+        self.answering.extract()
+        if wants_main:
             main_content.keep_main_content(document, page)
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
@@ -292,6 +302,7 @@ class _Making:
         for name, make in makers.items():
             if name in self.names:
                 self.add(name, make)
+        self.answering.read(self.values.get("markdown"), makers["markdown"])
 
     def _markdown(self, document: Document) -> str:
         convert = MARKDOWN_CONVERTERS[self.converter]
@@ -317,14 +328,16 @@ class _Making:
 
     def _text(self, text: str, as_markdown: str) -> None:
         self._keep(text, "")
+        page = preformatted(text) if text.strip() else ""
         values = {
             "markdown": as_markdown,
-            "html": preformatted(text) if text.strip() else "",
+            "html": page,
             "raw_html": text,
             "links": [],
             "images": [],
         }
         self._plain(values)
+        self.answering.read_plain(as_markdown, lambda: page)
 
     def _picture(self, body: bytes) -> None:
         """Take the text that is recognised in an image."""
@@ -370,6 +383,7 @@ class _Making:
             total_pages=result.total_pages,
         )
         self._keep(result.markdown, "pdf")
+        self.answering.read_plain(result.markdown, lambda: result.html)
 
     def _plain(self, values: dict[str, Any]) -> None:
         attributes = self.options.format(Attributes)

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import and_, delete, select, update
+from sqlalchemy import and_, delete, func, select, update
 
 from scraper_service.jobs.rows import dialect_insert, now_of
-from scraper_service.jobs.tables import model_use
+from scraper_service.jobs.tables import job, model_use
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,6 +59,12 @@ def forget(connection: Connection) -> None:
     """Delete what no cap looks at any more."""
     old = now_of(connection) - KEEP_S
     connection.execute(delete(model_use).where(model_use.c.updated_at < old))
+
+
+def account_of(connection: Connection, job_id: str) -> str:
+    """Return whose tokens a job takes: those of its key, else of its team."""
+    query = select(func.coalesce(job.c.key_id, job.c.team_id)).where(job.c.id == job_id)
+    return connection.scalar(query) or ""
 
 
 def used(connection: Connection, cap: Cap) -> int:

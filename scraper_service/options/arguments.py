@@ -33,6 +33,7 @@ ReadersT: TypeAlias = "Mapping[str, Callable[[str], Any]]"
 DEFAULTS: dict[str, Any] = {
     "actions": [],
     "block_ads": True,
+    "check_prompt_injection": False,
     "exclude_tags": [],
     "fast_mode": False,
     "formats": ["markdown"],
@@ -204,6 +205,7 @@ _READERS: ReadersT = {
     "options": _object,
     "actions": json.loads,
     "block_ads": flag,
+    "check_prompt_injection": flag,
     "exclude_tags": selectors,
     "fast_mode": flag,
     "formats": _names,

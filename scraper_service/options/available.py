@@ -15,6 +15,7 @@ from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
 from scraper_service.options.engine import PROFILE, needs_browser
 from scraper_service.options.jobs import CrawlOptions
+from scraper_service.options.model import BY_MODEL, NO_MODEL
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
@@ -22,16 +23,10 @@ if TYPE_CHECKING:
 
 RECOGNISER = "tesseract"
 
-_MODEL = "it needs a language model, which this release does not have"
 _MEDIA = "it needs a media extractor, which this release does not have"
 
 FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
     formats.Branding: "it needs the styles of a page, which this release does not read",
-    formats.Json: _MODEL,
-    formats.Summary: _MODEL,
-    formats.Question: _MODEL,
-    formats.Highlights: _MODEL,
-    formats.Query: _MODEL,
     formats.Product: "it needs structured data, which this release does not read",
     formats.Menu: "it needs structured data, which this release does not read",
     formats.Audio: _MEDIA,
@@ -86,13 +81,6 @@ LIMITS = (
     ),
 )
 
-REMARKS: tuple[tuple[Callable[[ScrapeOptions], bool], str], ...] = (
-    (
-        lambda o: o.only_clean_content,
-        "The clean-up by a language model was left out: this release has none.",
-    ),
-)
-
 
 @frozen
 class JobLimit:
@@ -103,13 +91,18 @@ class JobLimit:
     message: str
 
 
-JOB_LIMITS = (JobLimit("prompt", (None,), f"a prompt is not available here: {_MODEL}"),)
+JOB_LIMITS = (
+    JobLimit("prompt", (None,), f"a prompt is not available here: {NO_MODEL}"),
+)
 
 
-def require_available(options: ScrapeOptions, browser: str | None = None) -> None:
+def require_available(
+    options: ScrapeOptions, browser: str | None = None, model: str | None = None
+) -> None:
     """Check that every option can be honoured.
 
-    ``browser`` says why there is no browser, None if there is one.
+    ``browser`` says why there is no browser, ``model`` why there is no language model;
+    None if there is one.
 
     :raises OptionUnavailable: for the first that cannot.
     """
@@ -128,65 +121,46 @@ def require_available(options: ScrapeOptions, browser: str | None = None) -> Non
             f"{_OF_A_BROWSER[needed]} is not available here: {browser}",
             "SCRAPE_ACTIONS_NOT_SUPPORTED" if needed == "actions" else "BAD_REQUEST",
         )
+    if model is not None:
+        _require_no_model(options, model)
     for limit in LIMITS:
         if limit.asked(options):
             raise OptionUnavailable(limit.attribute, limit.message, limit.code)
 
 
-# Interface document, 20.1: what has no meaning for a file.
-_NOT_OF_FILES: tuple[tuple[str, str, Callable[[ScrapeOptions], bool]], ...] = (
-    ("actions", "actions", lambda o: bool(o.actions)),
-    ("wait_for_ms", "waiting on a page", lambda o: bool(o.wait_for_ms)),
-    ("mobile", "the mobile view", lambda o: o.mobile),
-    ("location", "a location", lambda o: o.location is not None),
-    ("proxy", "the proxy 'stealth'", lambda o: o.proxy == "stealth"),
-    ("session", "a session", lambda o: o.session is not None),
-    ("profile", "a profile", lambda o: o.profile is not None),
-)
-_FORMATS_NOT_OF_FILES: dict[type[formats.Format], str] = {
-    formats.ChangeTracking: "changeTracking",
-    formats.Screenshot: "screenshot",
-    formats.Branding: "branding",
-    formats.Audio: "audio",
-    formats.Video: "video",
-}
+def _require_no_model(options: ScrapeOptions, reason: str) -> None:
+    """Check that a page has something to answer without a model.
 
-
-def require_parseable(options: ScrapeOptions) -> None:
-    """Check that every option means something for a file that a caller sent.
-
-    :raises OptionUnavailable: for the first that does not.
+    A check for the caller's safety is never left out.
     """
-    code = "PARSE_UNSUPPORTED_OPTIONS"
-    for attribute, what, asked in _NOT_OF_FILES:
-        if asked(options):
-            message = f"{what} cannot be had with an uploaded file"
-            raise OptionUnavailable(attribute, message, code)
-    for item in options.formats:
-        if name := _FORMATS_NOT_OF_FILES.get(type(item)):
-            message = f"format {name!r} cannot be made of an uploaded file"
-            raise OptionUnavailable("formats", message, code)
+    if options.formats and all(isinstance(f, BY_MODEL) for f in options.formats):
+        name = options.formats[0].type
+        text = f"format {name!r} is not available here: {reason}"
+        raise OptionUnavailable("formats", text)
+    if options.check_prompt_injection:
+        text = f"the check for prompt injection is not available here: {reason}"
+        raise OptionUnavailable("check_prompt_injection", text)
+    if options.checks_injection:
+        text = f"the check for prompt injection is not available here: {reason}"
+        raise OptionUnavailable("formats", text)
 
 
 def require_job_available(
-    options: CrawlOptions | BatchOptions, browser: str | None = None
+    options: CrawlOptions | BatchOptions,
+    browser: str | None = None,
+    model: str | None = None,
 ) -> None:
     """Check that every option of a job and of its pages can be honoured.
 
-    ``browser`` as in :func:`require_available`.
+    ``browser`` and ``model`` as in :func:`require_available`.
 
     :raises OptionUnavailable: for the first that cannot.
     """
     try:
-        require_available(options.scrape, browser)
+        require_available(options.scrape, browser, model)
     except OptionUnavailable as error:
         error.nested = isinstance(options, CrawlOptions)
         raise
     for limit in JOB_LIMITS:
         if getattr(options, limit.attribute, limit.accepted[0]) not in limit.accepted:
             raise OptionUnavailable(limit.attribute, limit.message)
-
-
-def remarks(options: ScrapeOptions) -> tuple[str, ...]:
-    """Return a sentence for each option that was accepted and has no effect here."""
-    return tuple(text for applies, text in REMARKS if applies(options))

@@ -73,12 +73,13 @@ class Summary:
 
 @frozen
 class Json:
-    """Structured data by a model; ``key`` is ``json``, or ``extract`` for old callers."""
+    """Structured data; ``key`` is ``json``, or ``extract`` for old callers."""
 
     type: ClassVar[str] = "json"
     prompt: str | None = None
     schema: dict[str, Any] | None = None
     key: str = "json"
+    check_prompt_injection: bool = False
 
 
 @frozen

@@ -210,6 +210,7 @@ class ScrapeOptions:
     profile: Profile | None
     # Jobs that were stored by earlier releases have none.
     session: str | None = field(default=None, validator=optional(_is_session_name))
+    check_prompt_injection: bool = field(default=False, validator=instance_of(bool))
 
     def format(self, kind: type[FormatT]) -> FormatT | None:
         """Return the requested format of class ``kind``, None if not requested."""
@@ -248,6 +249,14 @@ class ScrapeOptions:
         """Whether the page is the same for everybody of the team, and may be kept."""
         return self.store_in_cache and not (
             self.headers or self.actions or self.storage or self.zero_data_retention
+        )
+
+    @property
+    def checks_injection(self) -> bool:
+        """Whether a page that gives orders to language models is to be refused."""
+        return self.check_prompt_injection or any(
+            isinstance(item, Json) and item.check_prompt_injection
+            for item in self.formats
         )
 
     @property

@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 
 from attrs import frozen
 
+from scraper_service.errors import SchemaRefused
+from scraper_service.options.schemas import field_of
 from scraper_service.options.structure import Place, short
 
 MAX_INTEGER = 2**53 - 1  # what a double of any client holds exactly
@@ -131,7 +133,7 @@ class Refused:
 
 @frozen
 class Schema:
-    """A JSON schema: any object of bounded depth and size, kept as it is."""
+    """A JSON schema that can be worked with, of bounded depth and size; kept as it is."""
 
     expected: ClassVar[str] = "object"
 
@@ -151,6 +153,10 @@ class Schema:
                 f"and {MAX_SCHEMA_VALUES} values"
             )
             return at.report("custom", text)
+        try:
+            field_of(value)
+        except SchemaRefused as error:
+            return at.report("custom", f"{at.name} cannot be used: {error}")
         return value
 
 

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 
+MAX_TEXT = 1_000_000  # characters of a page that are read
+CHARACTERS_PER_TOKEN = 4
+
+
 class ModelError(ServiceError):
     """A model gave no answer that can be used; ``reason`` is a phrase for the caller.
 
@@ -73,6 +77,12 @@ class LanguageModel(Protocol):
     async def check(self) -> str:
         """Return a phrase about the model that answers; raise :exc:`ModelError`."""
         ...
+
+
+def text_limit(settings: BaseSettings) -> int:
+    """Return how many characters of a page a model may be given."""
+    tokens = settings.getint("LLM_TOKENS_PER_PAGE")
+    return min(MAX_TEXT, CHARACTERS_PER_TOKEN * tokens) if tokens else MAX_TEXT
 
 
 def language_model(settings: BaseSettings) -> LanguageModel | None:

@@ -86,6 +86,7 @@ class ResidentCrawler(Resident):
         scrape_id: str,
         deadline: float,
         queued_s: float | None = None,
+        account: str = "",
         upload: Upload | None = None,
     ) -> Page:
         """Return the page, fetched or failed; never later than ``deadline``.
@@ -93,8 +94,8 @@ class ResidentCrawler(Resident):
         With ``upload`` it is that of a file, and its address the name of the file.
 
         That is a time of :func:`time.monotonic`; ``queued_s`` is what the page waited
-        for a place. Raises :exc:`ServiceUnavailable` while starting or stopping, and
-        :exc:`QueueFull`. A caller that is cancelled ends the download.
+        for a place, ``account`` the id of its key or team. Raises
+        :exc:`ServiceUnavailable` while starting or stopping, and :exc:`QueueFull`. A caller that is cancelled ends the download.
         """
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
@@ -109,6 +110,7 @@ class ResidentCrawler(Resident):
             request = spider.upload_request(
                 upload, options.scrape, scrape_id, deadline, team_id
             )
+        request.meta["account"] = account
         if queued_s is not None:
             request.meta["queued_s"] = queued_s
         page = asyncio.get_running_loop().create_future()

@@ -16,7 +16,13 @@ from scraper_service.components.presence import Presence
 from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.jobs import artefacts, host_rows, search_expiry, store
+from scraper_service.jobs import (
+    artefacts,
+    host_rows,
+    model_tokens,
+    search_expiry,
+    store,
+)
 from scraper_service.jobs.artefacts import Artefacts
 from scraper_service.jobs.model import JobState
 from scraper_service.options.job_arguments import options_from_json
@@ -69,6 +75,7 @@ class JobRunner(Protocol):
 async def expire(database: Database) -> None:
     """Delete what was kept for long enough."""
     await database.write(host_rows.forget_hosts)
+    await database.write(model_tokens.forget)
     while await database.write(store.expire):
         pass
     while await database.write(search_expiry.expire):

@@ -72,7 +72,13 @@ class Scrapes:
         self._under_way[team.id] += 1
         try:
             return await self._resident.fetch(
-                options, team.id, scrape_id, deadline, queued_s, upload
+                options,
+                team.id,
+                scrape_id,
+                deadline,
+                queued_s,
+                team.key_id or team.id,
+                upload,
             )
         finally:
             self._under_way -= Counter({team.id: 1})  # which forgets those with none

@@ -24,11 +24,9 @@ from scraper_service.jobs import admission, deliveries, listing, sessions, store
 from scraper_service.jobs.ledger import Call
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
-from scraper_service.options.available import (
-    require_available,
-    require_job_available,
-    require_parseable,
-)
+from scraper_service.options.available import require_available, require_job_available
+from scraper_service.options.model import missing_model
+from scraper_service.options.uploads import require_parseable
 from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
@@ -62,6 +60,7 @@ if TYPE_CHECKING:
         MapOptions,
         PageOptions,
     )
+    from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.options.search import SearchOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.maps import Map, MapCrawler
@@ -142,12 +141,19 @@ class ScraperService:
         self._serialize = serialize
         self._robots = robots
         self._engines = engines
+        self._no_model = missing_model(runner.settings)
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
 
     def _check_open(self) -> None:
         if self.stopping:
             raise ServiceUnavailable("The service is stopping.")
+
+    def _require(self, options: ScrapeOptions) -> None:
+        require_available(options, self._engines.missing, self._no_model)
+
+    def _require_job(self, options: CrawlOptions | BatchOptions) -> None:
+        require_job_available(options, self._engines.missing, self._no_model)
 
     async def scrape(self, options: PageOptions, team: Team, version: int) -> Page:
         """Return one page, fetched or failed; it is charged and stored.
@@ -157,7 +163,7 @@ class ScraperService:
         raises.
         """
         self._check_open()
-        require_available(options.scrape, self._engines.missing)
+        self._require(options.scrape)
         return await self._scrape(options, team, version)
 
     async def parse(
@@ -169,7 +175,7 @@ class ScraperService:
         """
         self._check_open()
         require_parseable(options.scrape)
-        require_available(options.scrape, self._engines.missing)
+        self._require(options.scrape)
         return await self._scrape(options, team, version, upload=upload)
 
     async def _scrape(
@@ -225,7 +231,7 @@ class ScraperService:
         raises.
         """
         self._check_open()
-        require_available(options.scrape, self._engines.missing)
+        self._require(options.scrape)
         call, price = _call(team, "map", version, options.url), self.prices.map
         async with self.charges.call(call, team, price) as charge:
             found = await self.maps.find(options, team.id, call.id, shape)
@@ -265,7 +271,7 @@ class ScraperService:
         asked = options.scrape
         if asked is not None:
             try:
-                require_available(asked, self._engines.missing)
+                self._require(asked)
             except OptionUnavailable as error:
                 error.nested = True
                 raise
@@ -295,7 +301,7 @@ class ScraperService:
         :exc:`~scraper_service.errors.QueueFull`.
         """
         self._check_open()
-        require_job_available(options, self._engines.missing)
+        self._require_job(options)
         terms = self._terms(options, team, least_pages)
         job = await self._database.write_first(
             admission.create_job, team.id, terms, options, version, idempotency_key
@@ -342,7 +348,7 @@ class ScraperService:
         :meth:`start` raises.
         """
         self._check_open()
-        require_job_available(options, self._engines.missing)
+        self._require_job(options)
         terms = self._terms(options, team)
         job = await self._database.write_apart(
             admission.add_entries, job_id, terms, options, idempotency_key
@@ -470,7 +476,7 @@ class ScraperService:
         ``depth`` is the number of links that each is away from the start. Only those
         robots.txt are looked at that are known already.
         """
-        require_job_available(options, self._engines.missing)
+        self._require_job(options)
         found = await asyncio.to_thread(explained, options, urls, depth)
         if options.ignore_robots_txt:
             return found

@@ -926,7 +926,7 @@ def test_added_addresses_may_not_ask_for_what_is_not_available(service, site, ba
     path = batch([site.url("/text")])
     ended(service, path)
     urls = [site.url("/rss")]
-    reply = append(service, "v2", id_of(path), urls, formats=["summary"])
+    reply = append(service, "v2", id_of(path), urls, formats=["screenshot"])
     assert "not available here" in details_of(reply)[0]["message"]
     assert read(service, path)["total"] == 1
 

@@ -9,7 +9,7 @@ import pytest
 
 from scraper_service.formats import render as module
 from scraper_service.formats.render import content_from_wire, make_content, render
-from scraper_service.options.formats import Attributes, AttributeSelector, Summary
+from scraper_service.options.formats import Attributes, AttributeSelector, Audio
 from tests.formats.pages import convert, markdown, options, source, value
 
 PNG = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + bytes(range(256))
@@ -69,8 +69,8 @@ def test_raw_base64_never_parses(body):
 def test_only_requested_formats_are_made():
     page = "<title>t</title><p>a <a href=b>b</a>"
     assert set(convert(page, "links", "raw_html").values) == {"links", "raw_html"}
-    assert set(convert(page, Summary()).values) == set()
-    assert convert(page, Summary()).known == {"title": "t", "verdict": "ok"}
+    assert set(convert(page, Audio()).values) == set()
+    assert convert(page, Audio()).known == {"title": "t", "verdict": "ok"}
 
 
 def test_raw_html_is_the_decoded_source():

@@ -9,7 +9,6 @@ from scraper_service.errors import OptionUnavailable
 from scraper_service.options import actions, formats
 from scraper_service.options.arguments import page_options
 from scraper_service.options.available import (
-    remarks,
     require_available,
     require_job_available,
 )
@@ -42,6 +41,8 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
         {"mobile": True, "wait_for_ms": 5, "session": "a"},
         {"actions": (actions.Press("Enter"),)},
         {"formats": (formats.Screenshot(),)},
+        {"formats": (formats.Json(), formats.Json(key="extract"), formats.Summary())},
+        {"only_clean_content": True},
         {"location": Location("DE")},
         {"profile": Profile("p")},
         {"parsers": ()},
@@ -52,18 +53,11 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
 def test_what_this_release_does_is_available(changes):
     options = evolve(PLAIN, **changes)
     require_available(options)
-    assert remarks(options) == ()
 
 
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        (formats.Json(), "BAD_REQUEST"),
-        (formats.Json(key="extract"), "BAD_REQUEST"),
-        (formats.Summary(), "BAD_REQUEST"),
-        (formats.Question("q"), "BAD_REQUEST"),
-        (formats.Highlights("q"), "BAD_REQUEST"),
-        (formats.Query("q"), "BAD_REQUEST"),
         (formats.Branding(), "SCRAPE_BRANDING_NOT_SUPPORTED"),
         (formats.Product(), "BAD_REQUEST"),
         (formats.Menu(), "BAD_REQUEST"),
@@ -76,6 +70,34 @@ def test_format_that_needs_more_is_refused(wanted, code):
     with pytest.raises(OptionUnavailable, match="is not available here: it needs") as e:
         require_available(options)
     assert (e.value.attribute, e.value.code) == ("formats", code)
+
+
+BY_MODEL = [formats.Question("q"), formats.Highlights("q"), formats.Query("q")]
+
+
+@pytest.mark.parametrize("wanted", BY_MODEL, ids=lambda item: item.type)
+def test_format_that_only_a_model_can_give_is_refused_where_it_stands_alone(wanted):
+    alone = evolve(PLAIN, formats=(wanted,))
+    with pytest.raises(OptionUnavailable, match=f"'{wanted.type}' is not available"):
+        require_available(alone, model="there is none")
+    require_available(alone)
+    beside = evolve(PLAIN, formats=(formats.Markdown(), wanted))
+    require_available(beside, model="there is none")
+
+
+@pytest.mark.parametrize(
+    ("changes", "attribute"),
+    [
+        ({"check_prompt_injection": True}, "check_prompt_injection"),
+        ({"formats": (formats.Json(check_prompt_injection=True),)}, "formats"),
+    ],
+)
+def test_check_that_only_a_model_can_make_is_never_left_out(changes, attribute):
+    options = evolve(PLAIN, **changes)
+    with pytest.raises(OptionUnavailable, match="there is none") as error:
+        require_available(options, model="there is none")
+    assert error.value.attribute == attribute
+    require_available(options)
 
 
 def test_message_names_format_and_why_there_is_no_browser():
@@ -104,17 +126,6 @@ def test_option_that_needs_more_is_refused(changes, code):
 
 def test_a_profile_is_no_reason_to_refuse_a_page_where_there_is_no_browser():
     require_available(evolve(PLAIN, profile=Profile("p")), "none is here")
-
-
-def test_option_without_effect_is_remarked():
-    options = evolve(PLAIN, only_clean_content=True)
-    require_available(options)
-    (remark,) = remarks(options)
-    assert "clean-up" in remark
-
-
-def test_default_country_is_not_remarked():
-    assert remarks(evolve(PLAIN, location=Location("us", ("de",)))) == ()
 
 
 CRAWL = crawl_options({"url": "https://example.com"})

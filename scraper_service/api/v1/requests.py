@@ -57,6 +57,7 @@ CACHE_MS = 14_400_000  # 4 h, what __experimental_cache stands for
 DEFAULTS: Mapping[str, Any] = {
     "actions": (),
     "block_ads": True,
+    "check_prompt_injection": False,
     "exclude_tags": (),
     "fast_mode": False,
     "headers": (),
@@ -122,7 +123,7 @@ _EXTRACTION = Object(
         "agent": Field(
             Object({"model": Field(Text(256)), "prompt": Field(_PROMPT)}),
         ),
-        "checkPromptInjection": Field(fields.CHECK_PROMPT_INJECTION),
+        "checkPromptInjection": Field(Bool(), "check_prompt_injection"),
     }
 )
 _CHANGE_TRACKING = Object(

@@ -65,6 +65,7 @@ MAX_EXPLAINED = 1000  # addresses
 DEFAULTS: Mapping[str, Any] = {
     "actions": (),
     "block_ads": True,
+    "check_prompt_injection": False,
     "exclude_tags": (),
     "fast_mode": False,
     "formats": (formats.Markdown(),),
@@ -109,7 +110,7 @@ _OBJECT_FORMATS: Mapping[str, Kind] = {
         {
             "prompt": Field(_PROMPT, "prompt"),
             "schema": Field(Schema(), "schema"),
-            "checkPromptInjection": Field(fields.CHECK_PROMPT_INJECTION),
+            "checkPromptInjection": Field(Bool(), "check_prompt_injection"),
         },
         build(formats.Json),
     ),

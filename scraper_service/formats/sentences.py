@@ -1,0 +1,127 @@
+"""The prose of a page as sentences, in any script.
+
+Markdown in, for it is the same for web pages, documents and PDF files.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+
+MAX_TEXT = 100_000  # characters of Markdown that are looked at
+PIECE = 90  # characters, about, of a script whose sentences have no mark
+
+# What ends a sentence only before a space, and what always does.
+_CLOSING = "\"'\u201d\u2019\u00bb)\\]"
+_WIDE_CLOSING = "\u201d\u2019\u300d\u300f\uff09"
+_END = re.compile(
+    rf"[.!?\u2026\u061f\u06d4\u0589\u0964\u0965]+[{_CLOSING}]*(?=\s)"
+    rf"|[\u3002\uff01\uff1f\uff61]+[{_WIDE_CLOSING}]*|[\u104b\u17d4\u17d5]+"
+)
+_UNMARKED = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff]")  # Thai, Lao, Khmer
+_LAST_WORD = re.compile(r"([\w.]+)\.$")
+_ABBREVIATIONS = frozenset(
+    "mr mrs ms dr prof st jr sr vs etc e.g i.e eg ie cf al inc ltd corp co no nos fig figs "
+    "eq sec ch vol pp p ed eds approx dept est gov sen rep rev hon gen col capt lt sgt "
+    "jan feb mar apr jun jul aug sep sept oct nov dec mon tue wed thu fri sat sun u.s u.k "
+    "a.m p.m z.b d.h u.a bzw ca ggf inkl usw evtl nr tel str abs bd hrsg vgl sog geb gest "
+    "mme mlle m ex env av bd sra srta sr ud uds pág núm art ing dott sig sigg ecc".split()
+)
+
+
+@frozen
+class Sentence:
+    """``text`` as it stands in the page, spaces made one; ``paragraph`` counts from 0."""
+
+    text: str
+    paragraph: int
+
+
+def sentences(markdown: str) -> list[Sentence]:
+    """Return the sentences of the paragraphs and list items of a Markdown text."""
+    return [
+        Sentence(text, number)
+        for number, paragraph in enumerate(paragraphs(markdown))
+        for text in split(paragraph)
+    ]
+
+
+def paragraphs(markdown: str) -> Iterator[str]:
+    """Yield the texts of paragraphs and list items: no headings, tables or code."""
+    around: list[str] = []
+    for token in _parser().parse(markdown[:MAX_TEXT]):
+        if token.nesting == 1:
+            around.append(token.type)
+        elif token.nesting == -1:
+            around.pop()
+        elif token.type == "inline" and around and around[-1] == "paragraph_open":
+            text = " ".join(_text(token).split())
+            if text:
+                yield text
+
+
+def split(paragraph: str) -> Iterator[str]:
+    """Yield the sentences of a paragraph."""
+    start = 0
+    for match in _END.finditer(paragraph):
+        end = match.end()
+        if match[0].startswith(".") and not _ends(paragraph, match.start(), end):
+            continue
+        yield from _pieces(paragraph[start:end].strip())
+        start = end
+    yield from _pieces(paragraph[start:].strip())
+
+
+def _ends(paragraph: str, stop: int, end: int) -> bool:
+    """Tell whether a full stop ends a sentence, and not only a word or a number."""
+    rest = paragraph[end : end + 12]
+    if next((c for c in rest if c.isalnum()), "A").islower():
+        return False
+    last = _LAST_WORD.search(paragraph[max(0, stop - 20) : stop + 1])
+    if last is None:
+        return True
+    word = last[1].lower()
+    is_initial = len(word) == 1 and word.isalpha()
+    return not (is_initial or word in _ABBREVIATIONS)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield a sentence; where the script has no mark for its end, at spaces."""
+    if len(text) <= 2 * PIECE or not _UNMARKED.search(text):
+        if text:
+            yield text
+        return
+    piece = ""
+    for phrase in text.split(" "):
+        piece = f"{piece} {phrase}" if piece else phrase
+        if len(piece) >= PIECE:
+            yield piece
+            piece = ""
+    if piece:
+        yield piece
+
+
+def _text(token: Token) -> str:
+    parts = []
+    for child in token.children or ():
+        if child.type in {"text", "code_inline"}:
+            parts.append(child.content)
+        elif child.type in {"softbreak", "hardbreak"}:
+            parts.append(" ")
+    return "".join(parts)
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415  # only where it is asked for
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
