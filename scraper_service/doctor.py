@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import socket
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from attrs import frozen
 
@@ -38,6 +40,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield _resolution()
     yield _egress(settings.getlist("EGRESS_ALLOW"))
     yield _browser(settings)
+    yield _model(settings)
     yield _environment()
 
 
@@ -125,6 +128,22 @@ def _browser(settings: Settings) -> Check:
         text = f"{path} does not run ({error}); install it anew, or see CHROMIUM_PATH"
         return Check("browser", "fails", text)
     return Check("browser", "works", f"{path}, {done.stdout.strip()}")
+
+
+def _model(settings: Settings) -> Check:
+    from scraper_service.providers.model import ModelError, language_model
+
+    name = "language model"
+    model = language_model(settings)
+    if model is None:
+        text = "none (LLM_BASE_URL); rules answer json and summary, and say so"
+        return Check(name, "missing", text)
+    where = urlsplit(settings["LLM_BASE_URL"]).netloc
+    try:
+        return Check(name, "works", f"{asyncio.run(model.check())} at {where}")
+    except ModelError as error:
+        text = f"{settings['LLM_MODEL']} at {where}: {error.reason}; see LLM_BASE_URL,"
+        return Check(name, "fails", f"{text} LLM_MODEL and LLM_API_KEY")
 
 
 def _environment() -> Check:

@@ -17,7 +17,7 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMATS = "markdown, html, rawHtml, links, images or rawBase64"
+FORMATS = "markdown, html, rawHtml, links, images, summary, json or rawBase64"
 FURTHER = "further"
 
 
@@ -84,6 +84,51 @@ def _object(
     return found
 
 
+def _schema(
+    context: click.Context, option: click.Parameter, path: str | None
+) -> dict[str, Any] | None:
+    """Return the JSON object in a file, or in standard input for ``-``."""
+    if path is None:
+        return None
+    try:
+        with click.open_file(path, encoding="utf-8") as file:
+            return _object(context, option, file.read())
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.BadParameter(f"{path} cannot be read: {error}") from None
+
+
+def _data_of(*flags: str) -> tuple[Option, ...]:
+    """Return what is asked of the format json; see :func:`_with_data`."""
+    return (
+        _one(
+            "schema",
+            "--schema",
+            callback=_schema,
+            metavar="FILE",
+            help="The JSON schema of --format json; - for standard input.",
+        ),
+        _one(
+            "jsonPrompt",
+            *flags,
+            metavar="TEXT",
+            help="What --format json is to find, in words.",
+        ),
+    )
+
+
+def _with_data(asked: dict[str, Any]) -> dict[str, Any]:
+    """Put the schema and the prompt into the format json of a page."""
+    schema, prompt = asked.pop("schema", None), asked.pop("jsonPrompt", None)
+    if schema is None and prompt is None:
+        return asked
+    if "json" not in asked["formats"]:
+        raise click.UsageError("--schema and --prompt go with --format json")
+    facts = {"type": "json", "schema": schema, "prompt": prompt}
+    data = {key: value for key, value in facts.items() if value is not None}
+    kept = [data if name == "json" else name for name in asked["formats"]]
+    return {**asked, "formats": kept}
+
+
 _TIMEOUT = _one(
     "timeout", "--timeout", type=int, metavar="MS", help="Give up after MS."
 )
@@ -121,7 +166,7 @@ _FURTHER = Option(
         "help": "Further options, as in the body of a call of the HTTP API.",
     },
 )
-PAGE = (
+_PAGE = (
     _many(
         "formats",
         "-f",
@@ -162,6 +207,9 @@ PAGE = (
         help="Take what was fetched up to SECONDS ago.  [default: 0]",
     ),
 )
+PAGE = (*_PAGE, *_data_of("--prompt", "--json-prompt"))
+# Of a page of a job, which may have a prompt of its own.
+JOB_PAGE = (*_PAGE, *_data_of("--json-prompt"))
 PACE = (
     _one(
         "maxConcurrency",
@@ -235,7 +283,7 @@ def takes(
         @functools.wraps(command)
         def with_body(**values: Any) -> Any:
             body = _taken(own, values)
-            asked = _taken(page, values)
+            asked = _with_data(_taken(page, values))
             if asked:
                 asked["storeInCache"] = asked["maxAge"] > 0
             body |= {"scrapeOptions": asked} if nested else asked

@@ -27,7 +27,7 @@ _detach = click.option(
 
 @click.command("crawl")
 @click.argument("url")
-@asking.takes(asking.CRAWL, asking.PAGE, nested=True)
+@asking.takes(asking.CRAWL, asking.JOB_PAGE, nested=True)
 @takes_output
 @_detach
 @takes_service
@@ -102,9 +102,11 @@ def _run(
     if detach:
         raise click.UsageError("--detach needs a service that goes on: --server")
     from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.options.model import missing_model
 
     settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
-    options, left_out = reading.job_options(kind, body, why_missing(settings))
+    missing = why_missing(settings), missing_model(settings)
+    options, left_out = reading.job_options(kind, body, *missing)
     for url in left_out:
         click.echo(f"left out: {printable(url, 200)}", err=True)
     check_egress(settings)

@@ -69,9 +69,11 @@ def _page(
         return page
     from scraper_service.api.page_json import page_json
     from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.options.model import missing_model
 
     settings = _settings(overrides, where)
-    options = reading.page_options(body, why_missing(settings))
+    missing = why_missing(settings), missing_model(settings)
+    options = reading.page_options(body, *missing)
     if options.scrape.max_age_ms:
         raise click.UsageError("--max-age: only a service keeps pages; see --server")
     pages, _ = _run(settings, "scrape", page=options)

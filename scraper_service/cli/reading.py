@@ -20,16 +20,19 @@ if TYPE_CHECKING:
     )
 
 
-def page_options(body: dict[str, Any], browser: str | None = None) -> PageOptions:
+def page_options(
+    body: dict[str, Any], browser: str | None = None, model: str | None = None
+) -> PageOptions:
     """Return the options that ``body`` asks for; raise :exc:`click.UsageError`.
 
-    ``browser`` says why there is no browser, None if there is one.
+    ``browser`` says why there is no browser, ``model`` why there is no language model;
+    None if there is one.
     """
     from scraper_service.api.v2 import requests
     from scraper_service.options.available import require_available
 
     options = _read(requests.page_options, body)
-    _checked(require_available, options.scrape, browser)
+    _checked(require_available, options.scrape, browser, model)
     return options  # type: ignore[no-any-return]
 
 
@@ -41,11 +44,14 @@ def map_options(body: dict[str, Any]) -> MapOptions:
 
 
 def job_options(
-    kind: str, body: dict[str, Any], browser: str | None = None
+    kind: str,
+    body: dict[str, Any],
+    browser: str | None = None,
+    model: str | None = None,
 ) -> tuple[CrawlOptions | BatchOptions, tuple[str, ...]]:
     """Return the options of a crawl or batch, and the addresses that are left out.
 
-    ``browser`` as for :func:`page_options`.
+    ``browser`` and ``model`` as for :func:`page_options`.
 
     Raises :exc:`click.UsageError`.
     """
@@ -60,7 +66,7 @@ def job_options(
         options, left_out = request.options, request.invalid_urls or ()
         if request.append_to is not None:
             raise click.UsageError("appendToId: only a service adds to a batch")
-    _checked(require_job_available, options, browser)
+    _checked(require_job_available, options, browser, model)
     if options.webhook is not None:
         raise click.UsageError("webhook: only a service delivers events; see --server")
     return options, left_out
@@ -76,11 +82,11 @@ def _read(read: Callable[[object], Any], body: dict[str, Any]) -> Any:
         raise click.UsageError("\n  ".join(faults)) from error
 
 
-def _checked(check: Callable[..., None], options: Any, browser: str | None) -> None:
+def _checked(check: Callable[..., None], options: Any, *missing: str | None) -> None:
     from scraper_service.errors import OptionUnavailable
 
     try:
-        check(options, browser)
+        check(options, *missing)
     except OptionUnavailable as error:
         raise click.UsageError(str(error)) from error
 

@@ -369,3 +369,35 @@ def test_titles_of_strangers_do_not_steer_the_terminal(tmp_path):
     terminal = Terminal(tmp_path, "jobs", "list")
     assert terminal.end() == 0
     assert terminal.rows[0].endswith("completed, 1 done, 0 failed")
+
+
+def test_data_is_asked_for_by_a_schema_in_a_file_and_a_prompt(tmp_path, site):
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+    (tmp_path / "schema.json").write_text(json.dumps(schema))
+    asked = ("-f", "json", "--schema", "schema.json", "--prompt", "the title")
+    done = run(tmp_path, "scrape", site.url("/article"), *asked)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout).keys() == {"title"}
+    assert "answered by rules" in done.stderr
+    url = site.url(named(SMALL).path(0))
+    asked = ("-f", "json", "--schema", "-", "--json-prompt", "a", "--limit", 2)
+    done = run(tmp_path, "crawl", url, *asked, stdin=json.dumps(schema))
+    pages = [json.loads(line) for line in done.stdout.splitlines()]
+    assert {page["metadata"]["answeredBy"] for page in pages} == {"rules"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--schema", "none.json", "-f", "json"), "none.json cannot be read"),
+        (("--schema", "bad.json", "-f", "json"), "must be a JSON object"),
+        (("--prompt", "a"), "go with --format json"),
+        (("-f", "json", "--schema", "remote.json"), "only references inside"),
+    ],
+)
+def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
+    (tmp_path / "bad.json").write_text("[]")
+    (tmp_path / "remote.json").write_text('{"$ref": "https://a.example/"}')
+    done = run(tmp_path, "scrape", "https://example.com", *arguments)
+    assert done.returncode == 2
+    assert said in done.stderr
