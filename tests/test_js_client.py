@@ -12,6 +12,7 @@ import pytest
 
 from tests.app_site import AppSite
 from tests.browser.conftest import SETTINGS, why_no_browser
+from tests.chat_server import ChatServer
 from tests.linked_site import page_number
 
 SOURCES = Path(__file__).parent / "js"
@@ -28,7 +29,7 @@ def script(tmp_path_factory):
     if not node or not npm:
         pytest.skip("node and npm are not both installed")
     folder = tmp_path_factory.mktemp("js")
-    for name in ("package.json", "client.js", "browser.js"):
+    for name in ("package.json", "client.js", "browser.js", "answers.js"):
         shutil.copy(SOURCES / name, folder)
     command = (npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund")
     try:
@@ -95,6 +96,33 @@ def test_screenshots_and_actions(script, start_service):
         assert len(found["actions"]["screenshots"]) == 1
         assert found["actions"]["javascriptReturns"][0]["value"] == "Form"
         assert "clicked" in found["markdown"]
+
+
+@pytest.mark.parametrize("has_model", [True, False], ids=["model", "rules"])
+def test_data_and_summaries(script, service, start_service, site, has_model):
+    node, client = script
+    with ChatServer() as chat:
+        chat.behave("obeys", {"title": "By the model"})
+        asked = start_service(**chat.environment) if has_model else service
+        file = client.with_name("answers.js")
+        done = subprocess.run(
+            (node, file, asked.url, asked.key, site.url("")),
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+        )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    steps = {line["step"]: line for line in map(json.loads, done.stdout.splitlines())}
+    title = "By the model" if has_model else "How the harbour reads its tides"
+    for name in ("v2 json", "v1 json", "v1 extract"):
+        page = steps[name]["value"]
+        assert page[name.partition(" ")[2]]["title"] == title, steps[name]
+    assert steps["v2 summary"]["value"]["summary"]
+    if has_model:
+        assert steps["v2 question"]["value"]["answer"]
+    else:
+        assert steps["v2 question"]["status"] == 400
 
 
 @pytest.fixture
