@@ -210,8 +210,8 @@ class PageContent:
     for nothing. ``text`` is its Markdown for a language model, ``injection`` an excerpt of
     what gives orders to one, where that is looked for. ``remarks`` are what the rules
     that made a value have to say of it, by the name of the value; ``answered_by`` is
-    ``rules``, ``model`` or ``both``, None where nothing was to be answered. ``fetch`` is
-    added by the spider; so are ``follow``, the
+    ``rules``, ``model`` or ``both``, None where nothing was to be answered;
+    ``tokens_used`` are the model's. ``fetch`` is added by the spider; so are ``follow``, the
     links that are new, and ``base``, the address that a crawl's start page was
     redirected to if it is another site.
     """
@@ -233,6 +233,7 @@ class PageContent:
     injection: str | None = None
     remarks: Mapping[str, tuple[str, ...]] = field(factory=dict)
     answered_by: str | None = None
+    tokens_used: int | None = None
     warnings: tuple[str, ...] = ()
     error: PageError | None = None
     fetch: Fetch | None = None
@@ -313,7 +314,8 @@ class PageMetadata:
 
     ``source_url`` is the address as the caller wrote it, ``url`` the final one.
     ``status_code`` is None when no answer came, ``queued_ms`` when the concurrency of
-    the team did not hold the page up, ``answered_by`` is that of the content.
+    the team did not hold the page up, ``answered_by`` and ``tokens_used`` are those
+    of the content.
     """
 
     source_url: str
@@ -327,6 +329,7 @@ class PageMetadata:
     time_zone: str | None = None
     credits_used: int = 0
     answered_by: str | None = None
+    tokens_used: int | None = None
     cache_state: str | None = None
     cached_at: float | None = None
     num_pages: int | None = None

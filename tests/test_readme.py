@@ -109,6 +109,22 @@ def test_the_map_example_lists_addresses(service, site):
     assert links == [{"url": site.url("/example"), "title": "Example Domain"}]
 
 
+def test_data_and_a_summary_are_made_as_shown(service, site, tmp_path):
+    command = next(block for block in blocks("sh") if '"summary"' in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    command = command.replace(PUBLIC, site.url("/example"))
+    done = subprocess.run(
+        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
+        capture_output=True,
+        check=True,
+    )
+    page = json.loads(done.stdout)["data"]
+    assert page["json"] == {"title": "Example Domain"}
+    assert page["summary"].startswith("This domain is for use")
+    [shown] = run_block("-f json", site, tmp_path)
+    assert "Example Domain" in json.loads(shown).values()
+
+
 def test_the_local_commands_work(site, tmp_path):
     run_block("scrapy crawl", site, tmp_path)
     [page] = json.loads((tmp_path / "page.json").read_text())

@@ -96,7 +96,8 @@ class ModelPipeline:
 
     async def _answered(self, content: PageContent, fetch: Fetch) -> PageContent:
         """Return a page with what the model made of it."""
-        ask = self._asker(fetch)
+        tokens: list[int] = []
+        ask = self._asker(fetch, tokens)
         if fetch.options.checks_injection:
             try:
                 orders = await orders_in(content, ask)
@@ -112,9 +113,10 @@ class ModelPipeline:
             *(self._answer(question, page, ask) for question in asked),
             self._clean(page, ask),
         )
-        return page.content(asked)
+        return evolve(page.content(asked), tokens_used=sum(tokens) or None)
 
-    def _asker(self, fetch: Fetch) -> Asker:
+    def _asker(self, fetch: Fetch, tokens: list[int]) -> Asker:
+        """Return who asks the model for a page, and adds to ``tokens`` what it used."""
         now = time.monotonic()
         left = LONGEST_S if fetch.deadline is None else fetch.deadline - now
         left -= min(RESERVE_S, RESERVE_SHARE * left)
@@ -141,6 +143,7 @@ class ModelPipeline:
                 raise
             self._count("answers", 1)
             self._count("tokens", answer.tokens)
+            tokens.append(answer.tokens)
             return answer
 
         return ask

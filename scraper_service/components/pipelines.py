@@ -132,6 +132,7 @@ class PagePipeline:
                 if failure
                 else self._prices.of(content, fetch.options, fetch.proxy),
                 answered_by=content.answered_by,
+                tokens_used=content.tokens_used,
                 num_pages=content.num_pages,
                 total_pages=content.total_pages,
                 error=failure.message if failure else _reason(fetch.status),

@@ -29,6 +29,10 @@ _END = re.compile(
 )
 _UNMARKED = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff]")  # Thai, Lao, Khmer
 _LAST_WORD = re.compile(r"([\w.]+)\.$")
+_MONTH = re.compile(
+    r"\s+(?:jan|feb|mär|mar|apr|mai|maj|jun|jul|aug|sep|o[kc]t|nov|de[zsc])",
+    re.IGNORECASE,
+)
 _ABBREVIATIONS = frozenset(
     "mr mrs ms dr prof st jr sr vs etc e.g i.e eg ie cf al inc ltd corp co no nos fig figs "
     "eq sec ch vol pp p ed eds approx dept est gov sen rep rev hon gen col capt lt sgt "
@@ -74,7 +78,7 @@ def split(paragraph: str) -> Iterator[str]:
     start = 0
     for match in _END.finditer(paragraph):
         end = match.end()
-        if match[0].startswith(".") and not _ends(paragraph, match.start(), end):
+        if match[0][0] in ".!?\u2026" and not _ends(paragraph, match.start(), end):
             continue
         yield from _pieces(paragraph[start:end].strip())
         start = end
@@ -82,14 +86,18 @@ def split(paragraph: str) -> Iterator[str]:
 
 
 def _ends(paragraph: str, stop: int, end: int) -> bool:
-    """Tell whether a full stop ends a sentence, and not only a word or a number."""
+    """Tell whether a mark ends a sentence, and not only a word, a number or a quote."""
     rest = paragraph[end : end + 12]
     if next((c for c in rest if c.isalnum()), "A").islower():
         return False
+    if paragraph[stop] != ".":
+        return True
     last = _LAST_WORD.search(paragraph[max(0, stop - 20) : stop + 1])
     if last is None:
         return True
     word = last[1].lower()
+    if word.isdecimal():  # the third of May, in German and others
+        return len(word) > 2 or not _MONTH.match(rest)
     is_initial = len(word) == 1 and word.isalpha()
     return not (is_initial or word in _ABBREVIATIONS)
 

@@ -109,6 +109,7 @@ def test_without_a_model_rules_answer_and_say_so(scrape, service, version):
     assert page["json"]["title"] == "Kettle"
     assert page["metadata"]["answeredBy"] == "rules"
     assert page["metadata"]["creditsUsed"] == 5
+    assert "tokensUsed" not in page["metadata"]
     warning = "json and summary were answered by rules, not by a language model: "
     assert f"{warning}{NO_MODEL}." in page["warning"]
 
@@ -203,6 +204,7 @@ def test_the_model_answers_and_is_named(scrape, chat, version):
     assert page["json"] == GOOD
     assert page["metadata"]["answeredBy"] == "model"
     assert page["metadata"]["creditsUsed"] == 5
+    assert page["metadata"]["tokensUsed"] == 100
     assert "warning" not in page
 
 
