@@ -9,6 +9,7 @@ import urllib.parse
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import hypothesis
 import pytest
 
 from bench.processes import ServiceProcess
@@ -26,6 +27,10 @@ ENVIRONMENT = {
     "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
 }
 REQUEST_TIMEOUT_S = 90
+
+# No test may fail because the machine is busy.
+hypothesis.settings.register_profile("busy", deadline=None)
+hypothesis.settings.load_profile("busy")
 
 # Of a shell's background command it is ignored, and so by all that it starts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
