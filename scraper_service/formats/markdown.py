@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 # What a heading cannot hold: then it is a heading by mistake.
 _BIG = ("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
+_NAMED = frozenset({"id", "name", "class"})
 _HAS_PARAGRAPHS = etree.XPath("boolean(*/p)")
 
 
@@ -191,8 +192,12 @@ class _Writer(Pictures):
             own.number += 1
 
     def checkbox(self, element: Any) -> None:
-        """Write the box of a task."""
-        if element.get("type") == "checkbox" and not "".join(self.run).strip():
+        """Write the box of a task, which has no name: others open menus or are sent."""
+        if (
+            element.get("type") == "checkbox"
+            and _is_task(element.attrib)
+            and not "".join(self.run).strip()
+        ):
             box = "[ ]" if element.get("checked") is None else "[x]"
             self.run += [box, " "]
 
@@ -220,6 +225,12 @@ class _Writer(Pictures):
         if "|" in text:
             text = text.replace("|", "\\|")
         return f" {text} "
+
+
+def _is_task(attributes: Any) -> bool:
+    if "disabled" in attributes or "task" in attributes.get("class", ""):
+        return True
+    return _NAMED.isdisjoint(attributes)
 
 
 def _number(element: Any, name: str, default: int) -> int:

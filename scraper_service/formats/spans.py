@@ -259,6 +259,8 @@ class Spans:
 
     def code(self, element: Any) -> None:
         """Write a code span; a link that is all of its content goes around it."""
+        if element.tag == "kbd" and self.run and self.run[-1] is self.last_code[0]:
+            self.run.append(" ")  # keys, one after the other
         children = list(element)
         if not children:
             self._code_span(element.text or "")

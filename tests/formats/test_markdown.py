@@ -88,6 +88,15 @@ CASES = {
         "<ul><li><input type=checkbox checked> a<li><input type=checkbox> b</ul>",
         "- [x] a\n- [ ] b",
     ),
+    "task boxes that a page cannot change": (
+        ("<ul><li><input type=checkbox id=t class=task-list-item-checkbox> a"
+        "<li><input type=checkbox name=u disabled> b</ul>"),
+        "- [ ] a\n- [ ] b",
+    ),
+    "boxes that open menus": (
+        "<ul><li><input type=checkbox id=m checked><label for=m>a</label></ul>",
+        "- a",
+    ),
     "definition lists": ("<dl><dt>t<dd>d</dl>", "t\n: d"),
     "code with backticks": ("a <code>x`y</code>", "a ``x`y``"),
     "code is not escaped": ("<code>*a* &lt;b&gt; [x](y)</code>", "`*a* <b> [x](y)`"),

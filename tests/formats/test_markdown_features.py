@@ -161,6 +161,7 @@ CODE = {
     ),
     "code of many lines": ("a <code>b<br>c</code> d", "a\n\n```\nb\nc\n```\n\nd"),
     "spans side by side": ("<code>a</code><code>`b</code>", "``a`b``"),
+    "keys side by side": ("<kbd>Ctrl</kbd><kbd>K</kbd>", "`Ctrl` `K`"),
     "space in code": ("a<code> b</code>", "a` b`"),
 }  # fmt: skip
 
