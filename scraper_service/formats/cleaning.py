@@ -44,28 +44,20 @@ _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _PLACEHOLDERS = ("blank.gif", "spacer.gif", "placeholder")
 
 
-def clean(document: Document) -> None:
-    """Drop what is not content and complete the addresses, in place."""
+def clean(document: Document, *, complete: bool = True) -> None:
+    """Drop what is not content and ``complete`` the addresses, in place."""
     body = document.body
     _inline_frames(body)
     _settle_noscript(body)
     rules = HidingRules(list(document.root.iter("style")))
-    for element in list(body.iter(*_DROPPED)):
-        if element.tag == "script" and element.get("type", "")[:8] == "math/tex":
-            _keep_formula(element)
-        else:
-            drop(element)
-    hidden: dict[Any, Hiding] = {}
-    for element in body.iter():
-        tag, style = element.tag, element.get("style")
-        if kind := rules.of(element, tag, style):
-            hidden[element] = kind
-        if tag in _ADDRESSES:
-            _complete(element, tag, document.base)
-        elif style and tag == "span" and "display:block" in style.replace(" ", ""):
-            element.tag = "div"
-    if hidden:
+    for script in list(body.iter("script")):
+        if script.get("type", "")[:8] == "math/tex":
+            _keep_formula(script)
+    etree.strip_elements(body, *_DROPPED, with_tail=False)
+    if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
+    for element in body.iter(*_ADDRESSES) if complete else ():
+        _complete(element, element.tag, document.base)
 
 
 def _keep_formula(script: Any) -> None:

@@ -52,23 +52,43 @@ class HidingRules:
         self._rules = sheet_rules(styles)
         self._parts = frozenset(p for _, parts, _ in self._rules for p in parts)
         self._ids = frozenset(part[1:] for part in self._parts if part[0] == "#")
-        self._known: dict[tuple[str, str | None], Hiding] = {}
+        self._watched = self._parts | _SPOKEN
 
-    def of(self, element: Any, tag: str, style: str | None) -> Hiding:
-        """Return how ``element`` itself is hidden, not what it is in.
+    def hidden(self, body: Any) -> dict[Any, Hiding]:
+        """Return which elements are hidden themselves, not by what they are in.
 
-        It is asked for each element of a page, most of which have one of few classes.
+        A ``span`` that is drawn as a block becomes a ``div``.
         """
-        names = element.get("class")
-        kind = self._known.get((tag, names))
-        if kind is None:
-            kind = self._known[tag, names] = self._looked_up(tag, names, "")
-        if self._ids and (name := element.get("id")) in self._ids:
-            kind = self._looked_up(tag, names, f"#{name}")
-        attribute = element.get("hidden")
-        if (kind or style or attribute is not None) and tag not in _NEVER:
-            return _decided(element, kind, style or "", attribute)
-        return Hiding.NOT
+        found: dict[Any, Hiding] = {}
+        harmless: set[str | None] = {None}  # classes, as most are of any tag
+        ids = self._ids
+        for element in body.iter():
+            get = element.get
+            names, style, attribute = get("class"), get("style"), get("hidden")
+            kind = Hiding.NOT
+            if names not in harmless:
+                if self._is_watched(names):
+                    kind = self._looked_up(element.tag, names, "")
+                else:
+                    harmless.add(names)
+            if ids and (name := get("id")) in ids:
+                kind = self._looked_up(element.tag, names, f"#{name}")
+            if style or kind or attribute is not None:
+                tag = element.tag
+                if tag not in _NEVER and (
+                    kind := _decided(element, kind, style or "", attribute)
+                ):
+                    found[element] = kind
+                if (
+                    style
+                    and tag == "span"
+                    and "display:block" in style.replace(" ", "")
+                ):
+                    element.tag = "div"
+        return found
+
+    def _is_watched(self, names: str) -> bool:
+        return not self._watched.isdisjoint(names.split()) or _is_gutter(names)
 
     def _looked_up(self, tag: str, names: str | None, name: str) -> Hiding:
         parts = set((names or "").split())
