@@ -11,11 +11,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define
 
 from scraper_service.formats.main_content.tables import (
     MAX_START,
     NO_NAMES,
+    NameScores,
     together,
 )
 from scraper_service.formats.tags import BLOCKS, SKIPPED
@@ -68,6 +69,11 @@ _CONSENT = re.compile(
 IN_CONSENT = 1 << PLACES.index("consent")
 # Each a block, besides the elements which are drawn as one.
 _NODES = BLOCKS | {"button", "option", "video", "audio"}
+# The place that each of these is, or that it is left out; all others are inline.
+_LEFT_OUT = -1
+_ENTERED = {tag: _PLACE_OF.get(tag, 0) for tag in _NODES} | dict.fromkeys(
+    SKIPPED, _LEFT_OUT
+)
 _LINK = _PLACE_OF["a"]
 _WIDE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 
@@ -78,21 +84,19 @@ class Nodes:
 
     Of each: ``parent``, -1 for the body; ``start`` and ``end``, exclusive, of its blocks;
     ``path``, one number for all of the same shape below the same path; ``shape``, the tag
-    with the class; and the scores of its names, as in ``NameScores``.
+    with the class; and the ``scores`` of its names.
     """
 
-    element: list[Any] = field(factory=list)
-    tag: list[str] = field(factory=list)
-    parent: list[int] = field(factory=list)
-    start: list[int] = field(factory=list)
-    end: list[int] = field(factory=list)
-    depth: list[int] = field(factory=list)
-    places: list[int] = field(factory=list)
-    shape: list[str] = field(factory=list)
-    path: list[int] = field(factory=list)
-    low: list[float] = field(factory=list)
-    high: list[float] = field(factory=list)
-    kind_rows: list[tuple[int, ...]] = field(factory=list)
+    element: list[Any]
+    tag: list[str]
+    parent: list[int]
+    start: list[int]
+    depth: list[int]
+    places: list[int]
+    shape: list[str]
+    path: list[int]
+    scores: list[NameScores]
+    end: list[int]
 
     def __len__(self) -> int:
         return len(self.element)
@@ -106,15 +110,15 @@ class Blocks:
     inline elements in it; ``linked`` counts its words in links.
     """
 
-    node: list[int] = field(factory=list)
-    words: list[int] = field(factory=list)
-    linked: list[int] = field(factory=list)
-    links: list[int] = field(factory=list)
-    text: list[str] = field(factory=list)
-    places: list[int] = field(factory=list)
-    first: list[float] = field(factory=list)
-    phrase: list[float] = field(factory=list)
-    inline_low: list[float] = field(factory=list)
+    node: list[int]
+    words: list[int]
+    linked: list[int]
+    links: list[int]
+    text: list[str]
+    places: list[int]
+    first: list[float]
+    phrase: list[float]
+    inline_low: list[float]
 
     def __len__(self) -> int:
         return len(self.node)
@@ -125,49 +129,26 @@ class Walk:
 
     def __init__(self, body: Any, tables: Tables) -> None:
         self.tables = tables
-        self.nodes = Nodes()
-        self.blocks = Blocks()
+        self._of_names, self._of_start = tables.of_names, tables.of_start
         self._paths: dict[tuple[int, str], int] = {}
+        self._node_rows: list[tuple[Any, ...]] = []
+        self._ends: list[int] = []
+        self._block_rows: list[tuple[Any, ...]] = []
         self._run: list[str] = []
         self._words = self._linked = self._links = 0
         self._low = 0.0
         self._places = 0
-        self._enter(body, body.tag, -1, 0)
+        places = _PLACE_OF.get(body.tag, 0) | _said(body.get("id"), body.get("role"))
+        self._begin((body, body.tag, -1, 0, 0, places, body.tag, 0, NO_NAMES))
+        self.nodes = Nodes(*[*_columns(self._node_rows, 9), self._ends])
+        self.blocks = Blocks(*_columns(self._block_rows, 9))
 
-    def _enter(self, element: Any, tag: str, parent: int, places: int) -> None:
-        nodes = self.nodes
-        number = len(nodes.element)
-        shape, scores = tag, NO_NAMES
-        places |= _PLACE_OF.get(tag, 0)
-        if attributes := element.items():
-            get = dict(attributes).get
-            names, own, role = get("class"), get("id"), get("role")
-            if own and _CONSENT.search(own):
-                places |= IN_CONSENT
-            if role:
-                places |= _PLACE_OF_ROLE.get(role, 0)
-            if parent >= 0:
-                of_names = self.tables.of_names
-                if names:
-                    shape = f"{tag}.{names[:MAX_SHAPE]}"
-                    scores = of_names(names)
-                marked = get("itemprop")
-                if own or marked:
-                    scores = together(map(of_names, filter(None, (names, own, marked))))
-        above = nodes.path[parent] if parent >= 0 else -1
-        paths = self._paths
-        nodes.element.append(element)
-        nodes.tag.append(tag)
-        nodes.parent.append(parent)
-        nodes.start.append(len(self.blocks.node))
-        nodes.end.append(0)
-        nodes.depth.append(nodes.depth[parent] + 1 if parent >= 0 else 0)
-        nodes.places.append(places)
-        nodes.shape.append(shape)
-        nodes.path.append(paths.setdefault((above, shape), len(paths)))
-        nodes.low.append(scores[0])
-        nodes.high.append(scores[1])
-        nodes.kind_rows.append(scores[2])
+    def _begin(self, row: tuple[Any, ...]) -> None:
+        """Go through the element of ``row``, which has the columns of a node."""
+        number = len(self._ends)
+        self._node_rows.append(row)
+        self._ends.append(0)
+        element, places = row[0], row[5]
         text = element.text
         if text and not text.isspace():
             self._text(text, places)
@@ -176,23 +157,41 @@ class Walk:
             self._flush(number)
         else:
             self._links, self._low = 0, 0.0
-        nodes.end[number] = len(self.blocks.node)
+        self._ends[number] = len(self._block_rows)
 
     def _children(self, element: Any, number: int, places: int) -> None:
+        entered = _ENTERED
         for child in element:
             tag = child.tag
-            if tag in SKIPPED:
-                pass
-            elif tag in _NODES:
+            place = entered.get(tag)
+            if place is None:
+                self._inline(child, tag, number, places)
+            elif place != _LEFT_OUT:
                 if self._run:
                     self._flush(number)
                 self._links, self._low = 0, 0.0
-                self._enter(child, tag, number, places)
-            else:
-                self._inline(child, tag, number, places)
+                self._node(child, tag, number, places | place)
             tail = child.tail
             if tail and not tail.isspace():
                 self._text(tail, places)
+
+    def _node(self, element: Any, tag: str, parent: int, places: int) -> None:
+        get = element.get
+        names, own, role, marked = get("class"), get("id"), get("role"), get("itemprop")
+        shape, scores = tag, NO_NAMES
+        if names:
+            shape = f"{tag}.{names[:MAX_SHAPE]}"
+            scores = self._of_names(names)
+        if own or marked:
+            given = [name for name in (own, marked) if name]
+            scores = together([scores, *map(self._of_names, given)])
+        if own or role:
+            places |= _said(own, role)
+        above = self._node_rows[parent]
+        paths = self._paths
+        path = paths.setdefault((above[7], shape), len(paths) + 1)
+        start, depth = len(self._block_rows), above[4] + 1
+        self._begin((element, tag, parent, start, depth, places, shape, path, scores))
 
     def _inline(self, element: Any, tag: str, number: int, places: int) -> None:
         if tag == "a":
@@ -200,7 +199,7 @@ class Walk:
             self._links += 1
         names = element.get("class")
         if names:
-            self._low = min(self._low, self.tables.of_names(names)[0])
+            self._low = min(self._low, self._of_names(names)[0])
         text = element.text
         if text and not text.isspace():
             self._text(text, places)
@@ -218,21 +217,27 @@ class Walk:
             self._linked += count
 
     def _flush(self, number: int) -> None:
-        text = "".join(self._run)
-        first, phrase = self.tables.of_start(text[:MAX_START])
-        whole = self._linked == self._words
-        blocks = self.blocks
-        blocks.node.append(number)
-        blocks.words.append(self._words)
-        blocks.linked.append(self._linked)
-        blocks.links.append(self._links or int(self._linked > 0))
-        blocks.text.append(text)
-        blocks.places.append(
-            self.nodes.places[number] | (self._places & _LINK if whole else 0)
+        run, words, linked = self._run, self._words, self._linked
+        text = run[0] if len(run) == 1 else "".join(run)
+        first, phrase = self._of_start(text[:MAX_START])
+        links = self._links or int(linked > 0)
+        places = self._node_rows[number][5]
+        if linked == words:
+            places |= self._places & _LINK
+        self._block_rows.append(
+            (number, words, linked, links, text, places, first, phrase, self._low)
         )
-        blocks.first.append(first)
-        blocks.phrase.append(phrase)
-        blocks.inline_low.append(self._low)
         self._run = []
         self._words = self._linked = self._links = 0
         self._low = 0.0
+
+
+def _columns(rows: list[tuple[Any, ...]], count: int) -> list[list[Any]]:
+    """Return the columns of ``rows``; it is faster than to add to each on the way."""
+    return [[row[number] for row in rows] for number in range(count)]
+
+
+def _said(own: str | None, role: str | None) -> int:
+    """Return the places that the id and the role of an element say it is."""
+    places = _PLACE_OF_ROLE.get(role, 0) if role else 0
+    return places | IN_CONSENT if own and _CONSENT.search(own) else places

@@ -122,8 +122,8 @@ def _own(out: dict[str, Array], blocks: Blocks, words: Array, linked: Array) -> 
     out["links"] = np.log1p(np.array(blocks.links))
     out["word length"] = np.minimum(np.array([len(t) for t in texts]) / least, 20)
     out["ends a sentence"] = ends.astype(np.float64)
-    out["commas"] = np.array([_count(text, ",", "、،") for text in texts]) / least
-    out["sentences"] = np.log1p(np.array([_count(t, ". ", "。") for t in texts]))
+    out["commas"] = np.array(_counts(texts, ",", "、،")) / least
+    out["sentences"] = np.log1p(np.array(_counts(texts, ". ", "。")))
     out["first words"] = np.array(blocks.first)
     out["phrase"] = np.array(blocks.phrase)
     out["inline names"] = np.array(blocks.inline_low)
@@ -131,12 +131,12 @@ def _own(out: dict[str, Array], blocks: Blocks, words: Array, linked: Array) -> 
     out["sentence"] = sentence.astype(np.float64)
 
 
-def _count(text: str, mark: str, others: str) -> int:
+def _counts(texts: list[str], mark: str, others: str) -> list[int]:
     """Count a mark and its likes in other scripts."""
-    count = text.count(mark)
-    if not text.isascii():
-        count += sum(map(text.count, others))
-    return count
+    return [
+        text.count(mark) + (0 if text.isascii() else sum(map(text.count, others)))
+        for text in texts
+    ]
 
 
 def _places(out: dict[str, Array], blocks: Blocks) -> None:
@@ -178,6 +178,8 @@ def _containers(
         dense[hit] = density[at][hit]
         distance[hit] = level
         found |= hit
+        if found.all():
+            break
         at = parent[at]
     out["big share"] = big
     out["big density"] = dense

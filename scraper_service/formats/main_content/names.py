@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.main_content.blocks import Walk
     from scraper_service.formats.main_content.features import Table
+    from scraper_service.formats.main_content.tables import NameScores
 
 Array = Any  # of numpy, one dimension
 LEVELS = 4  # elements around a block that are looked at one by one
@@ -32,25 +33,45 @@ def names(
     A comment in a forum is not one below an article. ``depth`` is by node.
     """
     nodes = walk.nodes
-    scores = _kind_scores(walk, kind)
-    known: dict[tuple[int, ...], tuple[float, float]] = {}
-    for rows in set(nodes.kind_rows):
-        values = [0.0, *(scores[row] for row in rows)]
-        known[rows] = min(values), max(values)
-    kind_low, kind_high = zip(*(known[rows] for rows in nodes.kind_rows), strict=True)
+    # The same scores stand at many nodes, and have one identity there.
+    each = list(map(id, nodes.scores))
+    known = dict(zip(each, nodes.scores, strict=True))
+    numbers = dict(zip(known, range(len(known)), strict=True))
+    low, high, kind_low, kind_high = _by_kind(
+        list(known.values()), _kind_scores(walk, kind)
+    ).take([numbers[key] for key in each], axis=1)
     order = np.argsort(depth, kind="stable")
     levels = np.split(order, np.cumsum(np.bincount(depth))[:-1])[1:]
-    _add(out, "names", np.array(nodes.low), np.array(nodes.high), made, levels)
-    _add(out, "kind names", np.array(kind_low), np.array(kind_high), made, levels)
+    _add(out, "names", low, high, made, levels)
+    _add(out, "kind names", kind_low, kind_high, made, levels)
 
 
-def _kind_scores(walk: Walk, kind: Sequence[float]) -> list[float]:
-    """Return what each row of the table of names by kind means on this page."""
+def _by_kind(known: Sequence[NameScores], kind_scores: Array) -> Array:
+    """Return four rows: lowest and highest, on any page and on one of these scores.
+
+    The last of ``kind_scores`` is 0, which the lowest and the highest never pass.
+    """
+    rows: list[int] = []
+    starts: list[int] = []
+    for _, _, own in known:
+        starts.append(len(rows))
+        rows.append(-1)
+        rows += own
+    scores = kind_scores[rows]
+    lows, highs, _ = zip(*known, strict=True)
+    least = np.minimum.reduceat(scores, starts)
+    most = np.maximum.reduceat(scores, starts)
+    return np.array((lows, highs, least, most))
+
+
+def _kind_scores(walk: Walk, kind: Sequence[float]) -> Array:
+    """Return what each row of the table of names by kind means on this page, and 0."""
     chances = [0.0] * len(GROUPS)
     for number, chance in enumerate(kind):
         chances[GROUP_OF[number]] += chance
     columns = walk.tables.kind_columns
-    scores: list[float] = sum(map(mul, columns, chances), np.zeros(1)).tolist()
+    scores = np.zeros(columns.shape[1] + 1)
+    scores[:-1] = sum(map(mul, columns, chances), np.zeros(1))
     return scores
 
 
@@ -66,12 +87,16 @@ def _add(
 
     ``low`` and ``high`` are by node, ``levels`` the nodes of each depth from 1 on.
     """
-    lowest, highest, sums = low.copy(), high.copy(), low + high
+    parent = made.parent
+    lowest, highest, sums = low, high, low + high
+    # Each turn looks twice as far up; the body is its own parent.
+    above, seen = parent, 1
+    while seen <= len(levels):
+        lowest = np.minimum(lowest, lowest[above])
+        highest = np.maximum(highest, highest[above])
+        above, seen = above[above], 2 * seen
     for level in levels:
-        above = made.parent[level]
-        lowest[level] = np.minimum(low[level], lowest[above])
-        highest[level] = np.maximum(high[level], highest[above])
-        sums[level] = sums[above] + low[level] + high[level]
+        sums[level] = sums[parent[level]] + low[level] + high[level]
     at = made.node
     out[f"{name} low"] = lowest[at]
     out[f"{name} high"] = highest[at]
@@ -79,6 +104,6 @@ def _add(
     for number in range(LEVELS):
         out[f"{name} low {number}"] = low[at]
         out[f"{name} high {number}"] = high[at]
-        at = made.parent[at]
+        at = parent[at]
     out[f"{name} low far"] = lowest[at]
     out[f"{name} high far"] = highest[at]

@@ -22,25 +22,26 @@ MAX_START = 200  # characters of a block, that have its first words
 MAX_FIRST_WORDS = 10  # of a block, whose scores are added
 MAX_PHRASE_WORDS = 5
 _NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LOWER_PART = re.compile(r"[a-z]{2,}")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
-@lru_cache(maxsize=10_000)
+@lru_cache(maxsize=20_000)
 def name_parts(names: str) -> frozenset[str]:
     """Return the words that class names and ids are made of, in lower case."""
-    return frozenset[str]().union(*map(_parts, names[:MAX_NAMES].split()))
-
-
-# Names of one word are shared by many lists of names, and by the pages of all sites.
-@lru_cache(maxsize=20_000)
-def _parts(name: str) -> frozenset[str]:
-    parts = _NAME_PART.findall(name)
+    names = names[:MAX_NAMES]
+    if names.islower():  # as most are
+        return frozenset(_LOWER_PART.findall(names))
+    parts = _NAME_PART.findall(names)
     return frozenset([part.lower() for part in parts if len(part) > 1])
 
 
 def phrase_of(words: list[str]) -> str:
     """Return the letters of a short text, in lower case and without digits."""
-    return " ".join(_WORD.findall(" ".join(words).lower()))
+    text = " ".join(words).lower()
+    if text.isascii() and text.replace(" ", "").isalpha():
+        return text
+    return " ".join(_WORD.findall(text))
 
 
 # Of names: their lowest and highest score, neither on the wrong side of 0, and the rows
@@ -52,8 +53,10 @@ NO_NAMES: NameScores = (0.0, 0.0, ())
 def together(scores: Iterable[NameScores]) -> NameScores:
     """Return the scores of several names as those of one."""
     known = [own for own in scores if own is not NO_NAMES]
-    if len(known) < 2:
-        return known[0] if known else NO_NAMES
+    if not known:
+        return NO_NAMES
+    if len(known) == 1:
+        return known[0]
     lows, highs, rows = zip(*known, strict=True)
     return min(lows), max(highs), tuple(chain.from_iterable(rows))
 
@@ -72,37 +75,43 @@ class Tables:
     phrases: dict[str, float]
     words: dict[str, float]
     tags: dict[str, float]
-    kind_rows: dict[str, int] = field(init=False, eq=False)
     kind_columns: Any = field(init=False, eq=False)
     of_names: Callable[[str], NameScores] = field(init=False, eq=False)
     of_start: Callable[[str], tuple[float, float]] = field(init=False, eq=False)
-    _of_name: Callable[[str], NameScores] = field(init=False, eq=False)
+    # Of each part: its score and its row, -1 for none.
+    _known: dict[str, tuple[float, int]] = field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
-        self.kind_rows = {part: row for row, part in enumerate(self.kind_names)}
+        self._known = {part: (score, -1) for part, score in self.names.items()}
+        for row, part in enumerate(self.kind_names):
+            self._known[part] = self.names.get(part, 0.0), row
         self.kind_columns = np.array(list(self.kind_names.values())).T
         self.of_names = lru_cache(maxsize=20_000)(self._score)
         self.of_start = lru_cache(maxsize=10_000)(self._score_start)
-        self._of_name = lru_cache(maxsize=20_000)(self._score_one)
 
     def _score(self, names: str) -> NameScores:
-        return together(map(self._of_name, names[:MAX_NAMES].split()))
-
-    def _score_one(self, name: str) -> NameScores:
-        parts = _parts(name)
-        scores = [self.names[part] for part in parts if part in self.names]
-        rows = [self.kind_rows[part] for part in parts if part in self.kind_rows]
-        if not scores and not rows:
-            return NO_NAMES
-        return min(0.0, 0.0, *scores), max(0.0, 0.0, *scores), tuple(rows)
+        low = high = 0.0
+        rows: list[int] = []
+        known = self._known
+        for part in name_parts(names):
+            if part in known:
+                score, row = known[part]
+                if score < low:
+                    low = score
+                elif score > high:
+                    high = score
+                if row >= 0:
+                    rows.append(row)
+        return (low, high, tuple(rows)) if low or high or rows else NO_NAMES
 
     def _score_start(self, text: str) -> tuple[float, float]:
         """Return the scores of the first words, and of a short text as a whole."""
         words = text.lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
         first = phrase = 0.0
+        known = self.words
         for word in words:
-            if word in self.words:
-                first += self.words[word]
+            if word in known:
+                first += known[word]
         if len(words) <= MAX_PHRASE_WORDS:
             phrase = self.phrases.get(phrase_of(words), 0.0)
         return first / (len(words) or 1), phrase

@@ -124,7 +124,7 @@ def _chrome(walk: Walk, chances: Any) -> Any:
     None is, where all would be.
     """
     places, nodes = _in_chrome(walk), walk.nodes
-    named = np.array(nodes.low) <= CHROME_NAMES
+    named = np.array([scores[0] for scores in nodes.scores]) <= CHROME_NAMES
     for number, parent in enumerate(nodes.parent[1:], 1):
         named[number] |= named[parent]
     named = named[walk.blocks.node] & (chances < CHROME_CHANCE)
