@@ -102,10 +102,17 @@ def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:
 def utf8_of(body: bytes, content_type: str) -> bytes:
     """Return :func:`text_of` in UTF-8: the body itself, if it is that already."""
     codec, start = codec_of(body, content_type)
-    text = body[start:].decode(codec, "replace")
-    if codec == "utf-8" and "\0" not in text and "\ufffd" not in text:
-        return body[start:]
-    return clean_text(text).encode()
+    body = body[start:]
+    if codec == "utf-8" and b"\0" not in body and _is_utf8(body):
+        return body
+    return clean_text(body.decode(codec, "replace")).encode()
+
+
+def _is_utf8(body: bytes) -> bool:
+    try:
+        return body.isascii() or bool(body.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def codec_of(body: bytes, content_type: str, *, xml: bool = False) -> tuple[str, int]:

@@ -155,7 +155,11 @@ def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
 
 def _tree(data: bytes) -> Any:
     parser = etree.HTMLParser(
-        encoding="utf-8", huge_tree=True, remove_comments=True, remove_pis=True
+        encoding="utf-8",
+        huge_tree=True,
+        remove_comments=True,
+        remove_pis=True,
+        collect_ids=False,  # nothing asks the parser for an element by its id
     )
     data = data.translate(None, _CONTROLS)
     if _FORBIDDEN_START[:1] in data and _FORBIDDEN_START in data:

@@ -10,7 +10,7 @@ from functools import partial
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, define, field
+from attrs import asdict, define, field, fields
 from lxml import etree
 
 from scraper_service.fingerprints import fingerprint
@@ -53,11 +53,15 @@ if TYPE_CHECKING:
     from scraper_service.formats.document import Document
 
 LEAST_COMPARED = 30  # words of a page that may repeat another one
-_NOT_SENT = frozenset(
-    {"values", "search", "fetch", "follow", "base"}
-)  # beside it, and the spider's
+_SENT = tuple(
+    fact.name
+    for fact in fields(PageContent)
+    if fact.name
+    not in {"values", "search", "fetch", "follow", "base"}  # beside it; the spider's
+)
 _SEARCH = "search entry"  # among the values on their way; no format has this name
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
+_ADDRESSED = frozenset({"markdown", "html", "images"})  # made of complete addresses
 
 
 def render(
@@ -68,11 +72,11 @@ def render(
 ) -> tuple[bytes, dict[str, bytes]]:
     """Return :func:`make_content` as plain bytes, which travel between processes."""
     content = make_content(source, options, deadline_s, converter)
-    header = asdict(content, filter=lambda fact, _: fact.name not in _NOT_SENT)
+    header = {name: getattr(content, name) for name in _SENT}
     values = dict(content.values)
     if content.search:
         values[_SEARCH] = content.search
-    return json.dumps(header).encode(), values
+    return json.dumps(header, default=asdict).encode(), values
 
 
 def prepare() -> None:
@@ -285,7 +289,10 @@ class _Making:
             from scraper_service.formats import main_content  # noqa: PLC0415
 
             page = main_content.declared(document)
-        clean(document)
+        # Links are completed as they are listed; selectors may ask for any address.
+        chooses = bool(options.include_tags or options.exclude_tags)
+        complete = chooses or not _ADDRESSED.isdisjoint(self.names)
+        clean(document, complete=complete)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)

@@ -53,7 +53,7 @@ _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 def sniff(body: bytes, content_type: str) -> tuple[Kind, str]:
     """Return the kind of ``body`` and the media type to name in a message."""
     mime = content_type.split(";", 1)[0].strip().lower()
-    if not body.strip():
+    if not body or body.isspace():
         return "empty", mime
     head = body[:SNIFFED_BYTES]
     if b"%PDF-" in head[:32] or (mime == "application/pdf" and b"%PDF-" in head):
