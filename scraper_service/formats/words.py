@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from lxml import etree
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scraper_service.formats.document import Document
@@ -19,19 +17,23 @@ _SHARED = frozenset(
 def main_words(document: Document) -> str:
     """Return the text of the page outside menus and scripts, from the start a part."""
     parts: list[str] = []
-    size = 0
-    walk = etree.iterwalk(document.root, events=("start", "end"))
-    for event, element in walk:
-        if event == "end":
-            text = element.tail
-        elif element.tag in _SHARED:
-            walk.skip_subtree()
-            continue
-        else:
-            text = element.text
-        if text:
-            parts.append(text)
-            size += len(text)
-            if size > MAX_WORDS_TEXT:
-                break
+    _collect(document.root, parts, MAX_WORDS_TEXT)
     return " ".join(parts)[:MAX_WORDS_TEXT]
+
+
+def _collect(element: Any, parts: list[str], left: int) -> int:
+    """Add the text in ``element``; return how many characters are still wanted."""
+    text = element.text
+    if text:
+        parts.append(text)
+        left -= len(text)
+    for child in element:
+        if left < 0:
+            break
+        if child.tag not in _SHARED:
+            left = _collect(child, parts, left)
+        text = child.tail
+        if text and left >= 0:
+            parts.append(text)
+            left -= len(text)
+    return left

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -78,18 +77,18 @@ def judge(body: Any, signs: frozenset[str]) -> Verdict | None:
 
 def _drop_marks(body: Any) -> None:
     """Drop what stands beside headings to link to them or to edit below them."""
-    marks = [
-        element
-        for element in body.iter("a", "span")
-        if (names := element.get("class")) and _has_mark(names)
-    ]
+    marks: list[Any] = []
+    others: set[str | None] = {None}
+    for element in body.iter("a", "span"):
+        names = element.get("class")
+        if names in others:
+            continue
+        if MARKS.isdisjoint(names[:MAX_NAMES].split()):
+            others.add(names)
+        else:
+            marks.append(element)
     for element in marks:
         drop(element)
-
-
-@lru_cache(maxsize=10_000)
-def _has_mark(names: str) -> bool:
-    return not MARKS.isdisjoint(names[:MAX_NAMES].split())
 
 
 def threshold(chances: Any, words: Any) -> float:

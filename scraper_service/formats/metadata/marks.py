@@ -78,9 +78,9 @@ def marks(body: Any) -> Marks:
         if not left:
             break
         text, tail = element.text, element.tail
-        if text and not text.isspace() and _is_telling(text):
+        if text and 4 < len(text) <= MAX_TEXT and _is_telling(text):
             _take_text(text, element, seen)
-        if tail and not tail.isspace() and _is_telling(tail):
+        if tail and 4 < len(tail) <= MAX_TEXT and _is_telling(tail):
             _take_text(tail, element.getparent(), seen)
         names = element.get("class")
         if names not in kinds:
@@ -105,9 +105,9 @@ def marks(body: Any) -> Marks:
 
 
 def _is_telling(text: str) -> bool:
-    return 4 < len(text) <= MAX_TEXT and (
-        text.lstrip()[:2] in _STARTS or "20" in text or "19" in text
-    )
+    if text.isspace():
+        return False
+    return "20" in text or "19" in text or text.lstrip()[:2] in _STARTS
 
 
 @lru_cache(maxsize=10_000)  # those of a site are on all its pages
