@@ -12,6 +12,7 @@ from bench import linked, rivals
 from bench.crawl import NAMES, QUICK, WORK
 from bench.processes import ROOT
 from bench.sitemap import WORK as SITEMAP_WORK
+from tests.browser.conftest import why_no_browser
 
 pytestmark = pytest.mark.slow
 
@@ -116,6 +117,16 @@ def test_maps_have_all_addresses():
 def test_processes_on_nodes_fetch_all_pages():
     output = run_quick("bench.scrapyd")
     assert [len(rows(output, f"| {count} | 40 |")) for count in (1, 2)] == [1, 1]
+
+
+def test_pages_are_rendered_both_ways():
+    if why := why_no_browser():
+        pytest.skip(why)
+    output = run_quick("bench.browser")
+    for page in ("17 kB", "200 kB"):
+        (row,) = rows(output, f"| {page} |")
+        assert "nan" not in row
+        assert "| 0.00 |" not in row
 
 
 @pytest.mark.parametrize("count", [1, 2, 30])

@@ -192,6 +192,20 @@ def test_doctor_names_what_fails(tmp_path):
     assert "browser" in done.stdout
 
 
+def test_doctor_names_the_browser_or_what_to_install(tmp_path):
+    doctor = ("doctor", "--data-dir", str(tmp_path))
+    browser = tmp_path / "chromium"
+    browser.write_text("#!/bin/sh\necho Chromium 1.2.3")
+    browser.chmod(0o755)
+    for path, text in (
+        (browser, f"works    browser: {browser}, Chromium 1.2.3"),
+        (tmp_path / "none", "apt-get install chromium"),
+    ):
+        values = ("RENDER=auto", f"CHROMIUM_PATH={path}", "BROWSER_SANDBOX=false")
+        settings = (word for value in values for word in ("-s", value))
+        assert text in run(*COMMAND, *settings, *doctor).stdout
+
+
 LISTED = {
     "/": page("/linked", title="Home"),
     "/sitemap.xml": sitemap("{site}/a", "{site}/pricing"),

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.browser.conftest import SETTINGS, chromium_processes
+from tests.browser.conftest import SETTINGS, chromium_processes, finished
 
 
 def wait_for(condition, seconds=30):
@@ -39,7 +39,7 @@ def is_running(pid):
 def run(service, app):
     """Return a function that starts a scrape and returns where its reply will be."""
 
-    def start(path, **options):
+    def start(path, service=service, **options):
         replies = []
         body = {"url": app.url(path), "maxAge": 0, "timeout": 30_000, **options}
         thread = threading.Thread(
@@ -129,6 +129,28 @@ def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
 def test_a_crowd_waits_and_all_are_served(run):
     replies = [run(f"/links?{n}", waitFor=1, timeout=60_000) for n in range(12)]
     assert [reply().status for reply in replies] == [200] * 12
+
+
+def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
+    start_service, app, run
+):
+    service = start_service(
+        **SETTINGS, SCRAPER_BROWSER_CONCURRENCY="1", SCRAPER_BROWSER_QUEUE="1"
+    )
+    app.paths()
+    first = run("/slow?1", service, waitFor=4000)
+    wait_for(lambda: is_asked(app, "/slow?1", []))
+    body = {"urls": [app.url(f"/slow?b{n}") for n in range(3)], "waitFor": 1}
+    batch = service.post("/v2/batch/scrape", body)
+    others = [run(f"/slow?{n}", service, waitFor=1) for n in range(2, 5)]
+    replies = [reply() for reply in others]
+    refused = [reply for reply in replies if reply.status != 200]
+    assert refused
+    for reply in refused:
+        assert reply.json["code"] == "CONCURRENCY_QUEUE_TIMEOUT"
+        assert "wait for the browser" in reply.json["error"]
+    assert first().status == 200
+    assert len(finished(service, batch)) == 3
 
 
 def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(

@@ -67,6 +67,14 @@ def test_stealth_is_used_where_it_is_asked_for(page, proxies, app, options):
     assert set(stealth.credentials) == {f"Basic {pair}"}
 
 
+def test_the_log_names_the_proxy_but_not_its_password(page, proxied, proxies):
+    for proxy, kind in zip(proxies, ("basic", "stealth"), strict=True):
+        page("/links", proxy=kind)
+        line = f"asking 127.0.0.2 through the {kind} proxy http://{proxy.address}"
+        assert line in proxied.stderr
+    assert "cret" not in proxied.stderr
+
+
 def test_sockets_of_a_page_go_through_it_too(page, proxies):
     basic, _ = proxies
     assert "From a socket" in page("/ws", waitFor=1)["markdown"]

@@ -17,6 +17,7 @@ from attrs import define, field
 from scrapy.utils.misc import load_object
 
 from scraper_service.components.browser import ads, chromium
+from scraper_service.components.browser.capacity import pages_at_once
 from scraper_service.components.browser.errors import (
     BrowserBusy,
     BrowserGone,
@@ -31,13 +32,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-PAGE_MB = 300  # what a page of a large site takes
 HOME_PREFIX = "scraper-browser-"
 START_S = 60.0
 END_S = 10.0
 RETRY_S = 10.0  # after a start that failed, until the next one
 NOT_STARTED = "the browser could not be started; its operator finds why in the log"
-CGROUP = Path("/sys/fs/cgroup/memory.max")
 
 
 @define(eq=False)
@@ -71,7 +70,7 @@ class SharedBrowser:
 
     def __init__(self, settings: BaseSettings):
         self._settings = settings
-        self._most = settings.getint("BROWSER_CONCURRENCY") or _pages_at_once()
+        self._most = settings.getint("BROWSER_CONCURRENCY") or pages_at_once()
         self._queue = settings.getint("BROWSER_QUEUE")
         self._max_pages = settings.getint("BROWSER_PAGES")
         self._max_age_s = settings.getfloat("BROWSER_AGE_S")
@@ -121,8 +120,9 @@ class SharedBrowser:
     async def lend(self, *, patient: bool = False) -> AsyncIterator[RunningBrowser]:
         """Give a browser for one page, when there is room.
 
-        A ``patient`` one waits however many do. Raises :exc:`BrowserMissing`, :exc:`BrowserBusy` and, from the block, a
-        :exc:`BrowserGone` in place of what Playwright says when the browser ended.
+        A ``patient`` one waits however many do. Raises :exc:`BrowserMissing`,
+        :exc:`BrowserBusy` and, from the block, a :exc:`BrowserGone` in place of what
+        Playwright says when the browser ended.
         """
         if missing := self.missing:
             raise BrowserMissing(missing)
@@ -277,13 +277,3 @@ def _remove_orphans() -> None:
         pid = home.name.removeprefix(HOME_PREFIX).partition("-")[0]
         if pid.isdigit() and not Path(f"/proc/{pid}").exists():
             shutil.rmtree(home, ignore_errors=True)
-
-
-def _pages_at_once() -> int:
-    """Return how many pages the processors and the memory bear."""
-    cores = len(os.sched_getaffinity(0))
-    try:
-        memory_mb = int(CGROUP.read_text()) // 2**20
-    except (OSError, ValueError):
-        memory_mb = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
-    return max(1, min(2 * cores, memory_mb // 2 // PAGE_MB))
