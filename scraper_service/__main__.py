@@ -58,8 +58,8 @@ class Server:
         from scraper_service.api.stream import Watchers
         from scraper_service.components.pool import ConverterPool
         from scraper_service.jobs.database import Database
+        from scraper_service.providers.searches import Searches
         from scraper_service.runtime.lag import LoopLag
-        from scraper_service.runtime.search import Searches
         from scraper_service.runtime.tails import JobTails
         from scraper_service.runtime.webhooks import Webhooks
         from scraper_service.settings import forget_secrets
@@ -247,6 +247,8 @@ class Server:
             self._spawn(self._stop)
 
     async def _stop(self) -> None:
+        from scraper_service.components.search_index import SearchIndex
+
         self.service.stopping = True
         self.lag.stop()
         if self._port is not None:
@@ -264,6 +266,7 @@ class Server:
         await self.webhooks.close()
         await self.searches.close()
         await self._flush()
+        await SearchIndex.close_all()
         await self.database.drain()
         self._leave()
 

@@ -285,6 +285,27 @@ class MapLink:
 
 
 @frozen(kw_only=True)
+class SearchResult:
+    """A result of a search by hand: ``position`` is counted from 1 in each source.
+
+    What is not known is empty, or None.
+    """
+
+    source: str
+    position: int
+    url: str
+    title: str = ""
+    description: str = ""
+    date: str | None = None
+    image_url: str | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what is known, for feeds."""
+        facts = ((f.name, getattr(self, f.name)) for f in fields(SearchResult))
+        return {name: value for name, value in facts if value}
+
+
+@frozen(kw_only=True)
 class MapFound:
     """What a map came to.
 

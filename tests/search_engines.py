@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
         rows = [
             {
                 "url": row["url"],
-                "title": row["title"],
+                "title": row.get("title"),
                 "content": row.get("text"),
                 "publishedDate": row.get("date"),
                 "img_src": row.get("image"),
@@ -150,7 +150,7 @@ class _Handler(BaseHTTPRequestHandler):
         rows = [
             {
                 "url": row["url"],
-                "title": f"<strong>{row['title']}</strong>",
+                "title": f"<strong>{row.get('title')}</strong>",
                 "description": row.get("text"),
                 "age": row.get("date"),
                 "thumbnail": {"src": row.get("image")},
@@ -173,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
         rows = [
             {
                 "link": row["url"],
-                "title": row["title"],
+                "title": row.get("title"),
                 "snippet": row.get("text"),
                 "date": row.get("date"),
                 "imageUrl": row.get("image"),

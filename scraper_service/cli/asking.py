@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 FORMATS = "markdown, html, rawHtml, links, images, summary, json or rawBase64"
 FURTHER = "further"
+_LEFT_OUT = frozenset({"sources", "categories", "includeDomains"})  # where empty
 
 
 @frozen
@@ -206,6 +207,7 @@ _PAGE = (
         metavar="SECONDS",
         help="Take what was fetched up to SECONDS ago.  [default: 0]",
     ),
+    _on("storeInCache", "--keep", "Keep the page, for `search` and --max-age."),
 )
 PAGE = (*_PAGE, *_data_of("--prompt", "--json-prompt"))
 # Of a page of a job, which may have a prompt of its own.
@@ -264,10 +266,44 @@ MAP = (
     _off("ignoreQueryParameters", "--keep-queries", "Tell addresses apart by query."),
     _TIMEOUT,
 )
+SEARCH = (
+    _one(
+        *_LIMIT, type=int, metavar="N", help="At most N of each source.  [default: 5]"
+    ),
+    Option(
+        "sources",
+        ("--source",),
+        {
+            "multiple": True,
+            "type": click.Choice(("web", "news", "images")),
+            "help": "Where to look; may be repeated.  [default: web]",
+        },
+    ),
+    Option(
+        "categories",
+        ("--category",),
+        {
+            "multiple": True,
+            "type": click.Choice(("github", "research", "pdf")),
+            "help": "Only results of this kind; may be repeated.",
+        },
+    ),
+    _many(
+        "includeDomains",
+        "--site",
+        metavar="DOMAIN",
+        help="Only results of DOMAIN; may be repeated.",
+    ),
+    _one("tbs", "--tbs", help="Time filter, such as qdr:w for the last week."),
+    _one("lang", "--lang", metavar="CODE", help="Language of the results."),
+    _one("country", "--country", metavar="CODE", help="Country of the searcher."),
+    _TIMEOUT,
+)
 SPELLINGS = {
+    "query": "QUERY",
     "url": "URL",
     "urls": "FILE",
-    **{option.key: option.flags[-1] for option in (*MAP, *CRAWL, *PAGE)},
+    **{option.key: option.flags[-1] for option in (*SEARCH, *MAP, *CRAWL, *PAGE)},
 }
 
 
@@ -285,7 +321,7 @@ def takes(
             body = _taken(own, values)
             asked = _with_data(_taken(page, values))
             if asked:
-                asked["storeInCache"] = asked["maxAge"] > 0
+                asked["storeInCache"] |= asked["maxAge"] > 0
             body |= {"scrapeOptions": asked} if nested else asked
             body |= values.pop(FURTHER)
             return command(body=body, **values)
@@ -303,5 +339,5 @@ def _taken(options: tuple[Option, ...], values: dict[str, Any]) -> dict[str, Any
     return {
         key: list(value) if isinstance(value, tuple) else value
         for key, value in found.items()
-        if value is not None
+        if value is not None and (value != () or key not in _LEFT_OUT)
     }

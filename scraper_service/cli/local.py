@@ -179,6 +179,7 @@ class LocalRun:
         from twisted.internet import reactor
 
         from scraper_service.components.pool import ConverterPool
+        from scraper_service.components.search_index import SearchIndex
         from scraper_service.errors import ServiceUnavailable
 
         loop = asyncio.get_running_loop()
@@ -192,6 +193,7 @@ class LocalRun:
         except BaseException as error:  # raised again by run()
             self._result = error
         self._progress.stop()
+        await SearchIndex.close_all()
         ConverterPool.shared(self._settings).close()
         self._database.close()
         reactor.stop()

@@ -136,6 +136,81 @@ def _links(
     return [link.as_dict() for link in links], map_warnings(spider.found)
 
 
+@click.command("search")
+@click.argument("query")
+@asking.takes(asking.SEARCH)
+@_output
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print objects, one in each line."
+)
+@takes_service
+@click.pass_obj
+def search_command(
+    overrides: tuple[str, ...],
+    query: str,
+    body: dict[str, Any],
+    output: str | None,
+    as_json: bool,
+    where: Where,
+) -> None:
+    """Search the web for QUERY, and what crawls have kept (--keep) here before.
+
+    Engines are those of the settings; see SEARCH_PROVIDERS. Exit codes: 0 all is well,
+    1 no engine answered, 2 wrong use, 130 interrupted.
+    """
+    results, warnings = _results(overrides, {"query": query, **body}, where)
+    for warning in warnings:
+        click.echo(f"warning: {printable(warning)}", err=True)
+    _write(
+        (
+            json.dumps(result, ensure_ascii=False) if as_json else _shown(result)
+            for result in results
+        ),
+        output,
+    )
+
+
+def _results(
+    overrides: tuple[str, ...], body: dict[str, Any], where: Where
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return the results of a search, or their pages, and its warnings."""
+    if where.server:
+        from scraper_service.cli import remote_run
+
+        answer = remote_run.asked(where, lambda r: r.call("POST", "/v2/search", body))
+        groups = answer.get("data") or {}
+        found = [
+            {"source": kind, **item} for kind, items in groups.items() for item in items
+        ]
+        return found, [answer["warning"]] * ("warning" in answer)
+    from scraper_service.api.page_json import page_json
+    from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.items import Page
+
+    settings = _settings(overrides, where)
+    options = reading.search_options(body, why_missing(settings))
+    items, spider = _run(settings, "search", asked=options)
+    if spider.failure is not None:
+        raise click.ClickException(printable(spider.failure))
+    found = [
+        json.loads(page_json(item)) if isinstance(item, Page) else item.as_dict()
+        for item in items
+    ]
+    return found, list(spider.found.warnings)
+
+
+def _shown(result: dict[str, Any]) -> str:
+    """Return a result for the eye: title, address, and what is said of it."""
+    metadata = result.get("metadata") or {}
+    parts = (
+        result.get("title") or metadata.get("title"),
+        result.get("imageUrl") or result.get("image_url"),
+        result.get("url") or metadata.get("url"),
+        result.get("markdown") or result.get("description") or result.get("snippet"),
+    )
+    return "\n".join(printable(str(part)) for part in parts if part) + "\n"
+
+
 def _settings(overrides: tuple[str, ...], where: Where) -> Settings:
     settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
     check_egress(settings)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         MapOptions,
         PageOptions,
     )
+    from scraper_service.options.search import SearchOptions
 
 
 def page_options(
@@ -41,6 +42,20 @@ def map_options(body: dict[str, Any]) -> MapOptions:
     from scraper_service.api.v2 import requests
 
     return _read(requests.map_options, body)  # type: ignore[no-any-return]
+
+
+def search_options(body: dict[str, Any], browser: str | None = None) -> SearchOptions:
+    """Return the options that ``body`` asks for; raise :exc:`click.UsageError`.
+
+    ``browser`` as for :func:`page_options`.
+    """
+    from scraper_service.api.v2 import requests
+    from scraper_service.options.available import require_available
+
+    options = _read(requests.search_options, body)
+    if options.scrape is not None:
+        _checked(require_available, options.scrape, browser)
+    return options  # type: ignore[no-any-return]
 
 
 def job_options(

@@ -17,7 +17,7 @@ from scraper_service.cli.crawl import batch_command, crawl_command
 from scraper_service.cli.explain import explain_command
 from scraper_service.cli.jobs import jobs_group
 from scraper_service.cli.keys import data_dir_option, keys_group, teams_group
-from scraper_service.cli.pages import map_command, scrape_command
+from scraper_service.cli.pages import map_command, scrape_command, search_command
 from scraper_service.cli.settings import check_egress, load_settings
 
 INTERRUPTED = 130  # as shells say it of SIGINT: 128 + 2
@@ -51,7 +51,8 @@ def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     """Scrape any web page as Markdown, HTML, links, images and metadata.
 
     `serve` runs the HTTP API; `scrape` fetches one page and prints it, `map` lists the
-    addresses of a site, `crawl` and `batch` fetch many pages, `jobs` looks after those.
+    addresses of a site, `search` searches the web, `crawl` and `batch` fetch many
+    pages, `jobs` looks after those.
     """
     context.obj = overrides
 
@@ -130,6 +131,7 @@ COMMANDS = (
     keys_group,
     map_command,
     scrape_command,
+    search_command,
     serve_command,
     teams_group,
 )

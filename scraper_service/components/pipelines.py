@@ -27,6 +27,7 @@ from scraper_service.items import (
     PageContent,
     PageMetadata,
     SearchPage,
+    SearchResult,
     SitemapFile,
     Tracked,
 )
@@ -347,4 +348,5 @@ class ExportPipeline:
         return cls(crawler)
 
     def process_item(self, item: Any) -> Any:
-        return item.as_dict() if isinstance(item, (Page, MapLink)) else item
+        is_ours = isinstance(item, (Page, MapLink, SearchResult))
+        return item.as_dict() if is_ours else item

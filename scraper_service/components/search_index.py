@@ -86,11 +86,18 @@ class SearchIndex:
             await self._room.wait()
 
     async def flush(self) -> None:
-        """Wait until what was taken so far is written, and merges have ended."""
+        """Wait until what was taken so far is written."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
-        if self._merging:
-            await asyncio.wait(self._merging.values())
+
+    @classmethod
+    async def close_all(cls) -> None:
+        """Write what waits; leave merges to the next start, which begins them anew."""
+        for index in cls._shared.values():
+            await index.flush()
+            for task in index._merging.values():
+                task.cancel()
+        cls._shared.clear()
 
     async def _write(self) -> None:
         try:

@@ -83,7 +83,9 @@ def search_entry(
     as ``html`` or ``pdf``.
     """
     title = _one(known.get("title"))
-    text = " ".join(text[: 2 * MAX_TEXT].split())[:MAX_TEXT].removeprefix(title).strip()
+    text = " ".join(text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
+    while title and text.startswith(title):  # once of the head, once of the heading
+        text = text.removeprefix(title).lstrip()
     if known.get("verdict") not in _GOOD or not (text or title):
         return None
     facts = {

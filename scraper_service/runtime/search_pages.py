@@ -22,8 +22,8 @@ from scraper_service.runtime.resident import failed_page
 if TYPE_CHECKING:
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.options.search import SearchOptions
+    from scraper_service.providers.searches import Found
     from scraper_service.runtime.accounts import Team
-    from scraper_service.runtime.search import Found
 
 PAGES_AT_ONCE = 16  # of one search
 IMAGES = "images"  # whose results are never scraped

@@ -27,10 +27,10 @@ from scraper_service.jobs.report import read_report
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.model import missing_model
 from scraper_service.options.uploads import require_parseable
+from scraper_service.providers.searches import options_for
 from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
-from scraper_service.runtime.search import options_for
 from scraper_service.runtime.search_pages import ResultPages
 from scraper_service.runtime.usage import Usage
 from scraper_service.scope import Reason, Refusal, followed
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     )
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.options.search import SearchOptions
+    from scraper_service.providers.searches import Found, Searches
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.maps import Map, MapCrawler
     from scraper_service.runtime.resident import ResidentCrawler
     from scraper_service.runtime.runner import JobRunner
-    from scraper_service.runtime.search import Found, Searches
     from scraper_service.runtime.search_pages import SearchAnswer
     from scraper_service.runtime.webhooks import Webhooks
 

@@ -8,6 +8,7 @@ import uuid
 
 import pytest
 
+from tests.api.test_limits import Team
 from tests.conftest import KEY, Service
 from tests.scripted_site import ScriptedSite, answer, page
 from tests.search_engines import PAGE, SearchEngines
@@ -436,11 +437,8 @@ def test_what_the_operator_blocks_is_not_scraped(pages, engines, tmp_path):
 def test_a_search_is_charged_once_and_refused_without_credits(
     engines, tmp_path, start_service
 ):
-    from tests.cli.command import run  # its fixtures are not needed
-
     service = start_service(**engines.environment("searxng"))
-    made = run("keys", "create", "--credits", "5", "--data-dir", str(tmp_path))
-    key = made.stdout.split()[-1]
+    key = Team(service, tmp_path, "--credits", "5").key
     assert v2(service, limit=3, key=key)["creditsUsed"] == 2
     usage = service.get("/v2/team/credit-usage", key=key).json["data"]
     assert usage["remainingCredits"] == 3

@@ -1,0 +1,84 @@
+"""Search the web: ``scrapy crawl search -a query="hay for rabbits" -O results.jsonl``."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, Self
+
+from scraper_service.errors import SearchDown, SearchTimedOut
+from scraper_service.items import SearchResult
+from scraper_service.options.available import require_available
+from scraper_service.options.search_arguments import search_options
+from scraper_service.options.urls import caller_url
+from scraper_service.providers.searches import Searches, is_valid
+from spiders.base import PageSpider
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scraper_service.options.search import SearchOptions
+    from scraper_service.providers.searches import Found
+    from scraper_service.providers.web_search import Hit
+
+
+class SearchSpider(PageSpider):
+    """The results of the engines of ``SEARCH_PROVIDERS``, or their pages.
+
+    Arguments are those of
+    :func:`scraper_service.options.search_arguments.search_options`, or ``asked``, a
+    :class:`~scraper_service.options.search.SearchOptions`. With formats there are pages
+    in place of the results that have one. ``failure`` says why there is nothing.
+    """
+
+    name = "search"
+    found: Found | None = None
+    failure: str | None = None
+    searches: Searches
+
+    def __init__(self, *args: Any, asked: SearchOptions | None = None, **kwargs: Any):
+        super().__init__(*args)
+        self.options = asked or search_options(kwargs)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        if spider.options.scrape is not None:
+            require_available(spider.options.scrape, spider.engines.missing)
+        spider.searches = Searches(crawler.settings)
+        return spider
+
+    async def start(self) -> AsyncIterator[SearchResult | Request]:
+        """Yield results, or the requests for their pages."""
+        try:
+            self.found = await self.searches.find(self.options)
+        except (SearchDown, SearchTimedOut) as error:
+            self.failure = str(error)
+            self.logger.error("%s", error)
+            return
+        finally:
+            await self.searches.close()
+        for warning in self.found.warnings:
+            self.logger.warning("%s", warning)
+        for kind, hits in self.found.groups.items():
+            for number, hit in enumerate(hits, 1):
+                yield self._item(kind, number, hit)
+
+    def _item(self, kind: str, number: int, hit: Hit) -> SearchResult | Request:
+        options = self.options.scrape
+        if options is None or not options.formats or kind == "images":
+            return SearchResult(
+                source=kind,
+                position=number,
+                url=hit.url,
+                title=hit.title,
+                description=hit.description,
+                date=hit.date,
+                image_url=hit.image_url,
+            )
+        url = caller_url(hit.url) if is_valid(hit.url) else hit.url
+        deadline = time.monotonic() + options.deadline_ms / 1000
+        return self.page_request(url, options, str(uuid.uuid4()), deadline)
