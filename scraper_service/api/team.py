@@ -28,7 +28,7 @@ UNLIMITED = 1_000_000_000
 MAX_CALLS, USUAL_CALLS = 100, 50  # in one answer
 ENDPOINTS = (
     *("scrape", "crawl", "batch_scrape", "map"),
-    *("extract", "llmstxt", "deep_research"),
+    *("search", "extract", "llmstxt", "deep_research"),
 )
 EPOCH = date(1970, 1, 1)
 _CURSOR = re.compile(r"(\d{1,10}\.\d{1,9})_([0-9a-f-]{36})", re.ASCII)

@@ -7,6 +7,7 @@ import json
 import struct
 import zlib
 from collections import Counter
+from functools import lru_cache
 from hashlib import blake2b
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from attrs import frozen
 from scraper_service.formats.search_text import (
     folded,
     language_code,
+    stem,
     stems,
     tokens_of,
     words_of,
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 MAX_TEXT = 20_000  # characters of a page
 MAX_TITLE = 300
 USUAL_LANGUAGE = "en"
+REMEMBERED = 40_000  # words, in a process; most pages have few that are new
 MAX_DESCRIPTION = 600
 MAX_TERMS = 4000  # of a page, the most telling ones
 # How much a word counts where it stands, once in the text being 1.
@@ -74,6 +77,14 @@ def term(kind: str, text: str) -> int:
     return int.from_bytes(digest, "little")
 
 
+@lru_cache(maxsize=REMEMBERED)
+def numbers_of(token: str, language: str) -> tuple[int, ...]:
+    """Return the terms of a token: its stem's, and its own if that is another word."""
+    root, word = stem(token, language), folded(token)
+    number = term(STEM, root)
+    return (number,) if word == root else (number, term(WORD, word))
+
+
 def search_entry(
     url: str, text: str, known: Mapping[str, Any], other: Mapping[str, Any], kind: str
 ) -> SearchEntry | None:
@@ -110,28 +121,21 @@ def terms_of(url: str, text: str, facts: Mapping[str, Any], kind: str) -> bytes:
     less so, and falls with the length of the page; in a title it counts more.
     """
     language = facts.get("language", "")
-    weights: dict[str, float] = {}
     tokens = tokens_of(text)
-    parts = (
-        (tokens, 1.0),
-        (titles := tokens_of(facts.get("title", "")), IN_TITLE),
-        (tokens_of(facts.get("description", "")), IN_DESCRIPTION),
-        (in_url := _url_tokens(url), IN_URL),
-    )
-    for some, weight in parts:
+    titles, in_url = tokens_of(facts.get("title", "")), _url_tokens(url)
+    about = tokens_of(facts.get("description", ""))
+    found: dict[int, float] = {}
+    parts = ((tokens, 1.0), (titles, IN_TITLE), (about, IN_DESCRIPTION))
+    for some, weight in (*parts, (in_url, IN_URL)):
         for token, count in Counter(some).items():
-            weights[token] = weights.get(token, 0) + weight * count
-    plain = list(weights)
-    found: dict[tuple[str, str], float] = {}
-    for token, root in zip(plain, stems(plain, language), strict=True):
-        weight, word = weights[token], folded(token)
-        found[STEM, root] = found.get((STEM, root), 0) + weight
-        if word != root:
-            found[WORD, word] = found.get((WORD, word), 0) + weight
+            for number in numbers_of(token, language):
+                found[number] = found.get(number, 0) + weight * count
     norm = K1 * (1 - B + B * len(tokens) / USUAL_LENGTH)
+    most: Iterable[tuple[int, float]] = found.items()
+    if len(found) > MAX_TERMS:
+        most = heapq.nlargest(MAX_TERMS, most, itemgetter(1))
     impacts = {
-        name: max(1, round(FULL * weight / (weight + norm)))
-        for name, weight in heapq.nlargest(MAX_TERMS, found.items(), itemgetter(1))
+        number: int(FULL * weight / (weight + norm)) or 1 for number, weight in most
     }
     facts_of_page = [(TITLE, each) for each in {*words_of(facts.get("title", ""))}]
     facts_of_page += [(TITLE, each) for each in {*stems(titles, language)}]
@@ -141,12 +145,8 @@ def terms_of(url: str, text: str, facts: Mapping[str, Any], kind: str) -> bytes:
     facts_of_page += [(KIND, NEWS)] * ("date" in facts)
     facts_of_page += [(KIND, IMAGE)] * ("image" in facts)
     for name in facts_of_page:
-        impacts.setdefault(name, 1)
-    numbers = {term(*name): impact for name, impact in impacts.items()}
-    ordered = sorted(numbers)
-    return struct.pack(f"<{len(ordered)}Q", *ordered) + bytes(
-        numbers[number] for number in ordered
-    )
+        impacts.setdefault(term(*name), 1)
+    return struct.pack(f"<{len(impacts)}Q", *impacts) + bytes(impacts.values())
 
 
 def _url_tokens(url: str) -> list[str]:

@@ -65,10 +65,11 @@ COMMON = frozenset(
     """.split()
 )
 
-# Letters and digits, with the signs that some scripts write above, below or around them.
+_PLAIN_WORD = re.compile(r"[a-z0-9]+")
+# Letters and digits, with the signs that some scripts write above, below or around them;
+# an underscore is none, but the class is one without it only where it is taken out first.
 _WORD = re.compile(
-    "(?:[^\\W_]|[\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670"
-    "\u0900-\u0963\u0966-\u0dff])+"
+    "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff]+"
 )
 # Scripts that are written without spaces between words: Han, kana, Thai, Lao, Khmer.
 _UNSPACED = re.compile(
@@ -92,9 +93,13 @@ def tokens_of(text: str) -> list[str]:
     Text of a script without spaces becomes pairs of characters that overlap.
     """
     if text.isascii():
-        return [word[:MAX_WORD] for word in _WORD.findall(text.lower())]
+        return [word[:MAX_WORD] for word in _PLAIN_WORD.findall(text.lower())]
+    text = unicodedata.normalize("NFKC", text.casefold()).replace("_", " ")
+    words: list[str] = _WORD.findall(text)
+    if not _UNSPACED.search(text):
+        return [word[:MAX_WORD] for word in words]
     found: list[str] = []
-    for word in _WORD.findall(unicodedata.normalize("NFKC", text.casefold())):
+    for word in words:
         if _UNSPACED.search(word):
             found += _pieces(word)
         else:
