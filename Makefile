@@ -45,6 +45,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.frontier $(ARGS)
 	$(BIN)/python -m bench.watch $(ARGS)
 	$(BIN)/python -m bench.map $(ARGS)
+	$(BIN)/python -m bench.sentences $(ARGS)
 	$(BIN)/python -m bench.scrapyd $(ARGS)
 	$(BIN)/python -m bench.browser $(ARGS)
 

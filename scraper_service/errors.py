@@ -91,6 +91,13 @@ class InvalidParameter(ServiceError, ValueError):
     """A part of a path or query breaks its rule; raised by the API."""
 
 
+class PromptUnclear(ServiceError, ValueError):
+    """Nothing of a prompt could be turned into options of a crawl."""
+
+    def __init__(self, reason: str):
+        super().__init__(f"Failed to process natural language prompt: {reason}")
+
+
 class JobNotFound(ServiceError, LookupError):
     """A team has no such job, or it has expired."""
 

@@ -35,6 +35,7 @@ from scraper_service.scope import (
     followed,
     sitemap_key,
 )
+from scraper_service.wishes import derived
 from spiders.base import JobSpider, given
 from spiders.sitemaps import read_sitemap, sitemap_request
 
@@ -67,7 +68,7 @@ class CrawlSpider(JobSpider):
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
-        self.options: CrawlOptions = given(kwargs) or crawl_options(kwargs)
+        self.options: CrawlOptions = given(kwargs) or _asked(kwargs)
         self.scope = first_scope(self.options)
         self.find_links = self.scope.follows_links
         self.find_blocks = self.options.dedupe_boilerplate
@@ -255,6 +256,18 @@ class CrawlSpider(JobSpider):
         request = failure.request  # type: ignore[attr-defined]
         cause = failure.value
         yield SitemapFile(lease=request.meta["lease"], cause=cause)
+
+
+def _asked(arguments: dict[str, Any]) -> CrawlOptions:
+    """Return the options of a crawl; its prompt fills those that are no argument."""
+    options = crawl_options(arguments)
+    found = derived(options.prompt, options.url).values if options.prompt else {}
+    filled: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in found.items()
+        if name not in arguments
+    }
+    return evolve(options, **filled)
 
 
 def _section(url: str) -> str:

@@ -108,6 +108,10 @@ def test_pdf_pages_are_read():
     assert len(rows(output, "| made-up book | 5 |")) == 3
 
 
+def test_sentences_are_read():
+    assert rows(run_quick("bench.sentences"), "| written after the rules | 20 |")
+
+
 def test_maps_have_all_addresses():
     output = run_quick("bench.map")
     for search in ("none", "three words"):

@@ -158,6 +158,17 @@ def test_v2_scrapes(value):
     assert page["metadata"]["statusCode"] == 200
 
 
+def test_v2_previews_the_options_of_a_prompt(value):
+    found = value("v2 crawlParamsPreview")
+    assert found["limit"] == 50
+    assert found["excludePaths"] == ["^/private(?:/|$)"]
+
+
+def test_both_versions_track_changes(value):
+    assert value("v2 changeTracking")["changeTracking"]["changeStatus"] == "new"
+    assert value("v1 changeTracking")["changeTracking"]["changeStatus"] == "same"
+
+
 def test_v2_starts_a_crawl_and_reads_its_status(value, service):
     started = value("v2 startCrawl")
     assert started["url"] == f"{service.url}/v2/crawl/{started['id']}"

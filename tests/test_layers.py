@@ -12,7 +12,7 @@ LAYERS = (
     {"errors"},
     {"options"},
     {"fingerprints", "items"},
-    {"scope"},
+    {"scope", "wishes"},
     {"formats"},
     {"jobs", "providers"},
     {"components"},
@@ -20,7 +20,7 @@ LAYERS = (
     {"runtime"},
     {"api"},
 )
-PURE = {"errors", "options", "fingerprints", "items", "scope", "formats"}
+PURE = {"errors", "options", "fingerprints", "items", "scope", "wishes", "formats"}
 FRAMEWORKS = {"scrapy", "twisted", "klein"}
 # Beyond the order: who may not know whom although it stands to the left.
 STRANGERS = {

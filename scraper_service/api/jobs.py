@@ -14,7 +14,7 @@ from scraper_service.errors import IdempotencyKeyUsed, InvalidParameter
 from scraper_service.jobs.model import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from scraper_service.api.site import JsonRequest
     from scraper_service.jobs.model import Job, PageErrorRow
@@ -103,9 +103,13 @@ def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
 
 
 def started(
-    job: Job, base: str, version: str, invalid_urls: Iterable[str] | None = None
+    job: Job,
+    base: str,
+    version: str,
+    invalid_urls: Iterable[str] | None = None,
+    facts: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """Answer the start of a job."""
+    """Answer the start of a job; ``facts`` are further members."""
     members: dict[str, Any] = {
         "success": True,
         "id": job.id,
@@ -113,7 +117,7 @@ def started(
     }
     if invalid_urls is not None:
         members["invalidURLs"] = list(invalid_urls)
-    return encode(members)
+    return encode({**members, **(facts or {})})
 
 
 def status(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from scraper_service.api import jobs, watch
 from scraper_service.api.artefacts import with_base
@@ -10,15 +10,24 @@ from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from klein import Klein
 
     from scraper_service.api.routes import Body, Edge
     from scraper_service.api.site import JsonRequest
     from scraper_service.api.stream import Watchers
     from scraper_service.api.watch import WebSocket
+    from scraper_service.options.jobs import CrawlOptions
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.operation_calls import OperationCalls
     from scraper_service.runtime.service import ScraperService
+
+
+PromptedT: TypeAlias = (
+    "Callable[[ScraperService, Body, CrawlOptions, Team],"
+    " Awaitable[tuple[CrawlOptions, dict[str, Any]]]]"
+)
 
 
 class Api:
@@ -55,11 +64,18 @@ async def admit_work(
     return team, body, pages
 
 
-def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
+def add_routes(  # noqa: PLR0915  # a list of routes
+    app: Klein,
+    version: int,
+    requests: Any,
+    views: Any,
+    prompted: PromptedT | None = None,
+) -> None:
     """Give ``app`` the routes of scrape, map, crawl and batch.
 
     ``requests`` and ``views`` are the modules of the version: what its bodies mean, and
-    how its answers look.
+    how its answers look. ``prompted`` fills the options of a crawl by its prompt, where
+    the version has one, and returns what to say of it.
     """
     answer_errors(app, requests.wire_name)
 
@@ -99,8 +115,12 @@ def add_routes(app: Klein, version: int, requests: Any, views: Any) -> None:
         await api.service.check_key(key, team)
         options = await body.read(requests.crawl_options)
         note_caller(request, options)
+        facts: dict[str, Any] = {}
+        if prompted is not None:
+            options, facts = await prompted(api.service, body, options, team)
         job = await api.service.start(options, team, version, key, pages)
-        return jobs.started(job, api.edge.addresses.base(request), f"v{version}")
+        base = api.edge.addresses.base(request)
+        return jobs.started(job, base, f"v{version}", facts=facts)
 
     @app.route("/batch/scrape", methods=["POST"])
     @asyncio_route

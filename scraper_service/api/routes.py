@@ -6,7 +6,7 @@ import asyncio
 import logging
 import uuid
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from attrs import field, frozen
 from scrapy.utils.defer import deferred_from_coro
@@ -37,6 +37,7 @@ from scraper_service.errors import (
     MapTimedOut,
     OptionUnavailable,
     OutOfCredits,
+    PromptUnclear,
     QueueFull,
     RateLimited,
     SearchDown,
@@ -56,15 +57,7 @@ if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
     from scraper_service.components.pool import ConverterPool
     from scraper_service.items import PageError
-    from scraper_service.options.jobs import (
-        BatchOptions,
-        CrawlOptions,
-        MapOptions,
-        PageOptions,
-    )
     from scraper_service.options.limits import BlockedSites, Mode
-    from scraper_service.options.operations import OperationOptionsT
-    from scraper_service.options.search import SearchOptions
     from scraper_service.runtime.accounts import Accounts, Team
     from scraper_service.runtime.rates import Rates
 
@@ -90,6 +83,7 @@ FAILURE_STATUS = {
 # Errors whose text is the whole answer: class, status, further members.
 PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
+    (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
     (JobNotFound, 404, {}),
     (JobEnded, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
@@ -244,15 +238,18 @@ def note(request: JsonRequest, **facts: str | None) -> None:
     request.notes.update((k, v) for k, v in facts.items() if v)
 
 
-def note_caller(
-    request: JsonRequest,
-    options: PageOptions
-    | CrawlOptions
-    | BatchOptions
-    | MapOptions
-    | OperationOptionsT
-    | SearchOptions,
-) -> None:
+class Caller(Protocol):
+    """What the bodies of all operations may say of who asks."""
+
+    @property
+    def origin(self) -> str: ...
+    @property
+    def integration(self) -> str | None: ...
+    @property
+    def audit_username(self) -> str | None: ...
+
+
+def note_caller(request: JsonRequest, options: Caller) -> None:
     """Add what the caller says of itself to the access log."""
     note(
         request,
@@ -337,11 +334,14 @@ def _no_route(error: HTTPException) -> Answer:
     return Answer(error.code or 400, error_body(error.name))
 
 
+def issue_members(issue: Issue) -> dict[str, Any]:
+    """Return an issue as the interface document, 1.4, has it."""
+    path, facts = list(issue.path), issue.facts
+    return {"code": issue.code, "path": path, "message": issue.message, **facts}
+
+
 def _bad_request(issues: tuple[Issue, ...], heading: str | None = None) -> Answer:
-    details = [
-        {"code": i.code, "path": list(i.path), "message": i.message, **i.facts}
-        for i in issues
-    ]
+    details = [issue_members(issue) for issue in issues]
     if heading is not None:
         return Answer(400, error_body(heading, details=details))
     return Answer(400, error_body("Bad Request", code="BAD_REQUEST", details=details))

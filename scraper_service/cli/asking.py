@@ -222,6 +222,12 @@ PACE = (
     ),
 )
 CRAWL = (
+    _one(
+        "prompt",
+        "--prompt",
+        metavar="TEXT",
+        help="Say in words what to fetch; options that are given win.",
+    ),
     _one(*_LIMIT, type=int, metavar="N", help="At most N pages.  [default: 10000]"),
     _one(
         "maxDiscoveryDepth",
@@ -332,6 +338,16 @@ def takes(
         return whole
 
     return add
+
+
+def without_defaults(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the body of a crawl without options that nobody gave a value."""
+    defaults = {each.key: each.facts.get("default", False) for each in CRAWL}
+    return {
+        key: value
+        for key, value in body.items()
+        if value != defaults.get(key, ...) and value != []
+    }
 
 
 def _taken(options: tuple[Option, ...], values: dict[str, Any]) -> dict[str, Any]:

@@ -51,6 +51,8 @@ def crawl_command(
     Exit codes: 0 all is well, 1 the job failed or brought no page, 2 wrong use, 130
     interrupted.
     """
+    if body.get("prompt"):
+        body = asking.without_defaults(body)
     _run("crawl", overrides, {"url": url, **body}, wanted, where, detach=detach)
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from scraper_service.cli.asking import SPELLINGS
+from scraper_service.cli.terminal import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +77,7 @@ def job_options(
 
     left_out: tuple[str, ...] = ()
     if kind == "crawl":
-        options = _read(requests.crawl_options, body)
+        options = _prompted(_read(requests.crawl_options, body), body)
     else:
         request = _read(requests.batch_options, body)
         options, left_out = request.options, request.invalid_urls or ()
@@ -85,6 +87,19 @@ def job_options(
     if options.webhook is not None:
         raise click.UsageError("webhook: only a service delivers events; see --server")
     return options, left_out
+
+
+def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
+    """Return the options of a crawl as the words of its prompt fill them."""
+    if options.prompt is None:
+        return options
+    from scraper_service.api.v2 import previews, requests
+    from scraper_service.wishes import derived
+
+    found = derived(options.prompt, options.url)
+    asked = json.dumps(requests.derived_fields(found.values), ensure_ascii=False)
+    click.echo(f"the prompt asks for: {printable(asked, 500)}", err=True)
+    return previews.filled(found.values, body)
 
 
 def _read(read: Callable[[object], Any], body: dict[str, Any]) -> Any:

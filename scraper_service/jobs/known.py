@@ -57,7 +57,10 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
 def latest_crawls(
     connection: Connection, team_id: str, url: str
 ) -> list[Row[*tuple[Any, ...]]]:
-    """Return a team's completed crawls of the site of ``url``, the latest first."""
+    """Return a team's completed crawls of the site of ``url``, the latest first.
+
+    Rows of the table with ``id``, ``url``, ``options``, ``base``, ``failed``, ``held``.
+    """
     site = _site(url)
     rows = connection.execute(
         select(job.c.id, job.c.url, job.c.options, job.c.base, job.c.failed, job.c.held)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
@@ -15,7 +15,7 @@ from scraper_service.errors import OptionUnavailable
 from scraper_service.options import formats
 from scraper_service.options.engine import PROFILE, needs_browser
 from scraper_service.options.jobs import CrawlOptions
-from scraper_service.options.model import BY_MODEL, NO_MODEL
+from scraper_service.options.model import BY_MODEL
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
@@ -79,20 +79,6 @@ LIMITS = (
             and not can_recognise_text()
         ),
     ),
-)
-
-
-@frozen
-class JobLimit:
-    """An option of a job of which only ``accepted`` can be used."""
-
-    attribute: str
-    accepted: tuple[Any, ...]
-    message: str
-
-
-JOB_LIMITS = (
-    JobLimit("prompt", (None,), f"a prompt is not available here: {NO_MODEL}"),
 )
 
 
@@ -161,6 +147,3 @@ def require_job_available(
     except OptionUnavailable as error:
         error.nested = isinstance(options, CrawlOptions)
         raise
-    for limit in JOB_LIMITS:
-        if getattr(options, limit.attribute, limit.accepted[0]) not in limit.accepted:
-            raise OptionUnavailable(limit.attribute, limit.message)

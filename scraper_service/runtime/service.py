@@ -29,6 +29,7 @@ from scraper_service.options.model import missing_model
 from scraper_service.options.uploads import require_parseable
 from scraper_service.providers.searches import options_for
 from scraper_service.runtime.charges import Charge, Charges
+from scraper_service.runtime.previews import Previews
 from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
 from scraper_service.runtime.search_pages import ResultPages
@@ -65,10 +66,12 @@ if TYPE_CHECKING:
     from scraper_service.providers.searches import Found, Searches
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.maps import Map, MapCrawler
+    from scraper_service.runtime.previews import CheckT
     from scraper_service.runtime.resident import ResidentCrawler
     from scraper_service.runtime.runner import JobRunner
     from scraper_service.runtime.search_pages import SearchAnswer
     from scraper_service.runtime.webhooks import Webhooks
+    from scraper_service.wishes import Derived
 
 
 def _call(
@@ -134,6 +137,7 @@ class ScraperService:
         self.stopping = False
         self.prices = Prices(runner.settings)
         self.charges = Charges(database, runner.owner)
+        self.previews = Previews(maps, runner.settings)
         self.scrapes = Scrapes(resident, runner.settings)
         self.usage = Usage(database, self.scrapes, runner.settings)
         self._database = database
@@ -284,6 +288,17 @@ class ScraperService:
             await charge.settle(price)
         pages = ResultPages(self._scrape, options, team, version, deadline)
         return await pages.answer(call.id, found, price)
+
+    async def preview(
+        self, url: str, prompt: str, team: Team, check: CheckT
+    ) -> Derived:
+        """Return the options of a crawl that a prompt asks for; nothing is crawled.
+
+        ``check`` raises :exc:`~scraper_service.errors.InvalidOptions` for those that
+        no caller could ask for.
+        """
+        self._check_open()
+        return await self.previews.derive(url, prompt, team, check)
 
     async def start(
         self,

@@ -1065,13 +1065,6 @@ def test_equal_calls_at_once_start_one_job(start_service, site, post_with_key):
 # -- options ----------------------------------------------------------------------------------
 
 
-def test_options_of_later_releases_are_refused_by_name(service, site):
-    body = {"url": site.url("/text"), "prompt": "only the docs"}
-    [detail] = details_of(service.post("/v2/crawl", body))
-    assert detail["path"] == ["prompt"]
-    assert "not available here" in detail["message"]
-
-
 COMMON_DEFAULTS = {
     "includePaths": [],
     "excludePaths": [],

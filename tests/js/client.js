@@ -33,6 +33,16 @@ async function untilDone(read) {
 
 await step("v2 scrape", () => client.scrape(pages("5-js", 1)[0], { formats: ["markdown", "links"] }));
 
+await step("v2 crawlParamsPreview", () =>
+  client.crawlParamsPreview(pages("5-js", 1)[0], "at most 50 pages, skip /private"));
+const tracked = (modes) => ({ formats: ["markdown", { type: "changeTracking", modes }] });
+await step("v2 changeTracking", () => client.scrape(`${site}/site/5-jschange/p/`, tracked(["git-diff"])));
+await step("v1 changeTracking", () =>
+  first.scrapeUrl(`${site}/site/5-jschange/p/`, {
+    formats: ["markdown", "changeTracking"],
+    changeTrackingOptions: { modes: ["git-diff"] },
+  }));
+
 const crawl = await step("v2 startCrawl", () =>
   client.startCrawl(pages("30-jsstart", 1)[0], { limit: 20 }));
 await step("v2 getCrawlStatus", () => untilDone(() => client.getCrawlStatus(crawl.id)));

@@ -138,7 +138,7 @@ BATCH = batch_options({"urls": "https://example.com"})
         CRAWL,
         BATCH,
         evolve(CRAWL, limit=5, max_discovery_depth=1, delay_s=2, max_concurrency=3),
-        evolve(CRAWL, sitemap="skip"),
+        evolve(CRAWL, sitemap="skip", prompt="a"),
         evolve(CRAWL, max_path_depth=3),
         evolve(CRAWL, crawl_entire_domain=True, allow_subdomains=True),
         evolve(CRAWL, allow_external_links=True),
@@ -157,7 +157,6 @@ def test_what_a_job_of_this_release_does_is_available(options):
 @pytest.mark.parametrize(
     ("options", "attribute"),
     [
-        (evolve(CRAWL, prompt="a"), "prompt"),
         (evolve(CRAWL, scrape=evolve(PLAIN, mobile=True)), "mobile"),
         (evolve(BATCH, scrape=evolve(PLAIN, wait_for_ms=5)), "wait_for_ms"),
     ],

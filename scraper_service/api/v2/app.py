@@ -8,21 +8,23 @@ from klein import Klein
 
 from scraper_service.api import jobs
 from scraper_service.api.operation_routes import add_extract_routes
-from scraper_service.api.operations import Api, add_routes
+from scraper_service.api.operations import Api, add_routes, admit_work
 from scraper_service.api.page_json import camel
-from scraper_service.api.routes import asyncio_route
+from scraper_service.api.routes import asyncio_route, note_caller, write
 from scraper_service.api.search import add_search_route
 from scraper_service.api.team import add_team_routes
 from scraper_service.api.v2 import (
     addresses,
     deliveries,
     event_stream,
+    previews,
     report,
     requests,
     sessions,
     views,
 )
 from scraper_service.api.v2.parse import add_parse_routes
+from scraper_service.errors import InvalidOptions
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -34,7 +36,7 @@ class V2(Api):
     """Version 2 of the interface."""
 
     app: ClassVar[Klein] = Klein()
-    add_routes(app, 2, requests, views)
+    add_routes(app, 2, requests, views, previews.prompted)
     add_search_route(app, 2, requests, views)
     add_parse_routes(app)
     add_team_routes(app, camel)
@@ -102,6 +104,20 @@ class V2(Api):
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         await self.service.delete_session(sessions.name_of(name), team)
         return sessions.deleted()
+
+    @app.route("/crawl/params-preview", methods=["POST"])
+    @asyncio_route
+    async def preview(self, request: JsonRequest) -> bytes:
+        team, body, _ = await admit_work(self, request, Mode.CRAWL)
+        try:
+            asked = await body.read(previews.preview_request)
+        except InvalidOptions as error:
+            return write(request, previews.refused(error))
+        note_caller(request, asked)
+        found = await self.service.preview(
+            asked.url, asked.prompt, team, previews.check
+        )
+        return previews.answered(asked.url, found)
 
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route

@@ -396,6 +396,11 @@ def crawl_options(body: object) -> CrawlOptions:
     return options
 
 
+def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options by their names inside the service as a body of a crawl has them."""
+    return {wire_name(name): value for name, value in values.items()}
+
+
 def explain_request(body: object) -> ExplainRequest:
     """Return what a body of ``POST /v2/crawl/explain`` asks for.
 

@@ -1,0 +1,9 @@
+"""What a sentence asks of a crawl, by rules over its words: pure, no model, no network.
+
+``reading.py`` takes numbers, switches and topics out of the sentence, ``places.py`` finds
+where on the site a topic lives, ``vocabulary.py`` has the words of both.
+"""
+
+from scraper_service.wishes.derive import Derived, derived
+
+__all__ = ["Derived", "derived"]
