@@ -1,0 +1,1 @@
+"""Where values come from: structured data, texts with labels, records, marked places."""
