@@ -13,6 +13,7 @@ from scraper_service.options.engine import (
     PROFILE,
     is_elsewhere,
     needs_browser,
+    prefers_browser,
 )
 from scraper_service.options.origins import origin
 
@@ -58,6 +59,8 @@ class Engines:
         if needed:
             return BROWSER
         if self._mode == "always" or is_elsewhere(options):
+            return BROWSER
+        if prefers_browser(options) and self.missing is None:
             return BROWSER
         if options.fast_mode:
             return HTTP

@@ -31,6 +31,7 @@ from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
 from scraper_service.formats.judging import judged, remark
 from scraper_service.formats.links import feed_links, found_links, links
+from scraper_service.formats.looks import without_looks
 from scraper_service.formats.metadata import (
     Evidence,
     canonical,
@@ -60,6 +61,7 @@ _SENT = tuple(
     not in {"values", "search", "fetch", "follow", "base"}  # beside it; the spider's
 )
 _SEARCH = "search entry"  # among the values on their way; no format has this name
+_DECLARED = frozenset({"branding", "menu", "product"})
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
 _ADDRESSED = frozenset({"markdown", "html", "images"})  # made of complete addresses
 
@@ -201,6 +203,13 @@ class _Making:
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
 
+    def _excuse(self) -> None:
+        """Say why a file has none of the formats that only web pages have."""
+        for name in self.names:
+            if name in _DECLARED:
+                self.values[name] = b"null"
+                self.warnings.append(f"Only a web page has the format {name}.")
+
     def track(self) -> None:
         """Make what a later scrape is compared with, of what has been made."""
         options = self.options.format(ChangeTracking)
@@ -214,6 +223,7 @@ class _Making:
         )
 
     def _html(self, text: bytes) -> None:
+        text, looks = without_looks(text)
         if "raw_html" in self.names:
             self.add("raw_html", text.decode)
         try:
@@ -243,10 +253,22 @@ class _Making:
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
+        if not _DECLARED.isdisjoint(self.names):
+            self._declared(evidence, looks)
         if self.answering.is_wanted or not _OF_THE_TREE.isdisjoint(self.names):
             self.answering.look(document, evidence)
             self._of_the_tree(document, is_page=True)
         self.warnings += document.warnings
+
+    def _declared(self, evidence: Evidence, looks: str) -> None:
+        """Make what rests on the page's own declarations and styles."""
+        from scraper_service.formats import declared  # noqa: PLC0415  # rare
+
+        making = declared.Declared(evidence, self.source.url, looks)
+        for name in self.names:
+            if name in _DECLARED:
+                self.add(name, partial(making.make, name))
+        self.warnings += making.warnings
 
     def _document(self, kind: str, body: bytes, text: str = "") -> bool:
         """Make all formats of a file of ``kind``; False if it is none."""
@@ -279,6 +301,7 @@ class _Making:
         if draft.text is not None and is_whole and "markdown" in self.names:
             self.add("markdown", lambda: draft.text)
         self.warnings += [*draft.warnings, *document.warnings]
+        self._excuse()
         return True
 
     def _of_the_tree(self, document: Document, *, is_page: bool) -> None:
@@ -400,6 +423,7 @@ class _Making:
         for name in self.names:
             if name in values:
                 self.add(name, partial(values.__getitem__, name))
+        self._excuse()
 
 
 @contextmanager

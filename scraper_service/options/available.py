@@ -26,15 +26,8 @@ RECOGNISER = "tesseract"
 _MEDIA = "it needs a media extractor, which this release does not have"
 
 FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
-    formats.Branding: "it needs the styles of a page, which this release does not read",
-    formats.Product: "it needs structured data, which this release does not read",
-    formats.Menu: "it needs structured data, which this release does not read",
     formats.Audio: _MEDIA,
     formats.Video: _MEDIA,
-}
-
-_FORMAT_CODES: dict[type[formats.Format], str] = {
-    formats.Branding: "SCRAPE_BRANDING_NOT_SUPPORTED",
 }
 
 
@@ -98,7 +91,6 @@ def require_available(
             raise OptionUnavailable(
                 "formats",
                 f"format {name!r} is not available here: {reason}",
-                _FORMAT_CODES.get(type(item), "BAD_REQUEST"),
             )
     needed = needs_browser(options)
     if browser is not None and needed is not None and needed != PROFILE:

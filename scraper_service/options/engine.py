@@ -24,7 +24,7 @@ def needs_browser(options: ScrapeOptions) -> str | None:
 
     :data:`PROFILE` if no other one has to be honoured.
     """
-    if options.format(Screenshot) or options.format(Branding):
+    if options.format(Screenshot):
         return "formats"
     for name in ("actions", "mobile", "session"):
         if getattr(options, name):
@@ -35,6 +35,11 @@ def needs_browser(options: ScrapeOptions) -> str | None:
     if options.wait_for_ms and not is_unasked:
         return "wait_for_ms"
     return PROFILE if options.profile else None
+
+
+def prefers_browser(options: ScrapeOptions) -> bool:
+    """Tell whether a browser sees more of what is asked for: it reads style sheets."""
+    return options.format(Branding) is not None
 
 
 def is_elsewhere(options: ScrapeOptions) -> bool:

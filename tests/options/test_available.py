@@ -35,6 +35,7 @@ PLAIN = page_options({"url": "https://example.com"}).scrape
             )
         },
         {"formats": (formats.Markdown(), formats.ChangeTracking(("json",)))},
+        {"formats": (formats.Branding(), formats.Product(), formats.Menu())},
         {"formats": (formats.RawBase64(),)},
         {"proxy": "basic"},
         {"proxy": "stealth"},
@@ -58,9 +59,6 @@ def test_what_this_release_does_is_available(changes):
 @pytest.mark.parametrize(
     ("wanted", "code"),
     [
-        (formats.Branding(), "SCRAPE_BRANDING_NOT_SUPPORTED"),
-        (formats.Product(), "BAD_REQUEST"),
-        (formats.Menu(), "BAD_REQUEST"),
         (formats.Audio(), "BAD_REQUEST"),
         (formats.Video(), "BAD_REQUEST"),
     ],

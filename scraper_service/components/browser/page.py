@@ -32,8 +32,9 @@ from scraper_service.components.browser.order import PageOrder, RenderedPage
 from scraper_service.components.browser.pool import RunningBrowser
 from scraper_service.components.browser.proxy import MARK, Passage
 from scraper_service.components.egress import ForbiddenDestination
+from scraper_service.formats.looks import with_looks
 from scraper_service.items import Rendered
-from scraper_service.options.formats import Screenshot
+from scraper_service.options.formats import Branding, Screenshot
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
@@ -196,6 +197,8 @@ class OpenPage:
         status = answer.status
         if is_page:
             body = found["html"].encode("utf-8", "replace")
+            if options.format(Branding):
+                body = with_looks(body, await self._looks())
             if _page_of(found["url"]) != _page_of(answer.url):
                 status = found["status"] or 200
             headers["content-type"] = "text/html; charset=utf-8"
@@ -243,6 +246,15 @@ class OpenPage:
             if not has_moved(error):
                 raise
             return True
+
+    async def _looks(self) -> str:
+        """Return CSS with the computed styles that tell of a brand."""
+        try:
+            return str(await self.page.evaluate(scripts.LOOKS))
+        except PlaywrightError as error:
+            if not has_moved(error):
+                raise
+            return ""
 
     async def _screenshot(self) -> str | None:
         wanted = self.order.options.format(Screenshot)

@@ -137,6 +137,39 @@ PUT_FRAME = """
 }
 """
 
+# How the page looks with all of its style sheets, as CSS.
+LOOKS = """
+() => {
+  const TEXT = ['color', 'background-color', 'font-family', 'font-size', 'font-weight'];
+  const rows = [];
+  const say = (selector, element, names) => {
+    if (!element) return;
+    const style = getComputedStyle(element);
+    const of = (name) => `${name}:${style.getPropertyValue(name)}`;
+    rows.push(`${selector}{${names.map(of).join(';')}}`);
+  };
+  const one = (selector) => document.querySelector(selector);
+  say('body', document.body, TEXT);
+  for (const tag of ['h1', 'h2', 'h3']) say(tag, one(tag), TEXT);
+  say('a', one('main a, article a, p a, a'), ['color']);
+  const BUTTON = [...TEXT, 'border-radius'];
+  say('.button.primary', one('button[class*=primary i], a[class*=primary i][class*=b][class*=t],'
+    + 'button[type=submit], a[class*=btn i], a[class*=button i], button'), BUTTON);
+  say('.button.secondary', one('button[class*=secondary i], a[class*=btn i][class*=secondary i],'
+    + 'a[class*=button i][class*=secondary i]'), BUTTON);
+  const names = new Set();
+  for (const sheet of document.styleSheets) {
+    let rules = [];
+    try { rules = sheet.cssRules; } catch { continue; }  // of another site
+    for (const rule of [...rules].slice(0, 2000))
+      if (rule.selectorText && /(^|,)\\s*(:root|html|body)\\s*(,|$)/.test(rule.selectorText))
+        for (const name of rule.style) if (name.startsWith('--')) names.add(name);
+  }
+  if (names.size) say(':root', document.documentElement, [...names].slice(0, 300));
+  return rows.join('\\n');
+}
+"""
+
 # To the end of the page and back, for what loads only when it is near.
 SCROLL_THROUGH = """
 async (most) => {
