@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scraper_service.runtime.accounts import Accounts
     from scraper_service.runtime.maps import MapCrawler
     from scraper_service.runtime.operation_calls import OperationCalls
-    from scraper_service.runtime.operations import WorkT
+    from scraper_service.runtime.operations import Work
     from scraper_service.runtime.runner import JobRunner
 
 logger = logging.getLogger("scraper_service")
@@ -178,25 +178,26 @@ class Server:
         from scraper_service.components.engines import Engines
         from scraper_service.components.prices import Prices
         from scraper_service.jobs.places import TeamPlaces
+        from scraper_service.providers.model import language_model
         from scraper_service.runtime.extract import Extract
         from scraper_service.runtime.llms_text import LlmsText
         from scraper_service.runtime.operation_calls import OperationCalls
         from scraper_service.runtime.operations import Operations
-        from scraper_service.runtime.sources import Sources, no_search
+        from scraper_service.runtime.research import Research
+        from scraper_service.runtime.research_writer import ResearchWriter
+        from scraper_service.runtime.sources import Sources
 
         settings, prices = self.settings, Prices(self.settings)
-        sources = Sources(maps, no_search)
-        means = (sources, self.pool, prices, settings)
-        extract = Extract(*means)
-        kinds: dict[str, WorkT] = {
-            "extract": extract,
-            "llmstxt": LlmsText(*means),
+        sources = Sources(maps, self.searches)
+        writer = ResearchWriter(language_model(settings), self.pool)
+        kinds: dict[str, Work] = {
+            "extract": Extract(sources, self.pool, prices, settings),
+            "llmstxt": LlmsText(sources, self.pool, prices, settings),
+            "deep_research": Research(sources, self.pool, prices, writer),
         }
         self.operations = Operations(self.database, self.runner, kinds)
         return OperationCalls(
             self.operations,
-            extract,
-            prices,
             Engines.shared(settings),
             TeamPlaces.shared(),
             settings,

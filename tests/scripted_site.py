@@ -46,6 +46,12 @@ def answer(body: str | bytes = "", status: int = 200, **headers: str) -> dict[st
     }
 
 
+def slow(found: str | dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return a page or an answer that takes its time."""
+    whole = answer(found) if isinstance(found, str) else found
+    return {**whole, "seconds": seconds}
+
+
 def text(body: str | bytes, status: int = 200) -> dict[str, Any]:
     """Return a plain text, such as robots.txt."""
     return answer(body, status, Content_Type="text/plain; charset=utf-8")
@@ -132,6 +138,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.requests.append((time.monotonic(), self.path))
         found = self.pages.get(self.path)
         if found is not None:
+            time.sleep(found.get("seconds", 0))
             body = base64.b64decode(found["body"])
             body = body.replace(b"{site}", self.site.encode())
             headers = {

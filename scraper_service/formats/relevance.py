@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from scraper_service.formats.map_rows import BETWEEN
 from scraper_service.formats.search_words import SearchWords
@@ -71,13 +72,20 @@ def rows_of(slices: Sequence[bytes]) -> list[RowT]:
     return [(row["url"], row.get("title"), row.get("description")) for row in rows]
 
 
-def pages_of_site(slices: Sequence[bytes], text: str, limit: int) -> list[str]:
+def pages_of_site(
+    slices: Sequence[bytes], start: str, text: str, limit: int
+) -> list[str]:
     """Return the addresses of a map that fit a text, in its order, at most ``limit``.
 
-    If few fit, others come behind them, up to :data:`UNFITTING_PAGES` in all. Without a
-    text all fit.
+    Those whose path is that of ``start`` or below it. If few fit, others come behind
+    them, up to :data:`UNFITTING_PAGES` in all. Without a text all fit.
     """
-    rows = rows_of(slices)
+    path = urlsplit(start).path.rstrip("/")
+    rows = [
+        row
+        for row in rows_of(slices)
+        if f"{urlsplit(row[0]).path}/".startswith(f"{path}/")
+    ]
     if not text:
         return [row[0] for row in rows[:limit]]
     words = SearchWords(text)

@@ -25,6 +25,7 @@ class StoredPage:
     title: str | None = None
     description: str | None = None
     icon: str | None = None
+    language: str | None = None
     markdown: str | None = None
     data: Any = None
     warning: str | None = None
@@ -47,6 +48,7 @@ def _page(body: dict[str, Any]) -> StoredPage:
         title=_text(facts.get("title")),
         description=_text(facts.get("description")),
         icon=_text(facts.get("favicon")),
+        language=_text(facts.get("language")),
         markdown=body.get("markdown"),
         data=body.get("json"),
         warning=body.get("warning"),

@@ -300,17 +300,18 @@ def add_step(
         return False
     child_id = step_id(job_id, name)
     if store.get_job(connection, child_id, None) is None:
-        of = select(job.c.team_id, job.c.version).where(job.c.id == job_id)
-        team_id, version = connection.execute(of).one()
+        columns = select(job.c.team_id, job.c.version, job.c.key_id)
+        row = connection.execute(columns.where(job.c.id == job_id)).one()
         options = json.dumps(options_to_json(evolve(asked, urls=asked.urls[:1])))
         store.insert_job(
             connection,
-            team_id,
+            row.team_id,
             seed_of(asked),
             options,
-            version,
+            row.version,
             child_id,
             parent_id=job_id,
+            key_id=row.key_id,
         )
     return True
 

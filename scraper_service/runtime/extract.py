@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
-from scraper_service.errors import ServiceError, ServiceUnavailable
+from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
 from scraper_service.formats import relevance
 from scraper_service.formats.merging import PageData, result_json
 from scraper_service.formats.stored_pages import read_pages
@@ -14,7 +14,6 @@ from scraper_service.options.formats import Json, Links
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.options.operations import SITE, ExtractOptions
 from scraper_service.runtime.operations import OperationFailed
-from scraper_service.runtime.sources import as_asked
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -69,6 +68,10 @@ class Extract:
         searched = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
         return min(sum(options.counts(self._site_pages, searched)), MAX_PAGES)
 
+    def price(self, _: ExtractOptions) -> int:
+        """Return what a page costs."""
+        return self._price
+
     async def __call__(self, operation: Operation) -> None:
         """Run an operation; see :class:`ExtractOptions`."""
         options: ExtractOptions = operation.options
@@ -103,7 +106,7 @@ class Extract:
         words = relevance.search_text(options.prompt, options.schema)
         for url in options.urls:
             if url.endswith(SITE):
-                start = url.removesuffix("*")
+                start = url.removesuffix(SITE)
                 found = await self._below(operation, start, words, until, plan)
                 plan.add(found)
             else:
@@ -136,16 +139,16 @@ class Extract:
             plan.warnings.append(text)
             return [url]
         urls: list[str] = await self._pool.run(
-            relevance.pages_of_site, found.slices, words, limit
+            relevance.pages_of_site, found.slices, url, words, limit
         )
-        return as_asked(urls, url) or [url]
+        return urls or [url]
 
     async def _elsewhere(
         self, operation: Operation, words: str, until: float
     ) -> list[str]:
         """Return links of the start pages to other sites, those that fit."""
         options: ExtractOptions = operation.options
-        starts = [u.removesuffix("*") for u in options.urls if u.endswith(SITE)]
+        starts = [u.removesuffix(SITE) for u in options.urls if u.endswith(SITE)]
         if not starts:
             return []
         step = await operation.begin("starts", _batch(options, starts, Links()))
@@ -161,17 +164,18 @@ class Extract:
 
     async def _searched(self, operation: Operation, words: str, plan: _Plan) -> None:
         options: ExtractOptions = operation.options
+        if not (query := words or options.prompt):
+            plan.warnings.append("Without prompt and schema nothing was searched for.")
+            return
         limit = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
         try:
-            hits, warning = await self._sources.search(
-                options.prompt or words, limit, operation.team_id
-            )
-        except ServiceUnavailable:
+            urls, warning = await self._sources.search(query, limit, operation.team_id)
+        except (QueueFull, ServiceUnavailable):
             raise
         except ServiceError as error:
             plan.warnings.append(f"The web could not be searched: {error}")
             return
-        plan.add(hit.url for hit in hits[:limit])
+        plan.add(urls)
         if warning:
             plan.warnings.append(warning)
 

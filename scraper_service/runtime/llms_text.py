@@ -40,6 +40,14 @@ class LlmsText:
         self._price = prices.page
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
+    def pages(self, options: LlmsTextOptions) -> int:
+        """Return how many pages an operation may have to pay for."""
+        return options.max_urls
+
+    def price(self, _: LlmsTextOptions) -> int:
+        """Return what a page costs."""
+        return self._price
+
     async def __call__(self, operation: Operation) -> None:
         """Run an operation; see :class:`LlmsTextOptions`."""
         options: LlmsTextOptions = operation.options

@@ -9,18 +9,15 @@ from attrs import evolve
 from scraper_service.errors import JobNotFound, OptionUnavailable
 from scraper_service.jobs.admission import Terms
 from scraper_service.options.available import require_available
-from scraper_service.options.operations import ExtractOptions
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.components.engines import Engines
-    from scraper_service.components.prices import Prices
     from scraper_service.jobs.operations import OperationRow
     from scraper_service.jobs.places import TeamPlaces
     from scraper_service.options.operations import OperationOptionsT
     from scraper_service.runtime.accounts import Team
-    from scraper_service.runtime.extract import Extract
     from scraper_service.runtime.operations import Operations
 
 
@@ -30,15 +27,11 @@ class OperationCalls:
     def __init__(
         self,
         operations: Operations,
-        extract: Extract,
-        prices: Prices,
         engines: Engines,
         places: TeamPlaces,
         settings: BaseSettings,
     ):
         self._operations = operations
-        self._extract = extract
-        self._prices = prices
         self._engines = engines
         self._places = places
         self._most_jobs = settings.getint("MAX_ACTIVE_JOBS")
@@ -56,19 +49,18 @@ class OperationCalls:
         except OptionUnavailable as error:
             error.nested = True
             raise
-        if isinstance(options, ExtractOptions):
-            price, pages = self._prices.extract_page, self._extract.pages(options)
-        else:
-            price, pages = self._prices.page, options.max_urls
+        work = self._operations.kinds[options.kind]
         terms = Terms(
             team_id=team.id,
             key_id=team.key_id,
-            page_price=None if team.is_unlimited else price,
+            page_price=None if team.is_unlimited else work.price(options),
             most_jobs=self._most_jobs,
             webhook_url=self._webhook_url,
         )
         self._places.limit_to(team.id, team.concurrency)
-        return await self._operations.start(options, terms, version, pages)
+        return await self._operations.start(
+            options, terms, version, work.pages(options)
+        )
 
     async def read(
         self, operation_id: str, team: Team, kind: str, not_found: str

@@ -11,9 +11,8 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol
 
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
 from scraper_service.jobs import admission, operations, store
@@ -21,7 +20,7 @@ from scraper_service.jobs.model import JobState
 from scraper_service.options.operations import operation_from_json
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from scraper_service.jobs.admission import Terms
     from scraper_service.jobs.database import Database
@@ -151,22 +150,35 @@ class Operation:
             raise ClaimLost(self.id)
 
 
-WorkT: TypeAlias = Callable[[Operation], Awaitable[None]]
+class Work(Protocol):
+    """A kind of operation."""
+
+    def pages(self, options: Any) -> int:
+        """Return how many pages an operation may have to pay for."""
+        ...
+
+    def price(self, options: Any) -> int:
+        """Return what each of them costs, in credits."""
+        ...
+
+    async def __call__(self, operation: Operation) -> None:
+        """Run an operation to its end, or go on where it was."""
+        ...
 
 
 class Operations:
     """Works on the operations of the database, together with other processes.
 
-    ``kinds`` are the coroutines by kind of operation. At most ``MAX_RUNNING_OPERATIONS``
+    ``kinds`` are the works by kind of operation. At most ``MAX_RUNNING_OPERATIONS``
     are under way in this process.
     """
 
     def __init__(
-        self, database: Database, runner: JobRunner, kinds: Mapping[str, WorkT]
+        self, database: Database, runner: JobRunner, kinds: Mapping[str, Work]
     ):
         self._database = database
         self._runner = runner
-        self._kinds = kinds
+        self.kinds = kinds
         self._most = runner.settings.getint("MAX_RUNNING_OPERATIONS")
         self._running: dict[str, asyncio.Task[None]] = {}
         self._teams: dict[str, str] = {}  # of those
@@ -274,7 +286,7 @@ class Operations:
     async def _work(self, operation: Operation, kind: str) -> None:
         while not operation.is_over:
             try:
-                await self._kinds[kind](operation)
+                await self.kinds[kind](operation)
             except QueueFull:
                 await asyncio.sleep(RETRY_S)
             except OperationFailed as error:

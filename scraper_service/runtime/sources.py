@@ -4,45 +4,26 @@ from __future__ import annotations
 
 import time
 import uuid
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from attrs import evolve, frozen
 
-from scraper_service.errors import MapTimedOut, ServiceError
+from scraper_service.errors import MapTimedOut
 from scraper_service.formats.map_rows import object_row
 from scraper_service.options.job_arguments import MAP_DEFAULTS
 from scraper_service.options.jobs import MAX_MAP_LIMIT, MAX_SEARCH, MapOptions
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
+from scraper_service.options.search import MAX_QUERY
+from scraper_service.runtime.search import options_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.runtime.maps import MapCrawler
+    from scraper_service.runtime.search import Searches
 
 MAP_TIMEOUT_S = 60.0
-
-
-@frozen
-class Hit:
-    """What a search found."""
-
-    url: str
-    title: str = ""
-    description: str = ""
-
-
-class WebSearch(Protocol):
-    """Whatever finds pages by words."""
-
-    async def __call__(
-        self, query: str, limit: int, team_id: str
-    ) -> tuple[Sequence[Hit], str | None]:
-        """Return at most ``limit`` pages, the best first, and a warning or None.
-
-        Raises :exc:`~scraper_service.errors.ServiceError` where nothing could be asked.
-        """
-        ...
 
 
 @frozen
@@ -53,19 +34,24 @@ class Listed:
     error: str | None = None
 
 
-async def no_search(
-    query: str, limit: int, team_id: str
-) -> tuple[Sequence[Hit], str | None]:
-    """Be the :class:`WebSearch` of a service that has none."""
-    raise ServiceError("this service has no search")
-
-
 class Sources:
     """Finds pages for operations, which pay for what they read, not for the search."""
 
-    def __init__(self, maps: MapCrawler, search: WebSearch):
+    def __init__(self, maps: MapCrawler, searches: Searches):
         self._maps = maps
-        self.search = search
+        self._searches = searches
+
+    async def search(
+        self, query: str, limit: int, team_id: str
+    ) -> tuple[list[str], str | None]:
+        """Return addresses of pages, the best first, and a warning or None.
+
+        Raises what :meth:`Searches.find` raises.
+        """
+        text = query[:MAX_QUERY]
+        found = await self._searches.find(options_for(text, limit), team_id)
+        urls = [hit.url for hit in found.groups["web"]]
+        return urls, " ".join(found.warnings) or None
 
     async def site(
         self,

@@ -51,17 +51,23 @@ def test_pages_that_fit_come_first_in_the_order_of_the_map():
         ("/x", "Price list", None),
         ("/y", None, "what it costs: the price"),
     )
-    found = pages_of_site(rows, search_text("the prices", None), 10)
+    found = pages_of_site(rows, SITE, search_text("the prices", None), 10)
     assert found == [f"{SITE}{path}" for path in ("/prices", "/x", "/y", "/about")]
-    assert pages_of_site(rows, "price", 2) == [f"{SITE}/prices", f"{SITE}/x"]
+    assert pages_of_site(rows, SITE, "price", 2) == [f"{SITE}/prices", f"{SITE}/x"]
 
 
 def test_a_few_pages_are_read_where_none_seems_to_fit():
     rows = slices(*((f"/{n}", None, None) for n in range(30)))
-    found = pages_of_site(rows, "founder", 25)
+    found = pages_of_site(rows, SITE, "founder", 25)
     assert found == [f"{SITE}/{n}" for n in range(UNFITTING_PAGES)]
-    assert len(pages_of_site(rows, "", 25)) == 25
-    assert pages_of_site([], "founder", 25) == []
+    assert len(pages_of_site(rows, SITE, "", 25)) == 25
+    assert pages_of_site([], SITE, "founder", 25) == []
+
+
+def test_a_part_of_a_site_is_what_is_below_its_path():
+    rows = slices(*((path, None, None) for path in ("/shop", "/shop/a", "/shopping")))
+    found = pages_of_site(rows, f"{SITE}/shop", "", 10)
+    assert found == [f"{SITE}/shop", f"{SITE}/shop/a"]
 
 
 def test_links_to_other_sites_are_ranked():

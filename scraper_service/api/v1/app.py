@@ -8,6 +8,7 @@ from klein import Klein
 
 from scraper_service.api.operation_routes import (
     add_extract_routes,
+    add_research_routes,
     add_text_routes,
 )
 from scraper_service.api.operations import Api, add_routes
@@ -25,3 +26,4 @@ class V1(Api):
     add_team_routes(app, snake)
     add_extract_routes(app, 1, requests.extract_request)
     add_text_routes(app, 1, requests.llms_text_options)
+    add_research_routes(app, 1, requests.research_options)
