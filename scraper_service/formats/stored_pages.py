@@ -18,7 +18,8 @@ class StoredPage:
     """A delivered page; what it does not have is None.
 
     ``url`` is the address that was asked for, ``data`` any JSON value. ``error`` says
-    why there is nothing to be had of it. ``tokens`` were counted by a model.
+    why there is nothing to be had of it; ``answered_by`` who made the data, ``rules``
+    or ``model``.
     """
 
     url: str
@@ -30,7 +31,7 @@ class StoredPage:
     data: Any = None
     warning: str | None = None
     error: str | None = None
-    tokens: int | None = None
+    answered_by: str | None = None
 
 
 def read_pages(bodies: Sequence[bytes]) -> list[StoredPage]:
@@ -53,7 +54,7 @@ def _page(body: dict[str, Any]) -> StoredPage:
         data=body.get("json"),
         warning=body.get("warning"),
         error=error,
-        tokens=facts.get("tokensUsed"),
+        answered_by=facts.get("answeredBy"),
     )
 
 

@@ -31,6 +31,8 @@ SEARCHED_PAGES = 10  # of a search, where the caller sets no limit
 MAX_SEARCHED = 100
 MOST_REASONS = 5  # of pages that could not be read, in one warning
 LONG_REASON = 300  # characters
+NO_ANSWER = "the language model gave no answer that could be used"
+NO_MODEL = "the operator has not set up a language model (LLM_BASE_URL)"
 
 
 @define
@@ -60,6 +62,7 @@ class Extract:
         self._sources = sources
         self._pool = pool
         self._price = prices.extract_page
+        self._has_model = bool(settings["LLM_BASE_URL"])
         self._site_pages = settings.getint("EXTRACT_PAGES")
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
@@ -94,7 +97,9 @@ class Extract:
             warnings = [*warnings, _lost(lost, len(urls))]
         if not pages:
             raise OperationFailed(" ".join(["Nothing could be read.", *warnings]))
-        await self._answer(operation, pages, warnings)
+        if by_rules := self._by_rules(pages):
+            warnings = [*warnings, by_rules]
+        await self._answer(operation, step, pages, warnings)
 
     async def _plan(
         self, operation: Operation, options: ExtractOptions, until: float
@@ -197,8 +202,21 @@ class Extract:
         pages = [numbered[number] for number in sorted(numbered)]
         return pages, [lost[number] for number in sorted(lost)]
 
+    def _by_rules(self, pages: Sequence[StoredPage]) -> str | None:
+        """Tell if data was found by rules, and not by a language model."""
+        count = sum(page.answered_by == "rules" for page in pages)
+        if not count:
+            return None
+        if self._has_model:
+            return f"{count} of {len(pages)} pages were answered by rules: {NO_ANSWER}."
+        return f"The data was found by rules: {NO_MODEL}."
+
     async def _answer(
-        self, operation: Operation, pages: Sequence[StoredPage], warnings: list[str]
+        self,
+        operation: Operation,
+        step: str,
+        pages: Sequence[StoredPage],
+        warnings: list[str],
     ) -> None:
         options: ExtractOptions = operation.options
         result: bytes = await self._pool.run(
@@ -208,8 +226,7 @@ class Extract:
             options.show_sources,
             warnings,
         )
-        counted = [page.tokens for page in pages if page.tokens is not None]
-        tokens = sum(counted) if counted else None
+        tokens = await operation.tokens(step)
         price = self._price * len(pages)
         await operation.complete(result, len(pages), price, tokens)
 

@@ -15,8 +15,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
-from scraper_service.jobs import admission, operations, store
+from scraper_service.jobs import admission, model_tokens, operations, store
 from scraper_service.jobs.model import JobState
+from scraper_service.jobs.model_tokens import Cap
 from scraper_service.options.operations import operation_from_json
 
 if TYPE_CHECKING:
@@ -125,6 +126,11 @@ class Operation:
     async def failures(self, step: str) -> list[Failure]:
         """Return the addresses of a batch that could not be read."""
         return await self._database.read(operations.read_failures, step)
+
+    async def tokens(self, step: str) -> int | None:
+        """Return the tokens of a language model that a batch took, None for none."""
+        cap = Cap(f"job:{step}", 0)
+        return await self._database.read(model_tokens.used, cap) or None
 
     async def complete(
         self, result: bytes, pages: int, price: int, tokens: int | None = None

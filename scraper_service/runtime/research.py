@@ -209,8 +209,8 @@ class _Work:
             for entry, page, note in zip(entries, pages, notes, strict=True):
                 if note is not None:
                     numbered[entry.number] = note, PageData(page.url, page.data)
-                if page.tokens:
-                    self._tokens = (self._tokens or 0) + page.tokens
+        if tokens := await operation.tokens(step):
+            self._tokens = (self._tokens or 0) + tokens
         for _, (note, data) in sorted(numbered.items()):
             self._pages.append(note)
             self._data.append(data)
