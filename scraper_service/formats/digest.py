@@ -28,7 +28,7 @@ PER_PAGE = 2  # of them of one page
 ALIKE = 0.6  # of the words of two sentences that say the same
 MOST_QUESTIONS = 5
 MOST_TERMS = 3
-MOST_WORDS = 8  # of a query in a further search
+MOST_WORDS = 2  # or names, of a query in a further search
 
 _PARTS = re.compile(r"[?;\n]+")
 _ASKING = (
@@ -99,10 +99,15 @@ def searches_of(query: str, questions: Sequence[str]) -> list[str]:
 
 
 def subject_of(query: str) -> str:
-    """Return the words of a query that a further search is made with."""
-    first = questions_of(query)[0]
-    words = [word for word in tokens_of(first) if word not in _IDLE]
-    return " ".join(words[:MOST_WORDS]) or first
+    """Return the words of a query that a further search is made with, as few as may be.
+
+    The names in it, else its longest words: engines look for pages that have them all.
+    """
+    if names := _CAPITALS.findall(query):
+        return " ".join(names[:MOST_WORDS])
+    words = [word for word in tokens_of(query) if word not in _IDLE]
+    longest = sorted(words, key=len, reverse=True)[:MOST_WORDS]
+    return " ".join(word for word in words if word in longest) or query
 
 
 def notes(bodies: Sequence[bytes], query: str) -> list[Note | None]:

@@ -87,7 +87,8 @@ def test_a_further_question_takes_its_subject_from_the_first():
     ]
     both = ["Who founded Rome", "when did Rome fall"]
     assert searches_of("x", both) == both
-    assert subject_of(QUERY) == "klein python"
+    assert subject_of(QUERY) == "Klein Python"
+    assert subject_of("how do granite bridges age") == "granite bridges"
 
 
 def test_sentences_are_chosen_by_what_was_asked_and_cited(read):
