@@ -14,14 +14,14 @@ from scraper_service.options.job_arguments import MAP_DEFAULTS
 from scraper_service.options.jobs import MAX_MAP_LIMIT, MAX_SEARCH, MapOptions
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 from scraper_service.options.search import MAX_QUERY
-from scraper_service.runtime.search import options_for
+from scraper_service.providers.searches import options_for
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.runtime.maps import MapCrawler
-    from scraper_service.runtime.search import Searches
+    from scraper_service.providers.searches import Searches
 
 MAP_TIMEOUT_S = 60.0
 
