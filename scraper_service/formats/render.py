@@ -45,6 +45,7 @@ from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
 from scraper_service.formats.words import main_words
 from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
+from scraper_service.options.available import can_recognise_text
 from scraper_service.options.formats import Attributes, ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
@@ -377,6 +378,8 @@ class _Making:
             text = ocr.recognised(body, self.deadline_s).strip()
         except (OSError, SubprocessError) as exc:
             message = "No text could be recognised in the image"
+            if not can_recognise_text():
+                message = "Text in images needs the program tesseract on the server"
             error = PageError("SCRAPE_UNSUPPORTED_FILE_ERROR", message)
             raise Unreadable(error) from exc
         if not text:

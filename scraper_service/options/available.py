@@ -58,12 +58,6 @@ class Limit:
 LIMITS = (
     Limit(
         "parsers",
-        "the parser 'image' is not available here: it needs the program tesseract, "
-        "which is not installed on this server",
-        lambda o: o.reads_images and not can_recognise_text(),
-    ),
-    Limit(
-        "parsers",
         "the PDF mode 'ocr' is not available here: it needs the program tesseract, "
         "which is not installed on this server",
         lambda o: (

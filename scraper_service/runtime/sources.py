@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.runtime.maps import MapCrawler
     from scraper_service.providers.searches import Searches
+    from scraper_service.runtime.maps import MapCrawler
 
 MAP_TIMEOUT_S = 60.0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 
 import pytest
 from firecrawl import AsyncFirecrawl, Firecrawl
@@ -212,3 +213,20 @@ def test_unmodified_clients_parse(service, tmp_path):
         return await client.parse(HTML, filename="b.html")
 
     assert asyncio.run(parse()).markdown.startswith("# Tides")
+
+
+def test_text_in_pictures_needs_a_program(service, tmp_path, start_service):
+    picture = b"\x89PNG\r\n\x1a\n" + b"\0" * 100
+    reply = upload(service, picture, "a.png")
+    assert reply.json["error"].endswith("image/png, which is not supported")
+    # A stand-in for the program: what it prints is the text.
+    program = tmp_path / "bin" / "tesseract"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\n[ "$1" = stdin ] && echo "on the sign"\ntrue\n')
+    program.chmod(0o755)
+    with_program = start_service(PATH=f"{program.parent}:{os.environ['PATH']}")
+    reply = upload(with_program, picture, "a.png", options={"parsers": ["image"]})
+    assert reply.json["data"]["markdown"] == "on the sign"
+    if shutil.which("tesseract") is None:
+        reply = upload(service, picture, "a.png", options={"parsers": ["image"]})
+        assert "needs the program tesseract" in reply.json["error"]
