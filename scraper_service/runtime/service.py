@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
@@ -28,6 +28,7 @@ from scraper_service.options.available import require_available, require_job_ava
 from scraper_service.options.model import missing_model
 from scraper_service.options.uploads import require_parseable
 from scraper_service.providers.searches import options_for
+from scraper_service.runtime.capabilities import capabilities
 from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.previews import Previews
 from scraper_service.runtime.report import Report
@@ -148,6 +149,10 @@ class ScraperService:
         self._no_model = missing_model(runner.settings)
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
+
+    def capabilities(self) -> dict[str, Any]:
+        """Return what this installation can do, and why it cannot do the rest."""
+        return capabilities(self.runner.settings, self._engines, self.searches)
 
     def _check_open(self) -> None:
         if self.stopping:

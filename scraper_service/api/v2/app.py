@@ -9,7 +9,7 @@ from klein import Klein
 from scraper_service.api import jobs
 from scraper_service.api.operation_routes import add_extract_routes
 from scraper_service.api.operations import Api, add_routes, admit_work
-from scraper_service.api.page_json import camel
+from scraper_service.api.page_json import camel, encode
 from scraper_service.api.routes import asyncio_route, note_caller, write
 from scraper_service.api.search import add_search_route
 from scraper_service.api.team import add_team_routes
@@ -91,6 +91,12 @@ class V2(Api):
         wanted = deliveries.delivery_number(number)
         count = await self.service.replay(jobs.job_id(job_id), team, wanted)
         return deliveries.replayed(count)
+
+    @app.route("/capabilities", methods=["GET"])
+    @asyncio_route
+    async def capabilities(self, request: JsonRequest) -> bytes:
+        await self.edge.admit(request, Mode.CRAWL_STATUS)
+        return encode({"success": True, "data": self.service.capabilities()})
 
     @app.route("/sessions", methods=["GET"])
     @asyncio_route
