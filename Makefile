@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: help serve test soak lint format bench bench-quality egg test-deploy clean
+.PHONY: help compat serve test soak lint format bench bench-quality egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
@@ -13,6 +13,7 @@ help:
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   latency and throughput beside a plain client and other crawlers"
 	@echo "make bench-quality  content, Markdown, metadata and PDF beside other tools"
+	@echo "make compat  every method of the public clients, as a table"
 	@echo "make egg     build the egg for a scrapyd that does not have the package"
 	@echo "make test-deploy  build and start the image without Docker; as root, minutes"
 	@echo "make clean   remove what was installed; ./data stays"
@@ -49,6 +50,9 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.scrapyd $(ARGS)
 	$(BIN)/python -m bench.browser $(ARGS)
 
+compat: $(VENV)/.compat-installed
+	$(BIN)/python -m tests.compat $(ARGS)
+
 egg: $(VENV)/.test-installed
 	rm -rf build
 	$(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" -q bdist_egg
@@ -78,4 +82,8 @@ $(VENV)/.test-installed: $(VENV)/.installed
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	touch $@
+
+$(VENV)/.compat-installed: $(VENV)/.test-installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compat]'
 	touch $@

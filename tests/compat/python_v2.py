@@ -1,0 +1,235 @@
+"""All methods of the Python client of v2: ``python -m tests.compat.python_v2``."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from firecrawl import AsyncFirecrawl, Firecrawl
+from firecrawl.v2.types import ScrapeOptions
+
+from tests.compat.steps import Steps, arguments
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
+UNKNOWN = str(uuid.uuid4())
+
+
+def has(*path: str) -> Callable[[Any], bool]:
+    """Return a check that something, or something in it, is there."""
+
+    def check(value: Any) -> bool:
+        for name in path:
+            value = value[name] if isinstance(value, dict) else getattr(value, name)
+        return value is not None
+
+    return check
+
+
+async def run(service: str, key: str, site: str, kind: type) -> None:
+    """Call every method of ``kind``, the client or its async twin."""
+    is_async = kind is AsyncFirecrawl
+    client: Any = kind(api_key=key, api_url=service)
+    steps = Steps("Python v2, async" if is_async else "Python v2")
+    call = steps.call
+    lamp, options = f"{site}/shop/lamp", ScrapeOptions(formats=["markdown"])
+    quick: dict[str, Any] = {"poll_interval": 1, "timeout": 60}
+
+    await call("scrape", lambda: client.scrape(lamp), has("markdown"))
+    await call(
+        "parse",
+        lambda: client.parse(b"<h1>A file</h1>", filename="a.html"),
+        has("markdown"),
+    )
+    await call("get_parse_formats", lambda: client.get_parse_formats())
+    await call("search", lambda: client.search("lamp", limit=2), has("web"))
+    started = await call(
+        "start_crawl", lambda: client.start_crawl(f"{site}/", limit=3), has("id")
+    )
+    await call(
+        "crawl",
+        lambda: client.crawl(url=f"{site}/", limit=3, scrape_options=options, **quick),
+        lambda found: found.status == "completed" and len(found.data) == 3,
+    )
+    if started:
+        job = started.id
+        for name in ("get_crawl_status", "get_crawl_status_page"):
+            path = job if name == "get_crawl_status" else f"{service}/v2/crawl/{job}"
+            if hasattr(client, name):
+                await call(
+                    name, lambda n=name, p=path: getattr(client, n)(p), has("status")
+                )
+        await call(
+            "wait_crawl",
+            lambda: client.wait_crawl(job, **quick),
+            lambda found: found.status == "completed",
+        )
+        await call(
+            "get_crawl_errors", lambda: client.get_crawl_errors(job), has("errors")
+        )
+    slow = await call(
+        "start_crawl, a long one",
+        lambda: client.start_crawl(f"{site}/", limit=100, delay=5),
+        has("id"),
+    )
+    for name in ("get_active_crawls", "active_crawls"):
+        if hasattr(client, name):
+            await call(name, lambda n=name: getattr(client, n)(), has("crawls"))
+    if slow:
+        await call("cancel_crawl", lambda: client.cancel_crawl(slow.id))
+    await call(
+        "crawl_params_preview",
+        lambda: client.crawl_params_preview(f"{site}/", "at most 5 pages of the shop"),
+        lambda found: found.include_paths,
+    )
+    await call("map", lambda: client.map(f"{site}/"), has("links"))
+    batch = await call(
+        "start_batch_scrape",
+        lambda: client.start_batch_scrape([lamp], formats=["markdown"]),
+        has("id"),
+    )
+    await call(
+        "batch_scrape",
+        lambda: client.batch_scrape([lamp, f"{site}/about"], **quick),
+        lambda found: found.completed == found.total == 2,
+    )
+    if batch:
+        job = batch.id
+        await call(
+            "get_batch_scrape_status",
+            lambda: client.get_batch_scrape_status(job),
+            has("status"),
+        )
+        if hasattr(client, "get_batch_scrape_status_page"):
+            await call(
+                "get_batch_scrape_status_page",
+                lambda: client.get_batch_scrape_status_page(
+                    f"{service}/v2/batch/scrape/{job}"
+                ),
+                has("status"),
+            )
+        await call(
+            "get_batch_scrape_errors",
+            lambda: client.get_batch_scrape_errors(job),
+            has("errors"),
+        )
+    stopped = client.start_batch_scrape([f"{site}/slow"] * 30)
+    stopped = await stopped if is_async else stopped
+    await call("cancel_batch_scrape", lambda: client.cancel_batch_scrape(stopped.id))
+    extract = await call(
+        "start_extract", lambda: client.start_extract([lamp], schema=SCHEMA), has("id")
+    )
+    await call(
+        "extract",
+        lambda: client.extract([lamp], schema=SCHEMA, **quick),
+        lambda found: found.data["name"] == "Brass Lamp",
+    )
+    if extract:
+        await call(
+            "get_extract_status",
+            lambda: client.get_extract_status(extract.id),
+            has("status"),
+        )
+    await call("get_concurrency", lambda: client.get_concurrency(), has("concurrency"))
+    for name in ("credit", "token"):
+        remaining, history = f"get_{name}_usage", f"get_{name}_usage_historical"
+        await call(
+            remaining,
+            lambda n=remaining: getattr(client, n)(),
+            has(f"remaining_{name}s"),
+        )
+        whole = getattr(client, "v2", client)
+        if hasattr(whole, history):
+            await call(
+                history, lambda w=whole, n=history: getattr(w, n)(), has("periods")
+            )
+    await call(
+        "get_queue_status", lambda: client.get_queue_status(), has("max_concurrency")
+    )
+    await _watch(call, client, site, is_async=is_async)
+    await _elsewhere(call, client, lamp)
+
+
+async def _watch(call: Any, client: Any, site: str, *, is_async: bool) -> None:
+    async def followed() -> Any:
+        started = client.start_crawl(f"{site}/", limit=3)
+        job = (await started if is_async else started).id
+        if is_async:
+            last = None
+            async for last in client.watcher(job, kind="crawl", timeout=60):
+                pass
+            return last
+        found: list[Any] = []
+        watcher = client.watcher(job, kind="crawl", timeout=60)
+        watcher.add_event_listener("done", found.append)
+        watcher.start()
+        for _ in range(600):
+            if found:
+                break
+            await asyncio.sleep(0.1)
+        watcher.stop()
+        return found[0] if found else None
+
+    def is_whole(found: Any) -> bool:
+        status = found["status"] if isinstance(found, dict) else found.status
+        return bool(status == "completed")
+
+    await call("watcher", followed, is_whole)
+
+
+async def _elsewhere(call: Any, client: Any, lamp: str) -> None:
+    """Call what this service does not offer; each has to fail with a clear error."""
+    monitor = {"name": "m", "schedule": {"cron": "0 0 * * *"}, "targets": []}
+    for name, arguments_ in {
+        "interact": (UNKNOWN, "1"),
+        "stop_interaction": (UNKNOWN,),
+        "list_monitors": (),
+        "get_monitor": (UNKNOWN,),
+        "create_monitor": (monitor,),
+        "delete_monitor": (UNKNOWN,),
+        "run_monitor": (UNKNOWN,),
+        "list_monitor_checks": (UNKNOWN,),
+        "get_monitor_check": (UNKNOWN, UNKNOWN),
+        "start_agent": (None, "find the price"),
+        "get_agent_status": (UNKNOWN,),
+        "cancel_agent": (UNKNOWN,),
+        "list_agents": (),
+        "browser": (),
+        "browser_execute": (UNKNOWN, "1"),
+        "delete_browser": (UNKNOWN,),
+        "list_browsers": (),
+        "developer_search": ("lamp",),
+        "gov_search": ("lamp",),
+        "search_papers": ("lamp",),
+        "search_github": ("lamp",),
+        "find_tools": ("lamp",),
+    }.items():
+        if hasattr(client, name):
+            await call(
+                f"{name} (not offered)",
+                lambda n=name, a=arguments_: _refusal(getattr(client, n)(*a)),
+                lambda found: False,
+            )
+
+
+async def _refusal(answer: Any) -> Any:
+    """Return an answer; raise what it says where the client reports failure so."""
+    if inspect.isawaitable(answer):
+        answer = await answer
+    if getattr(answer, "success", None) is False:
+        raise RuntimeError(answer.error)
+    return answer
+
+
+def main() -> None:
+    for kind in (Firecrawl, AsyncFirecrawl):
+        asyncio.run(run(*arguments(), kind))  # type: ignore[call-arg]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
