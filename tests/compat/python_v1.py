@@ -96,7 +96,7 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
     research = await call(
         "async_deep_research",
         lambda: client.async_deep_research("Who founded the shop?", **asked),
-        lambda found: _id(found),
+        _id,
     )
     await call(
         "check_deep_research_status",

@@ -46,7 +46,7 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
         lambda: client.parse(b"<h1>A file</h1>", filename="a.html"),
         has("markdown"),
     )
-    await call("get_parse_formats", lambda: client.get_parse_formats())
+    await call("get_parse_formats", client.get_parse_formats)
     await call("search", lambda: client.search("lamp", limit=2), has("web"))
     started = await call(
         "start_crawl", lambda: client.start_crawl(f"{site}/", limit=3), has("id")
@@ -135,7 +135,7 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
             lambda: client.get_extract_status(extract.id),
             has("status"),
         )
-    await call("get_concurrency", lambda: client.get_concurrency(), has("concurrency"))
+    await call("get_concurrency", client.get_concurrency, has("concurrency"))
     for name in ("credit", "token"):
         remaining, history = f"get_{name}_usage", f"get_{name}_usage_historical"
         await call(
@@ -148,9 +148,7 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
             await call(
                 history, lambda w=whole, n=history: getattr(w, n)(), has("periods")
             )
-    await call(
-        "get_queue_status", lambda: client.get_queue_status(), has("max_concurrency")
-    )
+    await call("get_queue_status", client.get_queue_status, has("max_concurrency"))
     await _watch(call, client, site, is_async=is_async)
     await _elsewhere(call, client, lamp)
 
@@ -160,10 +158,8 @@ async def _watch(call: Any, client: Any, site: str, *, is_async: bool) -> None:
         started = client.start_crawl(f"{site}/", limit=3)
         job = (await started if is_async else started).id
         if is_async:
-            last = None
-            async for last in client.watcher(job, kind="crawl", timeout=60):
-                pass
-            return last
+            watcher = client.watcher(job, kind="crawl", timeout=60)
+            return [snapshot async for snapshot in watcher][-1]
         found: list[Any] = []
         watcher = client.watcher(job, kind="crawl", timeout=60)
         watcher.add_event_listener("done", found.append)
