@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 LOAD_S = 15.0  # for what a page loads after its text is there
 QUIET_MS = 150  # without change: then the page is there
+MOMENT_MS = 30  # the same, for a page that has no means to change later
 SETTLE_MS = 4000  # at most, for one that is never quiet
 MAX_MOVES = 5  # pages that a script moves on to, while one is looked at
 CRASH_TOLD_S = 0.2
@@ -95,7 +96,9 @@ async def settle(opened: OpenPage, *, anew: bool = True) -> None:
     most = max(0.0, min(SETTLE_MS, left_ms))
     for _ in range(MAX_MOVES):
         try:
-            await opened.page.evaluate(scripts.SETTLE, [QUIET_MS, most, anew])
+            await opened.page.evaluate(
+                scripts.SETTLE, [QUIET_MS, MOMENT_MS, most, anew]
+            )
             return
         except PlaywrightError as error:
             if not has_moved(error):

@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 # Before the page's own scripts: note what is under way, and keep shadow trees readable.
+# A page is restless once it uses what may change it later.
 WATCH = """
 (() => {
-  const state = { open: 0, last: performance.now() };
+  const setTimeout = window.setTimeout.bind(window);
+  const state = {
+    open: 0, last: performance.now(), restless: false,
+    rest: (ms) => new Promise((next) => setTimeout(next, ms)),
+  };
   Object.defineProperty(window, Symbol.for('scraper-watch'), { value: state });
   const begin = () => {
     let over = false;
     state.open++;
+    state.restless = true;
     return () => {
       if (!over) { over = true; state.open--; state.last = performance.now(); }
     };
   };
-  new MutationObserver(() => { state.last = performance.now(); })
-    .observe(document, { subtree: true, childList: true, characterData: true });
+  const changed = (records) => {
+    state.last = performance.now();
+    if (document.readyState !== 'complete') return;  // its load event waits for scripts
+    for (const record of records)
+      for (const node of record.addedNodes)
+        if ((node.localName === 'script' && node.src) || node.rel === 'modulepreload') {
+          const end = begin();
+          for (const kind of ['load', 'error'])
+            node.addEventListener(kind, () => setTimeout(end), { once: true });
+        }
+  };
+  const watch = (root) => new MutationObserver(changed)
+    .observe(root, { subtree: true, childList: true, characterData: true });
+  watch(document);
   const attachShadow = Element.prototype.attachShadow;
   Element.prototype.attachShadow = function (init) {
     const root = attachShadow.call(this, { ...init, mode: 'open' });
-    new MutationObserver(() => { state.last = performance.now(); })
-      .observe(root, { subtree: true, childList: true, characterData: true });
+    watch(root);
     return root;
   };
   const fetch = window.fetch;
@@ -47,19 +64,37 @@ WATCH = """
       },
     });
   }
+  const LATER = [
+    'setTimeout', 'setInterval', 'requestAnimationFrame', 'requestIdleCallback',
+    'IntersectionObserver', 'ResizeObserver', 'MessageChannel', 'BroadcastChannel',
+    'Worker', 'SharedWorker',
+  ];
+  for (const name of LATER)
+    window[name] = window[name] && new Proxy(window[name], {
+      apply(target, self, args) {
+        state.restless = true;
+        return Reflect.apply(target, self, args);
+      },
+      construct(target, args, type) {
+        state.restless = true;
+        return Reflect.construct(target, args, type);
+      },
+    });
 })();
 """
 
-# Wait until the page has been quiet for a while, or for long enough.
+# Wait until the page has been quiet for a while, or for long enough; one that has no
+# means to change any more only for a moment.
 SETTLE = """
-async ([quiet, most, anew]) => {
+async ([quiet, moment, most, anew]) => {
   const state = window[Symbol.for('scraper-watch')];
   if (!state || !document.scripts.length) return;
   if (anew) state.last = performance.now();
   const end = performance.now() + most;
   while (performance.now() < end) {
-    if (state.open <= 0 && performance.now() - state.last >= quiet) return;
-    await new Promise((next) => setTimeout(next, 20));
+    const enough = state.restless ? quiet : moment;
+    if (state.open <= 0 && performance.now() - state.last >= enough) return;
+    await state.rest(Math.min(20, enough));
   }
 }
 """
@@ -189,7 +224,9 @@ SCROLL_ELEMENT = (
 )
 HEIGHT = "() => Math.max(document.documentElement.scrollHeight, innerHeight)"
 
-# Say yes to cookies where a banner asks, else take it away.
+# Say yes to cookies where a banner asks, else take it away; tell whether something was
+# clicked. By styles alone: to lay a page out that nobody looks at takes as long as to
+# load it.
 CONSENT = """
 () => {
   const ACCEPT = [
@@ -205,23 +242,22 @@ CONSENT = """
     + '[id*=gdpr i], [class*=gdpr i], [aria-label*=cookie i], #CybotCookiebotDialog,'
     + '#onetrust-consent-sdk, #didomi-host, .qc-cmp2-container, #usercentrics-root';
   const YES = /^(accept|allow|agree|got it|ok|i agree|alle akzeptieren|akzeptieren|zustimmen|tout accepter|accepter|aceptar|accetta|accetto|aceitar|akkoord)( (all|and close|cookies|all cookies))?[.!]?$/i;
-  const seen = (e) => { const b = e.getBoundingClientRect(); return b.width && b.height; };
+  const seen = (e) => e.checkVisibility();
   const floats = (e) => ['fixed', 'sticky'].includes(getComputedStyle(e).position)
     || e.matches('dialog[open], [role=dialog], [aria-modal=true]');
   for (const selector of ACCEPT) {
     const button = document.querySelector(selector);
     if (button && seen(button)) { button.click(); return true; }
   }
-  let done = false;
+  let clicked = false;
   for (const banner of document.querySelectorAll(BANNERS)) {
     if (banner === document.body || banner === document.documentElement) continue;
     if (!seen(banner) || !floats(banner)) continue;
     const buttons = banner.querySelectorAll('button, a[role=button], input[type=button], input[type=submit], a');
-    const yes = [...buttons].find((b) => YES.test((b.innerText || b.value || '').trim()));
-    if (yes) yes.click();
+    const yes = [...buttons].find((b) => YES.test((b.textContent || b.value || '').trim()));
+    if (yes) { yes.click(); clicked = true; }
     banner.style.setProperty('display', 'none', 'important');
-    done = true;
   }
-  return done;
+  return clicked;
 }
 """
