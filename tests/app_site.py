@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import web
 
 from bench.processes import ServerProcess
+from tests.formats.pdfmaker import pdf
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 WORDS = (
@@ -132,6 +133,7 @@ ECHO_JS = """fetch('/headers').then((r) => r.text()).then((text) => {
   document.querySelector('#root').textContent = `${document.cookie} ${text}`;
 });"""
 MOVING = "<script>location.replace('{to}')</script>"
+PAPER = pdf([[(72, 700, 12, "The words of a paper.")]])
 SLOW = f"""<!doctype html><title>Slow</title><h1>Slow</h1><p>{WORDS}</p>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
 
@@ -149,6 +151,7 @@ PAGES: dict[str, str] = {
     "/leave": "<script>document.cookie = 'left=1'</script>"
     + MOVING.replace("{to}", "{other}/return"),
     "/return": MOVING.replace("{to}", "{self}/echo"),
+    "/to-paper": MOVING.replace("{to}", "/paper"),
     "/there": MOVING.replace("{to}", "/back"),
     "/back": MOVING.replace("{to}", "/there"),
     "/inside": INSIDE,
@@ -217,6 +220,8 @@ async def _page(request: web.Request) -> web.StreamResponse:
     if path == "/attachment":
         name = {"Content-Disposition": 'attachment; filename="../../evil.txt"'}
         return web.Response(text="The text of a file.", headers=name)
+    if path == "/paper":
+        return web.Response(body=PAPER, content_type="application/pdf")
     if path.endswith(".js"):
         known = {"/client.js": CLIENT_JS, "/echo.js": ECHO_JS}
         body = known.get(path, "window.ad = true;")

@@ -79,6 +79,14 @@ def test_a_file_is_fetched_without_browser_and_nothing_is_saved(page, service):
     assert "screenshot" not in found
 
 
+@pytest.mark.parametrize("path", ["/paper", "/to-paper"])
+def test_a_pdf_is_read_as_ever(page, app, path):
+    found = page(path, waitFor=1)
+    assert found["markdown"] == "The words of a paper."
+    assert found["metadata"]["url"] == app.url("/paper")
+    assert found["metadata"]["numPages"] == 1
+
+
 def test_json_stays_json(page):
     found = page("/data", waitFor=1, formats=["rawHtml"])
     assert json.loads(found["rawHtml"])["title"] == "Made by a script"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import time
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -17,7 +16,7 @@ from scraper_service.components.browser import scripts
 from scraper_service.components.browser.actions import run_actions, screenshot
 from scraper_service.components.browser.ads import PATHS
 from scraper_service.components.browser.emulation import context_options, time_zone
-from scraper_service.components.browser.errors import BrowserGone, MovedOn
+from scraper_service.components.browser.errors import BrowserGone, MovedOn, NotAPage
 from scraper_service.components.browser.frames import put_frames
 from scraper_service.components.browser.headers import OwnHeaders
 from scraper_service.components.browser.loading import (
@@ -40,16 +39,14 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
 
-logger = logging.getLogger(__name__)
-
 ACTION_MS = 10_000  # for an element to be there, and to take a click
 MAX_PAGE_BYTES = 200 * 2**20  # that one page may carry in all
-CLOSE_S = 5.0
 # Headers of what was sent, not of what became of it.
 NOT_OF_THE_PAGE = frozenset(
     {"content-encoding", "content-length", "location", "refresh", "set-cookie"}
 )
 HTML = frozenset({"text/html", "application/xhtml+xml"})
+PDF = "application/pdf"
 
 
 async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
@@ -100,15 +97,15 @@ class OpenPage:
         try:
             await self._prepare()
         except PlaywrightError as error:  # nothing of the page was asked for yet
-            await self._close()
+            await self.running.close_context(self._context)
             raise BrowserGone("no page could be opened") from error
         except BaseException:
-            await self._close()
+            await self.running.close_context(self._context)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._close()
+        await self.running.close_context(self._context)
 
     async def _prepare(self) -> None:
         options = self.order.options
@@ -156,8 +153,15 @@ class OpenPage:
         refused: asyncio.Future[Exception] = self.moves.refused
         try:
             await asyncio.wait((work, refused), return_when=asyncio.FIRST_COMPLETED)
-            if not refused.done():
-                return await work
+            if refused.done():
+                raise refused.result()
+            return await work
+        except MovedOn as moved:
+            moved.state = {
+                "cookies": await self._context.cookies(),
+                "origins": (self.order.state or {}).get("origins", []),
+            }
+            raise
         except PlaywrightError as error:
             if self.is_lost:
                 raise BrowserGone("the process of the page ended") from error
@@ -167,13 +171,6 @@ class OpenPage:
         finally:
             work.cancel()
             await asyncio.gather(work, return_exceptions=True)
-        failure = refused.result()
-        if isinstance(failure, MovedOn):
-            failure.state = {
-                "cookies": await self._context.cookies(),
-                "origins": (self.order.state or {}).get("origins", []),
-            }
-        raise failure
 
     async def _take(self) -> RenderedPage:
         options = self.order.options
@@ -184,6 +181,8 @@ class OpenPage:
         if headers.get(MARK.lower()) == self.passage.mark:
             raise self._failure(answer.url)
         mime = headers.get("content-type", "").partition(";")[0].strip().lower()
+        if mime == PDF:  # of which the browser shows what is no content
+            raise NotAPage("the address leads to a file")
         is_page = not mime or mime in HTML
         await loaded(self)
         if options.block_ads and is_page and await self._without_banner():
@@ -194,6 +193,8 @@ class OpenPage:
         results = await run_actions(self, options.actions)
         found = await self.content()
         self._check_place(found["url"])
+        if found["type"] == PDF:
+            raise MovedOn(found["url"])
         status = answer.status
         if is_page:
             body = found["html"].encode("utf-8", "replace")
@@ -292,20 +293,6 @@ class OpenPage:
         if page is not self.page:
             with contextlib.suppress(PlaywrightError):
                 await page.close()
-
-    async def _close(self) -> None:
-        closing = asyncio.ensure_future(self._context.close())
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await asyncio.shield(closing)
-        except PlaywrightError:
-            pass  # with the browser
-        except TimeoutError:
-            logger.warning("a page could not be closed; the browser is ended")
-            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
-            with contextlib.suppress(PlaywrightError, TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self.running.browser.close()
 
 
 def _page_of(url: str) -> str:

@@ -34,6 +34,7 @@ logger = logging.getLogger(__name__)
 
 HOME_PREFIX = "scraper-browser-"
 START_S = 60.0
+CLOSE_S = 5.0  # for a page
 END_S = 10.0
 RETRY_S = 10.0  # after a start that failed, until the next one
 NOT_STARTED = "the browser could not be started; its operator finds why in the log"
@@ -55,6 +56,23 @@ class RunningBrowser:
     def is_alive(self) -> bool:
         """Whether pages can be opened."""
         return bool(self.browser.is_connected())
+
+    async def close_context(self, context: Any) -> None:
+        """Close the context of a page; where that hangs, end the browser."""
+        from playwright.async_api import Error as PlaywrightError  # noqa: PLC0415  # slow
+
+        closing = asyncio.ensure_future(context.close())
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.shield(closing)
+        except PlaywrightError:
+            pass  # with the browser
+        except TimeoutError:
+            logger.warning("a page could not be closed; the browser is ended")
+            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
+            with contextlib.suppress(PlaywrightError, TimeoutError):
+                async with asyncio.timeout(CLOSE_S):
+                    await self.browser.close()
 
 
 class SharedBrowser:
