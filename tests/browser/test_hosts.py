@@ -95,12 +95,14 @@ def test_without_block_ads_they_are(asked):
         assert f"Host: {host}" in seen
 
 
+@pytest.mark.slow_on("True")
 @pytest.mark.parametrize("block_ads", [True, False])
 def test_blocked_sites_are_never_contacted(asked, block_ads):
     _, seen = asked("/blocked", blockAds=block_ads)
     assert seen == ""
 
 
+@pytest.mark.slow_on("http")
 @pytest.mark.parametrize("path", ["/script", "/http"])
 def test_a_page_that_moves_to_a_blocked_site_fails(service, near, listener, path):
     listener.seen.clear()

@@ -53,6 +53,7 @@ def crawl(service, site, **options):
     return titles, service.get(f"{path}/errors").json
 
 
+@pytest.mark.slow_on("meta", "form")
 @pytest.mark.parametrize("way", WAYS)
 def test_robots_txt_counts_where_a_page_moves_to(service, way):
     pages = {
@@ -73,6 +74,7 @@ def test_robots_txt_counts_where_a_page_moves_to(service, way):
         assert "/private/x" not in site.paths()
 
 
+@pytest.mark.slow_on("http")
 @pytest.mark.parametrize("way", ["script", "http"])
 def test_robots_txt_of_another_site_is_asked_for_first(service, far, way):
     pages = {

@@ -79,6 +79,7 @@ def test_a_file_is_fetched_without_browser_and_nothing_is_saved(page, service):
     assert "screenshot" not in found
 
 
+@pytest.mark.slow_on("/paper")
 @pytest.mark.parametrize("path", ["/paper", "/to-paper"])
 def test_a_pdf_is_read_as_ever(page, app, path):
     found = page(path, waitFor=1)

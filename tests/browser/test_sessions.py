@@ -73,19 +73,17 @@ def read(service, app, version="v2", **options):
     return json.loads(page["rawHtml"].split('<pre id="out">')[1].split("</pre>")[0])
 
 
-@pytest.mark.parametrize("version", ["v1", "v2"])
-def test_a_profile_is_changed_or_only_read(service, app, version):
-    name = f"of {version}/me"
-    assert read(service, app, version, profile={"name": name})["count"] == 1
+def test_a_profile_is_changed_or_only_read(service, app):
+    name = "of a/person"
+    assert read(service, app, profile={"name": name})["count"] == 1
     kept = {"name": name, "saveChanges": False}
-    for _ in range(2):
+    for version in ("v1", "v2"):
         assert read(service, app, version, profile=kept)["count"] == 2
-    assert read(service, app, version, profile={"name": name})["count"] == 2
-    assert read(service, app, version, profile={"name": name})["count"] == 3
+    assert read(service, app, "v1", profile={"name": name})["count"] == 2
     assert name in [s["name"] for s in service.get("/v2/sessions").json["sessions"]]
     path = f"/v2/sessions/{quote(name, safe='')}"
     assert service.request("DELETE", path).json == {"success": True}
-    assert read(service, app, version, profile=kept)["count"] == 1
+    assert read(service, app, profile=kept)["count"] == 1
 
 
 def test_a_profile_is_the_session_of_its_name(service, app):
