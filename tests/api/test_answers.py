@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.chat_server import KEY as MODEL_KEY
 from tests.chat_server import ChatServer
+from tests.cli.command import run
 from tests.conftest import Service, _stop
 from tests.scripted_site import ScriptedSite, text
 
+ROOT = Path(__file__).parents[2]
 PROSE = (
     "The kettle of the harbour house boils a litre of water in two minutes. "
     "It was built by Dr. Amber Grove in 1931, and 12.5 people a day use it. "
@@ -374,3 +380,109 @@ def wait_until(condition, seconds=30):
 
 def ended(job):
     return job if job["status"] == "completed" else None
+
+
+# -- what is tracked, what is capped, and without a service ------------------------------
+
+
+@pytest.mark.parametrize("has_model", [True, False], ids=["model", "rules"])
+def test_changed_data_are_told_apart(scrape, chat, service, clever, pages, has_model):
+    path, running = f"/tracked-{has_model}", clever if has_model else service
+    tracking = {"type": "changeTracking", "modes": ["json"], "schema": SCHEMA}
+
+    def track(title):
+        pages.put(path, f"<title>{title}</title><h1>{title}</h1><p>{PROSE} {title}</p>")
+        chat.behave("obeys", {"title": title, "price": None})
+        return page_of(scrape(path, "markdown", tracking, service=running))
+
+    first, second = track("Old kettle"), track("New kettle")
+    assert first["changeTracking"]["changeStatus"] == "new"
+    found = second["changeTracking"]
+    assert found["changeStatus"] == "changed"
+    assert found["json"]["title"] == {"previous": "Old kettle", "current": "New kettle"}
+    assert second["metadata"]["answeredBy"] == ("model" if has_model else "rules")
+    assert second["metadata"]["creditsUsed"] == 5
+    assert (
+        "changeTracking was answered by rules" in second["warning"]
+    ) is not has_model
+
+
+def test_keys_and_jobs_have_so_many_tokens_and_no_more(start_service, pages, chat):
+    chat.behave("obeys", GOOD)
+    caps = {"SCRAPER_LLM_TOKENS_PER_JOB": "1000", "SCRAPER_LLM_TOKENS_PER_KEY": "1400"}
+    small = {**chat.environment, **caps, "SCRAPER_LLM_ANSWER_TOKENS": "16"}
+    service = start_service(**small)
+    urls = [pages.url(f"/p{n}") for n in range(6)]
+    started = service.post("/v2/batch/scrape", {"urls": urls, "formats": [JSON]}).json
+    path = f"/v2/batch/scrape/{started['id']}"
+    job = wait_until(lambda: ended(service.get(path).json))
+    asked = len(chat.asked())
+    told = " ".join(page.get("warning", "") for page in job["data"])
+    assert "the 1000 tokens of the job are used up" in told
+    used = [page["metadata"].get("tokensUsed", 0) for page in job["data"]]
+    assert sum(used) == 100 * asked <= 1000
+    body = {"url": urls[0], "formats": [JSON], "maxAge": 0}
+    full = "the 1400 tokens of the day of this key are used up"
+
+    def is_full():
+        return full in page_of(service.post("/v2/scrape", body)).get("warning", "")
+
+    wait_until(is_full)
+    assert len(chat.asked()) <= 14
+    service.stop()
+    service = start_service(**small)
+    assert is_full()
+
+
+def test_spiders_without_a_service_ask_the_model_too(pages, chat, tmp_path):
+    chat.behave("obeys", GOOD)
+    output = tmp_path / "pages.jsonl"
+    formats = json.dumps([JSON])
+    urls = ",".join(pages.url(f"/p{n}") for n in range(2))
+    command = (sys.executable, "-m", "scrapy", "crawl", "batch", "-O", str(output))
+    asked = ("-a", f"urls={urls}", "-a", f"formats={formats}")
+    environment = {"SCRAPER_EGRESS_ALLOW": "127.0.0.2/32", "SCRAPER_RENDER": "never"}
+    done = subprocess.run(
+        (*command, *asked),
+        env={**os.environ, **environment, **chat.environment},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [page["json"] for page in lines] == [GOOD, GOOD], done.stderr
+    assert MODEL_KEY not in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("mode", "shown"),
+    [
+        ("obeys", "works    language model: stand-in answers at 127.0.0.1:"),
+        ("refuses", "its server answered with status 401; see LLM_BASE_URL"),
+    ],
+)
+def test_doctor_tries_the_model(chat, tmp_path, mode, shown):
+    chat.behave(mode, "yes")
+    done = run(tmp_path, "doctor", "--port", 0, **chat.environment)
+    assert shown in done.stdout
+    assert MODEL_KEY not in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"SCRAPER_LLM_MODEL": "m"}, "LLM_BASE_URL must be set with LLM_MODEL"),
+        ({"SCRAPER_LLM_BASE_URL": "http://a/v1"}, "LLM_MODEL must be set"),
+        (
+            {"SCRAPER_LLM_BASE_URL": "ftp://k@a", "SCRAPER_LLM_MODEL": "m"},
+            "LLM_BASE_URL must be an http(s) address without user and query, got 'a'",
+        ),
+    ],
+)
+def test_settings_of_the_model_that_cannot_be_used_are_named(tmp_path, changes, said):
+    done = run(tmp_path, "doctor", **changes)
+    assert done.returncode == 2
+    assert said in done.stderr
