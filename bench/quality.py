@@ -35,6 +35,8 @@ from bench.quality_pages import (
     wcxb_cases,
 )
 from bench.quality_scorers import fidelity_and_metadata
+from scraper_service.formats.sentences import split
+from scraper_service.formats.summary import summary
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -131,6 +133,28 @@ def speed_rows(cases: list[Case]) -> list[str]:
     return rows
 
 
+def summary_rows(cases: list[Case]) -> list[str]:
+    """Return what a summary by rules costs, beside the Markdown that it is made of."""
+    made, times = [], []
+    for case in cases:
+        page = rendered(case.html, case.url)
+        title = str(page.known.get("title", ""))
+        summary(page.markdown, title)  # imports, at the first one
+        started = time.process_time()
+        made.append(summary(page.markdown, title))
+        times.append(1000 * (time.process_time() - started))
+    counts = [len(list(split(text))) for text in made if text]
+    return [
+        "| Pages | With a summary | Mean ms | Median ms | Slowest ms | Mean sentences |",
+        "|---|---|---|---|---|---|",
+        (
+            f"| {len(cases)} | {len(counts)} | {statistics.mean(times):.1f} |"
+            f" {statistics.median(times):.1f} | {max(times):.0f} |"
+            f" {statistics.mean(counts or [0]):.1f} |"
+        ),
+    ]
+
+
 def _timed(make: Any, cases: list[Case]) -> list[float]:
     times = []
     for case in cases:
@@ -167,6 +191,7 @@ def report(stride: int) -> list[str]:
         cases = list(wcxb_cases(wcxb))
         section("Main content: WCXB", content_rows(cases[::stride]))
         section("Speed", speed_rows(cases[:: SPEED_STRIDE * stride]))
+        section("Summary", summary_rows(cases[:: SPEED_STRIDE * stride]))
     if corpora:
         articles = corpora / "article-extraction-benchmark"
         section(

@@ -46,6 +46,7 @@ def test_main_content_is_scored_by_kind_of_page(tmp_path):
     assert 0 < float(cells[2]) < 0.5
     assert cells[3:] == ["0.500", "0.000 |"]
     assert "stripping + html2text" in done.stdout
+    assert "| With a summary |" in done.stdout
     assert "CORPORA names no directory" in done.stderr
 
 
