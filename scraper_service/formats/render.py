@@ -55,13 +55,10 @@ if TYPE_CHECKING:
     from scraper_service.formats.document import Document
 
 LEAST_COMPARED = 30  # words of a page that may repeat another one
-_SENT = tuple(
-    fact.name
-    for fact in fields(PageContent)
-    if fact.name
-    not in {"values", "search", "fetch", "follow", "base"}  # beside it; the spider's
-)
-_SEARCH = "search entry"  # among the values on their way; no format has this name
+_BESIDE = {"values", "search", "text", "fetch", "follow", "base"}  # or the spider's
+_SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
+# Among the values on their way; no format has these names.
+_SEARCH, _TEXT = "search entry", "text for a model"
 _DECLARED = frozenset({"branding", "menu", "product"})
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
 _ADDRESSED = frozenset({"markdown", "html", "images"})  # made of complete addresses
@@ -79,6 +76,8 @@ def render(
     values = dict(content.values)
     if content.search:
         values[_SEARCH] = content.search
+    if content.text:
+        values[_TEXT] = content.text.encode(errors="replace")
     return json.dumps(header, default=asdict).encode(), values
 
 
@@ -102,7 +101,8 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
     facts["remarks"] = {k: tuple(texts) for k, texts in facts["remarks"].items()}
     values = dict(values)
     search = values.pop(_SEARCH, b"")
-    return PageContent(values=values, search=search, **facts)
+    text = values.pop(_TEXT, b"").decode()
+    return PageContent(values=values, search=search, text=text, **facts)
 
 
 def make_content(

@@ -132,6 +132,7 @@ WIRED = {
         "<title>t</title><meta http-equiv=refresh content='1;url=n'><a href=x>ö</a>"
     ),
     "error": source(PNG),
+    "read": source("<title>t</title><p>größer</p>", find_text=8),
     "empty": source(""),
 }
 
