@@ -30,6 +30,7 @@ REFUSALS = {
     "busy": (429, "slow down"),
     "broken": (500, "out of memory"),
     "refuses": (401, f"bad key {KEY}"),
+    "rejects": (400, f"no such thing for {KEY}"),
 }
 UNKNOWN = {"no-schema": ("response_format",), "old": ("max_tokens", "temperature")}
 CHANGES = {
@@ -50,7 +51,7 @@ class ChatServer:
     the schema says), ``wrong-once``, ``truncated``, ``slow``, ``busy`` (429 for ever),
     ``busy-once``, ``broken`` (500 for ever), ``huge`` (20 MB), ``deep``, ``nan``,
     ``talks`` (no JSON), ``obedient`` (does what the page orders), ``no-schema`` (400 for
-    a response_format), ``old`` (400 for max_tokens and temperature), ``refuses`` (401),
+    a response_format), ``rejects`` (400 for everything), ``old`` (400 for max_tokens and temperature), ``refuses`` (401),
     ``moved`` (a redirect), ``garbage`` (no JSON body), ``drops`` (closes).
     """
 

@@ -73,6 +73,7 @@ class ChatServer:
         self.answer_tokens = answer_tokens
         base = base_url.rstrip("/")
         self._url = base if base.endswith(PATH) else base + PATH
+        self._key = key
         self._headers = {"Accept-Encoding": "identity"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
@@ -103,9 +104,15 @@ class ChatServer:
                 return await self._repeated(body, deadline)
             except _Refused as refused:
                 if not self._adapt(refused.text.lower(), body, name):
-                    logger.warning("the model's server refused: %s", refused.text[:300])
+                    self._log_refusal(refused.text)
                     raise ModelError("its server refused the request") from None
         raise ModelError("its server refused the request")
+
+    def _log_refusal(self, text: str) -> None:
+        """Log what a server says, which may repeat the key."""
+        if self._key:
+            text = text.replace(self._key, "...")
+        logger.warning("the model's server refused: %r", text[:300])
 
     def _request(
         self,

@@ -159,6 +159,7 @@ def test_members_that_the_server_refused_are_not_sent_again(chat, make_model):
         ("broken", 3, "its server answered with status 500"),
         ("huge", 1, "its answer has more than 1048576 bytes"),
         ("refuses", 1, "its server answered with status 401"),
+        ("rejects", 2, "its server refused the request"),
         ("garbage", 1, "its server did not answer as a chat server does"),
         ("drops", 3, "its server broke off (ServerDisconnectedError)"),
     ],
