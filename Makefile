@@ -47,6 +47,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.watch $(ARGS)
 	$(BIN)/python -m bench.map $(ARGS)
 	$(BIN)/python -m bench.sentences $(ARGS)
+	$(BIN)/python -m bench.search $(ARGS)
 	$(BIN)/python -m bench.scrapyd $(ARGS)
 	$(BIN)/python -m bench.browser $(ARGS)
 

@@ -40,7 +40,6 @@ from scraper_service.formats.metadata import (
     reading,
     refresh,
 )
-from scraper_service.formats.search_entry import search_entry
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
 from scraper_service.formats.words import main_words
@@ -352,6 +351,9 @@ class _Making:
         """Make what the index of the team keeps of a page, if it is to be there."""
         if not self.source.find_search:
             return
+        # Only converter processes load numpy.
+        from scraper_service.formats.search_entry import search_entry  # noqa: PLC0415
+
         known, other = self.facts.get("known", {}), self.facts.get("other", {})
         entry = search_entry(self.source.url, text, known, other, kind)
         if entry is not None:

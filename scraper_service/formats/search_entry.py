@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import heapq
 import json
 import struct
 import zlib
 from collections import Counter
-from functools import lru_cache
 from hashlib import blake2b
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+import numpy as np
 from attrs import frozen
 
 from scraper_service.formats.search_text import (
@@ -25,12 +23,14 @@ from scraper_service.formats.search_text import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
-MAX_TEXT = 20_000  # characters of a page
+    from numpy.typing import NDArray
+
+MAX_TEXT = 12_000  # characters of a page, from its beginning
 MAX_TITLE = 300
 USUAL_LANGUAGE = "en"
-REMEMBERED = 40_000  # words, in a process; most pages have few that are new
+REMEMBERED = 40_000  # words of a language, in a process; most pages have few new ones
 MAX_DESCRIPTION = 600
 MAX_TERMS = 4000  # of a page, the most telling ones
 # How much a word counts where it stands, once in the text being 1.
@@ -77,14 +77,6 @@ def term(kind: str, text: str) -> int:
     return int.from_bytes(digest, "little")
 
 
-@lru_cache(maxsize=REMEMBERED)
-def numbers_of(token: str, language: str) -> tuple[int, ...]:
-    """Return the terms of a token: its stem's, and its own if that is another word."""
-    root, word = stem(token, language), folded(token)
-    number = term(STEM, root)
-    return (number,) if word == root else (number, term(WORD, word))
-
-
 def search_entry(
     url: str, text: str, known: Mapping[str, Any], other: Mapping[str, Any], kind: str
 ) -> SearchEntry | None:
@@ -124,19 +116,16 @@ def terms_of(url: str, text: str, facts: Mapping[str, Any], kind: str) -> bytes:
     tokens = tokens_of(text)
     titles, in_url = tokens_of(facts.get("title", "")), _url_tokens(url)
     about = tokens_of(facts.get("description", ""))
-    found: dict[int, float] = {}
-    parts = ((tokens, 1.0), (titles, IN_TITLE), (about, IN_DESCRIPTION))
-    for some, weight in (*parts, (in_url, IN_URL)):
-        for token, count in Counter(some).items():
-            for number in numbers_of(token, language):
-                found[number] = found.get(number, 0) + weight * count
+    weights: Counter[str] = Counter(tokens)
+    for some, weight in (
+        (titles, IN_TITLE),
+        (about, IN_DESCRIPTION),
+        (in_url, IN_URL),
+    ):
+        for token in some:
+            weights[token] += weight
     norm = K1 * (1 - B + B * len(tokens) / USUAL_LENGTH)
-    most: Iterable[tuple[int, float]] = found.items()
-    if len(found) > MAX_TERMS:
-        most = heapq.nlargest(MAX_TERMS, most, itemgetter(1))
-    impacts = {
-        number: int(FULL * weight / (weight + norm)) or 1 for number, weight in most
-    }
+    numbers, impacts = _impacts(weights, language, norm)
     facts_of_page = [(TITLE, each) for each in {*words_of(facts.get("title", ""))}]
     facts_of_page += [(TITLE, each) for each in {*stems(titles, language)}]
     facts_of_page += [(URL, folded(each)) for each in in_url]
@@ -144,9 +133,68 @@ def terms_of(url: str, text: str, facts: Mapping[str, Any], kind: str) -> bytes:
     facts_of_page += [(FILE, each) for each in _files(url, kind)]
     facts_of_page += [(KIND, NEWS)] * ("date" in facts)
     facts_of_page += [(KIND, IMAGE)] * ("image" in facts)
-    for name in facts_of_page:
-        impacts.setdefault(term(*name), 1)
-    return struct.pack(f"<{len(impacts)}Q", *impacts) + bytes(impacts.values())
+    more = np.array([term(*name) for name in dict.fromkeys(facts_of_page)], "<u8")
+    more = more[~np.isin(more, numbers)]
+    ones = np.ones(len(more), "u1")
+    both = np.concatenate((numbers, more)), np.concatenate((impacts, ones))
+    return both[0].tobytes() + both[1].tobytes()
+
+
+def _impacts(
+    weights: Mapping[str, int], language: str, norm: float
+) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
+    """Return the terms of some tokens, each once, and what impact each has."""
+    if not weights:
+        return np.zeros(0, "<u8"), np.zeros(0, "u1")
+    pairs = _numbers[language].of(weights)
+    # Its stem, and itself where that is another word.
+    numbers = np.concatenate((pairs[:, 0], pairs[:, 1]))
+    heavy = np.tile(np.fromiter(weights.values(), float, len(weights)), 2)
+    is_there = numbers > 0
+    found, places = np.unique(numbers[is_there], return_inverse=True)
+    total = np.bincount(places, heavy[is_there])
+    if len(found) > MAX_TERMS:
+        most = np.sort(np.argpartition(-total, MAX_TERMS)[:MAX_TERMS])
+        found, total = found[most], total[most]
+    impacts = (FULL * total / (total + norm)).astype("u1")
+    return found.astype("<u8"), np.maximum(impacts, 1)
+
+
+class _Numbers(dict[str, int]):
+    """The terms of the tokens of a language: of the stem, of the word, 0 for the same.
+
+    They are rows of a table; here is which row a token has.
+    """
+
+    def __init__(self, language: str):
+        super().__init__()
+        self._language = language
+        self._rows = np.zeros((REMEMBERED, 2), "<u8")
+
+    def of(self, tokens: Collection[str]) -> NDArray[np.uint64]:
+        """Return a row for each token."""
+        if len(self) + len(tokens) > REMEMBERED:
+            self.clear()
+        places = map(self.__getitem__, tokens)
+        return self._rows[np.fromiter(places, np.int64, len(tokens))]
+
+    def __missing__(self, token: str) -> int:
+        root, word = stem(token, self._language), folded(token)
+        place = self[token] = len(self)
+        other = 0 if word == root else term(WORD, word)
+        self._rows[place] = term(STEM, root), other
+        return place
+
+
+class _Languages(dict[str, _Numbers]):
+    """Those of each language that pages of this process were in."""
+
+    def __missing__(self, language: str) -> _Numbers:
+        found = self[language] = _Numbers(language)
+        return found
+
+
+_numbers = _Languages()
 
 
 def _url_tokens(url: str) -> list[str]:

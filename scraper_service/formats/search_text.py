@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import Stemmer
 
-MAX_WORD = 64  # characters; the rest of a longer one is dropped
+MAX_WORD = 64  # characters; the rest of a longer one is a word of its own
 
 # Snowball's stemmers by the language of a page (ISO 639-1).
 LANGUAGES = {
@@ -65,11 +65,12 @@ COMMON = frozenset(
     """.split()
 )
 
-_PLAIN_WORD = re.compile(r"[a-z0-9]+")
+_PLAIN_WORD = re.compile(f"[a-z0-9]{{1,{MAX_WORD}}}")
 # Letters and digits, with the signs that some scripts write above, below or around them;
 # an underscore is none, but the class is one without it only where it is taken out first.
 _WORD = re.compile(
-    "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff]+"
+    "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff]"
+    f"{{1,{MAX_WORD}}}"
 )
 # Scripts that are written without spaces between words: Han, kana, Thai, Lao, Khmer.
 _UNSPACED = re.compile(
@@ -93,17 +94,17 @@ def tokens_of(text: str) -> list[str]:
     Text of a script without spaces becomes pairs of characters that overlap.
     """
     if text.isascii():
-        return [word[:MAX_WORD] for word in _PLAIN_WORD.findall(text.lower())]
+        return _PLAIN_WORD.findall(text.lower())
     text = unicodedata.normalize("NFKC", text.casefold()).replace("_", " ")
     words: list[str] = _WORD.findall(text)
     if not _UNSPACED.search(text):
-        return [word[:MAX_WORD] for word in words]
+        return words
     found: list[str] = []
     for word in words:
         if _UNSPACED.search(word):
             found += _pieces(word)
         else:
-            found.append(word[:MAX_WORD])
+            found.append(word)
     return found
 
 
@@ -142,10 +143,10 @@ def _pieces(word: str) -> list[str]:
     end = 0
     for match in _UNSPACED.finditer(word):
         if match.start() > end:
-            found.append(word[end : match.start()][:MAX_WORD])
+            found.append(word[end : match.start()])
         run = match[0]
         found += [run[n : n + 2] for n in range(len(run) - 1)] or [run]
         end = match.end()
     if end < len(word):
-        found.append(word[end:][:MAX_WORD])
+        found.append(word[end:])
     return found
