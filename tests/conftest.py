@@ -24,6 +24,7 @@ KEY = "fc-test-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32",
+    "SCRAPER_SEARCH_PROVIDERS": "own",  # whatever is installed
     "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
 }
 REQUEST_TIMEOUT_S = 90

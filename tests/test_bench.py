@@ -118,6 +118,11 @@ def test_maps_have_all_addresses():
         assert len(rows(output, f"| 2 | 4000 | 2 | {search} |")) == 1
 
 
+def test_all_kinds_of_searches_are_measured():
+    output = run_quick("bench.search")
+    assert len(rows(output, "| SQLite | 500 |")) == 7
+
+
 def test_processes_on_nodes_fetch_all_pages():
     output = run_quick("bench.scrapyd")
     assert [len(rows(output, f"| {count} | 40 |")) for count in (1, 2)] == [1, 1]

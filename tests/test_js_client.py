@@ -14,6 +14,8 @@ from tests.app_site import AppSite
 from tests.browser.conftest import SETTINGS, why_no_browser
 from tests.chat_server import ChatServer
 from tests.linked_site import page_number
+from tests.scripted_site import ScriptedSite, page
+from tests.search_engines import SearchEngines
 
 SOURCES = Path(__file__).parent / "js"
 INSTALL_TIMEOUT_S = 120
@@ -29,8 +31,8 @@ def script(tmp_path_factory):
     if not node or not npm:
         pytest.skip("node and npm are not both installed")
     folder = tmp_path_factory.mktemp("js")
-    for name in ("package.json", "client.js", "browser.js", "answers.js"):
-        shutil.copy(SOURCES / name, folder)
+    for source in SOURCES.glob("*.js*"):
+        shutil.copy(source, folder)
     command = (npm, "install", "--prefix", str(folder), "--no-audit", "--no-fund")
     try:
         done = subprocess.run(
@@ -67,6 +69,32 @@ def steps(script, service, site):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
     return {line["step"]: line for line in lines}
+
+
+def test_searches(script, start_service):
+    pages = {f"/p{n}": page(title=f"Page {n}", text="Hay") for n in range(3)}
+    with ScriptedSite(pages) as site:
+        web = [{"url": site.url(path), "title": path, "text": "hay"} for path in pages]
+        with SearchEngines({"web": web, "news": web}) as engines:
+            service = start_service(**engines.environment("searxng"))
+            node, client = script
+            done = subprocess.run(
+                (node, client.with_name("search.js"), service.url, service.key),
+                capture_output=True,
+                text=True,
+                timeout=RUN_TIMEOUT_S,
+                check=False,
+            )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
+    found = {line["step"]: line for line in lines}
+    value = found["v2"]["value"]
+    assert [len(value[kind]) for kind in ("web", "news")] == [2, 2]
+    [item] = found["v2 with pages"]["value"]["web"]
+    assert item["markdown"].startswith("# Page 0")
+    assert "query" in found["v2 without a query"]["error"].lower()
+    assert len(found["v1"]["value"]["data"]) == 2
+    assert found["v1 with pages"]["value"]["data"][0]["markdown"].startswith("# Page")
 
 
 def test_screenshots_and_actions(script, start_service):
