@@ -41,6 +41,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield _egress(settings.getlist("EGRESS_ALLOW"))
     yield _browser(settings)
     yield _model(settings)
+    yield _search(settings)
     yield _environment()
 
 
@@ -144,6 +145,20 @@ def _model(settings: Settings) -> Check:
     except ModelError as error:
         text = f"{settings['LLM_MODEL']} at {where}: {error.reason}; see LLM_BASE_URL,"
         return Check(name, "fails", f"{text} LLM_MODEL and LLM_API_KEY")
+
+
+def _search(settings: Settings) -> Check:
+    from scraper_service.providers.web_search import OWN, load_providers
+
+    try:
+        names = [provider.name for provider in load_providers(settings)]
+    except ValueError as error:
+        return Check("search", "fails", str(error))
+    if names == [OWN]:
+        text = "only in pages that were scraped before; see SEARXNG_URL, or install"
+        return Check("search", "missing", f"{text} the extra search")
+    engines = ", ".join("scraped pages" if n == OWN else n for n in names)
+    return Check("search", "works", f"asks {engines}, in this order")
 
 
 def _environment() -> Check:

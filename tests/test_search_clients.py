@@ -129,12 +129,12 @@ def test_v1_searches_asynchronously(searching):
         client = AsyncV1FirecrawlApp(api_key=searching.key, api_url=searching.url)
         return await client.search("hay", limit=1)
 
-    assert len(asyncio.run(search()).data) == 1
+    assert len(asyncio.run(search())["data"]) == 1
 
 
 def test_errors_are_those_of_the_clients(client, searching, blocked):
-    with pytest.raises(BadRequestError, match="tbs"):
-        client.search("hay", sources=[{"type": "web", "tbs": "never"}])
+    with pytest.raises(BadRequestError, match="not a domain"):
+        client.search("hay", include_domains=["not a domain"])
     down = Firecrawl(api_key=blocked.key, api_url=blocked.url)
     with pytest.raises(InternalServerError, match="SearXNG"):
         down.search("hay")
@@ -149,6 +149,8 @@ def test_langchain_loads_what_it_finds(searching, pages):
         mode="search",
         api_key=searching.key,
         api_url=searching.url,
-        params={"limit": 2},
+        params={"limit": 2, "sources": ["web", "news"]},
     )
-    assert len(loader.load()) >= 1
+    loaded = loader.load()
+    assert [each.page_content for each in loaded] == ["About hay", "About hay", "Hay /p0"]
+    assert loaded[1].metadata["url"] == pages.url("/p1")
