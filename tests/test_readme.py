@@ -109,6 +109,17 @@ def test_the_map_example_lists_addresses(service, site):
     assert links == [{"url": site.url("/example"), "title": "Example Domain"}]
 
 
+def test_the_search_example_is_answered(service):
+    command = next(block for block in blocks("sh") if "/v2/search" in block)
+    command = command.replace("http://127.0.0.1:3002", service.url)
+    done = subprocess.run(
+        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
+        capture_output=True,
+        check=True,
+    )
+    assert list(json.loads(done.stdout)["data"]) == ["web"]
+
+
 def test_data_and_a_summary_are_made_as_shown(service, site, tmp_path):
     command = next(block for block in blocks("sh") if '"summary"' in block)
     command = command.replace("http://127.0.0.1:3002", service.url)
@@ -133,6 +144,7 @@ def test_the_local_commands_work(site, tmp_path):
     assert json.loads(line)["markdown"].startswith("# Example Domain")
     [line] = (tmp_path / "links.jsonl").read_text().splitlines()
     assert json.loads(line)["title"] == "Example Domain"
+    assert (tmp_path / "results.jsonl").exists()
 
 
 def test_the_commands_of_the_shell_work(site, tmp_path):
@@ -164,6 +176,7 @@ def run_block(part, site, folder):
                 **os.environ,
                 "PYTHONPATH": str(ROOT),
                 "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
+                "SCRAPER_SEARCH_PROVIDERS": "own",
                 "SCRAPY_SETTINGS_MODULE": "scraper_service.settings",
             },
             capture_output=True,

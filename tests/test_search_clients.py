@@ -152,5 +152,9 @@ def test_langchain_loads_what_it_finds(searching, pages):
         params={"limit": 2, "sources": ["web", "news"]},
     )
     loaded = loader.load()
-    assert [each.page_content for each in loaded] == ["About hay", "About hay", "Hay /p0"]
+    assert [each.page_content for each in loaded] == [
+        "About hay",
+        "About hay",
+        "Hay /p0",
+    ]
     assert loaded[1].metadata["url"] == pages.url("/p1")
