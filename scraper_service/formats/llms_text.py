@@ -46,12 +46,15 @@ def llms_pages(bodies: Sequence[bytes], full: bool) -> list[LlmsPage]:
     return [_page(page, full) for page in read_pages(bodies)]
 
 
-def llms_json(url: str, pages: Sequence[LlmsPage], full: bool) -> bytes:
-    """Return the texts of a site as the member ``data`` of a JSON object."""
+def llms_json(
+    url: str, pages: Sequence[LlmsPage], full: bool, warning: str | None = None
+) -> bytes:
+    """Return the members of the answer as a JSON object."""
     data = {"llmstxt": llms_text(url, pages)}
     if full:
         data["llmsfulltxt"] = llms_full_text(url, pages)
-    return json.dumps({"data": data}, ensure_ascii=False).encode()
+    members = {"data": data} | ({"warning": warning} if warning else {})
+    return json.dumps(members, ensure_ascii=False).encode()
 
 
 def llms_text(url: str, pages: Sequence[LlmsPage]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
@@ -37,7 +38,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 def search_text(prompt: str | None, schema: Mapping[str, Any] | None) -> str:
     """Return the words that pages are looked for by: of the prompt and field names."""
-    texts = [*_names(schema or {}, 0)][:MAX_NAMES]
+    texts = islice(_names(schema or {}, 0), MAX_NAMES)
     words = _WORD.findall(" ".join([prompt or "", *texts]).lower())
     found: dict[str, None] = {}
     for word in words:

@@ -19,7 +19,7 @@ class StoredPage:
 
     ``url`` is the address that was asked for, ``data`` any JSON value. ``error`` says
     why there is nothing to be had of it; ``answered_by`` who made the data, ``rules``
-    or ``model``.
+    or ``model``, whose ``tokens`` were so many.
     """
 
     url: str
@@ -32,6 +32,7 @@ class StoredPage:
     warning: str | None = None
     error: str | None = None
     answered_by: str | None = None
+    tokens: int | None = None
 
 
 def read_pages(bodies: Sequence[bytes]) -> list[StoredPage]:
@@ -55,6 +56,7 @@ def _page(body: dict[str, Any]) -> StoredPage:
         warning=body.get("warning"),
         error=error,
         answered_by=facts.get("answeredBy"),
+        tokens=facts.get("tokensUsed"),
     )
 
 

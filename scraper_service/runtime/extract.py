@@ -40,13 +40,13 @@ class _Plan:
     """Addresses in the order in which their data counts, and what to tell of them."""
 
     limit: int
-    urls: list[str] = field(factory=list)
+    urls: dict[str, None] = field(factory=dict)
     warnings: list[str] = field(factory=list)
 
     def add(self, urls: Iterable[str]) -> None:
         for url in urls:
-            if url not in self.urls and len(self.urls) < self.limit:
-                self.urls.append(url)
+            if len(self.urls) < self.limit:
+                self.urls[url] = None
 
 
 class Extract:
@@ -82,24 +82,23 @@ class Extract:
         until = operation.deadline(min(timeout_s, self._most_s))
         if "urls" not in operation.memory:
             plan = await self._plan(operation, options, until)
-            await operation.remember(urls=plan.urls, warnings=plan.warnings)
+            await operation.remember(urls=[*plan.urls], warnings=plan.warnings)
         urls, warnings = operation.memory["urls"], operation.memory["warnings"]
         if not urls:
             raise OperationFailed(" ".join(["No page to read was found.", *warnings]))
         wanted = Json(prompt=options.prompt, schema=options.schema)
         step = await operation.begin("pages", _batch(options, urls, wanted))
-        has_all = await operation.ended(step, until)
+        early = await operation.ended(step, until)
         pages, lost = await self._read(operation, step)
-        if not has_all:
-            text = f"Only {len(pages)} of {len(urls)} pages were read in time."
-            warnings = [*warnings, text]
+        if early is not None:
+            warnings = [*warnings, f"It ended early: {early}."]
         if lost:
             warnings = [*warnings, _lost(lost, len(urls))]
         if not pages:
             raise OperationFailed(" ".join(["Nothing could be read.", *warnings]))
         if by_rules := self._by_rules(pages):
             warnings = [*warnings, by_rules]
-        await self._answer(operation, step, pages, warnings)
+        await self._answer(operation, pages, warnings)
 
     async def _plan(
         self, operation: Operation, options: ExtractOptions, until: float
@@ -214,7 +213,6 @@ class Extract:
     async def _answer(
         self,
         operation: Operation,
-        step: str,
         pages: Sequence[StoredPage],
         warnings: list[str],
     ) -> None:
@@ -226,7 +224,8 @@ class Extract:
             options.show_sources,
             warnings,
         )
-        tokens = await operation.tokens(step)
+        counted = [page.tokens for page in pages if page.tokens is not None]
+        tokens = sum(counted) if counted else None
         price = self._price * len(pages)
         await operation.complete(result, len(pages), price, tokens)
 

@@ -66,12 +66,16 @@ class LlmsText:
             await self._read(operation, step, pages)
             if len(pages) > had and time.monotonic() > shown + SHOW_S:
                 listed = llms_text.without_text(_good(pages))
-                await operation.show(await self._text(options.url, listed, full=False))
+                await operation.show(await self._text(operation, listed, full=False))
                 shown = time.monotonic()
+        early = await operation.ended(step, until)
         await self._read(operation, step, pages)
         if not (good := _good(pages)):
-            raise OperationFailed(await self._reason(operation, step, pages))
-        result = await self._text(options.url, good, full=options.show_full_text)
+            raise OperationFailed(await self._reason(operation, step, pages, early))
+        warning = early and f"It ended early: {early}."
+        result = await self._text(
+            operation, good, full=options.show_full_text, warning=warning
+        )
         await operation.complete(result, len(good), self._price * len(good))
 
     async def _list(
@@ -102,12 +106,25 @@ class LlmsText:
             for entry, page in zip(entries, found, strict=True):
                 pages[entry.number] = page
 
-    async def _text(self, url: str, pages: list[LlmsPage], *, full: bool) -> bytes:
-        text: bytes = await self._pool.run(llms_text.llms_json, url, pages, full)
+    async def _text(
+        self,
+        operation: Operation,
+        pages: list[LlmsPage],
+        *,
+        full: bool,
+        warning: str | None = None,
+    ) -> bytes:
+        url = operation.options.url
+        told = " ".join(filter(None, (operation.warning, warning))) or None
+        text: bytes = await self._pool.run(llms_text.llms_json, url, pages, full, told)
         return text
 
     async def _reason(
-        self, operation: Operation, step: str, pages: Mapping[int, LlmsPage]
+        self,
+        operation: Operation,
+        step: str,
+        pages: Mapping[int, LlmsPage],
+        early: str | None,
     ) -> str:
         """Tell why there is no page."""
         failures = await operation.failures(step)
@@ -115,8 +132,8 @@ class LlmsText:
             *(f"{page.url}: {page.error}" for page in pages.values()),
             *(f"{each.url}: {each.error}" for each in failures),
         ]
-        first = next(iter(reasons), None) or operation.memory["error"] or "no time left"
-        return f"No page of the site could be read. {first:.500}"
+        first = next(iter(reasons), None) or operation.memory["error"] or early or ""
+        return f"No page of the site could be read. {first:.500}".strip()
 
 
 def _good(pages: Mapping[int, LlmsPage]) -> list[LlmsPage]:

@@ -15,9 +15,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
-from scraper_service.jobs import admission, model_tokens, operations, store
+from scraper_service.jobs import admission, operations, store
 from scraper_service.jobs.model import JobState
-from scraper_service.jobs.model_tokens import Cap
 from scraper_service.options.operations import operation_from_json
 
 if TYPE_CHECKING:
@@ -41,7 +40,8 @@ logger = logging.getLogger(__name__)
 POLL_S = 2.0  # for operations of processes that are gone
 LOOK_S = 1.0  # at a step that another process works on
 BETWEEN_LOOKS_S = 0.1
-RETRY_S = 1.0  # where the service is too busy for a step
+RETRY_S = 1.0  # where the service is too busy for a step, or one broke
+MAX_TRIES = 3  # of what breaks
 
 
 class OperationFailed(Exception):
@@ -110,12 +110,19 @@ class Operation:
             await asyncio.wait([changed], timeout=left)
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
-    async def ended(self, step: str, until: float) -> bool:
-        """Wait for the end of a batch, or for a time; tell if it has ended."""
-        is_active = False
+    async def ended(self, step: str, until: float) -> str | None:
+        """Wait for the end of a batch, or for a time; tell why it has not all its pages.
+
+        None where it has: each was delivered or has failed.
+        """
+        last = None
         async for job in self.looks(step, until):
-            is_active = job.is_active
-        return not is_active
+            last = job
+        if last is None or last.state is JobState.COMPLETED:
+            return None
+        if last.is_active:
+            return f"only {last.done} of {last.total} pages were read in time"
+        return (last.error or f"its pages were {last.state}").rstrip(".")
 
     async def entries(self, step: str, skip: int = 0) -> AsyncIterator[list[Entry]]:
         """Yield the pages of a batch from the ``skip``-th that came, some at a time."""
@@ -126,11 +133,6 @@ class Operation:
     async def failures(self, step: str) -> list[Failure]:
         """Return the addresses of a batch that could not be read."""
         return await self._database.read(operations.read_failures, step)
-
-    async def tokens(self, step: str) -> int | None:
-        """Return the tokens of a language model that a batch took, None for none."""
-        cap = Cap(f"job:{step}", 0)
-        return await self._database.read(model_tokens.used, cap) or None
 
     async def complete(
         self, result: bytes, pages: int, price: int, tokens: int | None = None
@@ -290,6 +292,7 @@ class Operations:
             self._wanted.set()
 
     async def _work(self, operation: Operation, kind: str) -> None:
+        tries = 0
         while not operation.is_over:
             try:
                 await self.kinds[kind](operation)
@@ -300,7 +303,12 @@ class Operations:
             except (ClaimLost, ServiceUnavailable):
                 raise
             except Exception as error:
+                # A converter process may have died of something else.
                 logger.exception("operation %s broke", operation.id)
+                tries += 1
+                if tries < MAX_TRIES:
+                    await asyncio.sleep(RETRY_S)
+                    continue
                 text = f"The operation could not be run: {type(error).__name__}."
                 await operation.fail(text)
 

@@ -198,7 +198,8 @@ class _Work:
             webhook=None,
         )
         step = await operation.begin(f"round-{number}", asked)
-        await operation.ended(step, self._until(1 - WRITING))
+        if early := await operation.ended(step, self._until(1 - WRITING)):
+            found.warn(f"A round ended early: {early}.")
         numbered: dict[int, tuple[Note, PageData]] = {}
         async for entries in operation.entries(step):
             bodies = [entry.body for entry in entries]
@@ -207,10 +208,10 @@ class _Work:
                 digest.notes, bodies, self._options.query
             )
             for entry, page, note in zip(entries, pages, notes, strict=True):
+                if page.tokens:
+                    self._tokens = (self._tokens or 0) + page.tokens
                 if note is not None:
                     numbered[entry.number] = note, PageData(page.url, page.data)
-        if tokens := await operation.tokens(step):
-            self._tokens = (self._tokens or 0) + tokens
         for _, (note, data) in sorted(numbered.items()):
             self._pages.append(note)
             self._data.append(data)

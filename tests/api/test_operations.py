@@ -146,6 +146,7 @@ def test_a_team_gets_as_many_pages_as_it_can_pay(running, data_dir, web):
     team = Team(running, data_dir, "--credits", "2")
     found = run(team, "/v1/llmstxt", url=web.url("/"))
     assert found["data"]["llmstxt"].count("\n- ") == 2
+    assert "lowered from 10 to 2 pages" in found["warning"]
     assert team.remaining() == 0
     reply = team.post("/v1/llmstxt", {"url": web.url("/")})
     assert reply.status == 402
