@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import shop
 from tests.app_site import AppSite
 from tests.browser.conftest import SETTINGS, why_no_browser
 from tests.chat_server import ChatServer
@@ -69,6 +70,12 @@ def steps(script, service, site):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
     return {line["step"]: line for line in lines}
+
+
+@pytest.fixture
+def service_of_operations(start_service):
+    with ScriptedSite(shop.pages()) as web:
+        yield start_service(), web
 
 
 def test_searches(script, start_service):
@@ -370,3 +377,36 @@ def test_usage_is_read(value):
     assert queue["mostRecentSuccess"]
     assert value("v1 getCreditUsage")["data"]["remaining_credits"] == unlimited
     assert value("v1 getTokenUsage")["data"]["remaining_tokens"] == unlimited
+
+
+def test_operations_of_several_steps(script, service_of_operations):
+    service, web = service_of_operations
+    node, client = script
+    done = subprocess.run(
+        (
+            node,
+            client.with_name("operations.js"),
+            service.url,
+            service.key,
+            web.url(""),
+        ),
+        capture_output=True,
+        text=True,
+        timeout=RUN_TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
+    assert not [line for line in lines if "error" in line]
+    value = {line["step"]: line["value"] for line in lines}
+    for name in ("v2 extract", "v1 extract"):
+        assert value[name]["success"] is True
+        assert value[name]["data"] == {"name": "Brass Lamp", "price": 20.5}
+    assert value["v2 extract"]["sources"]["name"] == [web.url("/shop/lamp")]
+    for name in ("v2 getExtractStatus", "v1 getExtractStatus"):
+        assert value[name]["status"] in {"processing", "completed"}
+    text = value["v1 generateLLMsText"]["data"]
+    assert text["llmstxt"].count("\n- ") == text["llmsfulltxt"].count("<|page-") == 3
+    found = value["v1 deepResearch"]
+    assert "founded by Ida Example in the year 1999." in found["data"]["finalAnalysis"]
+    assert {"search", "extract"} <= set(found["seen"])

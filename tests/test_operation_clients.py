@@ -6,9 +6,10 @@ import asyncio
 import uuid
 
 import pytest
-from firecrawl import Firecrawl
+from firecrawl import AsyncFirecrawl, Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
 from firecrawl.v1.client import AsyncV1FirecrawlApp
+from firecrawl.v2.types import ScrapeOptions
 
 from tests import shop
 from tests.conftest import Service
@@ -41,6 +42,64 @@ def client(running):
 @pytest.fixture(scope="module")
 def first_client(running):
     return V1FirecrawlApp(api_key=running.key, api_url=running.url)
+
+
+def assert_lamp(found, web):
+    assert found.success is True
+    assert found.data["name"] == "Brass Lamp"
+    assert found.data["price"] == 20.5
+    assert found.sources["name"] == [web.url("/shop/lamp")]
+
+
+def test_extract_of_both_versions(client, first_client, web):
+    asked = {"schema": shop.SCHEMA, "show_sources": True}
+    urls = [web.url("/shop/lamp"), web.url("/gone")]
+    found = client.extract(urls, poll_interval=1, **asked)
+    assert found.status == "completed"
+    assert_lamp(found, web)
+    assert "/gone" in found.warning
+    assert (found.credits_used, found.tokens_used) == (5, 75)
+    assert found.expires_at is not None
+    assert_lamp(first_client.extract(urls[:1], prompt="the product", **asked), web)
+
+
+def test_extract_of_both_versions_async(running, web):
+    asked = {"schema": shop.SCHEMA, "show_sources": True, "prompt": "the product"}
+
+    async def both():
+        second = AsyncFirecrawl(api_key=running.key, api_url=running.url)
+        first = AsyncV1FirecrawlApp(api_key=running.key, api_url=running.url)
+        urls = [web.url("/shop/lamp")]
+        return await asyncio.gather(
+            second.extract(urls, poll_interval=1, **asked),
+            first.extract(urls, **asked),
+        )
+
+    for found in asyncio.run(both()):
+        assert_lamp(found, web)
+
+
+def test_extract_is_started_and_read_apart(client, first_client, web):
+    started = client.start_extract(
+        [web.url("/shop/*")],
+        prompt="products and their prices",
+        ignore_invalid_urls=True,
+        scrape_options=ScrapeOptions(max_age=0),
+        integration="test",
+    )
+    assert started.success is True
+    assert client.get_extract_status(started.id).status in {"processing", "completed"}
+    assert first_client.get_extract_status(started.id).success is True
+    with pytest.raises(Exception, match="not found"):
+        client.get_extract_status(str(uuid.uuid4()))
+
+
+def test_a_failed_extract_says_why(client, first_client, web):
+    found = client.extract([web.url("/gone")], prompt="the product", poll_interval=1)
+    assert (found.success, found.status) == (False, "failed")
+    assert "the site answered 404" in found.error
+    with pytest.raises(Exception, match="404"):
+        first_client.extract([web.url("/gone")], prompt="the product")
 
 
 def test_the_text_file_of_a_site(first_client, running, web):

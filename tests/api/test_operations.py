@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import random
+import time
 import uuid
+from collections import Counter
 
 import pytest
 import sqlalchemy as sa
@@ -11,11 +14,13 @@ import sqlalchemy as sa
 from tests import shop
 from tests.api.test_limits import Team, wait_until
 from tests.conftest import Service
-from tests.crash import sqlite_of
+from tests.crash import kill, sqlite_of
+from tests.receiver import Receiver
 from tests.scripted_site import ScriptedSite, moved, page, slow
 
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 RESUME_S = 60  # of a restarted service on a busy machine, until it is done
+OTHER_HOST = "127.0.0.3"
 SETTINGS = {"SCRAPER_LEASE_S": "1", "SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}
 
 
@@ -154,10 +159,167 @@ def test_a_team_gets_as_many_pages_as_it_can_pay(running, data_dir, web):
     assert team.post("/v2/extract", {"urls": [web.url("/")]}).status == 402
 
 
+def test_an_extract_joins_its_pages_and_names_them(running, data_dir, web):
+    team = Team(running, data_dir, "--credits", "100")
+    urls = [web.url(path) for path in ("/gone", "/shop/lamp", "/shop/chair")]
+    schema = {**shop.SCHEMA, "required": ["name", "founder"]}
+    found = run(team, "/v2/extract", urls=urls, schema=schema, showSources=True)
+    assert found["status"] == "completed", found
+    assert found["data"] == {
+        "name": "Brass Lamp",
+        "price": 20.5,
+        "currency": "EUR",
+        "founder": None,
+    }
+    assert found["sources"]["name"] == [urls[1]]
+    assert found["sources"]["currency"] == urls[1:]
+    assert f"{urls[0]} (the site answered 404)" in found["warning"]
+    assert "No page has founder" in found["warning"]
+    assert (found["creditsUsed"], found["tokensUsed"]) == (10, 150)
+    assert (team.remaining(), team.charged()) == (90, 10)
+    calls = team.get("/v2/team/activity?endpoint=extract").json["data"]
+    assert [(call["target"], call["api_version"]) for call in calls] == [
+        (urls[0], "v2")
+    ]
+    assert "sources" not in run(team, "/v1/extract", urls=urls[1:], schema=schema)
+
+
+def test_an_extract_of_a_site_chooses_the_pages_that_fit(running, web):
+    site = {"urls": [web.url("/*")], "schema": shop.SCHEMA, "showSources": True}
+    found = run(running, "/v2/extract", **site, prompt="founder of the shop")
+    assert found["data"]["founder"] == "Ida Example"
+    assert found["sources"]["founder"] == [web.url("/about")]
+    below = {**site, "urls": [web.url("/shop/*")]}
+    found = run(running, "/v2/extract", **below, ignoreSitemap=True)
+    pages = {url for urls in found["sources"].values() for url in urls}
+    assert pages <= {web.url(p) for p in ("/shop", "/shop/lamp", "/shop/chair")}
+
+
 def test_an_extract_without_anything_to_read_fails(running, web):
     found = run(running, "/v2/extract", urls=[web.url("/gone")], prompt="the price")
     assert (found["success"], found["status"], found["data"]) == (False, "failed", [])
     assert "the site answered 404" in found["error"]
+
+
+def test_an_extract_may_search_for_its_pages(running, web):
+    running.post("/v2/scrape", {"url": web.url("/about")})
+    asked = {"prompt": "the founder of the shop", "schema": shop.SCHEMA}
+    found = run(running, "/v2/extract", **asked, showSources=True)
+    assert found["data"]["founder"] == "Ida Example"
+    assert found["sources"]["founder"] == [web.url("/about")]
+    assert "No search engine is configured" in found["warning"]
+    body = {**asked, "urls": [web.url("/shop/lamp")], "enableWebSearch": True}
+    found = run(running, "/v2/extract", **body)
+    assert found["data"]["name"] == "Brass Lamp"
+    assert found["data"]["founder"] == "Ida Example"
+
+
+def test_an_extract_may_follow_links_to_other_sites(running):
+    facts = "<dl><dt>Founder</dt><dd>Ida Example</dd></dl>"
+    with ScriptedSite({"/founder": page(title="Us", text=facts)}, OTHER_HOST) as other:
+        partners = page(other.url("/founder"), title="Partners")
+        with ScriptedSite({"/partners": partners}) as web:
+            body = {"urls": [web.url("/partners/*")], "schema": shop.SCHEMA}
+            inside = run(running, "/v2/extract", **body)
+            outside = run(running, "/v2/extract", **body, allowExternalLinks=True)
+    assert "founder" not in inside["data"]
+    assert outside["data"]["founder"] == "Ida Example"
+
+
+def test_the_time_of_an_extract_ends_it_with_what_there_is(running, web):
+    urls = [web.url("/shop/lamp"), web.url("/never")]
+    body = {"urls": urls, "schema": shop.SCHEMA, "timeout": 6000}
+    found = run(running, "/v1/extract", **body)
+    assert found["status"] == "completed"
+    assert found["data"]["name"] == "Brass Lamp"
+    assert "only 1 of 2 pages were read in time." in found["warning"]
+    assert found["creditsUsed"] == 5
+    # Nobody goes on with the page that was left.
+    queue = "/v2/team/queue-status"
+    wait_until(lambda: running.get(queue).json["jobsInQueue"] == 0)
+
+
+def test_the_events_of_an_extract_are_told(running, web):
+    with Receiver() as receiver:
+        hook = {"url": receiver.url("/ok/extract"), "metadata": {"run": "7"}}
+        body = {"schema": shop.SCHEMA, "webhook": hook, "showSources": True}
+        good = start(running, "/v2/extract", urls=[web.url("/shop/lamp")], **body)
+        bad = start(running, "/v2/extract", urls=[web.url("/gone")], **body)
+        statuses = [ended(running, path) for path in (good, bad)]
+        wait_until(lambda: len(receiver.received("/ok/extract")) == 4)
+        told = [each.json for each in receiver.received("/ok/extract")]
+    events = {(each["id"], each["type"]): each for each in told}
+    ids = [path.rpartition("/")[2] for path in (good, bad)]
+    started = events[ids[0], "extract.started"]
+    assert (started["success"], started["data"]) == (True, [])
+    completed = events[ids[0], "extract.completed"]
+    assert completed["metadata"] == {"run": "7"}
+    [data] = completed["data"]
+    assert (data["success"], data["extractId"]) == (True, ids[0])
+    assert data["totalUrlsScraped"] == 1
+    assert data["data"] == statuses[0]["data"]
+    assert data["sources"] == statuses[0]["sources"]
+    failed = events[ids[1], "extract.failed"]
+    assert (failed["success"], failed["data"]) == (False, [])
+    assert failed["error"] == statuses[1]["error"]
+
+
+def test_operations_go_on_after_a_kill(start_service, tmp_path):
+    """With what was found before it: neither listed nor read again, nor paid twice."""
+    settings = {**SETTINGS, "SCRAPER_HOST_CONCURRENCY": "1"}
+    with ScriptedSite(shop.pages() | SLOW) as web:
+        first = start_service(**settings)
+        text = start(first, "/v1/llmstxt", url=web.url("/slow/"), maxUrls=13)
+        urls = [web.url("/shop/lamp"), web.url("/shop/chair")]
+        extract = start(first, "/v2/extract", urls=urls, schema=shop.SCHEMA)
+        wait_until(lambda: "/slow/3" in web.paths())
+        kill(first)
+        began = time.monotonic()
+        second = start_service(**settings)
+        found = ended(second, text)
+        assert time.monotonic() - began < RESUME_S
+        assert found["data"]["llmstxt"].count("\n- ") == 13
+        assert ended(second, extract)["data"]["name"] == "Brass Lamp"
+        asked = Counter(web.paths())
+    assert asked["/robots.txt"] <= 2
+    assert max(asked[f"/slow/{n}"] for n in range(12)) <= 2  # what was under way
+    charges = charges_of(tmp_path)
+    assert charges == {text: 13, extract: 10}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_operations_survive_many_kills(start_service, tmp_path, kind, request):
+    """Two processes share the work; one after the other is killed."""
+    settings = {**SETTINGS, "SCRAPER_HOST_CONCURRENCY": "2"}
+    database = sqlite_of(tmp_path)
+    if kind == "postgresql":
+        database = request.getfixturevalue("postgres")()
+        settings["SCRAPER_DATABASE_URL"] = database
+    chance = random.Random("operations")
+    with ScriptedSite(shop.pages() | SLOW) as web:
+        services = [start_service(**settings) for _ in range(2)]
+        paths = {}
+        for _ in range(KILLS):
+            service = chance.choice(services)
+            text = start(
+                service, "/v1/llmstxt", url=web.url("/slow/"), cache=False, maxUrls=13
+            )
+            site = {"urls": [web.url("/shop/*")], "schema": shop.SCHEMA}
+            paths |= {text: 13, start(service, "/v2/extract", **site): None}
+            time.sleep(chance.random() * 3)
+            victim = chance.randrange(2)
+            kill(services[victim])
+            services[victim] = start_service(**settings)
+        ends = {path: ended(services[0], path) for path in paths}
+    assert {end["status"] for end in ends.values()} == {"completed"}
+    charges = charges_of(tmp_path, database)
+    assert charges.keys() == paths.keys()
+    for path, pages in paths.items():
+        if pages is not None:
+            assert ends[path]["data"]["llmstxt"].count("\n- ") == pages
+        assert charges[path] == pages or ends[path].get("creditsUsed")
 
 
 def charges_of(data_dir, database=None):
