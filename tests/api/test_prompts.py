@@ -128,6 +128,17 @@ def test_a_crawl_goes_where_its_prompt_says(service, blog):
     assert sorted(done.urls) == [blog.url("/weblog/2024/a"), blog.url("/weblog/2024/c")]
 
 
+def test_a_crawl_is_explained_as_its_prompt_says(service, blog):
+    paths = ("/about", "/weblog/2024/a")
+    body = {
+        "url": blog.url("/"),
+        "prompt": SENTENCE,
+        "urls": list(map(blog.url, paths)),
+    }
+    results = service.post("/v2/crawl/explain", body).json["results"]
+    assert [each["allowed"] for each in results] == [False, True]
+
+
 def test_options_that_are_given_win(service, blog):
     body = {
         "url": blog.url("/"),

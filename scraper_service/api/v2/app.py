@@ -128,7 +128,8 @@ class V2(Api):
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route
     async def explain(self, request: JsonRequest) -> bytes:
-        _, body = await self.edge.admit(request, Mode.CRAWL)
+        team, body = await self.edge.admit(request, Mode.CRAWL)
         asked = await body.read(requests.explain_request)
-        found = await self.service.explain(asked.options, asked.urls, asked.depth)
+        options, _ = await previews.prompted(self.service, body, asked.options, team)
+        found = await self.service.explain(options, asked.urls, asked.depth)
         return addresses.explained(found)

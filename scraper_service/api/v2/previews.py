@@ -117,7 +117,11 @@ def check(values: Mapping[str, Any]) -> None:
 
 def filled(values: Mapping[str, Any], body: Any) -> CrawlOptions:
     """Return the options of a body of a crawl, with ``values`` where it has none."""
-    asked = {key: value for key, value in body.items() if value is not None}
+    asked = {
+        key: value
+        for key, value in body.items()
+        if value is not None and key not in requests.EXPLAIN_ONLY
+    }
     return requests.crawl_options({**requests.derived_fields(values), **asked})
 
 

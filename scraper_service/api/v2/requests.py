@@ -322,12 +322,13 @@ def _explain(values: dict[str, Any], at: Place) -> Any:
     return options if options is INVALID else ExplainRequest(options, urls, depth)
 
 
+# Keys of a body that asks for an explanation, beside those of a crawl.
+EXPLAIN_ONLY: FieldsT = {
+    "urls": need(Array(Text(MAX_URL), MAX_EXPLAINED), "urls"),
+    "depth": Field(integer(0), "depth"),
+}
 EXPLAIN = Object(
-    {
-        **CRAWL.fields,
-        "urls": need(Array(Text(MAX_URL), MAX_EXPLAINED), "urls"),
-        "depth": Field(integer(0), "depth"),
-    },
+    {**CRAWL.fields, **EXPLAIN_ONLY},
     _explain,
     fields.EXPERIMENTAL,
 )
