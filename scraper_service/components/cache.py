@@ -10,6 +10,7 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.components.artefacts import hold_artefact, shared_artefacts
+from scraper_service.components.engines import Engines
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Rendered
 from scraper_service.jobs import artefacts
@@ -21,7 +22,12 @@ from scraper_service.jobs.sources import (
     source_key,
     store_source,
 )
-from scraper_service.options.engine import BROWSER, HTTP, needs_browser
+from scraper_service.options.engine import (
+    BROWSER,
+    HTTP,
+    needs_browser,
+    prefers_browser,
+)
 from scraper_service.options.formats import ChangeTracking, Screenshot
 
 if TYPE_CHECKING:
@@ -96,9 +102,17 @@ class PageCache:
         # What a browser would have made of it was not stored.
         if found and needs_browser(options) and found.engine != BROWSER:
             return None
+        if found and found.engine != BROWSER and self._has_better(options):
+            return None
         if found and options.format(Screenshot) and not found.screenshot:
             return None
         return found
+
+    def _has_better(self, options: ScrapeOptions) -> bool:
+        """Tell whether a browser would see more than what came over HTTP."""
+        if not prefers_browser(options) or options.lockdown:
+            return False
+        return Engines.shared(self._settings).missing is None
 
     async def _hold(self, request: Request, found: StoredSource) -> None:
         """Have the stored screenshot of a page kept for as long as the page."""
