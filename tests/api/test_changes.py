@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from firecrawl.v1.client import V1ChangeTrackingOptions
 
 from tests.api.test_crawl_scope import Crawl
 from tests.cli.command import run
+from tests.crash import kill
+from tests.linked_site import named
 from tests.scripted_site import ScriptedSite, answer, page, sitemap
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -260,6 +263,30 @@ def test_of_scrapes_at_once_one_is_new_in_two_services_of_one_database(
     with ThreadPoolExecutor(12) as threads:
         found = list(threads.map(lambda n: track(None, both[n % 2]), range(40)))
     assert Counter(statuses(*found)) == {"new": 1, "same": 39}
+
+
+@pytest.mark.slow
+def test_a_killed_service_loses_no_change(start_service, tmp_path, site):
+    """A snapshot is kept if and only if its page is delivered."""
+    linked = named("40-slow100-changes")
+    urls = [site.url(linked.path(number)) for number in range(linked.size)]
+    formats = ["markdown", "changeTracking"]
+    running = start_service(tmp_path, SCRAPER_LEASE_S="2")
+
+    def start():
+        body = {"urls": urls, "formats": formats, "maxConcurrency": 4}
+        return running.post("/v2/batch/scrape", body).json["id"]
+
+    job_id = start()
+    for _ in range(3):
+        time.sleep(0.5)
+        kill(running)
+        running = start_service(tmp_path, SCRAPER_LEASE_S="2")
+    done = Crawl(running, f"/v2/batch/scrape/{job_id}")
+    again = Crawl(running, f"/v2/batch/scrape/{start()}")
+    assert len(done.documents) == linked.size
+    assert set(statuses(*done.documents)) == {"new"}
+    assert set(statuses(*again.documents)) == {"same"}
 
 
 def test_v2_client(service, pages):
