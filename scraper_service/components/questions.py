@@ -128,7 +128,7 @@ def _question(item: formats.Format, data: str, content: PageContent) -> Question
         draft = content.values.get(name)
         if draft is None:
             raise ModelError("the page is not compared")
-        return {**json.loads(draft), "data": answer.value}
+        return {**json.loads(draft), "data": answer.value, "by": "model"}
 
     match item:
         case formats.Json(prompt=prompt, schema=schema):

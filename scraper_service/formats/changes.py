@@ -29,6 +29,7 @@ NO_DATA = (
     "The earlier page was kept without the fields that are asked for now: their previous"
     " values are null."
 )
+OTHERWISE = "The previous values were found by the {}, the current ones by the {}."
 
 
 @frozen(kw_only=True)
@@ -47,14 +48,15 @@ class Comparison:
 def draft(text: str, options: ChangeTracking, data: Any) -> dict[str, Any]:
     """Return what a page is compared by, as JSON values.
 
-    ``text`` is its Markdown without frames, ``data`` what was extracted in the mode
-    ``json``.
+    ``text`` is its Markdown without frames, ``data`` what rules extracted in the mode
+    ``json``; a language model may put others in their place.
     """
     asked = json.dumps([options.schema, options.prompt], sort_keys=True)
     return {
         "print": _digest("".join(text.split())),
         "asked": _digest(asked) if "json" in options.modes else None,
         "data": data,
+        "by": "rules",
     }
 
 
@@ -124,6 +126,8 @@ def _add_fields(
     if before["asked"] != now["asked"]:
         old = {}
         remarks.append(NO_DATA)
+    elif before["by"] != now["by"]:
+        remarks.append(OTHERWISE.format(before["by"], now["by"]))
     new = _fields(now["data"])
     answer["json"] = {
         name: {"previous": old.get(name), "current": new.get(name)}

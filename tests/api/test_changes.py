@@ -101,6 +101,20 @@ def test_a_diff_is_one_that_git_applies(track, tmp_path):
     assert (signs["add"], signs["del"]) == (4, 2)  # the last line gets an end
 
 
+def test_fields_that_differ_have_both_values(track):
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+    kind = {"type": "changeTracking", "modes": ["json", "git-diff"], "schema": schema}
+    first = track(fee(4), formats=["markdown", kind])
+    again = track(formats=["markdown", kind])
+    third = track(fee(4).replace("Fees", "Charges"), formats=["markdown", kind])
+    assert not {"json", "diff"} & {*change(first), *change(again)}
+    assert change(third)["json"] == {
+        "title": {"previous": "Fees", "current": "Charges"},
+    }
+    assert "+# Charges" in change(third)["diff"]["text"]
+    assert [x["metadata"]["creditsUsed"] for x in (first, again, third)] == [5, 5, 5]
+
+
 def test_white_space_and_frames_make_no_change(track):
     framed = '<iframe srcdoc="<p>Time: {}</p>"></iframe>'
     first = track(fee(4, framed.format(1)))

@@ -48,6 +48,15 @@ def test_what_was_extracted_otherwise_is_not_compared(other):
     assert result.remark == changes.NO_DATA
 
 
+def test_values_of_a_model_are_told_from_those_of_rules():
+    first, _ = compare("a", data={"fee": 1})
+    found = {**draft("b", JSON, {"fee": 2}), "by": "model"}
+    result = compared(
+        json.dumps(found).encode(), b'"b"', first.body, 1.5, ("json",), False, "visible"
+    )
+    assert "by the rules, the current ones by the model" in result.remark
+
+
 def test_a_diff_that_is_too_large_is_left_out(monkeypatch):
     monkeypatch.setattr(changes, "MAX_DIFF", 100)
     options = ChangeTracking(("git-diff",))
