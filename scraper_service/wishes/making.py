@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from attrs import define, field, frozen
+from attrs import define, field
 
 from scraper_service.wishes.places import (
     Site,
@@ -30,24 +29,10 @@ MAX_UNCLEAR = 3  # that a warning tells of
 NO_YEARS = "The addresses of the site do not tell the years that were asked for."
 
 
-@frozen
-class Derived:
-    """What a sentence asks for: ``values`` by the names of ``CrawlOptions``.
-
-    ``is_refused`` tells that a language model made nothing of it.
-    """
-
-    values: Mapping[str, Any]
-    warnings: tuple[str, ...] = ()
-    is_refused: bool = False
-
-
-def derived(prompt: str, url: str, known: Sequence[bytes] = ()) -> Derived:
-    """Return the options that ``prompt`` asks for on the site of ``url``.
-
-    ``known`` are JSON arrays of addresses of the site, without the brackets, as maps
-    have them; without any, places are told by what they are usually called.
-    """
+def made(
+    prompt: str, url: str, known: Sequence[bytes]
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Return options and warnings; see :func:`scraper_service.wishes.entry.derived`."""
     parts = urlsplit(url)
     wish = read(prompt, parts.hostname or "")
     making = _Making(Site(_paths(known, parts.netloc)), wish)
@@ -59,7 +44,7 @@ def derived(prompt: str, url: str, known: Sequence[bytes] = ()) -> Derived:
     start = parts.path.rstrip("/")
     if start and any(not f"{place}/".startswith(start) for place in making.included):
         values["crawl_entire_domain"] = True
-    return Derived(values, tuple(making.warnings()))
+    return values, tuple(making.warnings())
 
 
 def _paths(known: Sequence[bytes], host: str) -> list[str]:
