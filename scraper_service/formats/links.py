@@ -21,11 +21,14 @@ _FEED = (
 
 
 def links(document: Document) -> list[str]:
-    """Return the addresses of the *cleaned* tree, in document order (API, 7.2)."""
+    """Return the addresses of the *cleaned* tree, in document order (API, 7.2).
+
+    They need not be complete. An empty one is that of the page.
+    """
     found: dict[str, None] = {}
     for element in document.body.iter("a"):
-        value = (element.get("href") or "").strip()
-        if not value or value.startswith("#"):
+        value = element.get("href")
+        if value is None or value.lstrip().startswith("#"):
             continue
         address = absolute(document.base, value)
         if address is None or address in found:

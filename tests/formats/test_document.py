@@ -211,3 +211,20 @@ def test_links_and_markdown_agree():
 def test_elements_of_html_5_end_a_head_that_is_not_closed(start, tag):
     page = f"{start}<{tag}><h1>a</h1></{tag}>b<p>c</p><main>d</main>"
     assert markdown(page) == "# a\n\nb\n\nc\n\nd"
+
+
+@pytest.mark.parametrize("others", [(), ("markdown",), ("html", "images")])
+def test_links_are_complete_with_and_without_other_formats(others):
+    page = """<body><a href=a>1</a> <a href=" /b ">2</a> <a href="">3</a> <a href=#d>4</a>
+    <a href="javascript:x()">5</a> <a>6</a> <a href="mailto:me@site.example">7</a>
+    <p hidden><a href=hidden>8</a></p>"""
+    addresses = ["https://site.example/dir/a", "https://site.example/b", URL]
+    content = convert(page, "links", *others)
+    assert value(content, "links") == [*addresses, "mailto:me@site.example"]
+
+
+def test_selectors_see_complete_addresses_where_only_links_are_asked_for():
+    page = "<body><a href=/b>1</a> <a href=c>2</a>"
+    selector = f"a[href='{URL.removesuffix('page.html')}c']"
+    content = convert(page, "links", exclude_tags=(selector,))
+    assert value(content, "links") == ["https://site.example/b"]
