@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEPTH = 6
-MAX_ROWS = 150  # blocks of one page that are looked at
+RATE = 0.08  # of learning, for about 200 trees
+MAX_ROWS = 200  # blocks of one page that are looked at
 SEED = 5
 
 
@@ -37,7 +38,7 @@ def grow(
     classifier = CatBoostClassifier(
         iterations=trees,
         depth=DEPTH,
-        learning_rate=min(25 / (trees + 60), 0.12),
+        learning_rate=RATE,
         border_count=32,
         l2_leaf_reg=5,
         rsm=0.5,
@@ -50,11 +51,6 @@ def grow(
     )
     classifier.fit(Pool(data, target, weight=weight))
     return classifier
-
-
-def chances(classifier: CatBoostClassifier, rows: Any) -> Any:
-    """Return for each block how likely it is content."""
-    return classifier.predict_proba(rows, thread_count=2)[:, 1]
 
 
 def as_numbers(classifier: CatBoostClassifier, names: Sequence[str]) -> dict[str, Any]:

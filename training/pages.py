@@ -22,11 +22,14 @@ from scraper_service.formats.cleaning import clean
 from scraper_service.formats.decode import text_of
 from scraper_service.formats.document import parse
 from scraper_service.formats.main_content.blocks import Walk
-from scraper_service.formats.main_content.kinds import declared
+from scraper_service.formats.main_content.kinds import Declared, declared
 from scraper_service.formats.main_content.tables import Tables
+from scraper_service.formats.main_content.verdicts import drop_marks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scraper_service.formats.document import Document
 
 FOLDS = 3
 MOVED_WORDS = 6  # of a block found elsewhere in the known content: then it was moved
@@ -43,12 +46,14 @@ class Case:
     kind: str
     truth: str
     fold: int
+    wanted: tuple[str, ...] = ()
+    unwanted: tuple[str, ...] = ()
     is_article_set: bool = False
 
     @property
     def held(self) -> bool:
-        """Whether it is of the half that nothing is tuned on."""
-        return hashlib.sha256(self.id.encode()).digest()[0] % 2 == 1
+        """Whether its site is of the half that nothing is tuned on."""
+        return hashlib.sha256(f"half {site(self.url)}".encode()).digest()[0] % 2 == 1
 
 
 def cases(wcxb: Path | None, articles: Path | None) -> Iterator[Case]:
@@ -59,7 +64,14 @@ def cases(wcxb: Path | None, articles: Path | None) -> Iterator[Case]:
             path = wcxb / "html" / f"{row['id']}.html"
             url = row["url"] or f"https://{row['id']}.example/"
             yield Case(
-                row["id"], url, path, row["page_type"], row["main_content"], _fold(url)
+                row["id"],
+                url,
+                path,
+                row["page_type"],
+                row["main_content"],
+                _fold(url),
+                tuple(row["with"]),
+                tuple(row["without"]),
             )
     if articles:
         known = json.loads((articles / "ground-truth.json").read_bytes())
@@ -69,8 +81,9 @@ def cases(wcxb: Path | None, articles: Path | None) -> Iterator[Case]:
                 path = path.with_suffix(".html.gz")
             if path.exists():
                 url = row.get("url") or f"https://{name}.example/"
+                truth = row["articleBody"]
                 yield Case(
-                    name, url, path, "article", row["articleBody"], _fold(url), True
+                    name, url, path, "article", truth, _fold(url), is_article_set=True
                 )
 
 
@@ -84,15 +97,21 @@ def site(url: str) -> str:
     return ".".join((urlsplit(url).hostname or "").split(".")[-2:])
 
 
-def walked(case: Case, tables: Tables) -> tuple[Walk, set[str]]:
-    """Return the blocks of the page, and what it declares of its kind."""
+def parsed(case: Case) -> Document:
+    """Return the page as a tree."""
     raw = case.path.read_bytes()
     if case.path.suffix == ".gz":
         raw = gzip.decompress(raw)
-    document = parse(text_of(raw, "text/html", xml=False), case.url)
-    signs = set(declared(document).signs)
+    return parse(text_of(raw, "text/html", xml=False), case.url)
+
+
+def walked(case: Case, tables: Tables) -> tuple[Walk, Declared]:
+    """Return the blocks of the page, and what it declares."""
+    document = parsed(case)
+    page = declared(document)
     clean(document)
-    return Walk(document.body, tables), signs
+    drop_marks(document.body)
+    return Walk(document.body, tables), page
 
 
 def words_of(text: str) -> list[str]:

@@ -1,7 +1,8 @@
-"""The words of a page without what all pages of a site share, to tell pages apart."""
+"""The words of a page, to tell pages apart, and those that texts share."""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -9,13 +10,20 @@ if TYPE_CHECKING:
 
 MAX_WORDS_TEXT = 20_000  # characters
 
+_WORDS = re.compile(r"\w+")
 _SHARED = frozenset(
     "nav header footer aside form script style noscript template select".split()
 )
 
 
+def shared_words(one: str, other: str) -> float:
+    """Return the share of the words of the shorter text that the other one has."""
+    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
+    return len(words & others) / max(1, min(len(words), len(others)))
+
+
 def main_words(document: Document) -> str:
-    """Return the text of the page outside menus and scripts, from the start a part."""
+    """Return the text outside what the pages of a site share, from the start a part."""
     parts: list[str] = []
     _collect(document.root, parts, MAX_WORDS_TEXT)
     return " ".join(parts)[:MAX_WORDS_TEXT]

@@ -116,12 +116,67 @@ def test_a_product_described_in_its_data_only_is_described():
     assert description not in markdown(page, only_main_content=False)
 
 
+STORY = "The council has voted to mend the bridge before winter, said the mayor. " * 5
+REMARKS = "".join(
+    f"<div class=comment><b>reader{n}</b><p>I have crossed that bridge {n} times, and it "
+    "never felt safe to me, whatever the council may say of it now.</p></div>"
+    for n in range(12)
+)
+NEWS = (
+    "<title>Bridge to be mended</title><meta property=og:type content=article>"
+    '<script type=application/ld+json>{"@type":"NewsArticle"}</script>'
+    "<body class='post-template-default single single-post'>"
+)
+
+
+@pytest.mark.parametrize("named", ["id=comments", "class='post-comments-list wide'"])
+def test_comments_are_no_part_of_a_short_article(named):
+    page = (
+        f"{NEWS}<article><h1>Bridge to be mended</h1><p>{STORY}</article>"
+        f"<div {named}>{REMARKS}</div>"
+    )
+    text = markdown(page, only_main_content=True)
+    assert text == f"# Bridge to be mended\n\n{STORY.strip()}"
+    reasons = {block["rule"] for block in explain(page, URL)["blocks"]}
+    assert "a comment" in reasons
+
+
+def test_comments_stay_where_they_are_the_page():
+    page = f"{NEWS}<h1>Bridge to be mended</h1><div id=comments>{REMARKS}</div>"
+    text = markdown(page, only_main_content=True)
+    assert text.count("it never felt safe to me") == 12
+
+
+def test_the_heading_that_the_title_speaks_of_is_kept():
+    other = "<div class=promo><h1>Why not read about the reindeer?</h1></div>"
+    page = (
+        f"{NEWS}{other}<div class=top><h1>Bridge to be mended</h1></div>"
+        f"<article><p>{STORY}<p>{STORY}</article>"
+    )
+    text = markdown(page, only_main_content=True)
+    assert "# Bridge to be mended" in text
+    assert "reindeer" not in text
+
+
+def test_lines_that_lead_elsewhere_and_forms_for_news_are_dropped():
+    page = (
+        f"{NEWS}<article><h1>Bridge to be mended</h1><p>{STORY}</p>"
+        "<div class=inline-newsletter><p>All that matters in the valley, every morning."
+        "<form><input type=email></form></div>"
+        f"<p>{STORY}</p><p>Read also: <a href=/x>The cinema that nobody closed</a></p>"
+        f"<p>{STORY}</p></article>"
+    )
+    text = markdown(page, only_main_content=True)
+    paragraph = STORY.strip()
+    assert text == "\n\n".join(["# Bridge to be mended", *[paragraph] * 3])
+
+
 def test_weights_of_features_add_up_to_the_score():
     page = (PAGES / "news-cards.html").read_text(encoding="utf-8")
     document = parse(page, URL)
-    signs = declared(document).signs
+    page = declared(document)
     clean(document)
-    verdict = judge(document.body, signs)
+    verdict = judge(document.body, page)
     assert verdict is not None
     assert verdict.table is not None
     forest = model().forest

@@ -31,7 +31,7 @@ def keep_main_content(document: Document, page: Declared) -> None:
 
     ``page`` is what :func:`declared` read before the tree was cleaned.
     """
-    verdict = judge(document.body, page.signs)
+    verdict = judge(document.body, page)
     if verdict is not None:
         reduce(verdict.walk, verdict.keep)
     if page.description and (verdict is None or verdict.kind.name == "product"):

@@ -34,7 +34,7 @@ def explain(html: str | bytes, url: str) -> dict[str, Any]:
     document = parse(html, url)
     page = declared(document)
     clean(document)
-    verdict = judge(document.body, page.signs)
+    verdict = judge(document.body, page)
     if verdict is None:
         return {"kind": None, "kinds": {}, "evidence": [], "bar": None, "blocks": []}
     weights: list[dict[str, float]] = [{}] * len(verdict.keep)

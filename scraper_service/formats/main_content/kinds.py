@@ -32,6 +32,7 @@ KINDS = (
 MAX_SCRIPTS = 20
 MAX_SCRIPT = 50_000  # characters of one that are looked at
 MAX_METAS = 9
+MAX_TITLES = 3
 MAX_TYPES = 20
 MAX_COUNTED = 3_000  # elements whose names are looked at
 _ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
@@ -73,18 +74,23 @@ class Kind:
 
 @frozen
 class Declared:
-    """What a page says of itself: signs of its kind, and what its product is."""
+    """What a page says of itself: signs of its kind, its titles, what its product is."""
 
     signs: frozenset[str]
     description: str | None = None
+    titles: tuple[str, ...] = ()
 
 
 def declared(document: Document) -> Declared:
     """Return what the page, untouched yet, says of itself."""
-    metas, scripts, names = [], [], []
-    for element in document.root.iter("meta", "script", "body"):
+    metas, scripts, names, titles = [], [], [], []
+    for element in document.root.iter("meta", "script", "body", "title"):
         if element.tag == "meta":
             metas.append(element)
+            if element.get("property") == "og:title":
+                titles.append(element.get("content"))
+        elif element.tag == "title":
+            titles.append(element.text)
         elif element.tag == "body":
             names += [v for k, v in element.items() if k in {"class", "id"}]
         elif element.get("type") == "application/ld+json" and element.text:
@@ -96,7 +102,8 @@ def declared(document: Document) -> Declared:
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _address_signs(document.base)
-    return Declared(frozenset(signs), product_description(scripts))
+    texts = tuple(text for text in titles[:MAX_TITLES] if text and not text.isspace())
+    return Declared(frozenset(signs), product_description(scripts), texts)
 
 
 def _meta_signs(metas: Iterable[Any]) -> set[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,9 @@ from attrs import define
 
 from scraper_service.formats.main_content.blocks import IN_CONSENT, PLACES, Walk
 from scraper_service.formats.main_content.features import Table
+from scraper_service.formats.main_content.tables import MAX_NAMES
 from scraper_service.formats.tables import data_rows
+from scraper_service.formats.words import shared_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,6 +27,12 @@ LEAST_LINKS = 3
 SHORT_LINK = 5  # words
 LEAST_TABLE = 0.05  # of the bar, for a table with a header inside main or article
 MAX_TITLE = 40  # words
+MAX_HEADINGS = 10
+LEAST_SHARED = 0.5  # of the words of a title or heading, with the other one
+MOSTLY = 0.5  # of the words of a block, in links
+LEAST_OFFER, MAX_OFFER = 4, 30  # words of a line that leads elsewhere
+MAX_FORM = 60  # words
+LEAST_TEXT = 40  # words of sentences that are no comments
 WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as one
 MAX_WHOLES = 2_000  # judged as one; further ones block by block
 
@@ -38,16 +47,28 @@ _IN_CHROME, _IN_HEADER, _IN_SECTION, _IN_MAIN, _IN_NAV = (
     )
 )
 _OFFER = re.compile(
-    r"(?:related|read more|read next|more from|more stories|you (?:may|might) also|"
+    r"(?:related|read also|read more|read next|more from|more stories|you (?:may|might) also|"
     r"recommended|also read|trending|most (?:read|popular)|share this|who is online|"
     r"leave a (?:reply|comment))\b",
+    re.IGNORECASE,
+)
+
+_NEWS = re.compile("newsletter|subscri|sign-?up", re.IGNORECASE)
+_COMMENTS = re.compile(
+    r"(?:(?:post|article|entry|user|reader|page|wp|blog|view|all|fb)[-_]*)?"
+    r"(?:comments?|disqus|respond|replies)(?:[-_]*(?:list|area|section|container|"
+    r"wrap|wrapper|block|thread|box|body|content|holder|main|respond|form|feed|tree|"
+    r"widget|comments))*[-_]*\d*",
     re.IGNORECASE,
 )
 
 
 @define
 class Draft:
-    """A verdict on its way: ``keep`` by block, and the ``rules`` that decided."""
+    """A verdict on its way: ``keep`` by block, and the ``rules`` that decided.
+
+    ``titles`` are what the page declares as its title.
+    """
 
     walk: Walk
     made: Table
@@ -55,6 +76,7 @@ class Draft:
     bar: float
     keep: Any
     rules: dict[int, str]
+    titles: tuple[str, ...]
 
     def settle(self, numbers: Iterable[int], kept: bool, rule: str) -> None:
         """Keep or drop blocks by a rule."""
@@ -80,6 +102,31 @@ def is_chrome(places: int) -> bool:
     return bool(places & _IN_HEADER) and not places & _IN_SECTION
 
 
+def below_article(walk: Walk, made: Table) -> Any:
+    """Tell of each block whether elements say that it is a comment on the article.
+
+    None is, where there is hardly any text besides: then it may be the article.
+    """
+    nodes = walk.nodes
+    found = np.zeros(len(walk.blocks), dtype=bool)
+    title = nodes.start[nodes.tag.index("h1")] if "h1" in nodes.tag else -1
+    named = {
+        shape for shape in set(nodes.shape) if _is_comments(shape.partition(".")[2])
+    }
+    for number, shape in enumerate(nodes.shape):
+        start, end = nodes.start[number], nodes.end[number]
+        if shape in named or _is_comments(nodes.element[number].get("id") or ""):
+            found[start:end] |= not start <= title < end
+    if (made.words * made.columns["sentence"] * ~found).sum() < LEAST_TEXT:
+        found[:] = False
+    return found
+
+
+@lru_cache(maxsize=10_000)
+def _is_comments(names: str) -> bool:
+    return any(map(_COMMENTS.fullmatch, names[:MAX_NAMES].split()))
+
+
 def correct(draft: Draft) -> None:
     """Apply all rules; at least one block stays kept."""
     before = draft.keep.copy()
@@ -89,6 +136,7 @@ def correct(draft: Draft) -> None:
     _link_rows(draft)
     _navigation(draft)
     _offers(draft)
+    _forms(draft)
     _lone_headings(draft)
     blocks = draft.walk.blocks
     loose = (
@@ -145,6 +193,7 @@ def _gaps(draft: Draft) -> None:
             and draft.chances[gap].min() >= LEAST_IN_GAP * draft.bar
             and columns["link density"][gap].max() < 0.9
             and not columns["in nav"][gap].any()
+            and not columns["in figure"][gap].any()
         ):
             draft.settle(gap, True, "between content")
 
@@ -184,18 +233,44 @@ def _navigation(draft: Draft) -> None:
 
 
 def _offers(draft: Draft) -> None:
-    """Drop small sections whose heading says that they lead elsewhere."""
-    words, headed = draft.made.words, draft.made.columns["in heading"] > 0
-    for number in np.flatnonzero(draft.keep & headed).tolist():
+    """Drop lines that lead elsewhere, and small sections whose heading says so."""
+    columns, words = draft.made.columns, draft.made.words
+    headed, density = columns["in heading"] > 0, columns["link density"]
+    for number in draft.kept():
+        is_line = (
+            density[number] >= MOSTLY and LEAST_OFFER <= words[number] <= MAX_OFFER
+        )
+        if not (headed[number] or is_line):
+            continue
         if _OFFER.match(draft.walk.blocks.text[number].strip()):
-            start, end = draft.holder(number)
+            start, end = number, number + 1
+            if headed[number]:
+                start, end = draft.holder(number)
             if start == number and words[start:end].sum() <= OFFERS * words.sum():
                 draft.settle(range(start, end), False, "a section of offers")
 
 
+def _forms(draft: Draft) -> None:
+    """Drop the few words around the field for an address to send news to."""
+    nodes = draft.walk.nodes
+    for number, shape in enumerate(nodes.shape):
+        start, end = nodes.start[number], nodes.end[number]
+        if (
+            draft.keep[start:end].any()
+            and draft.made.words[start:end].sum() <= MAX_FORM
+            and _NEWS.search(shape.partition(".")[2])
+            and next(nodes.element[number].iter("input"), None) is not None
+        ):
+            draft.settle(range(start, end), False, "a form for news")
+
+
 def _lone_headings(draft: Draft) -> None:
-    """Drop a heading when all else in its section is dropped."""
-    headed = draft.made.columns["in heading"] > 0
+    """Drop a heading when all else in its section is dropped, unless it is a link.
+
+    Those are the titles of cards, which lists are made of.
+    """
+    columns = draft.made.columns
+    headed = (columns["in heading"] > 0) & (columns["link density"] < MOSTLY)
     if draft.keep.sum() < 2:
         return
     for number in np.flatnonzero(draft.keep & headed).tolist():
@@ -205,15 +280,29 @@ def _lone_headings(draft: Draft) -> None:
 
 
 def _title(draft: Draft) -> None:
-    """Keep the first h1 outside of chrome: readers want it, whatever was learned."""
-    nodes = draft.walk.nodes
-    for node, tag in enumerate(nodes.tag):
-        if tag == "h1" and nodes.end[node] > nodes.start[node]:
-            span = range(nodes.start[node], nodes.end[node])
-            words = sum(draft.walk.blocks.words[span.start : span.stop])
-            if words <= MAX_TITLE and not is_chrome(nodes.places[node]):
-                draft.settle(span, True, "the title")
-            return
+    """Keep the h1 outside of chrome that is the title: readers want it.
+
+    Of several, it is one that shares words with what the page declares as its title.
+    """
+    nodes, texts = draft.walk.nodes, draft.walk.blocks.text
+    headings = [
+        (nodes.start[n], nodes.end[n], nodes.places[n])
+        for n, tag in enumerate(nodes.tag)
+        if tag == "h1" and nodes.end[n] > nodes.start[n]
+    ][:MAX_HEADINGS]
+    if len(headings) > 1 and draft.titles:
+        headings = [
+            (start, end, places)
+            for start, end, places in headings
+            if any(
+                shared_words(" ".join(texts[start:end]), title) >= LEAST_SHARED
+                for title in draft.titles
+            )
+        ]
+    for start, end, places in headings[:1]:
+        words = sum(draft.walk.blocks.words[start:end])
+        if words <= MAX_TITLE and not is_chrome(places):
+            draft.settle(range(start, end), True, "the title")
 
 
 def _consent(draft: Draft) -> None:

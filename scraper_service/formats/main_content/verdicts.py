@@ -10,9 +10,20 @@ from attrs import frozen
 from scraper_service.formats.document import drop
 from scraper_service.formats.main_content.blocks import Walk
 from scraper_service.formats.main_content.features import Table
-from scraper_service.formats.main_content.kinds import KINDS, Kind, built, kind_of
-from scraper_service.formats.main_content.model import model
-from scraper_service.formats.main_content.rules import Draft, correct, is_chrome
+from scraper_service.formats.main_content.kinds import (
+    KINDS,
+    Declared,
+    Kind,
+    built,
+    kind_of,
+)
+from scraper_service.formats.main_content.model import Model, model
+from scraper_service.formats.main_content.rules import (
+    Draft,
+    below_article,
+    correct,
+    is_chrome,
+)
 from scraper_service.formats.main_content.tables import MAX_NAMES
 
 MARKS = frozenset(
@@ -21,7 +32,8 @@ MARKS = frozenset(
 MAX_BLOCKS = 20_000  # that are scored: 30 MB of numbers
 SMALL = 60  # words outside of chrome: too few for the model to judge by
 ENOUGH = 150  # words from which on it judges alone
-ARTICLE = 0.2  # added to the bar where the page is surely an article: less stays
+ARTICLE = 0.6  # added to the bar where the page is surely an article: less stays
+SURE = 0.5  # chance of an article, from which comments are none of it
 LEAST_CERTAINTY = 0.6
 CHROME_NAMES = -1.5  # a score of class names that on a small page means chrome
 CHROME_CHANCE = 0.3  # on a small page, below which such names count
@@ -43,25 +55,45 @@ class Verdict:
     table: Table | None
 
 
-def judge(body: Any, signs: frozenset[str]) -> Verdict | None:
+def judge(body: Any, page: Declared, learned: Model | None = None) -> Verdict | None:
     """Judge the blocks of the cleaned ``body``; None when it has no text.
 
-    ``signs`` are what the page declared before it was cleaned. At least one block is
-    kept. The model does not judge pages of a few words or of very many blocks.
+    ``page`` is what it declared before it was cleaned. At least one block is kept. The
+    model, that of the weights file by default, does not judge pages of a few words or of
+    very many blocks.
     """
-    learned = model()
-    _drop_marks(body)
+    learned = learned or model()
+    drop_marks(body)
     walk = Walk(body, learned.tables)
     if not len(walk.blocks):
         return None
-    kind = kind_of(signs | built(walk), learned.kinds)
-    rules: dict[int, str] = {}
+    kind = kind_of(page.signs | built(walk), learned.kinds)
     if len(walk.blocks) > MAX_BLOCKS:
         keep = ~_chrome(walk, np.zeros(len(walk.blocks)))
         rules = dict.fromkeys(range(len(keep)), "a huge page: all but its chrome")
         return Verdict(walk, kind, keep * 1.0, 1.0, keep.tolist(), rules, None)
     chances, made = learned.chances(walk, kind.chances)
-    bar = threshold(chances, made.words) * learned.threshold
+    return decide(walk, kind, chances, made, page.titles, learned.threshold)
+
+
+def decide(
+    walk: Walk,
+    kind: Kind,
+    chances: Any,
+    made: Table,
+    titles: tuple[str, ...],
+    factor: float,
+) -> Verdict:
+    """Keep the blocks whose chance is worth it, and correct that by the rules.
+
+    ``titles`` are those the page declares, ``factor`` is on the bar of the best F1.
+    """
+    rules: dict[int, str] = {}
+    if kind.chances[KINDS.index("article")] >= SURE:
+        comments = below_article(walk, made)
+        chances = np.where(comments, 0.0, chances)
+        rules.update(dict.fromkeys(np.flatnonzero(comments).tolist(), "a comment"))
+    bar = threshold(chances, made.words) * factor
     bar *= 1 + ARTICLE * kind.chances[KINDS.index("article")]
     bar *= _certainty(walk, made)
     bar = min(bar, float(chances.max()))
@@ -71,11 +103,11 @@ def judge(body: Any, signs: frozenset[str]) -> Verdict | None:
         every = range(len(keep))
         rules.update(dict.fromkeys(every, "a small page: all but its chrome"))
     else:
-        correct(Draft(walk, made, chances, bar, keep, rules))
+        correct(Draft(walk, made, chances, bar, keep, rules, titles))
     return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made)
 
 
-def _drop_marks(body: Any) -> None:
+def drop_marks(body: Any) -> None:
     """Drop what stands beside headings to link to them or to edit below them."""
     marks: list[Any] = []
     others: set[str | None] = {None}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from scraper_service.formats.metadata.languages import language_of
 from scraper_service.formats.metadata.linked_data import text_of
 from scraper_service.formats.metadata.sources import authors, modified, published
 from scraper_service.formats.urls import absolute, is_web
+from scraper_service.formats.words import shared_words
 
 if TYPE_CHECKING:
     from scraper_service.formats.metadata.evidence import Evidence
@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 MAX_FEEDS = 20
 LEAST_HEADLINE = 3  # words
 LEAST_SHARED = 0.5  # of the words of the shorter one
-
-_WORDS = re.compile(r"\w+")
 
 _NAMED = {
     "description": "description",
@@ -118,18 +116,12 @@ def _headline(evidence: Evidence) -> str:
     named = evidence.first("og:title", "twitter:title")
     titles = [text for text in (evidence.title, named) if text]
     headings = [h for h in evidence.headings if len(h.split()) >= LEAST_HEADLINE]
-    shares = [max((_shared(h, t) for t in titles), default=0.0) for h in headings]
+    shares = [max((shared_words(h, t) for t in titles), default=0.0) for h in headings]
     best = max(shares, default=0.0)
     if best >= LEAST_SHARED:
         return headings[shares.index(best)]
     headline = named or text_of(evidence.linked.first("headline")) or evidence.title
     return " ".join(headline.split()) or next(iter(evidence.headings), "")
-
-
-def _shared(one: str, other: str) -> float:
-    """Return the share of the words of the shorter text that the other one has."""
-    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
-    return len(words & others) / max(1, min(len(words), len(others)))
 
 
 def canonical(evidence: Evidence) -> str | None:
