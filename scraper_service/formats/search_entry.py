@@ -34,7 +34,7 @@ REMEMBERED = 40_000  # words of a language, in a process; most pages have few ne
 MAX_DESCRIPTION = 600
 MAX_TERMS = 4000  # of a page, the most telling ones
 # How much a word counts where it stands, once in the text being 1.
-IN_TITLE, IN_URL, IN_DESCRIPTION = 6.0, 2.0, 1.0
+IN_TITLE, IN_URL, IN_DESCRIPTION = 6, 2, 1
 # BM25 (Robertson and Zaragoza, 2009); the usual length is that of pages, in words, and
 # no average, so that what was written once stays true.
 K1, B, USUAL_LENGTH = 1.2, 0.75, 400
