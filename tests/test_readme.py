@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.formats.pdfmaker import pdf
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 PUBLIC = "https://example.org"
@@ -54,6 +56,15 @@ def asked(service, part, job_id):
         text=True,
         check=True,
     ).stdout
+
+
+def test_a_file_is_sent_as_shown(service, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    words = [[(72, 700, 12, "the tides of the year")]]
+    (tmp_path / "report.pdf").write_bytes(pdf(words))
+    data = json.loads(asked(service, "/v2/parse", ""))["data"]
+    assert "the tides of the year" in data["markdown"]
+    assert data["metadata"]["sourceURL"] == "report.pdf"
 
 
 def test_the_list_of_addresses_is_asked_for_as_shown(service, site):
