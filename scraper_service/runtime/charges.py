@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.jobs import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Coroutine
 
     from sqlalchemy import Connection
 
@@ -87,8 +87,7 @@ class Charges:
     ) -> bool:
         """Charge a call together with a snapshot; for :class:`Charge`."""
         call = charge.call
-        is_last, left = await self._settled(
-            charge,
+        work = asyncio.ensure_future(
             self._database.write_first(
                 ledger.settle_tracked,
                 call.team_id,
@@ -97,16 +96,19 @@ class Charges:
                 body,
                 snapshot,
                 charge.is_limited,
-            ),
+            )
         )
+        try:
+            is_last, left = await self._settled(charge, work)
+        except asyncio.CancelledError:
+            self._spawn(self._free_unless_settled(work, charge))
+            raise
         charge.is_settled = is_last
         if left is not None:
             raise OutOfCredits(price, left)
         return is_last
 
-    async def _settled(
-        self, charge: Charge, work: Coroutine[Any, Any, ResultT]
-    ) -> ResultT:
+    async def _settled(self, charge: Charge, work: Awaitable[ResultT]) -> ResultT:
         # A caller who goes away now has been answered as far as the ledger knows.
         charge.is_settled = True
         try:
@@ -137,6 +139,17 @@ class Charges:
                 await asyncio.sleep(RETRY_S)
             else:
                 return
+
+    async def _free_unless_settled(
+        self, work: Awaitable[tuple[bool, int | None]], charge: Charge
+    ) -> None:
+        """Free the hold of a call whose caller went away while it was late."""
+        try:
+            is_last, _ = await work
+        except ServiceUnavailable:
+            is_last = False
+        if charge.is_limited and not is_last:
+            await self._free(charge.call)
 
     def _spawn(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

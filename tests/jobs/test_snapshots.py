@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import threading
 import uuid
 from collections import Counter
 
 import pytest
 from attrs import evolve
-from sqlalchemy import select, update
+from sqlalchemy import insert, select, update
 
 from scraper_service.items import Snapshot
 from scraper_service.jobs import ledger, snapshots, store
@@ -17,7 +19,9 @@ from scraper_service.jobs.ledger import Call
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.tables import ledger as ledger_table
 from scraper_service.jobs.tables import snapshot as table
-from scraper_service.jobs.tables import team
+from scraper_service.jobs.tables import team, worker
+from scraper_service.runtime.accounts import Team
+from scraper_service.runtime.charges import Charges
 from tests.jobs.test_frontier import TEAM, Harness
 
 KEY = snapshots.snapshot_key("http://a.example/", None)
@@ -160,3 +164,34 @@ def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request)
     assert Counter(seen) == Counter((key, n) for key in "ab" for n in range(30))
     for each in databases:
         each.close()
+
+
+def test_a_call_that_is_late_holds_its_credits_until_it_ends(tmp_path):
+    async def run():
+        database = Database(tmp_path)
+        await database.write(store.make_team, TEAM)
+        await database.write(lambda c: c.execute(update(team).values(credits=9)))
+        alive = insert(worker).values(id="owner", until=1e12)
+        await database.write(lambda c: c.execute(alive))
+        caller = Team(id=TEAM, key_id=None, is_unlimited=False)
+        charges = Charges(database, "owner")
+
+        async def left():
+            return await database.read(ledger.balance, TEAM)
+
+        async with charges.call(call(), caller, 5) as charge:
+            assert await charge.settle_tracked(5, b"{}", after(3)) is False
+            assert await left() == 4
+            assert await charge.settle_tracked(2, b"{}", after(0)) is True
+        assert await left() == 7
+        async with charges.call(call(), caller, 5) as charge:
+            work = asyncio.ensure_future(charge.settle_tracked(5, b"{}", after(3)))
+            await asyncio.sleep(0)
+            work.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await work
+        await asyncio.gather(*charges._tasks)
+        assert await left() == 7
+        database.close()
+
+    asyncio.run(run())
