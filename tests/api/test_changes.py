@@ -268,11 +268,8 @@ def test_history_is_of_a_team_and_outlives_the_service(start_service, tmp_path, 
 def test_of_scrapes_at_once_one_is_new_in_two_services_of_one_database(
     start_service, tmp_path, postgres, track, pages
 ):
-    address = postgres()
-    both = [
-        start_service(tmp_path / name, SCRAPER_DATABASE_URL=address)
-        for name in ("one", "two")
-    ]
+    shared = {"SCRAPER_DATABASE_URL": postgres(), "SCRAPER_KEY_SECRET": "shared"}
+    both = [start_service(tmp_path / name, **shared) for name in ("one", "two")]
     pages.put(track.path, fee(4))
     with ThreadPoolExecutor(12) as threads:
         found = list(threads.map(lambda n: track(None, both[n % 2]), range(40)))
