@@ -156,7 +156,11 @@ def _extract(values: dict[str, Any], at: Place, scrape_kind: Kind) -> Any:
             (at / "urls" / index).report("custom", fault)
         return INVALID
     # The time of a page is more where it has data to be found in it.
-    wanted = Json(prompt=values.get("prompt"), schema=values.get("schema"))
+    wanted = Json(
+        prompt=values.get("prompt"),
+        schema=values.get("schema"),
+        system_prompt=values.get("system_prompt"),
+    )
     scrape = fields.patient(evolve(scrape, formats=(wanted,)))
     values["urls"] = tuple(dict.fromkeys(good))
     options = ExtractOptions(scrape=scrape, **{**EXTRACT_DEFAULTS, **values})
@@ -216,8 +220,6 @@ RESEARCH_DEFAULTS: Mapping[str, Any] = {
     "analysis_prompt": None,
     "system_prompt": None,
     "formats": ("markdown",),
-    "json_prompt": None,
-    "json_schema": None,
 }
 
 
@@ -234,10 +236,10 @@ def research_kind(extraction: Kind, scrape_kind: Kind) -> Object:
         if given is not None and "json" not in chosen:
             text = "jsonOptions is allowed only with the format json"
             return (at / "jsonOptions").report("custom", text)
-        asked = {f"json_{name}": value for name, value in (given or {}).items()}
+        wanted = Json(**{"prompt": query, **(given or {})})
         scrape = evolve(scrape_kind.read({}, at), formats=(Markdown(),))
-        values = {**RESEARCH_DEFAULTS, **values, **asked, "formats": chosen}
-        return ResearchOptions(query=query, scrape=scrape, **values)
+        values = {**RESEARCH_DEFAULTS, **values, "formats": chosen}
+        return ResearchOptions(query=query, scrape=scrape, json=wanted, **values)
 
     own = {"jsonOptions": Field(extraction, "json")}
     return Object({**RESEARCH_FIELDS, **own}, make, fields.EXPERIMENTAL)

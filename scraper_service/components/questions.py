@@ -133,6 +133,8 @@ def _question(item: formats.Format, data: str, content: PageContent) -> Question
     match item:
         case formats.Json(prompt=prompt, schema=schema):
             task = _extraction(prompt, schema)
+            if item.system_prompt:
+                task = f"{item.system_prompt}\n\n{task}"
             return Question(name, name, task, data, schema or ANY, _value)
         case formats.ChangeTracking(prompt=prompt, schema=schema):
             task = _extraction(prompt, schema)

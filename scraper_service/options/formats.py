@@ -73,13 +73,17 @@ class Summary:
 
 @frozen
 class Json:
-    """Structured data; ``key`` is ``json``, or ``extract`` for old callers."""
+    """Structured data; ``key`` is ``json``, or ``extract`` for old callers.
+
+    ``system_prompt`` is for a language model alone.
+    """
 
     type: ClassVar[str] = "json"
     prompt: str | None = None
     schema: dict[str, Any] | None = None
     key: str = "json"
     check_prompt_injection: bool = False
+    system_prompt: str | None = None
 
 
 @frozen

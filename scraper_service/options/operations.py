@@ -17,6 +17,7 @@ from attrs.validators import (
 )
 
 from scraper_service.options.converter import structured, unstructured
+from scraper_service.options.formats import Json
 from scraper_service.options.jobs import Webhook
 from scraper_service.options.scrape import ScrapeOptions
 
@@ -115,7 +116,7 @@ class ResearchOptions:
 
     ``max_depth`` rounds of searches are made at most, ``max_urls`` pages read, in
     ``time_limit_s``. ``formats`` are ``markdown`` for a text, ``json`` for the data
-    that ``json_prompt`` or ``json_schema`` asks for.
+    that ``json`` asks for.
     """
 
     kind: ClassVar[str] = "deep_research"
@@ -130,8 +131,7 @@ class ResearchOptions:
     formats: tuple[str, ...] = field(
         validator=deep_iterable(in_(("markdown", "json")), instance_of(tuple))
     )
-    json_prompt: str | None = field(validator=_text)
-    json_schema: dict[str, Any] | None = field(validator=optional(instance_of(dict)))
+    json: Json
     scrape: ScrapeOptions
     origin: str = "api"
     integration: str | None = None

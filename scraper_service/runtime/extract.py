@@ -32,6 +32,7 @@ MAX_SEARCHED = 100
 MOST_REASONS = 5  # of pages that could not be read, in one warning
 LONG_REASON = 300  # characters
 NO_ANSWER = "the language model gave no answer that could be used"
+NO_EFFECT = "systemPrompt has no effect without a language model."
 NO_MODEL = "the operator has not set up a language model (LLM_BASE_URL)"
 
 
@@ -86,7 +87,11 @@ class Extract:
         urls, warnings = operation.memory["urls"], operation.memory["warnings"]
         if not urls:
             raise OperationFailed(" ".join(["No page to read was found.", *warnings]))
-        wanted = Json(prompt=options.prompt, schema=options.schema)
+        wanted = Json(
+            prompt=options.prompt,
+            schema=options.schema,
+            system_prompt=options.system_prompt,
+        )
         step = await operation.begin("pages", _batch(options, urls, wanted))
         early = await operation.ended(step, until)
         pages, lost = await self._read(operation, step)
@@ -96,7 +101,8 @@ class Extract:
             warnings = [*warnings, _lost(lost, len(urls))]
         if not pages:
             raise OperationFailed(" ".join(["Nothing could be read.", *warnings]))
-        if by_rules := self._by_rules(pages):
+        by_rules = self._by_rules(pages, has_system_prompt=bool(options.system_prompt))
+        if by_rules:
             warnings = [*warnings, by_rules]
         await self._answer(operation, pages, warnings)
 
@@ -201,14 +207,17 @@ class Extract:
         pages = [numbered[number] for number in sorted(numbered)]
         return pages, [lost[number] for number in sorted(lost)]
 
-    def _by_rules(self, pages: Sequence[StoredPage]) -> str | None:
+    def _by_rules(
+        self, pages: Sequence[StoredPage], *, has_system_prompt: bool
+    ) -> str | None:
         """Tell if data was found by rules, and not by a language model."""
         count = sum(page.answered_by == "rules" for page in pages)
         if not count:
             return None
         if self._has_model:
             return f"{count} of {len(pages)} pages were answered by rules: {NO_ANSWER}."
-        return f"The data was found by rules: {NO_MODEL}."
+        idle = f" {NO_EFFECT}" if has_system_prompt else ""
+        return f"The data was found by rules: {NO_MODEL}.{idle}"
 
     async def _answer(
         self,

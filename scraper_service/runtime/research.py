@@ -12,7 +12,7 @@ from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
 from scraper_service.formats import digest
 from scraper_service.formats.merging import PageData, merged
 from scraper_service.formats.stored_pages import read_pages
-from scraper_service.options.formats import Json, Markdown
+from scraper_service.options.formats import Markdown
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.options.urls import caller_url
 from scraper_service.runtime.operations import OperationFailed
@@ -257,8 +257,7 @@ class _Work:
 def _scrape(options: ResearchOptions) -> ScrapeOptions:
     formats: tuple[Any, ...] = (Markdown(),)
     if "json" in options.formats:
-        prompt = options.json_prompt or options.query
-        formats = (Markdown(), Json(prompt=prompt, schema=options.json_schema))
+        formats = (Markdown(), options.json)
     return evolve(options.scrape, formats=formats)
 
 

@@ -36,9 +36,11 @@ def faults(read, body):
 
 @BOTH
 def test_an_extract_reads_whole_pages_for_their_data(api):
-    options = extract(api, prompt="the price", schema=SCHEMA).options
+    asked = {"prompt": "the price", "schema": SCHEMA, "systemPrompt": "Be exact."}
+    options = extract(api, **asked).options
     assert options.urls == (URL,)
-    assert options.scrape.formats == (Json(prompt="the price", schema=SCHEMA),)
+    wanted = Json(prompt="the price", schema=SCHEMA, system_prompt="Be exact.")
+    assert options.scrape.formats == (wanted,)
     assert options.scrape.only_main_content is False
     assert options.include_subdomains is True
     assert not options.searches
@@ -192,7 +194,11 @@ def test_research_has_bounds():
     assert options.formats == ("markdown",)
     body = {"query": "q", "formats": ["json"], "jsonOptions": {"schema": SCHEMA}}
     options = v1.research_options(body)
-    assert (options.formats, options.json_schema) == (("json",), SCHEMA)
+    assert (options.formats, options.json.schema) == (("json",), SCHEMA)
+    assert options.json.prompt == "q"
+    everything = {"mode": "llm", "systemPrompt": "s", "prompt": "p", "temperature": 0}
+    body = {"query": "q", "formats": ["json"], "jsonOptions": everything}
+    assert v1.research_options(body).json.system_prompt == "s"
 
 
 @pytest.mark.parametrize(

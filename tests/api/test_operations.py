@@ -13,6 +13,7 @@ import sqlalchemy as sa
 
 from tests import shop
 from tests.api.test_limits import Team, wait_until
+from tests.chat_server import ChatServer
 from tests.conftest import Service
 from tests.crash import kill, sqlite_of
 from tests.receiver import Receiver
@@ -193,6 +194,24 @@ def test_an_extract_of_a_site_chooses_the_pages_that_fit(running, web):
     found = run(running, "/v2/extract", **below, ignoreSitemap=True)
     pages = {url for urls in found["sources"].values() for url in urls}
     assert pages <= {web.url(p) for p in ("/shop", "/shop/lamp", "/shop/chair")}
+
+
+def test_a_language_model_finds_the_data_of_each_page(start_service, web):
+    urls = [web.url(f"/shop/{name}") for name in ("lamp", "chair")]
+    body = {"urls": urls, "schema": shop.SCHEMA, "systemPrompt": "Be exact."}
+    with ChatServer() as chat:
+        service = start_service(**SETTINGS, **chat.environment)
+        chat.behave(answer={"name": "A thing", "price": 12.5})
+        found = run(service, "/v2/extract", **body)
+        asked = [str(each["body"]["messages"]) for each in chat.asked()]
+        chat.behave("refuses")
+        without = run(service, "/v2/extract", **body)
+    assert (found["data"]["name"], found["data"]["price"]) == ("A thing", 12.5)
+    assert "warning" not in found
+    assert found["tokensUsed"] == 200
+    assert ["Be exact." in each for each in asked] == [True, True]
+    assert "2 of 2 pages were answered by rules" in without["warning"]
+    assert without["tokensUsed"] == 150
 
 
 def test_an_extract_without_anything_to_read_fails(running, web):

@@ -153,7 +153,7 @@ EXTRACTION = {
         ({"formats": ["images", "rawHtml"]}, (formats.Images(), formats.RawHtml())),
         (
             {"formats": ["json"], "jsonOptions": EXTRACTION},
-            (formats.Json("p", {"type": "object"}),),
+            (formats.Json("p", {"type": "object"}, system_prompt="s" * 10_000),),
         ),
         (
             {"formats": ["extract"], "extract": {}},

@@ -117,7 +117,7 @@ _EXTRACTION = Object(
     {
         "mode": Field(choice("llm")),
         "schema": Field(Schema(), "schema"),
-        "systemPrompt": Field(_PROMPT),
+        "systemPrompt": Field(_PROMPT, "system_prompt"),
         "prompt": Field(_PROMPT, "prompt"),
         "temperature": Field(Number(0, 2)),
         "agent": Field(
