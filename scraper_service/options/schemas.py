@@ -42,7 +42,7 @@ _PLAIN = {
 }
 
 
-@frozen(kw_only=True)
+@frozen(kw_only=True, eq=False)  # compared by identity: they may hold any JSON
 class Field:
     """One value that is asked for.
 
@@ -142,10 +142,10 @@ class _Reader:
         schema: Any,
         name: str,
         pointer: str,
-        around: tuple[int, ...],
+        around: tuple[int | str, ...],
         level: int,
     ) -> Field:
-        """Return the field of ``schema``; ``around`` are the ids of those it stands in."""
+        """Return the field of ``schema``; ``around`` are those it stands in."""
         self.count += 1
         if self.count > MAX_FIELDS:
             raise SchemaRefused(f"a schema may have at most {MAX_FIELDS} fields")
@@ -156,13 +156,18 @@ class _Reader:
             )
         if schema is True:
             return Field(name=name)
+        key = schema.get("$ref") if isinstance(schema, Mapping) else None
         schema = self._resolved(schema, pointer)
         if isinstance(schema.get("allOf"), list):
             schema = self._merged(schema, pointer)
+        key = str(key) if key is not None else id(schema)
         choices = schema.get("anyOf") or schema.get("oneOf")
         if isinstance(choices, list) and choices:
-            return self._chosen(schema, choices, name, pointer, around, level)
-        return self._simple(schema, name, pointer, around, level)
+            inner = (*around, key)
+            return self._chosen(schema, choices, name, pointer, inner, level)
+        is_again = around.count(key) >= MAX_REPEATS
+        inner = (*around, key)
+        return self._simple(schema, name, pointer, inner, level, is_again=is_again)
 
     def _resolved(self, schema: Any, pointer: str) -> Mapping[str, Any]:
         """Follow references; what stands beside one (a description) is kept."""
@@ -221,7 +226,7 @@ class _Reader:
         choices: list[Any],
         name: str,
         pointer: str,
-        around: tuple[int, ...],
+        around: tuple[int | str, ...],
         level: int,
     ) -> Field:
         if len(choices) > MAX_CHOICES:
@@ -251,8 +256,10 @@ class _Reader:
         schema: Mapping[str, Any],
         name: str,
         pointer: str,
-        around: tuple[int, ...],
+        around: tuple[int | str, ...],
         level: int,
+        *,
+        is_again: bool,
     ) -> Field:
         kinds = schema.get("type")
         kinds = kinds if isinstance(kinds, list) else [kinds]
@@ -264,18 +271,16 @@ class _Reader:
         enum = enum[:MAX_ENUM] if isinstance(enum, list) else []
         properties: tuple[Field, ...] = ()
         items: Field | None = None
-        again = around.count(id(schema)) >= MAX_REPEATS
-        inner = (*around, id(schema))
-        if kind == "object" and not again:
-            properties = self._properties(schema, pointer, inner, level)
-        elif kind == "array" and not again:
+        if kind == "object" and not is_again:
+            properties = self._properties(schema, pointer, around, level)
+        elif kind == "array" and not is_again:
             below = schema.get("items")
             if below is None and isinstance(schema.get("prefixItems"), list):
                 below = next(iter(schema["prefixItems"]), None)
             if isinstance(below, list):
                 below = next(iter(below), None)
             if below is not None and below is not False:
-                items = self.read(below, name, f"{pointer}/items", inner, level + 1)
+                items = self.read(below, name, f"{pointer}/items", around, level + 1)
         return Field(
             name=name,
             description=_text(schema.get("description")) or _text(schema.get("title")),
@@ -299,7 +304,7 @@ class _Reader:
         self,
         schema: Mapping[str, Any],
         pointer: str,
-        around: tuple[int, ...],
+        around: tuple[int | str, ...],
         level: int,
     ) -> tuple[Field, ...]:
         properties = schema.get("properties")

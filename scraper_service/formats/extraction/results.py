@@ -10,6 +10,10 @@ from attrs import field, frozen
 MAX_SNIPPET = 200  # characters
 
 
+def _cut(text: str) -> str:
+    return text[:MAX_SNIPPET]
+
+
 @frozen
 class Place:
     """Where a value came from.
@@ -19,7 +23,7 @@ class Place:
     """
 
     source: str
-    snippet: str = field(default="", converter=lambda text: text[:MAX_SNIPPET])
+    snippet: str = field(default="", converter=_cut)
 
 
 @frozen
@@ -29,10 +33,19 @@ class Extraction:
     ``data`` is any JSON, of the shape that the schema has. ``places`` are by JSON
     pointer into it (a list of plain values has one for the whole), ``missing`` the
     pointers of required fields that were not found: null in ``data``. ``warnings``
-    are sentences for the caller.
+    are sentences for the caller on what was not searched.
     """
 
     data: Any
     places: Mapping[str, Place] = field(factory=dict)
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+@frozen
+class Value:
+    """A part of an answer on its way; ``places`` and ``missing`` are relative to it."""
+
+    data: Any
+    places: dict[str, Place] = field(factory=dict)
+    missing: tuple[str, ...] = ()

@@ -55,17 +55,18 @@ _IN_ADDRESS = re.compile(
 )
 
 
-def iso_date(text: str, language: str = "") -> str | None:
+def iso_date(text: str, language: str = "", *, any_year: bool = False) -> str | None:
     """Return the first date of ``text`` in ISO 8601, with time and zone if it has them.
 
     ``language`` (a tag) tells whether ``1/2/2024`` is in January, as in the USA, or in
-    February. None where there is no date, or one that no page can have been written at.
+    February. None where there is no date, or one that no page can have been written at
+    unless ``any_year`` is allowed.
     """
     text = text[:MAX_TEXT].strip()
     if not any(character.isdigit() for character in text):
         return None
     if match := _ISO.search(text):
-        day = _day(match["y"], match["m"], match["d"])
+        day = _day(match["y"], match["m"], match["d"], any_year)
         if day is None or _AS_IT_IS.fullmatch(text):
             return day and text
         return day + _time(match)
@@ -74,7 +75,7 @@ def iso_date(text: str, language: str = "") -> str | None:
         return moment.isoformat().replace("+00:00", "Z")
     for form in _FORMS:
         for match in form.finditer(text):
-            if found := _matched(match.groupdict(), language):
+            if found := _matched(match.groupdict(), language, any_year):
                 return found
     return None
 
@@ -85,29 +86,32 @@ def address_date(url: str) -> str | None:
     return _day(match["y"], match["m"], match["d"]) if match else None
 
 
-def _matched(parts: dict[str, str | None], language: str) -> str | None:
+def _matched(parts: dict[str, str | None], language: str, any_year: bool) -> str | None:
     if word := parts.get("word"):
         month: int | None = None
         lower = word.lower()
         for size in (5, 4, 3):
             month = month or _MONTH.get(lower[:size])
-        return _day(parts["y"], month, parts["d"]) if month else None
+        return _day(parts["y"], month, parts["d"], any_year) if month else None
     if "a" in parts:
         first, second = int(parts["a"] or 0), int(parts["b"] or 0)
         american = not language or language.lower() in {"en", "en-us", "en_us"}
         if first > 12 or (second <= 12 and not american):
             first, second = second, first
-        return _day(parts["y"], first, second)
-    return _day(parts["y"], parts["m"], parts["d"])
+        return _day(parts["y"], first, second, any_year)
+    return _day(parts["y"], parts["m"], parts["d"], any_year)
 
 
-def _day(year: object, month: object, day: object) -> str | None:
+def _day(
+    year: object, month: object, day: object, any_year: bool = False
+) -> str | None:
     try:
         found = date(int(str(year)), int(str(month)), int(str(day)))
     except ValueError:
         return None
     latest = datetime.now(UTC).date() + timedelta(DAYS_AHEAD)
-    return found.isoformat() if FIRST_YEAR <= found.year and found <= latest else None
+    fits = any_year or (FIRST_YEAR <= found.year and found <= latest)
+    return found.isoformat() if fits else None
 
 
 def _time(match: re.Match[str]) -> str:

@@ -17,6 +17,16 @@ MAX_VALUE = 20_000  # characters
 
 NodeT = dict[str, Any]
 
+# Properties that are no addresses, though they stand in links.
+_TEXTS = frozenset(
+    "name author brand title headline publisher keywords articleSection telephone email "
+    "manufacturer category".split()
+)
+_ADDRESSES = {
+    **dict.fromkeys(("a", "area", "link"), "href"),
+    **dict.fromkeys("img audio video embed iframe source".split(), "src"),
+}
+
 
 def microdata(root: Any, base: str) -> list[NodeT]:
     """Return the items of a page that are no property of another one."""
@@ -36,7 +46,6 @@ class _Marked:
     def __init__(self, base: str, scope: str, prop: str, kind: str):
         self.base, self.scope, self.prop, self.kind = base, scope, prop, kind
         self.items: dict[Any, NodeT] = {}
-        self.count = 0
 
     def read(self, root: Any) -> list[NodeT]:
         marked = root.xpath(f"//*[@{self.scope} or @{self.prop}]")
@@ -84,39 +93,23 @@ class _Marked:
     def _value(self, element: Any) -> str:
         tag = element.tag
         given = element.get("content")
+        if given is None and tag == "time":
+            given = element.get("datetime")
+        elif given is None and tag in {"data", "meter"}:
+            given = element.get("value")
         if given is not None:
-            return given.strip()[:MAX_VALUE]
-        if tag in {"a", "area", "link"} and element.get("href"):
-            if tag == "a" and self.prop == "itemprop" and self._is_text(element):
-                return self._text(element)
-            return absolute(self.base, element.get("href")) or ""
-        if tag in {"img", "audio", "video", "embed", "iframe", "source"}:
-            address = element.get("src") or element.get("data-src") or ""
-            return absolute(self.base, address) or ""
-        if tag == "time" and element.get("datetime"):
-            return element.get("datetime").strip()
-        if tag in {"data", "meter"} and element.get("value"):
-            return element.get("value").strip()
-        return self._text(element)
+            return str(given).strip()[:MAX_VALUE]
+        address = element.get(_ADDRESSES.get(tag, "href")) or ""
+        if tag == "img":
+            address = address or element.get("data-src") or ""
+        if not address or (tag == "a" and self._is_text(element)):
+            return self._text(element)
+        return absolute(self.base, str(address)) or ""
 
     @staticmethod
     def _is_text(element: Any) -> bool:
         """Tell whether a link stands for its words: names are often written so."""
-        names = {
-            "name",
-            "author",
-            "brand",
-            "title",
-            "headline",
-            "publisher",
-            "keywords",
-            "articleSection",
-            "telephone",
-            "email",
-            "manufacturer",
-            "category",
-        }
-        return bool(names & set((element.get("itemprop") or "").split()))
+        return not _TEXTS.isdisjoint((element.get("itemprop") or "").split())
 
     @staticmethod
     def _text(element: Any) -> str:

@@ -1,0 +1,1 @@
+"""What the fields of a schema, or the words of a prompt, ask for."""

@@ -1,0 +1,1 @@
+"""Where the value of a field may stand, and how far each place is trusted."""
