@@ -12,7 +12,7 @@ help:
 	@echo "make lint    formatter, linter, types"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   latency and throughput beside a plain client and other crawlers"
-	@echo "make bench-quality  content, Markdown, metadata and PDF beside other tools"
+	@echo "make bench-quality  content, Markdown, metadata, PDF and data by schemas"
 	@echo "make compat  every method of the public clients, as a table"
 	@echo "make egg     build the egg for a scrapyd that does not have the package"
 	@echo "make test-deploy  build and start the image without Docker; as root, minutes"
@@ -64,6 +64,7 @@ test-deploy: $(VENV)/.test-installed
 
 bench-quality: $(VENV)/.test-installed
 	$(BIN)/python -m bench.quality $(ARGS)
+	$(BIN)/python -m bench.extraction
 
 clean:
 	rm -rf $(VENV) build *.egg-info
