@@ -60,7 +60,6 @@ _SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
 _SEARCH, _TEXT = "search entry", "text for a model"
 _DECLARED = frozenset({"branding", "menu", "product"})
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
-_ADDRESSED = frozenset({"markdown", "html", "images"})  # made of complete addresses
 
 
 def render(
@@ -312,10 +311,10 @@ class _Making:
             from scraper_service.formats import main_content  # noqa: PLC0415
 
             page = main_content.declared(document)
-        # Links are completed as they are listed; selectors may ask for any address.
+        # Links alone are completed as they are listed; selectors may ask for any address.
         chooses = bool(options.include_tags or options.exclude_tags)
-        complete = chooses or not _ADDRESSED.isdisjoint(self.names)
-        clean(document, complete=complete)
+        is_list = self.names == ("links",) and not self.answering.is_wanted
+        clean(document, complete=chooses or not is_list)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)

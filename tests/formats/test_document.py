@@ -5,8 +5,9 @@ import pytest
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.document import exclude, include, parse
 from scraper_service.formats.html import cleaned_html
+from scraper_service.formats.render import make_content
 from scraper_service.formats.urls import absolute, best_candidate
-from tests.formats.pages import URL, convert, markdown, value
+from tests.formats.pages import URL, convert, markdown, options, source, value
 
 
 def body_of(page: str, **changes) -> str:
@@ -228,3 +229,10 @@ def test_selectors_see_complete_addresses_where_only_links_are_asked_for():
     selector = f"a[href='{URL.removesuffix('page.html')}c']"
     content = convert(page, "links", exclude_tags=(selector,))
     assert value(content, "links") == ["https://site.example/b"]
+
+
+def test_text_for_answers_has_complete_addresses_beside_links_alone():
+    page = source("<body><p>See <a href=/b>this</a>", find_text=100)
+    assert make_content(page, options("links")).text == (
+        "See [this](https://site.example/b)"
+    )
