@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections import Counter
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
@@ -71,6 +72,7 @@ def unpacked(data: bytes) -> SearchEntry:
     return SearchEntry(data[start:middle].decode(), data[middle:behind], data[behind:])
 
 
+@lru_cache(maxsize=20_000)  # most words of a page are on others, too
 def term(kind: str, text: str) -> int:
     """Return the number that a term is known by in the index."""
     digest = blake2b(f"{kind}:{text}".encode(errors="replace"), digest_size=8).digest()
