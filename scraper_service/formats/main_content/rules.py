@@ -54,6 +54,7 @@ _OFFER = re.compile(
 )
 
 _NEWS = re.compile("newsletter|subscri|sign-?up", re.IGNORECASE)
+_COMMENT_PARTS = ("comment", "disqus", "respond", "replies")  # of all such names
 _COMMENTS = re.compile(
     r"(?:(?:post|article|entry|user|reader|page|wp|blog|view|all|fb)[-_]*)?"
     r"(?:comments?|disqus|respond|replies)(?:[-_]*(?:list|area|section|container|"
@@ -114,8 +115,9 @@ def below_article(walk: Walk, made: Table) -> Any:
         shape for shape in set(nodes.shape) if _is_comments(shape.partition(".")[2])
     }
     for number, shape in enumerate(nodes.shape):
-        start, end = nodes.start[number], nodes.end[number]
-        if shape in named or _is_comments(nodes.element[number].get("id") or ""):
+        own = nodes.element[number].get("id")
+        if shape in named or (own and _is_comments(own)):
+            start, end = nodes.start[number], nodes.end[number]
             found[start:end] |= not start <= title < end
     if (made.words * made.columns["sentence"] * ~found).sum() < LEAST_TEXT:
         found[:] = False
@@ -124,6 +126,9 @@ def below_article(walk: Walk, made: Table) -> Any:
 
 @lru_cache(maxsize=10_000)
 def _is_comments(names: str) -> bool:
+    lower = names.lower()
+    if not any(part in lower for part in _COMMENT_PARTS):
+        return False
     return any(map(_COMMENTS.fullmatch, names[:MAX_NAMES].split()))
 
 
@@ -236,12 +241,8 @@ def _offers(draft: Draft) -> None:
     """Drop lines that lead elsewhere, and small sections whose heading says so."""
     columns, words = draft.made.columns, draft.made.words
     headed, density = columns["in heading"] > 0, columns["link density"]
-    for number in draft.kept():
-        is_line = (
-            density[number] >= MOSTLY and LEAST_OFFER <= words[number] <= MAX_OFFER
-        )
-        if not (headed[number] or is_line):
-            continue
+    is_line = (density >= MOSTLY) & (words >= LEAST_OFFER) & (words <= MAX_OFFER)
+    for number in np.flatnonzero(draft.keep & (headed | is_line)).tolist():
         if _OFFER.match(draft.walk.blocks.text[number].strip()):
             start, end = number, number + 1
             if headed[number]:
@@ -253,12 +254,14 @@ def _offers(draft: Draft) -> None:
 def _forms(draft: Draft) -> None:
     """Drop the few words around the field for an address to send news to."""
     nodes = draft.walk.nodes
-    for number, shape in enumerate(nodes.shape):
+    shapes = set(nodes.shape)  # few of all
+    named = {shape for shape in shapes if _NEWS.search(shape.partition(".")[2])}
+    for number, shape in enumerate(nodes.shape) if named else ():
         start, end = nodes.start[number], nodes.end[number]
         if (
-            draft.keep[start:end].any()
+            shape in named
+            and draft.keep[start:end].any()
             and draft.made.words[start:end].sum() <= MAX_FORM
-            and _NEWS.search(shape.partition(".")[2])
             and next(nodes.element[number].iter("input"), None) is not None
         ):
             draft.settle(range(start, end), False, "a form for news")
