@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import evolve, frozen
 
-from scraper_service.formats.search_text import folded, words_of
+from scraper_service.formats.search_text import folded, is_unspaced, words_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -223,6 +223,21 @@ def spaced(text: str) -> str:
 def stands_in(text: str, spaced_text: str) -> bool:
     """Tell whether words stand in a text of :func:`spaced`, one behind the other."""
     return spaced(text) in spaced_text
+
+
+def phrase_pattern(text: str) -> re.Pattern[str]:
+    """Return what finds words in a folded text, one behind the other and nothing else.
+
+    Quicker than :func:`stands_in` where the text is long.
+    """
+    words = re.findall(r"\w+", folded(text).replace("_", " "))
+    if not words:
+        return re.compile("")  # signs alone are everywhere
+    inner = r"[\W_]+".join(map(re.escape, words))
+    # In a script without spaces words have no edges.
+    first = "" if is_unspaced(words[0][0]) else r"(?<![^\W_])"
+    last = "" if is_unspaced(words[-1][-1]) else r"(?![^\W_])"
+    return re.compile(f"{first}{inner}{last}")
 
 
 def _place_value(kind: str, value: str) -> str:

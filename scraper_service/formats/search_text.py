@@ -108,6 +108,11 @@ def tokens_of(text: str) -> list[str]:
     return found
 
 
+def is_unspaced(character: str) -> bool:
+    """Tell whether a character is of a script without spaces between words."""
+    return _UNSPACED.match(character) is not None
+
+
 def words_of(text: str) -> list[str]:
     """Return the words of a text as :func:`tokens_of` does, folded."""
     return [folded(token) for token in tokens_of(text)]

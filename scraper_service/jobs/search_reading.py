@@ -28,7 +28,7 @@ from scraper_service.formats.search_entry import (
     WORD,
     term,
 )
-from scraper_service.formats.search_query import SearchQuery, spaced, stands_in
+from scraper_service.formats.search_query import SearchQuery, phrase_pattern
 from scraper_service.formats.search_snippet import snippet
 from scraper_service.formats.search_text import (
     COMMON,
@@ -50,11 +50,12 @@ if TYPE_CHECKING:
     from scraper_service.options.search import Source
 
 MAX_WAITING = 1000  # pages that are not in a segment yet, the latest
-MAX_CHECKED = 600  # pages of which the text is looked into, for one search
+MAX_CHECKED = 400  # pages of which the text is looked into, for one search
 MORE = 10  # that are read at once beside those that are wanted
 LEAST_SHARE = 0.34  # of the weight of all words, that a result has to have
 FULL = 255
 EQUAL = 1e-9
+_KINDS = {"news": NEWS, "images": IMAGE}
 
 
 @frozen(kw_only=True)
@@ -83,7 +84,7 @@ def search(
     index = _Index.of_team(connection, team_id)
     if not index.size:
         return []
-    ranking = _Ranking(index, _Terms(query, index.languages))
+    ranking = _Ranking(index, _Terms(query, index.languages, source.kind))
     order = ranking.order(query, source, now_of(connection))
     reading = _Reading(connection, team_id, query, source)
     return reading.hits(index.ids[order], limit)
@@ -193,7 +194,7 @@ class _Terms:
     A word has a stem in each language that the team has pages in.
     """
 
-    def __init__(self, query: SearchQuery, languages: frozenset[str]):
+    def __init__(self, query: SearchQuery, languages: frozenset[str], kind: str):
         self._languages = sorted({"", *languages})
         tokens = _all_tokens(query.words)
         telling = [token for token in tokens if folded(token) not in COMMON]
@@ -207,6 +208,7 @@ class _Terms:
             for text in query.without
             if len(words := words_of(text)) == 1
         ]
+        self.kinds = [{term(KIND, _KINDS[kind])}] if kind in _KINDS else []
         self.places = [self._places(group) for group in query.places]
         self.not_places = [self._places([place]) for place in query.not_places]
         self.in_title = [self._title(t) for t in _all_tokens(query.in_title)]
@@ -220,7 +222,6 @@ class _Terms:
             for group in groups:
                 if isinstance(group, set):
                     yield from group
-        yield from (term(KIND, NEWS), term(KIND, IMAGE))
 
     def _stems(self, token: str) -> set[int]:
         return {term(STEM, stem(token, each)) for each in self._languages}
@@ -306,11 +307,8 @@ class _Ranking:
     def _allowed(self, source: Source, now: float) -> NDArray[np.bool_]:
         index, terms = self._index, self._terms
         fits = np.ones(index.size, dtype=bool)
-        needed = [*terms.places, *terms.exact, *terms.in_title, *terms.in_url]
-        if source.kind != "web":
-            kind = NEWS if source.kind == "news" else IMAGE
-            needed.append({term(KIND, kind)})
-        for group in needed:
+        needed = [*terms.kinds, *terms.places, *terms.exact, *terms.in_title]
+        for group in (*needed, *terms.in_url):
             fits &= index.impacts(group) > 0
         refused = [*terms.without, *terms.not_in_title, *terms.not_in_url]
         for group in refused:
@@ -335,6 +333,8 @@ class _Reading:
         self._query = query
         self._source = source
         self._now = now_of(connection)
+        self._phrases = [phrase_pattern(each) for each in query.phrases]
+        self._without = [phrase_pattern(each) for each in query.without]
         self._words = _all_words((*query.words, *query.phrases, *query.in_title))
 
     def hits(self, ids: NDArray[np.int64], limit: int) -> list[OwnHit]:
@@ -368,10 +368,10 @@ class _Reading:
         title, about = facts.get("title", ""), facts.get("description", "")
         text = zlib.decompress(row.text).decode()
         if query.phrases or query.without:
-            whole = f"{spaced(title)}{spaced(about)}{spaced(text)}"
-            if not all(stands_in(phrase, whole) for phrase in query.phrases):
+            whole = folded(f"{title}\n{about}\n{text}")
+            if not all(pattern.search(whole) for pattern in self._phrases):
                 return None
-            if any(stands_in(each, whole) for each in query.without):
+            if any(pattern.search(whole) for pattern in self._without):
                 return None
         return OwnHit(
             url=row.url,
