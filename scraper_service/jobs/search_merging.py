@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
     from scraper_service.jobs.database import Database
 
-TOGETHER = 16  # segments of one level become one of the next
-TOP_LEVEL = 2  # of which 16,384 pages are one, or a few more
-_LISTS_BITS = 4  # more than its largest part has: it has so many times the postings
+TOGETHER = 8  # segments of one level become one of the next
+TOP_LEVEL = 3  # of which 32,768 pages are one, or a few more; 65,536 are the most
+_LISTS_BITS = 3  # more than its largest part has: it has so many times the postings
 
 
 @frozen(eq=False)

@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     from scraper_service.options.search import Source
 
 MAX_WAITING = 1000  # pages that are not in a segment yet, the latest
-MAX_CHECKED = 400  # pages of which the text is looked into, for one search
-MORE = 10  # that are read at once beside those that are wanted
+MAX_CHECKED = 200  # pages of which the text is looked into, for one search
+MORE = 3  # that are read at first beside those that are wanted
+READ_ROWS = 64  # afterwards, in one statement
 LEAST_SHARE = 0.34  # of the weight of all words, that a result has to have
 FULL = 255
 EQUAL = 1e-9
@@ -341,7 +342,8 @@ class _Reading:
         found: dict[str, OwnHit] = {}
         behind = 0
         while len(found) < limit and behind < min(len(ids), MAX_CHECKED):
-            some = [int(n) for n in ids[behind : behind + limit + MORE]]
+            count = READ_ROWS if behind else limit + MORE
+            some = [int(n) for n in ids[behind : behind + count]]
             behind += len(some)
             for row in self._rows(some):
                 if len(found) < limit and (hit := self._hit(row)) is not None:

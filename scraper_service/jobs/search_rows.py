@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 GATHERED = 64  # pages that wait, before they become a segment
+MOST_GATHERED = 128  # of which 8 * 8 * 8 merged are no more than a segment may have
 
 
 @frozen
@@ -92,7 +93,7 @@ def _gather(connection: Connection, team_id: str, now: float) -> bool:
         )
         .where(search_page.c.team_id == team_id, search_page.c.terms.is_not(None))
         .order_by(search_page.c.id)
-        .limit(4 * GATHERED)
+        .limit(MOST_GATHERED)
         .with_for_update(skip_locked=True)
     ).all()
     if len(rows) < GATHERED:

@@ -12,6 +12,7 @@ from scraper_service.formats.search_query import parse_query
 from scraper_service.jobs import search_expiry, search_merging, search_reading, store
 from scraper_service.jobs import search_rows as rows
 from scraper_service.jobs.model import SegmentState
+from scraper_service.jobs.search_lists import MAX_PAGES
 from scraper_service.jobs.tables import search_list, search_page, search_segment
 from scraper_service.options.search import Source, time_filter
 
@@ -256,3 +257,8 @@ def test_of_two_merges_of_the_same_parts_one_is_dropped(index, monkeypatch):
         index.run(search_merging._finish, late, merge)
     assert index.levels() == {1: 1}
     assert len(index.find("lorem", limit=200)) == 2 * rows.GATHERED
+
+
+def test_no_segment_gets_more_pages_than_it_can_number():
+    merged = rows.MOST_GATHERED * search_merging.TOGETHER**search_merging.TOP_LEVEL
+    assert merged <= MAX_PAGES
