@@ -11,7 +11,7 @@ import pytest
 from tests.api.test_limits import Team
 from tests.conftest import KEY, Service
 from tests.scripted_site import ScriptedSite, answer, page
-from tests.search_engines import PAGE, SearchEngines
+from tests.search_engines import SearchEngines
 
 COUNT = 12
 NOWHERE = "http://127.0.0.2:1/nobody"
@@ -118,9 +118,8 @@ def urls(items):
 # -- what engines answer -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("provider", ["searxng", "brave", "serper"])
-def test_each_engine_gives_all_kinds_of_results(searching, pages, provider):
-    found = v2(searching(provider), sources=["web", "news", "images"], limit=2)
+def test_v2_gives_all_kinds_of_results(searching, pages):
+    found = v2(searching(), sources=["web", "news", "images"], limit=2)
     assert list(found["data"]) == ["web", "news", "images"]
     assert found["data"]["web"] == [
         {
@@ -156,13 +155,6 @@ def test_each_engine_gives_all_kinds_of_results(searching, pages, provider):
     assert "warning" not in found
 
 
-@pytest.mark.parametrize("provider", ["searxng", "brave", "serper"])
-def test_more_results_than_an_answer_has_come_page_by_page(searching, provider):
-    found = v2(searching(provider), limit=PAGE + 2)
-    assert [item["position"] for item in found["data"]["web"]] == list(range(1, 13))
-    assert found["creditsUsed"] == 4  # for each ten that are begun
-
-
 def test_v1_is_one_list(searching, pages):
     found = v1(searching(), limit=2)
     assert [tuple(item) for item in found["data"]] == [SHOWN, SHOWN]
@@ -171,36 +163,9 @@ def test_v1_is_one_list(searching, pages):
     assert "warning" not in found
 
 
-def test_options_reach_the_engines(searching, engines):
-    options = {"tbs": "qdr:w", "lang": "de", "country": "AT", "limit": 1}
-    v2(searching("searxng"), "q1", location="Vienna", **options)
-    asked = engines.log()[-1]["asked"]
-    assert asked["language"] == "de-AT"
-    assert asked["time_range"] == "week"
-    v2(searching("brave"), "q2", **options)
-    asked = engines.log()[-1]["asked"]
-    assert (asked["search_lang"], asked["country"]) == ("de", "AT")
-    assert asked["freshness"] == "pw"
-    found = v2(searching("serper"), "q3", location="Vienna", filter="0", **options)
-    asked = engines.log()[-1]["asked"]
-    assert (asked["hl"], asked["gl"], asked["tbs"]) == ("de", "at", "qdr:w")
-    assert (asked["location"], asked["filter"]) == ("Vienna", "0")
-    assert "warning" not in found
-
-
 def test_options_that_an_engine_does_not_know_are_told(searching):
     found = v2(searching("searxng"), location="Vienna", tbs="cdr:1,cd_min:1/1/2024")
     assert "SearXNG: location, tbs" in found["warning"]
-
-
-def test_operators_become_part_of_the_query(searching, engines):
-    service = searching("serper")
-    v2(service, "x", categories=["github", "pdf"])
-    assert engines.log()[-1]["asked"]["q"] == "x (site:github.com OR filetype:pdf)"
-    v2(service, "x", includeDomains=["a.example"])
-    assert engines.log()[-1]["asked"]["q"] == "x site:a.example"
-    v2(service, "x", excludeDomains=["a.example", "b.example"])
-    assert engines.log()[-1]["asked"]["q"] == "x -site:a.example -site:b.example"
 
 
 def test_operators_that_an_engine_ignores_hold_all_the_same(searching, pages):
@@ -245,26 +210,16 @@ def test_a_source_that_is_not_there_is_ignored(searching):
 # -- engines that fail ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("mode", "reason"),
-    [
-        ("blocked", "asked too often"),
-        ("closed", "403"),
-        ("broken", "500"),
-        ("malformed", "no JSON object"),
-        ("list", "no JSON object"),
-        ("moved", "302"),
-        ("huge", "more than an answer may have"),
-        ("silent", "google: CAPTCHA"),
-        ("slow", "did not answer in time"),
-    ],
-)
-def test_an_engine_that_fails_is_never_an_empty_success(searching, mode, reason):
-    service = searching("searxng", mode)
-    found = v2(service, status=500)
-    assert "SearXNG" in found["error"]
-    assert reason in found["error"]
-    assert service.post("/v1/search", {"query": "rabbits"}).status == 500
+def test_an_engine_that_fails_is_an_error_that_names_it(searching):
+    service = searching("searxng", "blocked")
+    found = v2(service, "nobody knows", status=500)
+    assert "SearXNG is asked too often" in found["error"]
+    assert service.post("/v1/search", {"query": "nobody knows"}).status == 500
+
+
+def test_a_search_that_takes_too_long_is_a_408(searching):
+    found = v2(searching(), status=408, timeout=1)
+    assert found["code"] == "SCRAPE_TIMEOUT"
 
 
 def test_an_engine_that_finds_nothing_is_no_failure(searching):
@@ -274,31 +229,6 @@ def test_an_engine_that_finds_nothing_is_no_failure(searching):
     found = v1(searching("searxng", "empty"))
     assert found["data"] == []
     assert found["warning"] == "No search results found"
-
-
-def test_the_next_engine_stands_in_and_the_answer_says_so(searching, pages):
-    found = v2(searching("searxng,brave", "blocked,ok"), limit=1)
-    assert urls(found["data"]["web"]) == [pages.url("/p0")]
-    assert "SearXNG is asked too often" in found["warning"]
-    found = v1(searching("searxng,brave", "blocked,ok"), limit=1)
-    assert "SearXNG" in found["warning"]
-
-
-def test_a_second_engine_is_not_asked_where_the_first_one_answers(searching, engines):
-    before = len(engines.log())
-    v2(searching("serper,brave"), limit=1)
-    assert [asked["path"] for asked in engines.log()[before:]] == ["/ok/serper/search"]
-
-
-def test_no_key_is_ever_told(searching):
-    found = v2(searching("brave", "broken"), status=500)
-    assert "engine-key" not in str(found)
-    assert "engine-key" not in searching("brave", "broken").stderr
-
-
-def test_a_search_that_takes_too_long_is_a_408(searching):
-    found = v2(searching("searxng", "slow"), status=408, timeout=100)
-    assert found["code"] == "SCRAPE_TIMEOUT"
 
 
 # -- pages of results ----------------------------------------------------------------------
