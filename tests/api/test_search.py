@@ -536,6 +536,7 @@ def test_the_index_fills_up_what_an_engine_leaves_free(searching, pages):
     assert "warning" not in v2(service, "hay")
 
 
+@pytest.mark.slow
 def test_the_index_can_be_switched_off(pages, start_service):
     service = start_service(
         SCRAPER_SEARCH_INDEX="false", SCRAPER_SEARCH_PROVIDERS="own"
@@ -545,6 +546,7 @@ def test_the_index_can_be_switched_off(pages, start_service):
     assert v2(service, "hay")["data"]["web"] == []
 
 
+@pytest.mark.slow
 def test_the_index_survives_a_crash(pages, tmp_path, start_service):
     own = {"SCRAPER_SEARCH_PROVIDERS": "own"}
     service = start_service(**own)
