@@ -67,10 +67,10 @@ WATCH = """
   const LATER = [
     'setTimeout', 'setInterval', 'requestAnimationFrame', 'requestIdleCallback',
     'IntersectionObserver', 'ResizeObserver', 'MessageChannel', 'BroadcastChannel',
-    'Worker', 'SharedWorker',
+    'Worker', 'SharedWorker', 'Image', 'postMessage',
   ];
-  for (const name of LATER)
-    window[name] = window[name] && new Proxy(window[name], {
+  for (const name of LATER.filter((name) => window[name]))
+    window[name] = new Proxy(window[name], {
       apply(target, self, args) {
         state.restless = true;
         return Reflect.apply(target, self, args);
@@ -80,6 +80,11 @@ WATCH = """
         return Reflect.construct(target, args, type);
       },
     });
+  const openDatabase = IDBFactory.prototype.open;
+  IDBFactory.prototype.open = function (...args) {
+    state.restless = true;
+    return openDatabase.apply(this, args);
+  };
 })();
 """
 
@@ -90,6 +95,8 @@ async ([quiet, moment, most, anew]) => {
   const state = window[Symbol.for('scraper-watch')];
   if (!state || !document.scripts.length) return;
   if (anew) state.last = performance.now();
+  // Modules may import others at any time, which nothing tells of.
+  if (document.querySelector('[type=module], [rel=modulepreload]')) state.restless = true;
   const end = performance.now() + most;
   while (performance.now() < end) {
     const enough = state.restless ? quiet : moment;
