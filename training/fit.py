@@ -30,7 +30,7 @@ from training.forests import as_numbers, grow
 from training.pages import EMPTY, FOLDS, Case, cases, labels, site, walked
 from training.tables import counts, kind_names, kind_weights, tables
 
-TREES = 200
+TREES = 90
 PROCESSES = 2
 MAX_SIZE = 200  # words of a block beyond which it weighs no more
 THRESHOLD = 0.75  # of the bar of the best F1: less costs hardly any, and loses less

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEPTH = 6
-RATE = 0.08  # of learning, for about 200 trees
-MAX_ROWS = 200  # blocks of one page that are looked at
+MAX_ROWS = 150  # blocks of one page that are looked at
 SEED = 5
 
 
@@ -38,7 +37,7 @@ def grow(
     classifier = CatBoostClassifier(
         iterations=trees,
         depth=DEPTH,
-        learning_rate=RATE,
+        learning_rate=min(25 / (trees + 60), 0.12),
         border_count=32,
         l2_leaf_reg=5,
         rsm=0.5,

@@ -149,10 +149,7 @@ def _odds(share: float) -> float:
 def kind_weights(
     signs: Sequence[set[str]], kinds: Sequence[str], strength: float = 0.15
 ) -> dict[str, list[float]]:
-    """Return the weights of a logistic regression of the kinds over the signs.
-
-    All kinds weigh the same, though half of the pages are articles.
-    """
+    """Return the weights of a logistic regression of the kinds over the signs."""
     count: dict[str, int] = defaultdict(int)
     for own in signs:
         for sign in own:
@@ -160,7 +157,7 @@ def kind_weights(
     known = {sign for sign, pages in count.items() if pages >= 6}
     vectorizer = DictVectorizer()
     rows = vectorizer.fit_transform([dict.fromkeys(s & known, 1.0) for s in signs])
-    fitted = LogisticRegression(C=strength, max_iter=400, class_weight="balanced")
+    fitted = LogisticRegression(C=strength, max_iter=400)
     fitted.fit(rows, [KINDS.index(kind) for kind in kinds])
     weights = {
         name: [round(float(w), 2) for w in fitted.coef_[:, column]]
