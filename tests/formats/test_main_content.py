@@ -124,8 +124,8 @@ REMARKS = "".join(
 )
 NEWS = (
     "<title>Bridge to be mended</title><meta property=og:type content=article>"
-    '<script type=application/ld+json>{"@type":"NewsArticle"}</script>'
-    "<body class='post-template-default single single-post'>"
+    '<script type=application/ld+json>{"@type":"Article"}</script>'
+    "<body class='single single-post postid-7 single-format-standard'>"
 )
 
 
