@@ -198,7 +198,6 @@ def _gaps(draft: Draft) -> None:
             and draft.chances[gap].min() >= LEAST_IN_GAP * draft.bar
             and columns["link density"][gap].max() < 0.9
             and not columns["in nav"][gap].any()
-            and not columns["in figure"][gap].any()
         ):
             draft.settle(gap, True, "between content")
 
