@@ -63,6 +63,7 @@ def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):
         SCRAPER_LLM_MODEL="m",
         SCRAPER_LLM_API_KEY="sk-hidden",
         SCRAPER_SEARXNG_URL="http://127.0.0.1:9",
+        SCRAPER_SEARCH_PROVIDERS=None,
         SCRAPER_AUTH_ENABLED="false",
         SCRAPER_SEARCH_INDEX="false",
     )

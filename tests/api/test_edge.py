@@ -33,6 +33,9 @@ ROUTES = [
         ("DELETE", f"/batch/scrape/{UUID}"),
         ("GET", f"/batch/scrape/{UUID}/errors"),
         ("DELETE", f"/batch/scrape/{UUID}/errors"),
+        ("POST", "/search"),
+        ("POST", "/extract"),
+        ("GET", f"/extract/{UUID}"),
         ("GET", "/concurrency-check"),
         ("GET", "/team/activity"),
         ("GET", "/team/credit-usage"),
@@ -43,6 +46,14 @@ ROUTES = [
     )
 ]
 ROUTES += [
+    ("POST", "/v1/llmstxt"),
+    ("GET", f"/v1/llmstxt/{UUID}"),
+    ("POST", "/v1/deep-research"),
+    ("GET", f"/v1/deep-research/{UUID}"),
+    ("GET", "/v2/capabilities"),
+    ("POST", "/v2/crawl/params-preview"),
+    ("POST", "/v2/parse"),
+    ("GET", "/v2/parse/formats"),
     ("GET", "/v2/sessions"),
     ("DELETE", f"/v2/sessions/{UUID}"),
     ("GET", f"/v2/crawl/{UUID}/urls"),
@@ -109,7 +120,7 @@ def test_every_route_but_health_and_the_greeting_needs_a_key():
     from scraper_service.api.v2.app import V2
 
     rules = {
-        (method, f"/{version}{re.sub('<[a-z_]+>', UUID, rule.rule)}")
+        (method, f"/{version}{re.sub('<[^>]+>', UUID, rule.rule)}")
         for version, app in (("v1", V1.app), ("v2", V2.app))
         for rule in app.url_map.iter_rules()
         for method in rule.methods - {"HEAD"}

@@ -90,10 +90,10 @@ def test_a_hostile_page_ends_and_good_pages_beside_it_succeed(service, site, nam
 
 def test_a_conversion_without_end_is_killed_alone(start_service, site):
     service = start_service(
-        SCRAPER_CONVERTER_TIMEOUT_S="2", SCRAPER_CONVERTER_PROCESSES="2"
+        SCRAPER_CONVERTER_TIMEOUT_S="3", SCRAPER_CONVERTER_PROCESSES="2"
     )
     piece = "<p class=a>word <b>x</b> <i>y</i> <a href=/x>z</a>"
-    query = urllib.parse.urlencode({"body": piece, "count": 75_000})
+    query = urllib.parse.urlencode({"body": piece, "count": 300_000})
     slow = {"url": site.url(f"/html?{query}"), "formats": ["markdown", "html"]}
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         attacks = [threads.submit(service.post, "/v2/scrape", slow) for _ in range(2)]
