@@ -67,6 +67,7 @@ def extra(document):
     }
 
 
+@pytest.mark.slow
 def test_v2_gets_data_by_a_schema(answering, site):
     service, who = answering
     client = Firecrawl(api_key=service.key, api_url=service.url)

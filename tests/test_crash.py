@@ -169,6 +169,7 @@ def crawls(site, address, label):
     return begin
 
 
+@pytest.mark.slow_on("postgresql")
 @patience(KILLS)
 def test_crawls_survive_kills(start_service, site, database):
     label, address, settings = database
@@ -204,6 +205,7 @@ def test_crawls_survive_sigterm(start_service, site, tmp_path):
     survive(start_service, SETTINGS, begin, kills=kills, end_process=end)
 
 
+@pytest.mark.slow
 @patience(2)
 def test_a_job_started_before_a_kill_is_known_after_it(start_service, site, tmp_path):
     address = sqlite_of(tmp_path)
@@ -368,6 +370,7 @@ def test_cancel_races(start_service, site, tmp_path):
     assert service.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_cancelled_job_stays_so_after_a_restart(start_service, site, tmp_path):
     service = start_service(**SETTINGS)
     jobs = Jobs(site, sqlite_of(tmp_path))

@@ -82,6 +82,7 @@ def codes(pages):
     return [page["metadata"]["statusCode"] for page in pages]
 
 
+@pytest.mark.slow_on("postgresql")
 @pytest.mark.slow_on("sqlite")
 def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_site):
     site = paced_site(pages=5)
@@ -94,6 +95,7 @@ def test_a_delay_holds_over_jobs_and_processes(start_service, settings, paced_si
     assert min(site.gaps()) >= DELAY_S - SLACK_S
 
 
+@pytest.mark.slow
 def test_a_delay_outlasts_the_process_that_had_the_turn(
     start_service, on_postgres, paced_site
 ):
@@ -107,6 +109,7 @@ def test_a_delay_outlasts_the_process_that_had_the_turn(
     assert min(whole) >= DELAY_S - 0.2 - SLACK_S
 
 
+@pytest.mark.slow
 def test_a_site_that_counts_is_asked_as_often_as_it_allows(start_service, paced_site):
     site = paced_site(pages=24, rate=5, retry_after=1)
     service = start_service()
@@ -172,6 +175,7 @@ def test_a_page_of_a_job_is_fetched_again_after_the_pause(
     assert site.gaps()[0] >= least_s
 
 
+@pytest.mark.slow
 def test_after_the_last_attempt_the_answer_is_the_page(start_service, paced_site):
     service = start_service(SCRAPER_RETRY_TIMES="2")
     site = paced_site(first=100, status=503, retry_after="1")
@@ -255,6 +259,7 @@ def test_a_big_job_does_not_starve_a_scrape(start_service, paced_site):
     assert service.request("DELETE", job).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -77,6 +77,7 @@ def test_the_first_start_prints_a_key_and_a_command_that_works(tmp_path, site):
     assert "fc-" not in second
 
 
+@pytest.mark.slow
 def test_keys_made_and_revoked_beside_a_running_service_count_in_a_second(
     start_service, site, tmp_path
 ):
@@ -101,6 +102,7 @@ def test_keys_made_and_revoked_beside_a_running_service_count_in_a_second(
     assert "revoked" in keys("list")
 
 
+@pytest.mark.slow
 def test_a_fixed_key_ends_when_it_leaves_the_settings(start_service, site):
     body = {"url": site.url("/text")}
     first = start_service(SCRAPER_API_KEYS="fc-one,fc-two")
@@ -140,6 +142,7 @@ def test_a_page_delivered_just_before_sigterm_can_be_read_after_a_restart(
     assert found.json["data"]["markdown"] == page["markdown"]
 
 
+@pytest.mark.slow
 def test_work_that_outlives_the_grace_time_does_not_hold_up_the_end(
     start_service, site
 ):
@@ -251,6 +254,7 @@ def test_without_a_database_requests_are_a_503(start_service, tmp_path):
     assert service.post("/v2/scrape", {}).status == 400
 
 
+@pytest.mark.slow
 def test_two_first_starts_at_once_make_one_database(tmp_path):
     command = (sys.executable, "-m", "scraper_service", "keys", "create")
     command = (*command, "--data-dir", str(tmp_path))

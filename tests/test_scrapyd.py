@@ -218,6 +218,7 @@ def test_the_egg_has_every_module(egg):
     assert names >= {str(path.relative_to(ROOT)) for path in paths}
 
 
+@pytest.mark.slow
 def test_a_plain_crawl_from_an_egg_writes_a_feed(egg, tmp_path, site):
     """The egg lies in the folder of a node that does not have the package."""
     home = tmp_path / "node" / "eggs" / PROJECT
@@ -274,6 +275,7 @@ def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_
     assert states == {ENDED}
 
 
+@pytest.mark.slow
 def test_jobs_wait_for_nodes_and_survive_the_service(make_cluster):
     cluster = make_cluster(nodes=1, processes=1)
     service = cluster.service()

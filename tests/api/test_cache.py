@@ -160,6 +160,7 @@ def test_v1_fetches_by_default(scrape, fresh):
     assert state_of(scrape(url, "v1")) is None
 
 
+@pytest.mark.slow
 def test_the_cache_outlives_a_restart(start_service, site):
     url = site.url(f"/echo?{uuid.uuid4()}")
     first = start_service()

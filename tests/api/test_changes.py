@@ -253,6 +253,7 @@ def test_a_crawl_that_did_not_see_all_hides_nothing(service, pages):
     assert change(found)["visibility"] == "visible"
 
 
+@pytest.mark.slow
 def test_history_is_of_a_team_and_outlives_the_service(start_service, tmp_path, track):
     keys = {"SCRAPER_API_KEYS": "fc-one,fc-two"}
     running = start_service(tmp_path, **keys)
@@ -339,6 +340,7 @@ def test_v1_client(service, pages):
     assert "+Fee: 5" in second.changeTracking.diff["text"]
 
 
+@pytest.mark.slow
 def test_local_runs_have_a_history_in_their_data_directory(tmp_path, pages):
     options = '{"formats": ["markdown", "changeTracking"]}'
 

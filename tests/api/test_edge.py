@@ -282,6 +282,7 @@ def test_head_is_get_without_a_body(service, answer_of):
     assert answer.read() == b""
 
 
+@pytest.mark.slow
 def test_headers_that_drip_are_cut_off(service, connect):
     connection = connect(service)
     connection.sendall(b"POST /v2/scrape HTTP/1.1\r\n")

@@ -1182,6 +1182,7 @@ def test_a_page_without_retention_cannot_be_read_again(service, site, version):
 # -- a database in trouble ------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_jobs_outlast_a_locked_database(start_service, tmp_path, crawl):
     service = start_service()
     running = crawl(new("60-slow50"), service=service, maxConcurrency=4)

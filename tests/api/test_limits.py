@@ -493,6 +493,7 @@ def test_a_scrape_that_waits_too_long_for_its_place_ends_in_time(team, gauge):
     assert gauge.order == ["/1"]
 
 
+@pytest.mark.slow
 def test_two_processes_share_the_concurrency_of_a_team(start_service, tmp_path, gauge):
     services = [start_service(), start_service()]
     narrow = Team(services[0], tmp_path, "--concurrency", "4")
@@ -525,6 +526,7 @@ def test_more_scrapes_than_may_wait_are_answered_429(start_service, tmp_path, ga
     assert other.post("/v2/batch/scrape", {"urls": [gauge.url("/1")]}).status == 200
 
 
+@pytest.mark.slow
 def test_a_team_with_many_jobs_leaves_room_for_another(start_service, tmp_path, gauge):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="4")
     many, few = Team(service, tmp_path), Team(service, tmp_path)

@@ -102,6 +102,7 @@ def test_a_conversion_without_end_is_killed_alone(start_service, site):
     assert service.post("/v2/scrape", {"url": site.url("/text")}).status == 200
 
 
+@pytest.mark.slow
 def test_a_conversion_that_eats_memory_is_an_error(start_service, site):
     service = start_service(
         SCRAPER_CONVERTER_MEMORY_MB="320", SCRAPER_CONVERTER_PROCESSES="1"

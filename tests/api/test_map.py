@@ -185,6 +185,7 @@ def test_versions_name_the_use_of_sitemaps_each_in_its_way(
     assert key in json.dumps(reply.json["details"])
 
 
+@pytest.mark.slow
 def test_hosts_that_are_the_same_site(own):
     pages = {
         "/": page("http://sub.127.0.0.3/", title="Home"),
@@ -303,6 +304,7 @@ def memory_mb(service):
     return int(re.search(r"VmHWM:\s+(\d+)", status)[1]) / 1024
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_addresses_are_ranked_in_bounded_memory(own):
     per = 10_000
     pages = {"/": page("/x"), "/robots.txt": text("Sitemap: {site}/i.xml\n")}

@@ -196,6 +196,7 @@ def test_an_extract_of_a_site_chooses_the_pages_that_fit(running, web):
     assert pages <= {web.url(p) for p in ("/shop", "/shop/lamp", "/shop/chair")}
 
 
+@pytest.mark.slow
 def test_a_language_model_finds_the_data_of_each_page(start_service, web):
     urls = [web.url(f"/shop/{name}") for name in ("lamp", "chair")]
     body = {"urls": urls, "schema": shop.SCHEMA, "systemPrompt": "Be exact."}
@@ -245,6 +246,7 @@ def test_an_extract_may_follow_links_to_other_sites(running):
     assert outside["data"]["founder"] == "Ida Example"
 
 
+@pytest.mark.slow
 def test_the_time_of_an_extract_ends_it_with_what_there_is(running, web):
     urls = [web.url("/shop/lamp"), web.url("/never")]
     body = {"urls": urls, "schema": shop.SCHEMA, "timeout": 6000}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import collections
 import time
 
+import pytest
+
 from tests.conftest import KEY
 from tests.crash import kill, started
 from tests.paced_site import PacedSite
@@ -252,6 +254,7 @@ def test_two_jobs_at_one_host_are_told_apart(service):
     assert second["totals"]["requests"] in {5, 6}  # one of them has the robots.txt
 
 
+@pytest.mark.slow
 def test_the_counts_of_two_services_add_up_and_survive_both(start_service):
     settings = {"SCRAPER_LEASE_S": "2", "SCRAPER_API_KEYS": f"{KEY},fc-two"}
     services = [start_service(**settings) for _ in range(2)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 
 import pytest
@@ -57,6 +58,7 @@ def know(service, web, paths):
     """Scrape pages, so that a search finds them, with one that keeps nothing."""
     for path in paths:
         service.post("/v2/scrape", {"url": web.url(path)})
+    time.sleep(0.5)  # the index of searches is written right behind the pages
 
 
 def test_each_statement_has_its_source(running, web):

@@ -364,6 +364,7 @@ def test_what_the_operator_blocks_is_not_scraped(pages, engines, tmp_path):
 # -- credits and limits --------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_search_is_charged_once_and_refused_without_credits(
     engines, tmp_path, start_service
 ):

@@ -487,6 +487,7 @@ def test_who_does_not_read_is_cut(hasty, web, kind):
         assert raw.drain() < size / 2
 
 
+@pytest.mark.slow
 def test_slow_readers_cost_little_memory(live, web):
     urls = [web.url(f"/large{n % 8}") for n in range(60)]
     job = start_batch(live, urls)
@@ -728,6 +729,7 @@ def database(request):
     return {"SCRAPER_LEASE_S": "1", "SCRAPER_DATABASE_URL": address}
 
 
+@pytest.mark.slow_on("sqlite")
 def test_a_reader_that_comes_again_misses_nothing(start_service, site, database):
     linked = named(f"40-slow40-flaky10-watch{next(_names)}")
     service = start_service(**database)
@@ -766,6 +768,7 @@ def test_a_reader_that_comes_again_misses_nothing(start_service, site, database)
     ]
 
 
+@pytest.mark.slow
 def test_jobs_of_another_process_are_watched(start_service, site, postgres):
     address = postgres()
     services = [start_service(SCRAPER_DATABASE_URL=address) for _ in range(2)]

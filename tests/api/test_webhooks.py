@@ -405,6 +405,7 @@ def test_silent_receivers_hold_up_nobody_and_are_left_alone(
 # -- the list, and sending again --------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_large_events_under_way_have_a_bound(start_service, web, receiver, path):
     """Each of them is over a mebibyte, which is all the room: one is sent at a time."""
     service = start_service(
@@ -482,6 +483,7 @@ def settings_of(database):
     return {k: v for k, v in database.items() if k != "address"}
 
 
+@pytest.mark.slow
 def test_retries_go_on_after_a_restart(start_service, web, receiver, path):
     to = path("fails/1")
     settings = {**SETTINGS, "SCRAPER_WEBHOOK_RETRY_S": "4"}
@@ -502,6 +504,7 @@ def test_retries_go_on_after_a_restart(start_service, web, receiver, path):
     }
 
 
+@pytest.mark.slow_on("postgresql")
 @pytest.mark.slow_on("sqlite")
 def test_no_event_is_lost_by_kills(start_service, web, receiver, path, database):
     settings = settings_of(database)

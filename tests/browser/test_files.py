@@ -82,6 +82,7 @@ def test_they_are_in_events_and_answers_alike(service, app, receiver):
     check(page, service.url)
 
 
+@pytest.mark.slow
 def test_the_public_address_wins(app, receiver, tmp_path):
     settings = {**SETTINGS, "SCRAPER_PUBLIC_URL": "https://pages.example/api/"}
     service = Service(tmp_path, **settings)

@@ -31,6 +31,7 @@ def test_addresses_in_frames_are_those_of_the_frame(page, app):
     assert found["links"] == [app.url("/link"), f"{app.other}/link"]
 
 
+@pytest.mark.slow
 def test_a_frame_that_is_stuck_is_left_out_and_one_that_is_hidden_too(page):
     found = page("/stuck", waitFor=1, onlyMainContent=False)
     assert "Can be read." in found["markdown"]

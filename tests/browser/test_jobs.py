@@ -45,6 +45,7 @@ def test_a_batch_brings_screenshots_and_actions(service, app):
                 assert Png(data).width == 1280
 
 
+@pytest.mark.slow
 def test_an_action_that_fails_fails_its_page_only(service, app):
     body = {
         "urls": [app.url("/form?a"), app.url("/links?a")],

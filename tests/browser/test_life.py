@@ -126,11 +126,13 @@ def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
     wait_for(lambda: len(chromium_processes(service.pid, "renderer")) <= before)
 
 
+@pytest.mark.slow
 def test_a_crowd_waits_and_all_are_served(run):
     replies = [run(f"/links?{n}", waitFor=1, timeout=60_000) for n in range(12)]
     assert [reply().status for reply in replies] == [200] * 12
 
 
+@pytest.mark.slow
 def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
     start_service, app, run
 ):

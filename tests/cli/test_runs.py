@@ -40,6 +40,7 @@ def each_once(name):
     return Counter(range(named(name).size))
 
 
+@pytest.mark.slow
 def test_a_crawl_writes_lines_of_json_to_a_pipe(tmp_path, site):
     url = site.url(named(SMALL).path(0))
     done = run(tmp_path, "crawl", url, "-f", "markdown", "-f", "links")
@@ -66,6 +67,7 @@ SCOPED = {
 }
 
 
+@pytest.mark.slow
 def test_the_options_of_a_crawl_say_where_it_goes(tmp_path):
     with ScriptedSite(SCOPED) as site:
 
@@ -160,6 +162,7 @@ def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
     assert list((tmp_path / "data" / "runs").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_one_command_at_a_time_runs_a_job(tmp_path, site):
     output = tmp_path / "out" / "index.jsonl"
     url = site.url(named("2000-slow100-taken").path(0))
@@ -310,6 +313,7 @@ def test_a_crawl_that_brings_nothing_says_why(tmp_path, arguments, text):
     assert done.stdout == ""
 
 
+@pytest.mark.slow
 def test_an_unknown_job_is_named(tmp_path, site):
     run(tmp_path, "batch", "-", "-q", stdin=site.url("/text"))
     for verb in ("show", "cancel", "resume", "export"):
