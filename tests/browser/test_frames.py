@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 
 def test_frames_are_part_of_the_page_and_can_be_chosen(page):
     found = page("/frames", waitFor=1, onlyMainContent=False)
