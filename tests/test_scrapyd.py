@@ -248,7 +248,7 @@ def test_a_plain_crawl_from_an_egg_writes_a_feed(egg, tmp_path, site):
 # -- jobs of a service ---------------------------------------------------------------
 
 
-@pytest.mark.slow_on("sqlite")
+@pytest.mark.slow
 def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_place):
     cluster = make_cluster(each_place)
     nodes = [cluster.node(number) for number in range(2)]
