@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field, frozen
 from numpy.typing import NDArray
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, and_, or_, select
 
 from scraper_service.formats.search_entry import (
     FILE,
@@ -44,7 +44,7 @@ from scraper_service.jobs.search_rows import Segment, date_of
 from scraper_service.jobs.tables import search_list, search_page, search_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scraper_service.formats.search_query import Place
     from scraper_service.options.search import Source
@@ -145,8 +145,8 @@ class _Index:
         wanted = dict.fromkeys(numbers)
         self._found = {number: [] for number in wanted}
         cut = {part.id: part.bits for part in self.segments}
-        asked = {(s, piece_of(n, bits)) for s, bits in cut.items() for n in wanted}
-        bodies = self._pieces(sorted(asked))
+        asked = {s: {piece_of(n, bits) for n in wanted} for s, bits in cut.items()}
+        bodies = self._pieces(asked)
         start = 0
         for part in self.segments:
             for number in wanted:
@@ -159,13 +159,18 @@ class _Index:
             pages, impacts = self.waiting.pages[where], self.waiting.impacts[where]
             self._take(number, start, pages, impacts)
 
-    def _pieces(self, asked: Sequence[tuple[int, int]]) -> dict[tuple[int, int], bytes]:
-        if not asked:
+    def _pieces(self, asked: Mapping[int, set[int]]) -> dict[tuple[int, int], bytes]:
+        if not any(asked.values()):
             return {}
         columns = search_list.c
+        # Not pairs in one list: SQLite would look for them in the whole table.
+        of_segments = [
+            and_(columns.segment_id == segment, columns.piece.in_(sorted(pieces)))
+            for segment, pieces in asked.items()
+        ]
         rows = self.connection.execute(
             select(columns.segment_id, columns.piece, columns.body).where(
-                tuple_(columns.segment_id, columns.piece).in_(asked)
+                or_(*of_segments)
             )
         )
         return {(row.segment_id, row.piece): row.body for row in rows}
@@ -353,14 +358,20 @@ class _Reading:
     def _rows(self, ids: list[int]) -> list[Any]:
         """Return the rows of pages that are still there, in their order."""
         page = search_page.c
+        # By ids alone: with the team too, SQLite would go through all of its pages.
         rows = self._connection.execute(
-            select(page.id, page.key, page.url, page.facts, page.text).where(
-                page.id.in_(ids),
-                page.team_id == self._team_id,
-                page.expires_at > self._now,
-            )
+            select(
+                page.id,
+                page.team_id,
+                page.expires_at,
+                *(page.key, page.url, page.facts, page.text),
+            ).where(page.id.in_(ids))
         )
-        by_id = {row.id: row for row in rows}
+        by_id = {
+            row.id: row
+            for row in rows
+            if row.team_id == self._team_id and row.expires_at > self._now
+        }
         return [by_id[number] for number in ids if number in by_id]
 
     def _hit(self, row: Any) -> OwnHit | None:

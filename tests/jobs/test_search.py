@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import func, select, update
+from sqlalchemy import event, func, select, update
 
 from scraper_service.formats.search_entry import search_entry
 from scraper_service.formats.search_query import parse_query
 from scraper_service.jobs import search_expiry, search_merging, search_reading, store
 from scraper_service.jobs import search_rows as rows
+from scraper_service.jobs.database import Database
 from scraper_service.jobs.model import SegmentState
 from scraper_service.jobs.search_lists import MAX_PAGES
 from scraper_service.jobs.tables import search_list, search_page, search_segment
@@ -262,3 +263,37 @@ def test_of_two_merges_of_the_same_parts_one_is_dropped(index, monkeypatch):
 def test_no_segment_gets_more_pages_than_it_can_number():
     merged = rows.MOST_GATHERED * search_merging.TOGETHER**search_merging.TOP_LEVEL
     assert merged <= MAX_PAGES
+
+
+def test_the_plans_of_a_search_read_no_more_than_they_need(tmp_path):
+    database = Database(tmp_path)
+    index = Index(database)
+    index.add(PAGES)
+    index.add_noise(2 * rows.GATHERED)
+    statements = []
+
+    def note(_connection, _cursor, statement, parameters, _context, _many):
+        statements.append((statement, parameters))
+
+    event.listen(database.engine, "before_cursor_execute", note)
+    assert index.find("running shoes")
+    event.remove(database.engine, "before_cursor_execute", note)
+
+    def plans(connection):
+        return [
+            row[3]
+            for statement, parameters in statements
+            if statement.startswith("SELECT")
+            for row in connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {statement}", parameters
+            )
+        ]
+
+    found = index.run(plans)
+    database.close()
+    tables = ("search_page", "search_segment", "search_list")
+    used = [plan for plan in found if any(table in plan for table in tables)]
+    assert {table for table in tables if table in "".join(used)} == set(tables)
+    assert not [plan for plan in used if plan.startswith("SCAN")]
+    # The index of addresses would read all pages of the team.
+    assert not [plan for plan in used if "ix_search_page_key" in plan]
