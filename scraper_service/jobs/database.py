@@ -34,7 +34,6 @@ HEAD = "0016"  # the newest of the migrations; a test holds the two together
 READERS = 4  # threads
 BUSY_TIMEOUT_MS = 5_000
 MOMENT_S = 0.1
-MAPPED_BYTES = 2**30  # of the file, at most; addresses, not memory
 MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
 
 logger = logging.getLogger(__name__)
@@ -277,8 +276,6 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
-    # Searches read hundreds of rows that lie apart: each would be some system calls.
-    cursor.execute(f"PRAGMA mmap_size = {MAPPED_BYTES}")
     cursor.close()
 
 
