@@ -51,7 +51,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m bench.scrapyd $(ARGS)
 	$(BIN)/python -m bench.browser $(ARGS)
 
-compat: $(VENV)/.compat-installed
+compat: $(VENV)/.test-installed
 	$(BIN)/python -m tests.compat $(ARGS)
 
 egg: $(VENV)/.test-installed
@@ -84,8 +84,4 @@ $(VENV)/.test-installed: $(VENV)/.installed
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
-	touch $@
-
-$(VENV)/.compat-installed: $(VENV)/.test-installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[compat]'
 	touch $@

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests import shop
-from tests.compat.__main__ import install, outcomes
+from tests.compat.__main__ import install_loaders, install_scripts, outcomes
 from tests.scripted_site import ScriptedSite, slow
 
 pytestmark = pytest.mark.timeout(600)
@@ -17,16 +17,19 @@ LEAST = {
     "JavaScript v2": 25,
     "JavaScript v1": 20,
     "MCP": 6,
+    "LangChain": 5,
+    "LlamaIndex": 4,
 }
 
 
 @pytest.mark.slow
 def test_every_method_of_every_client(start_service, tmp_path):
-    if why := install(tmp_path):
-        pytest.skip(f"the JavaScript clients cannot be installed: {why}")
+    scripts, loaders = tmp_path / "js", tmp_path / "loaders"
+    if why := install_scripts(scripts) or install_loaders(loaders):
+        pytest.skip(f"the clients cannot be installed: {why}")
     with ScriptedSite({**shop.pages(), "/slow": slow("<p>late</p>", 5)}) as site:
         service = start_service()
-        found = outcomes(service, site.url("").rstrip("/"), tmp_path)
+        found = outcomes(service, site.url("").rstrip("/"), scripts, loaders)
     wrong = [f"{x.client} {x.method}: {x.result}" for x in found if not x.is_right]
     assert not wrong, "\n".join(wrong)
     for client, least in LEAST.items():

@@ -75,7 +75,7 @@ for (const [name, ...given] of [
   ["listMonitors"], ["getMonitor", unknown], ["deleteMonitor", unknown],
   ["startAgent", { prompt: "find the price" }], ["getAgentStatus", unknown],
   ["cancelAgent", unknown], ["browser"], ["listBrowsers"], ["deleteBrowser", unknown],
-  ["browserExecute", unknown, { code: "1" }], ["developerSearch", "lamp"], ["findTools", "lamp"],
+  ["browserExecute", unknown, { code: "1" }], ["developerSearch", "lamp"], ["findTools", { urls: [lamp] }],
   ["feedback", { endpoint: "scrape", jobId: unknown, rating: "good" }],
   ["searchFeedback", unknown, { rating: "good" }],
 ])

@@ -1,13 +1,12 @@
 """The document loaders of two frameworks: ``python -m tests.compat.loaders``.
 
-What is not installed (extra ``compat``) prints nothing.
+They are in an environment of their own (``loaders.txt``).
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from importlib.util import find_spec
 from typing import Any
 
 from tests.compat.steps import Steps, arguments
@@ -70,10 +69,8 @@ async def llama_index(service: str, key: str, site: str) -> None:
 
 
 def main() -> None:
-    if find_spec("langchain_community"):
-        asyncio.run(langchain(*arguments()))  # type: ignore[call-arg]
-    if find_spec("llama_index"):
-        asyncio.run(llama_index(*arguments()))  # type: ignore[call-arg]
+    asyncio.run(langchain(*arguments()))  # type: ignore[call-arg]
+    asyncio.run(llama_index(*arguments()))  # type: ignore[call-arg]
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import sys
 import uuid
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firecrawl import AsyncFirecrawl, Firecrawl
@@ -180,18 +181,19 @@ async def _watch(call: Any, client: Any, site: str, *, is_async: bool) -> None:
 
 async def _elsewhere(call: Any, client: Any, lamp: str) -> None:
     """Call what this service does not offer; each has to fail with a clear error."""
-    monitor = {"name": "m", "schedule": {"cron": "0 0 * * *"}, "targets": []}
-    for name, arguments_ in {
+    target = {"type": "scrape", "urls": [lamp]}
+    monitor = {"name": "m", "schedule": {"cron": "0 0 * * *"}, "targets": [target]}
+    for name, given in {
         "interact": (UNKNOWN, "1"),
         "stop_interaction": (UNKNOWN,),
         "list_monitors": (),
         "get_monitor": (UNKNOWN,),
-        "create_monitor": (monitor,),
+        "create_monitor": monitor,
         "delete_monitor": (UNKNOWN,),
         "run_monitor": (UNKNOWN,),
         "list_monitor_checks": (UNKNOWN,),
         "get_monitor_check": (UNKNOWN, UNKNOWN),
-        "start_agent": (None, "find the price"),
+        "start_agent": {"prompt": "find the price"},
         "get_agent_status": (UNKNOWN,),
         "cancel_agent": (UNKNOWN,),
         "list_agents": (),
@@ -203,18 +205,22 @@ async def _elsewhere(call: Any, client: Any, lamp: str) -> None:
         "gov_search": ("lamp",),
         "search_papers": ("lamp",),
         "search_github": ("lamp",),
-        "find_tools": ("lamp",),
+        "find_tools": {"urls": [lamp]},
     }.items():
         if hasattr(client, name):
+            by_place = given if isinstance(given, tuple) else ()
+            by_name = given if isinstance(given, dict) else {}
+            asked = partial(getattr(client, name), *by_place, **by_name)
             await call(
                 f"{name} (not offered)",
-                lambda n=name, a=arguments_: _refusal(getattr(client, n)(*a)),
+                lambda asked=asked: _refusal(asked),
                 lambda found: False,
             )
 
 
-async def _refusal(answer: Any) -> Any:
+async def _refusal(asked: Callable[[], Any]) -> Any:
     """Return an answer; raise what it says where the client reports failure so."""
+    answer = asked()
     if inspect.isawaitable(answer):
         answer = await answer
     if getattr(answer, "success", None) is False:
