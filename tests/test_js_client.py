@@ -26,8 +26,11 @@ pytestmark = pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S + 60)
 
 
 @pytest.fixture(scope="module")
-def script(tmp_path_factory):
-    """Install the client and return the script beside it."""
+def run(tmp_path_factory):
+    """Install the client; return what runs a script of ``js/`` against a service.
+
+    ``run(name, service, *arguments)`` returns what each step printed, by its name.
+    """
     node, npm = shutil.which("node"), shutil.which("npm")
     if not node or not npm:
         pytest.skip("node and npm are not both installed")
@@ -48,28 +51,32 @@ def script(tmp_path_factory):
         pytest.skip("npm could not install the client in time")
     if done.returncode:
         pytest.skip(f"npm could not install the client: {done.stderr[-500:]}")
-    return node, folder / "client.js"
-
-
-@pytest.fixture(scope="module")
-def steps(script, service, site):
-    """Run the script once and return what each step printed."""
     environment = {
         name: value
         for name, value in os.environ.items()
         if not name.lower().endswith("_proxy")
     }
-    done = subprocess.run(
-        (*map(str, script), service.url, service.key, site.url("")),
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
-    return {line["step"]: line for line in lines}
+
+    def run_script(name, service, *arguments):
+        done = subprocess.run(
+            (node, folder / f"{name}.js", service.url, service.key, *arguments),
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
+        lines = [json.loads(x) for x in done.stdout.splitlines() if x[:1] == "{"]
+        return {line["step"]: line for line in lines}
+
+    return run_script
+
+
+@pytest.fixture(scope="module")
+def steps(run, service, site):
+    """Run the longest script once."""
+    return run("client", service, site.url(""))
 
 
 @pytest.fixture
@@ -78,23 +85,13 @@ def service_of_operations(start_service):
         yield start_service(), web
 
 
-def test_searches(script, start_service):
+def test_searches(run, start_service):
     pages = {f"/p{n}": page(title=f"Page {n}", text="Hay") for n in range(3)}
     with ScriptedSite(pages) as site:
         web = [{"url": site.url(path), "title": path, "text": "hay"} for path in pages]
         with SearchEngines({"web": web, "news": web}) as engines:
             service = start_service(**engines.environment("searxng"))
-            node, client = script
-            done = subprocess.run(
-                (node, client.with_name("search.js"), service.url, service.key),
-                capture_output=True,
-                text=True,
-                timeout=RUN_TIMEOUT_S,
-                check=False,
-            )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
-    found = {line["step"]: line for line in lines}
+            found = run("search", service)
     value = found["v2"]["value"]
     assert [len(value[kind]) for kind in ("web", "news")] == [2, 2]
     [item] = found["v2 with pages"]["value"]["web"]
@@ -104,27 +101,12 @@ def test_searches(script, start_service):
     assert found["v1 with pages"]["value"]["data"][0]["markdown"].startswith("# Page")
 
 
-def test_screenshots_and_actions(script, start_service):
+def test_screenshots_and_actions(run, start_service):
     if why := why_no_browser():
         pytest.skip(why)
     service = start_service(**SETTINGS)
-    node, client = script
     with AppSite() as app:
-        done = subprocess.run(
-            (
-                node,
-                client.with_name("browser.js"),
-                service.url,
-                service.key,
-                app.url(""),
-            ),
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    steps = {line["step"]: line for line in map(json.loads, done.stdout.splitlines())}
+        steps = run("browser", service, app.url(""))
     for name in ("v2 scrape", "v1 scrape"):
         found = steps[name]["value"]
         assert found["screenshot"].startswith(service.url), steps[name]
@@ -134,21 +116,11 @@ def test_screenshots_and_actions(script, start_service):
 
 
 @pytest.mark.parametrize("has_model", [True, False], ids=["model", "rules"])
-def test_data_and_summaries(script, service, start_service, site, has_model):
-    node, client = script
+def test_data_and_summaries(run, service, start_service, site, has_model):
     with ChatServer() as chat:
         chat.behave("obeys", {"title": "By the model"})
         asked = start_service(**chat.environment) if has_model else service
-        file = client.with_name("answers.js")
-        done = subprocess.run(
-            (node, file, asked.url, asked.key, site.url("")),
-            capture_output=True,
-            text=True,
-            timeout=RUN_TIMEOUT_S,
-            check=False,
-        )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    steps = {line["step"]: line for line in map(json.loads, done.stdout.splitlines())}
+        steps = run("answers", asked, site.url(""))
     title = "By the model" if has_model else "How the harbour reads its tides"
     for name in ("v2 json", "v1 json", "v1 extract"):
         page = steps[name]["value"]
@@ -379,26 +351,11 @@ def test_usage_is_read(value):
     assert value("v1 getTokenUsage")["data"]["remaining_tokens"] == unlimited
 
 
-def test_operations_of_several_steps(script, service_of_operations):
+def test_operations_of_several_steps(run, service_of_operations):
     service, web = service_of_operations
-    node, client = script
-    done = subprocess.run(
-        (
-            node,
-            client.with_name("operations.js"),
-            service.url,
-            service.key,
-            web.url(""),
-        ),
-        capture_output=True,
-        text=True,
-        timeout=RUN_TIMEOUT_S,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line[:1] == "{"]
-    assert not [line for line in lines if "error" in line]
-    value = {line["step"]: line["value"] for line in lines}
+    steps = run("operations", service, web.url(""))
+    assert not [line for line in steps.values() if "error" in line]
+    value = {name: line["value"] for name, line in steps.items()}
     for name in ("v2 extract", "v1 extract"):
         assert value[name]["success"] is True
         assert value[name]["data"] == {"name": "Brass Lamp", "price": 20.5}
