@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import os
 import re
@@ -26,17 +25,38 @@ def blocks(language):
     return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
 
 
-def test_the_first_call_gives_the_output_that_is_shown(service, site):
-    command = next(block for block in blocks("sh") if "curl" in block)
+def asked(service, part, *, page=PUBLIC, job_id=""):
+    """Run the curl command that has ``part`` in it; return what it prints.
+
+    ``page`` is the address in place of the public one.
+    """
+    command = next(block for block in blocks("sh") if part in block)
     command = command.replace("http://127.0.0.1:3002", service.url)
-    # An address of its own: what another test has fetched would come from the cache.
-    command = command.replace(PUBLIC, site.url("/example?first"))
-    done = subprocess.run(
-        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
+    command = command.replace(PUBLIC, page).replace("\\\n", "")
+    command = command.replace("$ID", job_id).replace("$KEY", service.key)
+    return subprocess.run(
+        ["curl", "-sfN", *shlex.split(command)[1:]],
         capture_output=True,
+        text=True,
         check=True,
-    )
-    answer = json.loads(done.stdout)
+    ).stdout
+
+
+def printed(service, site, number):
+    """Run a Python example; return what it prints."""
+    code = blocks("python")[number].replace("http://127.0.0.1:3002", service.url)
+    code = code.replace(PUBLIC, site.url("/example"))
+    return subprocess.run(
+        (sys.executable, "-W", "ignore", "-c", f"key = {service.key!r}\n{code}"),
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+
+
+def test_the_first_call_gives_the_output_that_is_shown(service, site):
+    # An address of its own: what another test has fetched would come from the cache.
+    answer = json.loads(asked(service, "curl", page=site.url("/example?first")))
     shown = json.loads(blocks("json")[0])
     metadata, expected = answer["data"]["metadata"], shown["data"]["metadata"]
     assert set(metadata) == set(expected)
@@ -45,24 +65,11 @@ def test_the_first_call_gives_the_output_that_is_shown(service, site):
     assert answer == shown
 
 
-def asked(service, part, job_id):
-    """Run the curl command that has ``part`` in it; return what it prints."""
-    command = next(block for block in blocks("sh") if part in block)
-    command = command.replace("http://127.0.0.1:3002", service.url)
-    command = command.replace("$ID", job_id).replace("$KEY", service.key)
-    return subprocess.run(
-        ["curl", "-sfN", *shlex.split(command.replace("\\\n", ""))[1:]],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-
-
 def test_a_file_is_sent_as_shown(service, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     words = [[(72, 700, 12, "the tides of the year")]]
     (tmp_path / "report.pdf").write_bytes(pdf(words))
-    data = json.loads(asked(service, "/v2/parse", ""))["data"]
+    data = json.loads(asked(service, "/v2/parse"))["data"]
     assert "the tides of the year" in data["markdown"]
     assert data["metadata"]["sourceURL"] == "report.pdf"
 
@@ -70,77 +77,38 @@ def test_a_file_is_sent_as_shown(service, tmp_path, monkeypatch):
 def test_the_list_of_addresses_is_asked_for_as_shown(service, site):
     body = {"url": site.url("/example"), "limit": 1}
     job_id = service.post("/v2/crawl", body).json["id"]
-    assert json.loads(asked(service, "/urls?", job_id))["success"] is True
+    assert json.loads(asked(service, "/urls?", job_id=job_id))["success"] is True
 
 
 def test_the_events_are_told_as_shown(service, site):
     body = {"url": site.url("/example?events"), "limit": 1, "ignoreRobotsTxt": True}
     job_id = service.post("/v2/crawl", body).json["id"]
-    told = asked(service, "/events?", job_id)
+    told = asked(service, "/events?", job_id=job_id)
     events = re.findall(r"^event: (.+)$", told, re.MULTILINE)
     assert events == ["crawl.started", "crawl.page", "crawl.completed"]
 
 
 def test_the_python_example_prints_the_page(service, site):
-    code = blocks("python")[0]
-    code = code.replace("http://127.0.0.1:3002", service.url)
-    code = code.replace(PUBLIC, site.url("/example"))
-    done = subprocess.run(
-        (sys.executable, "-W", "ignore", "-c", f"key = {service.key!r}\n{code}"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    ast.parse(code)
-    assert done.stdout.startswith("# Example Domain")
+    assert printed(service, site, 0).startswith("# Example Domain")
 
 
 def test_the_crawl_example_prints_its_pages(service, site):
-    code = blocks("python")[1].replace("http://127.0.0.1:3002", service.url)
-    code = code.replace(PUBLIC, site.url("/example"))
-    done = subprocess.run(
-        (sys.executable, "-W", "ignore", "-c", f"key = {service.key!r}\n{code}"),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert done.stdout.strip() == f"completed 1 ['{site.url('/example')}']"
+    expected = f"completed 1 ['{site.url('/example')}']"
+    assert printed(service, site, 1).strip() == expected
 
 
 def test_the_map_example_lists_addresses(service, site):
-    command = next(block for block in blocks("sh") if "/v2/map" in block)
-    command = command.replace("http://127.0.0.1:3002", service.url)
-    command = command.replace(PUBLIC, site.url("/example"))
-    done = subprocess.run(
-        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
-        capture_output=True,
-        check=True,
-    )
-    links = json.loads(done.stdout)["links"]
-    assert links == [{"url": site.url("/example"), "title": "Example Domain"}]
+    page = site.url("/example")
+    links = json.loads(asked(service, "/v2/map", page=page))["links"]
+    assert links == [{"url": page, "title": "Example Domain"}]
 
 
 def test_the_search_example_is_answered(service):
-    command = next(block for block in blocks("sh") if "/v2/search" in block)
-    command = command.replace("http://127.0.0.1:3002", service.url)
-    done = subprocess.run(
-        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
-        capture_output=True,
-        check=True,
-    )
-    assert list(json.loads(done.stdout)["data"]) == ["web"]
+    assert list(json.loads(asked(service, "/v2/search"))["data"]) == ["web"]
 
 
 def test_data_and_a_summary_are_made_as_shown(service, site, tmp_path):
-    command = next(block for block in blocks("sh") if '"summary"' in block)
-    command = command.replace("http://127.0.0.1:3002", service.url)
-    command = command.replace(PUBLIC, site.url("/example"))
-    done = subprocess.run(
-        shlex.split(command.replace("\\\n", "").replace("$KEY", service.key)),
-        capture_output=True,
-        check=True,
-    )
-    page = json.loads(done.stdout)["data"]
+    page = json.loads(asked(service, '"summary"', page=site.url("/example")))["data"]
     assert page["json"] == {"title": "Example Domain"}
     assert page["summary"].startswith("This domain is for use")
     [shown] = run_block("-f json", site, tmp_path)
