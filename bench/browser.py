@@ -8,11 +8,9 @@ for it. Every page is rendered (``RENDER`` always) and fetched (``maxAge`` 0).
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -26,11 +24,12 @@ from playwright.async_api import async_playwright
 
 from bench.memory import memory_of
 from bench.processes import ServerProcess, ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-RESULT = Path(__file__).parent / "results" / "browser.md"
+RESULT = "browser.md"
 PAGES = {"17 kB": "/article", "200 kB": "/big"}
 KEY = "fc-bench-key"
 TIMEOUT_S = 120
@@ -179,16 +178,12 @@ async def run(
 
 
 def markdown(rows: list[Row], wide: int) -> str:
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(row.cells() for row in rows)]
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# Browser benchmark\n\n{machine}; {wide} pages at a time.\n\n{table}\n"
+    cells = table(HEADINGS, (row.cells() for row in rows))
+    return f"# Browser benchmark\n\n{MACHINE}; {wide} pages at a time.\n\n{cells}\n"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="to see that it works")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     parser.add_argument("--pages", type=int, default=2, help="pages at a time")
     options = parser.parse_args()
     environment = {**ENVIRONMENT, "SCRAPER_BROWSER_CONCURRENCY": str(options.pages)}
@@ -201,10 +196,7 @@ def main() -> int:
         site = static.line("http")
         rows = asyncio.run(run(service, site, effort, options.pages))
     text = markdown(rows, options.pages)
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

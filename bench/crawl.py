@@ -8,10 +8,8 @@ WCXB corpus, pages are real; else they are made up.
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -19,21 +17,18 @@ import time
 import urllib.request
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import evolve, frozen
 
 from bench import linked
 from bench.memory import Memory
 from bench.processes import ServerProcess, ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 from bench.rivals import CONCURRENCY, HAS_CRAWLEE
 from bench.stored import Read, measure_memory, measure_reads
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-
-RESULT = Path(__file__).parent / "results" / "crawl.md"
+RESULT = "crawl.md"
 KEY = "fc-bench-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
@@ -126,19 +121,18 @@ class Report:
     memory: dict[int, Memory]  # by rows of the frontier
 
     def markdown(self) -> str:
-        machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
         parts = [
             "# Crawl benchmark",
-            f"{machine}; {self.source}; {CONCURRENCY} requests in flight; no cache.",
-            _table(HEADINGS, self._crawl_rows()),
+            f"{MACHINE}; {self.source}; {CONCURRENCY} requests in flight; no cache.",
+            table(HEADINGS, self._crawl_rows()),
             *([] if HAS_CRAWLEE else ["crawlee is not installed and was left out."]),
             "## Status of a stored job",
-            _table(
+            table(
                 ("Part", "Reads", "p50 ms", "p99 ms", "Failed"),
                 [_read_cells(read) for read in self.reads],
             ),
             "## Memory of the main process while it crawls",
-            _table(
+            table(
                 ("Frontier rows", "PSS MB", "RSS MB"),
                 [
                     (f"{rows}", f"{found.pss_mb:.1f}", f"{found.rss_mb:.1f}")
@@ -162,11 +156,6 @@ def _read_cells(read: Read) -> tuple[str, ...]:
         f"{load.percentile_ms(0.99):.1f}",
         str(load.failed),
     )
-
-
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [headings, ("---",) * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def run(source: str, effort: Effort) -> Report:
@@ -269,11 +258,7 @@ def _seconds(status: dict[str, Any]) -> float:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="half a minute, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     parser.add_argument(
         "--pages", default=os.environ.get("WCXB", ""), help="directory or archive"
     )
@@ -285,10 +270,7 @@ def main() -> int:
     if options.rounds:
         effort = evolve(effort, rounds=options.rounds)
     text = run(options.pages, effort).markdown()
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

@@ -6,7 +6,6 @@ are of the writer: scope and keys, which spider or pool apply, are beside them.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import random
 import sys
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from bench.memory import memory_of
+from bench.report import arguments, publish, table
 from scraper_service.jobs import frontier, outcomes, store
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.model import Link, Outcome
@@ -29,7 +29,7 @@ from scraper_service.scope import CrawlScope, crawl_key, followed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RESULT = Path(__file__).parent / "results" / "frontier.md"
+RESULT = "frontier.md"
 TEAM = "bench"
 OWNER = "bench"
 START = "http://a.example/"
@@ -155,27 +155,21 @@ def run(count: int, url: str) -> str:
         measure(f"{PAGE_LINKS} on a page, 9 of 10 known", count, PAGE_LINKS, 0.9, url),
         measure_rules(min(count, 200_000)),
     ]
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(each.cells() for each in found)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = table(HEADINGS, (each.cells() for each in found))
     kind = "PostgreSQL" if url else "SQLite"
     return (
         f"# Frontier benchmark\n\nPython {platform.python_version()}, {kind}, one"
-        f" transaction for each page or slice.\n\n{table}\n"
+        f" transaction for each page or slice.\n\n{cells}\n"
     )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, RESULT)
     parser.add_argument("--links", type=int, default=1_000_000)
     parser.add_argument("--database-url", default="", help="of an empty database")
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
-    parser.add_argument("--quick", action="store_true", help="to see that it works")
     options = parser.parse_args()
     text = run(5_000 if options.quick else options.links, options.database_url)
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

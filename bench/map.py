@@ -6,10 +6,7 @@ anew: nothing of the site is stored.
 
 from __future__ import annotations
 
-import argparse
 import json
-import os
-import platform
 import statistics
 import sys
 import tempfile
@@ -19,8 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from bench.processes import ServerProcess, ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 
-RESULT = Path(__file__).parent / "results" / "map.md"
+RESULT = "map.md"
 KEY = "fc-bench-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
@@ -80,20 +78,12 @@ def cells(service: str, body: dict[str, Any], maps: int) -> tuple[str, str, str]
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="a few seconds, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     options = parser.parse_args()
     rows = measure(2, 2000, 2) if options.quick else measure(2, 50_000, 5)
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    text = f"# Map benchmark\n\n{machine}; the site's server shares them.\n\n{table}\n"
-    print(text)
-    if options.save:
-        RESULT.write_text(text)
+    cells = table(HEADINGS, rows)
+    text = f"# Map benchmark\n\n{MACHINE}; the site's server shares them.\n\n{cells}\n"
+    publish(text, RESULT, save=options.save)
     return 0
 
 

@@ -6,9 +6,7 @@ text without headings, tables, links or order.
 
 from __future__ import annotations
 
-import argparse
 import io
-import platform
 import random
 import time
 import zlib
@@ -20,13 +18,14 @@ from attrs import frozen
 from pdfminer.high_level import extract_text
 
 from bench.pages import SENTENCES
+from bench.report import MACHINE, arguments, publish, table
 from scraper_service.formats.pdf.content import pdf_content
 from scraper_service.options.scrape import PdfParser
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-RESULT = Path(__file__).parent / "results" / "pdf.md"
+RESULT = "pdf.md"
 REPEATS = 3  # the best counts: the machine has other work
 WIDTH = 78  # letters of a line
 HEADINGS = ("File", "Pages", "Reader", "Pages/CPU-s", "Against pdfminer.six")
@@ -137,10 +136,10 @@ def measure(name: str, body: bytes) -> list[Run]:
 
 
 def markdown(results: Iterable[list[Run]]) -> str:
-    lines: list[tuple[str, ...]] = [HEADINGS, ("---",) * len(HEADINGS)]
+    rows: list[tuple[str, ...]] = []
     for runs in results:
         plain = runs[-1].pages_per_s
-        lines += [
+        rows += [
             (
                 run.file,
                 str(run.pages),
@@ -150,26 +149,18 @@ def markdown(results: Iterable[list[Run]]) -> str:
             )
             for run in runs
         ]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    version = platform.python_version()
-    return f"# PDF benchmark\n\nOne process; Python {version}.\n\n{table}\n"
+    cells = table(HEADINGS, rows)
+    return f"# PDF benchmark\n\n{MACHINE}; one process.\n\n{cells}\n"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, RESULT)
     parser.add_argument("files", nargs="*", type=Path, help="PDF files to read as well")
-    parser.add_argument(
-        "--quick", action="store_true", help="a few seconds, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
     options: Any = parser.parse_args()
     files = {"made-up book": book(5 if options.quick else 100)}
     files |= {path.name: path.read_bytes() for path in options.files}
     text = markdown([measure(name, body) for name, body in files.items()])
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

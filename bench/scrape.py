@@ -8,15 +8,12 @@ one host.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
-import platform
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import aiohttp
 from attrs import frozen
@@ -25,11 +22,9 @@ from bench import pages
 from bench.load import Call, Load, measure
 from bench.memory import Memory, memory_of
 from bench.processes import ServerProcess, ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-RESULT = Path(__file__).parent / "results" / "scrape.md"
+RESULT = "scrape.md"
 PAGES = {"17 kB": "/article", "200 kB": "/big"}
 CALLERS = (1, 16, 64)
 KEY = "fc-bench-key"
@@ -106,15 +101,14 @@ class Report:
             (page, "not exposed" if lag is None else f"{lag:.1f}")
             for page, lag in self.lag_p99_ms.items()
         ]
-        machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
         parts = [
             "# Scrape benchmark",
-            f"{machine}; `markdown`, `links`, main content only; no cache.",
-            _table(HEADINGS, [row.cells() for row in self.rows]),
+            f"{MACHINE}; `markdown`, `links`, main content only; no cache.",
+            table(HEADINGS, [row.cells() for row in self.rows]),
             f"## Event-loop lag with {CALLERS[-1]} callers",
-            _table(("Page", "p99 ms"), lags),
+            table(("Page", "p99 ms"), lags),
             "## Memory",
-            _table(
+            table(
                 (
                     "Process",
                     "Idle PSS MB",
@@ -143,11 +137,6 @@ def _megabytes(memory: Memory | None) -> tuple[str, str]:
     if memory is None:
         return "-", "-"
     return f"{memory.pss_mb:.1f}", f"{memory.rss_mb:.1f}"
-
-
-def _table(headings: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
-    lines = [headings, ("---",) * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 async def run(service: ServiceProcess, site: str, effort: Effort) -> Report:
@@ -207,11 +196,7 @@ async def _lag_p99_ms(session: aiohttp.ClientSession, service: str) -> float | N
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="20 s, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     options = parser.parse_args()
     with (
         tempfile.TemporaryDirectory() as data_dir,
@@ -221,10 +206,7 @@ def main() -> int:
         site = static.line("http")
         report = asyncio.run(run(service, site, QUICK if options.quick else FULL))
     text = report.markdown()
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 1 if report.failed else 0
 
 

@@ -8,11 +8,8 @@ processes in it.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
-import os
-import platform
 import sqlite3
 import statistics
 import sys
@@ -26,10 +23,11 @@ from urllib.parse import urlsplit
 from attrs import frozen
 
 from bench.processes import ServerProcess, ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 from bench.scrapyd_node import ScrapydNode
 from bench.static import hosts
 
-RESULT = Path(__file__).parent / "results" / "scrapyd.md"
+RESULT = "scrapyd.md"
 KEY = "fc-bench-key"
 EGRESS = {"SCRAPER_EGRESS_ALLOW": "127.0.1.0/24"}
 TIMEOUT_S = 300
@@ -112,10 +110,10 @@ def report(runs: dict[int, list[Run]]) -> str:
         nodes: statistics.median(run.per_second for run in found)
         for nodes, found in runs.items()
     }
-    lines = [HEADINGS, ("---",) * len(HEADINGS)]
+    rows = []
     for nodes, found in runs.items():
         each = [run.per_second for run in found]
-        lines.append(
+        rows.append(
             (
                 *(str(nodes), str(found[0].pages), f"{rates[nodes]:.1f}"),
                 f"{min(each):.1f} to {max(each):.1f}",
@@ -123,20 +121,15 @@ def report(runs: dict[int, list[Run]]) -> str:
                 f"{rates[nodes] / rates[1]:.2f}",
             )
         )
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    cells = table(HEADINGS, rows)
     return (
-        f"# Benchmark of scrapyd nodes\n\n{machine}, shared by nodes, service and site;"
-        f" hosts answer after a second; SQLite.\n\n{table}\n"
+        f"# Benchmark of scrapyd nodes\n\n{MACHINE}, shared by nodes, service and site;"
+        f" hosts answer after a second; SQLite.\n\n{cells}\n"
     )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="half a minute, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     options = parser.parse_args()
     count, pages, rounds = (10, 4, 1) if options.quick else (50, 16, 2)
     runs: dict[int, list[Run]] = {1: [], 2: []}
@@ -146,9 +139,7 @@ def main() -> int:
             for nodes, found in runs.items():
                 found.append(measure(nodes, urls))
     text = report(runs)
-    print(text)
-    if options.save:
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

@@ -6,11 +6,8 @@ of words that are as rare and as common as those of a language. No engine is ask
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import json
-import os
-import platform
 import random
 import statistics
 import sys
@@ -23,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from bench.processes import ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 from scraper_service.formats.search_entry import search_entry
 from scraper_service.jobs import search_rows, store
 from scraper_service.jobs.database import Database
@@ -32,7 +30,7 @@ from scraper_service.runtime.accounts import OPEN_TEAM_ID
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-RESULT = Path(__file__).parent / "results" / "search.md"
+RESULT = "search.md"
 WORDS = 50_000  # of the language
 LENGTH = 250  # words of a page
 GROUP = 64  # pages written at once
@@ -183,11 +181,7 @@ def databases(stack: ExitStack) -> dict[str, str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="a few seconds, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     options = parser.parse_args()
     pages, searches = (500, 5) if options.quick else (100_000, 300)
     with ExitStack() as stack:
@@ -195,15 +189,10 @@ def main() -> int:
             measure(name, url, pages, searches)
             for name, url in databases(stack).items()
         ]
-    lines = [HEADINGS, ("---",) * len(HEADINGS)]
-    lines += [row for rows, _ in measured for row in rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    cells = table(HEADINGS, (row for rows, _ in measured for row in rows))
     filled = " ".join(text for _, text in measured)
-    text = f"# Search benchmark\n\n{machine}. {filled}\n\n{table}\n"
-    print(text)
-    if options.save:
-        RESULT.write_text(text)
+    text = f"# Search benchmark\n\n{MACHINE}. {filled}\n\n{cells}\n"
+    publish(text, RESULT, save=options.save)
     return 0
 
 

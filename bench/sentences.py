@@ -5,22 +5,19 @@ The sentences, the sites and what each should mean are those of ``tests/sentence
 
 from __future__ import annotations
 
-import argparse
-import os
-import platform
 import statistics
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.report import MACHINE, arguments, publish, table
 from tests.sentences import FIRST_RUN, HELD_OUT, LATER, SENTENCES
 from tests.wishes import outcome, wanted_outcome
 
 if TYPE_CHECKING:
     from tests.sentences import Sentence
 
-RESULT = Path(__file__).parent / "results" / "sentences.md"
+RESULT = "sentences.md"
 HEADINGS = ("Sentences", "Number", "Right", "Right at first", "Median ms", "Slowest ms")
 # How many were right when the rules were first tried on them.
 SETS = (
@@ -49,26 +46,18 @@ def row(name: str, cases: list[Sentence], at_first: int) -> tuple[str, ...]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="the same: it takes a second"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     options = parser.parse_args()
     outcome(SENTENCES[0])  # what is made once
     rows = [row(*each) for each in SETS]
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *rows]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    machine = f"{os.cpu_count()} cores, Python {platform.python_version()}"
+    cells = table(HEADINGS, rows)
     text = (
-        f"# Sentences to options of a crawl\n\n{machine}; rules alone, no model. A"
+        f"# Sentences to options of a crawl\n\n{MACHINE}; rules alone, no model. A"
         " sentence is right if all its options are, and if its patterns let in the very"
         " pages of the site that they should. One author wrote all sentences and the"
-        f" rules.\n\n{table}\n"
+        f" rules.\n\n{cells}\n"
     )
-    print(text)
-    if options.save:
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

@@ -11,11 +11,9 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -23,6 +21,7 @@ from attrs import asdict, frozen
 
 from bench.memory import memory_of
 from bench.processes import ROOT, ServerProcess
+from bench.report import MACHINE, arguments, publish, table
 from bench.sitemap_files import INDEX
 from scraper_service.components.pool import ConverterPool
 from scraper_service.formats.sitemap import (
@@ -37,7 +36,7 @@ from scraper_service.scope import SitemapChoice
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-RESULT = Path(__file__).parent / "results" / "sitemap.md"
+RESULT = "sitemap.md"
 PROCESSES = os.cpu_count() or 1
 MEMORY_MB = 1024  # as the setting CONVERTER_MEMORY_MB
 AHEAD = 2  # files in flight for each process
@@ -189,30 +188,19 @@ def measure(files: int, addresses: int) -> list[Run]:
 
 
 def markdown(runs: Iterable[Run]) -> str:
-    machine = (
-        f"{PROCESSES} cores, as many converters; Python {platform.python_version()}"
-    )
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(run.cells() for run in runs)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# Sitemap benchmark\n\n{machine}; the server shares them.\n\n{table}\n"
+    cells = table(HEADINGS, (run.cells() for run in runs))
+    return f"# Sitemap benchmark\n\n{MACHINE}; the server shares them.\n\n{cells}\n"
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--quick", action="store_true", help="a few seconds, to see that it works"
-    )
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
+    parser = arguments(__doc__, RESULT)
     parser.add_argument("--read", nargs=2, help=argparse.SUPPRESS)
     options: Any = parser.parse_args()
     if options.read:
         print(json.dumps(asdict(read(*options.read))))
         return 0
     text = markdown(measure(3, 2000) if options.quick else measure(20, MAX_URLS))
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 

@@ -7,10 +7,7 @@ nothing; with the service, its converters and the site it shares the cores.
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import os
-import platform
 import sys
 import tempfile
 import time
@@ -23,11 +20,12 @@ from attrs import frozen
 from bench import linked
 from bench.memory import memory_of
 from bench.processes import ServerProcess, ServiceProcess
+from bench.report import MACHINE, arguments, publish, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
-RESULT = Path(__file__).parent / "results" / "watch.md"
+RESULT = "watch.md"
 KEY = "fc-bench-key"
 HEADERS = {"Authorization": f"Bearer {KEY}"}
 WATCHERS = 50
@@ -159,20 +157,16 @@ async def _watch(
 
 
 def report(runs: list[Run]) -> str:
-    lines = [HEADINGS, ("---",) * len(HEADINGS), *(each.cells() for each in runs)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    cells = table(HEADINGS, (each.cells() for each in runs))
     return (
-        f"# Watchers benchmark\n\n{os.cpu_count()} cores, Python"
-        f" {platform.python_version()}, SQLite; the speed of a job that goes on is that"
-        f" of its crawl.\n\n{table}\n"
+        f"# Watchers benchmark\n\n{MACHINE}, SQLite; the speed of a job that goes on is"
+        f" that of its crawl.\n\n{cells}\n"
     )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = arguments(__doc__, RESULT)
     parser.add_argument("--watchers", type=int, default=WATCHERS)
-    parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
-    parser.add_argument("--quick", action="store_true", help="to see that it works")
     options = parser.parse_args()
     pages = 60 if options.quick else PAGES
     watchers = 5 if options.quick else options.watchers
@@ -182,10 +176,7 @@ def main() -> int:
         ServiceProcess(Path(data_dir), ENVIRONMENT) as service,
     ):
         text = report(asyncio.run(run(service, static.line("http"), watchers)))
-    print(text)
-    if options.save:
-        RESULT.parent.mkdir(exist_ok=True)
-        RESULT.write_text(text)
+    publish(text, RESULT, save=options.save)
     return 0
 
 
