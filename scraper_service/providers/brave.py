@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.providers.http import (
-    JsonClient,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
+from scraper_service.providers.paged import PagedSearch
 from scraper_service.providers.web_search import Asked, Hit, unheeded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from scrapy.settings import BaseSettings
+    from collections.abc import AsyncIterator, Iterator
 
     from scraper_service.options.search import Source, TimeFilter
 
@@ -32,51 +30,31 @@ _DAYS = {"d": 1, "w": 7, "m": 31, "y": 366}
 FIRST_DAY = date(1990, 1, 1)
 
 
-class BraveSearch:
+class BraveSearch(PagedSearch):
     """The API at ``BRAVE_URL``, with ``BRAVE_API_KEY``."""
 
     name = "Brave"
     sources = frozenset(_PATHS)
 
-    def __init__(self, url: str, key: str, client: JsonClient):
-        self._url = url.rstrip("/")
-        self._headers = {"X-Subscription-Token": key}
-        self._client = client
-
-    @classmethod
-    def from_settings(cls, settings: BaseSettings) -> Self:
-        timeout_s = settings.getfloat("SEARCH_TIMEOUT_S")
-        client = JsonClient(cls.name, timeout_s, settings["USER_AGENT"])
-        return cls(settings["BRAVE_URL"], settings["BRAVE_API_KEY"], client)
-
-    async def search(self, asked: Asked) -> list[Hit]:
-        """Return results; raise :exc:`SearchFailed`."""
+    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
         kind = asked.source.kind
         path, most, pages = _PATHS[kind]
-        found: dict[str, Hit] = {}
+        count = min(most, asked.limit)
         for number in range(pages):
-            count = min(most, asked.limit)
-            query = _query(asked.text, asked.source, count, number)
-            answer = await self._client.ask(
-                f"{self._url}/{path}", query=query, headers=self._headers
+            answer = await self.client.ask(
+                f"{self.url}/{path}",
+                query=_query(asked.text, asked.source, count, number),
+                headers={"X-Subscription-Token": self.key},
             )
             inner = answer.get("web") if kind == "web" else answer
             rows = rows_of(inner.get("results") if isinstance(inner, dict) else None)
-            before = len(found)
-            for row in rows:
-                hit = _hit(row, kind)
-                if hit is not None:
-                    found.setdefault(hit.image_url or hit.url, hit)
-            if len(found) >= asked.limit or len(found) == before or len(rows) < count:
+            yield [_hit(row, kind) for row in rows]
+            if len(rows) < count:
                 break
-        return list(found.values())[: asked.limit]
 
     def unheeded(self, source: Source) -> Iterator[str]:
         """Yield the names of options that have no effect."""
         yield from unheeded(source, spans="dwmy", dates=True)
-
-    async def close(self) -> None:
-        await self._client.close()
 
 
 def _query(text: str, source: Source, count: int, number: int) -> dict[str, str]:

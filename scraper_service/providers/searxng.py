@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.providers.http import (
-    JsonClient,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
+from scraper_service.providers.paged import PagedSearch
 from scraper_service.providers.web_search import Asked, Hit, SearchFailed, unheeded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from scrapy.settings import BaseSettings
+    from collections.abc import AsyncIterator, Iterator
 
     from scraper_service.options.search import Source
 
@@ -27,49 +25,29 @@ _RANGES = {"h": "day", "d": "day", "w": "week", "m": "month", "y": "year"}
 _SIZE = re.compile(r"([0-9]{1,6})\s*[x\u00d7]\s*([0-9]{1,6})")
 
 
-class SearxngSearch:
+class SearxngSearch(PagedSearch):
     """The instance at ``SEARXNG_URL``; its format ``json`` has to be switched on."""
 
     name = "SearXNG"
     sources = frozenset(_CATEGORIES)
 
-    def __init__(self, url: str, client: JsonClient):
-        self._url = url.rstrip("/") + "/search"
-        self._client = client
-
-    @classmethod
-    def from_settings(cls, settings: BaseSettings) -> Self:
-        timeout_s = settings.getfloat("SEARCH_TIMEOUT_S")
-        client = JsonClient(cls.name, timeout_s, settings["USER_AGENT"])
-        return cls(settings["SEARXNG_URL"], client)
-
-    async def search(self, asked: Asked) -> list[Hit]:
-        """Return results; raise :exc:`SearchFailed`."""
-        found: dict[str, Hit] = {}
-        silent: list[str] = []
+    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
         for number in range(1, MAX_PAGES + 1):
             query = _query(asked.text, asked.source, number)
-            answer = await self._client.ask(self._url, query=query)
+            answer = await self.client.ask(f"{self.url}/search", query=query)
             rows = rows_of(answer.get("results"))
-            before = len(found)
-            for row in rows:
-                hit = _hit(row, asked.source.kind)
-                if hit is not None:
-                    found.setdefault(hit.image_url or hit.url, hit)
-            silent += _silent(answer.get("unresponsive_engines"))
-            if len(found) >= asked.limit or len(found) == before:
-                break
-        if not found and silent:
-            names = ", ".join(dict.fromkeys(silent))
-            raise SearchFailed(f"{self.name} had no answer of its engines ({names})")
-        return list(found.values())[: asked.limit]
+            hits = [_hit(row, asked.source.kind) for row in rows]
+            silent = _silent(answer.get("unresponsive_engines"))
+            if number == 1 and silent and not any(hits):
+                names = ", ".join(dict.fromkeys(silent))
+                raise SearchFailed(
+                    f"{self.name} had no answer of its engines ({names})"
+                )
+            yield hits
 
     def unheeded(self, source: Source) -> Iterator[str]:
         """Yield the names of options that have no effect."""
         yield from unheeded(source, spans="dwmy")
-
-    async def close(self) -> None:
-        await self._client.close()
 
 
 def _query(text: str, source: Source, number: int) -> dict[str, str]:

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.providers.http import (
-    JsonClient,
     is_address,
     number_of,
     rows_of,
     text_of,
 )
+from scraper_service.providers.paged import PagedSearch
 from scraper_service.providers.web_search import Asked, Hit, unheeded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
     from datetime import date
-
-    from scrapy.settings import BaseSettings
 
     from scraper_service.options.search import Source, TimeFilter
 
@@ -31,50 +29,29 @@ _PATHS = {
 }
 
 
-class SerperSearch:
+class SerperSearch(PagedSearch):
     """The API at ``SERPER_URL``, with ``SERPER_API_KEY``."""
 
     name = "Serper"
     sources = frozenset(_PATHS)
 
-    def __init__(self, url: str, key: str, client: JsonClient):
-        self._url = url.rstrip("/")
-        self._headers = {"X-API-KEY": key}
-        self._client = client
-
-    @classmethod
-    def from_settings(cls, settings: BaseSettings) -> Self:
-        timeout_s = settings.getfloat("SEARCH_TIMEOUT_S")
-        client = JsonClient(cls.name, timeout_s, settings["USER_AGENT"])
-        return cls(settings["SERPER_URL"], settings["SERPER_API_KEY"], client)
-
-    async def search(self, asked: Asked) -> list[Hit]:
-        """Return results; raise :exc:`SearchFailed`."""
-        path, key = _PATHS[asked.source.kind]
+    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
+        kind = asked.source.kind
+        path, key = _PATHS[kind]
         body = _body(asked.text, asked.source, min(MOST, asked.limit))
-        found: dict[str, Hit] = {}
         for number in range(1, MAX_PAGES + 1):
-            answer = await self._client.ask(
-                f"{self._url}/{path}",
-                headers=self._headers,
+            answer = await self.client.ask(
+                f"{self.url}/{path}",
+                headers={"X-API-KEY": self.key},
                 body={**body, "page": number},
             )
-            before = len(found)
-            for row in rows_of(answer.get(key)):
-                if (hit := _hit(row, asked.source.kind)) is not None:
-                    found.setdefault(hit.image_url or hit.url, hit)
-            if len(found) >= asked.limit or len(found) == before:
-                break
-        return list(found.values())[: asked.limit]
+            yield [_hit(row, kind) for row in rows_of(answer.get(key))]
 
     def unheeded(self, source: Source) -> Iterator[str]:
         """Yield the names of options that have no effect."""
         yield from unheeded(
             source, "location filter by_date", spans="hdwmy", dates=True
         )
-
-    async def close(self) -> None:
-        await self._client.close()
 
 
 def _body(text: str, source: Source, count: int) -> dict[str, Any]:
