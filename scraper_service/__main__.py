@@ -62,7 +62,7 @@ class Server:
         from scraper_service.runtime.lag import LoopLag
         from scraper_service.runtime.tails import JobTails
         from scraper_service.runtime.webhooks import Webhooks
-        from scraper_service.settings import forget_secrets
+        from scraper_service.secrets import forget_secrets
 
         # First of all: it installs the reactor that everything else imports.
         self.process = AsyncCrawlerProcess(settings)

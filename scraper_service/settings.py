@@ -91,6 +91,11 @@ DOWNLOAD_TIMEOUT = 60  # s, where a scrape gives no time-out
 DOWNLOAD_WARNSIZE = 0
 METAREFRESH_MAXDELAY = 10  # s; a page that refreshes later stays
 REDIRECT_MAX_TIMES = 10  # hops of every kind
+# Those of Scrapy but for one of a download handler that is not used: its module takes
+# a third of a second to import.
+RETRY_EXCEPTIONS = [
+    name for name in _defaults.RETRY_EXCEPTIONS if ".handlers." not in str(name)
+]
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
 RETRY_HTTP_CODES = [429, 503]  # of pages of jobs; a single scrape is not repeated
 RETRY_TIMES = 3  # after them; then the answer is the page
@@ -303,23 +308,10 @@ _maxima = {
     "ROBOTS_MAX_AGE_S": 86_400,
     "SCRAPYD_PROCESSES_PER_JOB": 1000,
 }
-# Of the environment, never in that of a converter.
-_secrets = (
-    *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
-    *("SCRAPER_BRAVE_API_KEY", "SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES"),
-    *("SCRAPER_SCRAPYD_NODES", "SCRAPER_SERPER_API_KEY", "SCRAPER_WEBHOOK_SECRETS"),
-    *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
-)
 _known = {*_kinds, *(name for name in dir(_defaults) if name.isupper())}
 for _name, _value in os.environ.items():
     if _name.startswith("SCRAPER_") and _name.removeprefix("SCRAPER_") in _known:
         globals()[_name.removeprefix("SCRAPER_")] = _value
-
-
-def forget_secrets() -> None:
-    """Remove what is secret from the environment; the settings have it."""
-    for name in _secrets:
-        os.environ.pop(name, None)
 
 
 def unknown_settings() -> list[str]:

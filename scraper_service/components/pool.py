@@ -27,7 +27,7 @@ from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.formats.render import content_from_wire, prepare, render
 from scraper_service.formats.sitemap import SitemapContent, read_sitemap
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.settings import forget_secrets
+from scraper_service.secrets import forget_secrets
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -34,6 +34,12 @@ HEAD = "0016"  # the newest of the migrations; a test holds the two together
 READERS = 4  # threads
 BUSY_TIMEOUT_MS = 5_000
 MOMENT_S = 0.1
+# As Alembic makes it.
+_VERSION_TABLE = (
+    "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
+    " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+_VERSION = "INSERT INTO alembic_version (version_num) VALUES (:head)"
 MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
 
 logger = logging.getLogger(__name__)
@@ -54,7 +60,7 @@ class Database:
         self.data_dir = data_dir
         data_dir.mkdir(parents=True, exist_ok=True)
         self._open(create_engine(url or f"sqlite:///{data_dir / 'jobs.sqlite'}"))
-        _migrate(self.engine, data_dir)
+        _prepare(self.engine, data_dir)
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Database:
@@ -285,19 +291,30 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-def _migrate(engine: Engine, data_dir: Path) -> None:
+def _prepare(engine: Engine, data_dir: Path) -> None:
+    """Make the tables of an empty database, or bring those of an older one up to date."""
     if _revision(engine) == HEAD:
         return
+    with _alone(engine, data_dir), engine.begin() as connection:
+        if inspect(connection).get_table_names():
+            migrate(connection)
+        else:
+            metadata.create_all(connection)
+            connection.execute(text(_VERSION_TABLE))
+            connection.execute(text(_VERSION), {"head": HEAD})
+
+
+def migrate(connection: Connection) -> None:
+    """Run the migrations that a database has not had, over ``connection``."""
     # Imported here: a start that migrates nothing saves its time and memory.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 
-    with _alone(engine, data_dir), engine.begin() as connection:
-        config = Config()
-        config.set_main_option("script_location", "scraper_service.jobs:migrations")
-        config.set_main_option("path_separator", "os")
-        config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+    config = Config()
+    config.set_main_option("script_location", "scraper_service.jobs:migrations")
+    config.set_main_option("path_separator", "os")
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
 
 
 def _revision(engine: Engine) -> str | None:
