@@ -137,6 +137,7 @@ class Server:
             # What was imported stays: full collections need not look at it again.
             gc.collect()
             gc.freeze()
+            gc.enable()
             self.operations.open()
             self._site = self._make_site(accounts, calls)
             self._port = reactor.listenTCP(
@@ -310,6 +311,7 @@ def _configure_logs(settings: Settings) -> None:
 
 def serve(settings: Settings, announce: Callable[[str, str | None], None]) -> int:
     """Run the service until it is told to stop; return the exit code."""
+    gc.disable()  # until it has started: next to nothing of what is made is garbage
     return Server(settings, announce).run()
 
 
