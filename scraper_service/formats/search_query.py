@@ -233,11 +233,13 @@ def phrase_pattern(text: str) -> re.Pattern[str]:
     words = re.findall(r"\w+", folded(text).replace("_", " "))
     if not words:
         return re.compile("")  # signs alone are everywhere
-    inner = r"[\W_]+".join(map(re.escape, words))
-    # In a script without spaces words have no edges.
-    first = "" if is_unspaced(words[0][0]) else r"(?<![^\W_])"
+    first, *others = map(re.escape, words)
+    inner = "".join(rf"[\W_]+{word}" for word in others)
+    # In a script without spaces words have no edges. The first edge is looked for behind
+    # the word: a pattern that begins with characters is found several times as fast.
+    before = "" if is_unspaced(words[0][0]) else rf"(?<![^\W_]{first})"
     last = "" if is_unspaced(words[-1][-1]) else r"(?![^\W_])"
-    return re.compile(f"{first}{inner}{last}")
+    return re.compile(f"{first}{before}{inner}{last}")
 
 
 def _place_value(kind: str, value: str) -> str:

@@ -301,6 +301,10 @@ class _Ranking:
             fits &= share >= share[fits].max(initial=0.0) - EQUAL
         places = np.flatnonzero(fits)
         first = dates[places] if by_date or not total else score[places]
+        if len(first) > MAX_CHECKED:
+            # No more are looked at: only the best of them need an order.
+            least = np.partition(first, -MAX_CHECKED)[-MAX_CHECKED]
+            places, first = places[first >= least], first[first >= least]
         # The latest of those that are equally good comes first, the same everywhere.
         order = np.lexsort((-index.ids[places], -first))
         return places[order]
