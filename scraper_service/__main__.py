@@ -33,6 +33,9 @@ logger = logging.getLogger("scraper_service")
 BACKLOG = 512  # connections that wait to be accepted
 RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
 FLUSH_S = 1  # for the last answers to leave
+# Made and kept, until the young ones are looked through for circles, of which there are
+# few: a page makes some hundred objects, and Python's own limit is 700.
+OBJECTS_A_COLLECTION = 10_000
 
 
 def _url_of(host: str, port: int) -> str:
@@ -138,6 +141,7 @@ class Server:
             gc.collect()
             gc.freeze()
             gc.enable()
+            gc.set_threshold(OBJECTS_A_COLLECTION)
             self.operations.open()
             self._site = self._make_site(accounts, calls)
             self._port = reactor.listenTCP(

@@ -69,6 +69,9 @@ SPIDER_MIDDLEWARES = {
     # A page with status 404 is a result, not an error.
     "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,
     "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
+    # They look at requests only, and cost every page some layers of generators.
+    "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
+    "scrapy.spidermiddlewares.start.StartSpiderMiddleware": None,
     "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
     "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
 }
@@ -101,6 +104,7 @@ RETRY_HTTP_CODES = [429, 503]  # of pages of jobs; a single scrape is not repeat
 RETRY_TIMES = 3  # after them; then the answer is the page
 SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"  # the oldest caller first
 SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20  # bytes of bodies being converted
+WARN_ON_GENERATOR_RETURN_VALUE = False  # it would be looked up for each page
 
 # -- Scrapy: how requests look -------------------------------------------------------------
 COOKIES_ENABLED = True
