@@ -32,7 +32,9 @@ from scraper_service.scope import (
     SitemapChoice,
     TrapGuard,
     crawl_key,
+    crawl_key_of,
     followed,
+    parsed,
     sitemap_key,
 )
 from scraper_service.wishes import derived
@@ -49,6 +51,7 @@ if TYPE_CHECKING:
     from scraper_service.items import Lease
     from scraper_service.options.jobs import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.scope import Address
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
 LINKS_AT_ONCE = 200  # judged before others have their turn: 2 ms
@@ -160,20 +163,27 @@ class CrawlSpider(JobSpider):
         for link in found:
             if link in self._seen:
                 continue
-            url = followed(link)
-            if url in self._seen:
+            address = parsed(link)
+            url = link if address is None else address.href
+            if url is not link and url in self._seen:
                 continue
             if is_too_deep:
                 if hash(url) in self._too_deep:
                     continue
                 self._too_deep.add(hash(url))
-            reason, rule = self._refusal(url, depth, found_on)
-            yield FoundLink(url, self.key_of(url), reason, rule)
+            reason, rule = self._refusal(url, address, depth, found_on)
+            key = (
+                self.key_of(url)
+                if address is None
+                else crawl_key_of(self.options, address)
+            )
+            yield FoundLink(url, key, reason, rule)
 
     def _refusal(
-        self, url: str, depth: int, found_on: str
+        self, url: str, address: Address | None, depth: int, found_on: str
     ) -> tuple[str | None, str | None]:
-        refusal = self.scope.refusal(url, depth, found_on) or self.guard.refusal(url)
+        refusal = self.scope.refusal_of(address, found_on, depth)
+        refusal = refusal or self.guard.refusal(url)
         if refusal is not None:
             return refusal.reason.value, refusal.rule
         if not self.options.ignore_robots_txt and (rules := self.robots.known(url)):

@@ -102,9 +102,10 @@ def read(url: str) -> Address | None:
     """Do what :func:`parsed` does and remember nothing."""
     if len(url) > MAX_TEXT:
         return None
-    if (tidy := _TIDY.fullmatch(url)) and _is_tidy(*tidy.group(1, 2, 3)):
+    if tidy := _TIDY.fullmatch(url):
         scheme, host, path, query = tidy.groups("")
-        return Address(url, scheme, "", host, path, query)
+        if _is_tidy(scheme, host, path):
+            return Address(url, scheme, "", host, path, query)
     try:
         href = ada_url.normalize_url(url)
     except ValueError:
@@ -157,14 +158,26 @@ def page_key(url: str, *, similar: bool = True, ignore_query: bool = False) -> i
     ``ignore_query``, no query does.
     """
     address = parsed(url)
-    if address is None or not address.is_web:
-        return _digest(url if address is None else address.href)
-    _, scheme, _, host, path, query, fragment = address
-    path = unescaped(path)
-    query = "" if ignore_query else unescaped(query)
+    if address is None:
+        return _digest(url)
+    return key_of(address, similar=similar, ignore_query=ignore_query)
+
+
+def key_of(address: Address, *, similar: bool, ignore_query: bool) -> int:
+    """Return what :func:`page_key` does, of an address once parsed."""
+    href, scheme, _, host, path, query, fragment = address
+    if not path:  # no address of the web
+        return _digest(href)
+    if "%" in path:
+        path = unescaped(path)
+    if ignore_query:
+        query = ""
+    elif query:
+        query = unescaped(query)
     if similar:
         scheme, host, path = "", plain_host(host), _similar_path(path)
-        query = _NOISE.sub("", query).lstrip("&") if query else ""
+        if query:
+            query = _NOISE.sub("", query).lstrip("&")
     mark = f"#{fragment}" if fragment else ""
     return _digest(f"{scheme}//{host}{path}?{query}{mark}")
 
@@ -185,7 +198,9 @@ def listed(address: Address, *, ignore_query: bool) -> tuple[str, int]:
 def plain_host(host: str) -> str:
     """Return ``host`` without ``www.`` and without the dot of a complete name."""
     host = host.removeprefix("www.")
-    return host.replace(".:", ":") if ":" in host else host.removesuffix(".")
+    if ":" in host:
+        return host.replace(".:", ":")
+    return host.removesuffix(".")
 
 
 @lru_cache(maxsize=4096)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from attrs import define, field
 
 from scraper_service.options.jobs import CrawlOptions
-from scraper_service.scope.addresses import followed, page_key
+from scraper_service.scope.addresses import followed, key_of, page_key
 from scraper_service.scope.rules import CrawlScope
 
 _OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53  # a file is another row than a page there
+
+if TYPE_CHECKING:
+    from scraper_service.scope.addresses import Address
 
 
 class _Entry(Protocol):
@@ -22,6 +25,15 @@ def crawl_key(options: CrawlOptions, url: str) -> int:
     """Return the key of a page in the frontier of a crawl."""
     return page_key(
         url,
+        similar=options.deduplicate_similar_urls,
+        ignore_query=options.ignore_query_parameters,
+    )
+
+
+def crawl_key_of(options: CrawlOptions, address: Address) -> int:
+    """Return what :func:`crawl_key` does, of an address once parsed."""
+    return key_of(
+        address,
         similar=options.deduplicate_similar_urls,
         ignore_query=options.ignore_query_parameters,
     )

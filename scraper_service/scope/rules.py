@@ -7,9 +7,7 @@ are the concern of those who know them.
 from __future__ import annotations
 
 from enum import StrEnum, auto
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
-
-from attrs import frozen
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from scraper_service.options.jobs import depth_of_path
 from scraper_service.options.patterns import Patterns
@@ -73,8 +71,7 @@ class Reason(StrEnum):
         return self not in {Reason.DISCOVERY_DEPTH, Reason.EXTERNAL_HOP, Reason.LIMIT}
 
 
-@frozen
-class Refusal:
+class Refusal(NamedTuple):
     """One answer "no"; ``rule`` is the detail for a reader: the pattern, the bound."""
 
     reason: Reason
@@ -142,17 +139,17 @@ class CrawlScope:
         the start, 0 for what a sitemap lists; ``found_on`` is the final address of the
         page with the link, None for the start page and for sitemaps.
         """
+        return self.refusal_of(parsed(url), found_on, depth)
+
+    def refusal_of(
+        self, address: Address | None, found_on: str | None = None, depth: int = 0
+    ) -> Refusal | None:
+        """Return what :meth:`refusal` does, of an address once parsed."""
         deepest = self.options.max_discovery_depth
         if deepest is not None and depth > deepest:
             return Refusal(
                 Reason.DISCOVERY_DEPTH, f"depth {depth} of at most {deepest}"
             )
-        return self.refusal_of(parsed(url), found_on)
-
-    def refusal_of(
-        self, address: Address | None, found_on: str | None = None
-    ) -> Refusal | None:
-        """Return what :meth:`refusal` does, at any depth, of an address once parsed."""
         if fault := _fault(address):
             return fault
         assert address is not None
