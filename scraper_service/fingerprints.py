@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from zlib import crc32
 
 MAX_TEXT = 200_000  # characters that count
 BITS = 64
-# 2**128 / golden ratio, odd; the bits in the middle of a product depend on all others.
-_SPREAD = 0x9E3779B97F4A7C15F39CC0605CEDC835
-_SHIFT = 40
-_MASK = 2**BITS - 1
+# 2**128 / golden ratio, odd, in parts of 32 bits from the lowest on. The bits of a
+# product from the 40th on, which depend on all others, are the hash of a word.
+_SPREAD = (0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9)
 
 
 def fingerprint(text: str) -> int:
@@ -25,16 +23,21 @@ def fingerprint(text: str) -> int:
     words = set(text[:MAX_TEXT].lower().encode(errors="replace").split())
     if not words:
         return 0
-    hashes = [crc32(word) * _SPREAD >> _SHIFT & _MASK for word in words]
-    # The hashes side by side in one long number: each bit is counted in one step.
-    row = int.from_bytes(struct.pack(f"<{len(hashes)}Q", *hashes), "little")
-    column = int.from_bytes(struct.pack("<Q", 1) * len(hashes), "little")
-    half = len(hashes) / 2
-    result = 0
-    for bit in range(BITS):
-        if (row >> bit & column).bit_count() > half:
-            result |= 1 << bit
-    return result
+    # Only converter processes make fingerprints, and have loaded numpy anyway.
+    import numpy as np  # noqa: PLC0415
+
+    sums = np.fromiter(map(crc32, words), np.uint64, len(words))
+    first, second, third, fourth = map(np.uint64, _SPREAD)
+    low = ((sums * first) >> np.uint64(32)) + sums * second  # less than 2**64
+    hashes = (
+        (low >> np.uint64(8))
+        + (sums * third << np.uint64(24))
+        + (sums * fourth << np.uint64(56))
+    )
+    bits = np.unpackbits(hashes.astype("<u8").view(np.uint8), bitorder="little")
+    counts = bits.reshape(-1, BITS).sum(axis=0, dtype=np.uint32)
+    most = np.packbits(counts > len(words) / 2, bitorder="little")
+    return int.from_bytes(most.tobytes(), "little")
 
 
 def distance(one: int, other: int) -> int:

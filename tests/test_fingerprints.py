@@ -53,6 +53,19 @@ def test_a_fingerprint_is_the_same_in_every_process():
     assert int(run.stdout) == fingerprint("a b")
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a", 0xB8310DF7F1F1E7C9),
+        ("a b", 0x10200C2700918300),
+        ("Gr\u00fc\u00dfe aus \u65e5\u672c", 0x38DC4167281745DA),
+        (" ".join(f"word{number}" for number in range(300)), 0xE91F450A25630285),
+    ],
+)
+def test_a_fingerprint_stays_the_same_as_those_that_are_stored(text, expected):
+    assert fingerprint(text) == expected
+
+
 def test_20_kb_take_a_millisecond():
     text = " ".join(random.Random(1).choices(WORDS[:1000], k=2600))
     assert len(text) > 20_000
