@@ -7,6 +7,8 @@ reactor would share its epoll descriptor.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import fcntl
 import gc
 import logging
 import multiprocessing
@@ -19,7 +21,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import wait
-from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
+from multiprocessing.context import SpawnContext
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import pebble
 
@@ -48,6 +51,7 @@ MAX_OPEN_FILES = 64
 # it can say how far it came.
 STOP_EARLY_S = 0.5
 OBJECTS_A_COLLECTION = 20_000  # made and kept, until the young ones are looked through
+PIPE_BYTES = 2**20  # what Linux gives to anybody; its own 64 KiB hold no page
 
 
 class ConverterPool:
@@ -80,7 +84,7 @@ class ConverterPool:
             max_tasks=tasks,
             initializer=_limit_process,
             initargs=(memory_mb * 2**20,),
-            context=multiprocessing.get_context("spawn"),
+            context=_Spawned(),
         )
         self._pool: pebble.ProcessPool = self._make()
 
@@ -201,6 +205,19 @@ class ConverterPool:
         if type(self)._shared is self:
             type(self)._shared = None
         _end(self._pool)
+
+
+class _Spawned(SpawnContext):
+    """New processes, and pipes to them that a whole page goes into at once.
+
+    Else the page would go piece by piece, and both ends wake up for each.
+    """
+
+    def Pipe(self, duplex: bool = True) -> Any:
+        ends = super().Pipe(duplex)
+        with contextlib.suppress(OSError):  # it is no pipe, or the user has too many
+            fcntl.fcntl(ends[1].fileno(), fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        return ends
 
 
 @contextmanager
