@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import field, fields, frozen
 
@@ -55,12 +55,11 @@ class PageSource:
     max_bytes: int = 20 * 2**20
 
 
-@frozen
-class FoundLink:
+class FoundLink(NamedTuple):
     """A link that a crawl has not seen before: its address, and its key in the job.
 
     ``reason`` and ``rule`` say why it is not followed, None if it is. ``lastmod`` is
-    what a sitemap says of it.
+    what a sitemap says of it. A tuple, as a page may have a hundred of them.
     """
 
     url: str

@@ -320,20 +320,12 @@ class _Links:
     kind: Kind = Kind.PAGE
 
     def __iter__(self) -> Iterator[Link]:
-        for link in self.found:
-            reason, rule = link.reason, link.rule
-            if reason is None and self.sites and self.sites.covers(link.url):
-                reason, rule = Reason.BLOCKED_SITE.value, SITE_BLOCKED
-            yield Link(
-                link.key,
-                link.url,
-                self.depth,
-                kind=self.kind,
-                found_on=self.lease.row_id,
-                code=reason,
-                error=rule,
-                lastmod=link.lastmod,
-            )
+        depth, kind, found_on = self.depth, self.kind, self.lease.row_id
+        sites = self.sites or None
+        for url, key, reason, rule, lastmod in self.found:
+            if sites is not None and reason is None and sites.covers(url):
+                reason, rule = Reason.BLOCKED_SITE.value, SITE_BLOCKED  # noqa: PLW2901
+            yield Link(key, url, depth, None, kind, found_on, reason, rule, lastmod)
 
 
 class ExportPipeline:

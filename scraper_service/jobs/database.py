@@ -40,6 +40,11 @@ _VERSION_TABLE = (
     " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 _VERSION = "INSERT INTO alembic_version (version_num) VALUES (:head)"
+# Keys of addresses are spread over the whole index of a job, so that each page changes
+# as many pages of the file as it has links: they are kept until they have been changed
+# often, and copied into the file when there are many of them.
+WRITER_CACHE_KB = 16 * 1024
+CHECKPOINT_PAGES = 4_000  # of 4 kB each
 MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
 
 logger = logging.getLogger(__name__)
@@ -59,7 +64,14 @@ class Database:
     def __init__(self, data_dir: Path, url: str = ""):
         self.data_dir = data_dir
         data_dir.mkdir(parents=True, exist_ok=True)
-        self._open(create_engine(url or f"sqlite:///{data_dir / 'jobs.sqlite'}"))
+        address = url or f"sqlite:///{data_dir / 'jobs.sqlite'}"
+        engine = create_engine(address)
+        writing = engine
+        if engine.dialect.name == "sqlite":
+            # Of its own: what a connection has read is of no use to another one.
+            writing = create_engine(address, pool_size=1, max_overflow=0)
+            event.listen(writing, "connect", _prepare_sqlite_writer)
+        self._open(engine, writing)
         _prepare(self.engine, data_dir)
 
     @classmethod
@@ -79,16 +91,17 @@ class Database:
             poolclass=StaticPool,
             connect_args={"check_same_thread": False},
         )
-        database._open(engine, readers=0)
+        database._open(engine, engine, readers=0)
         metadata.create_all(database.engine)
         return database
 
-    def _open(self, engine: Engine, readers: int = READERS) -> None:
-        self.engine = engine
+    def _open(self, engine: Engine, writing: Engine, readers: int = READERS) -> None:
+        self.engine, self._writing = engine, writing
         if engine.dialect.name == "sqlite":
-            event.listen(engine, "connect", _prepare_sqlite)
-            event.listen(engine, "begin", _begin_sqlite)
-        self._writer = Writer(engine)
+            for each in {engine, writing}:
+                event.listen(each, "connect", _prepare_sqlite, insert=True)
+                event.listen(each, "begin", _begin_sqlite)
+        self._writer = Writer(writing)
         self._commits = Commits()
         self._moment: asyncio.Future[None] | None = None
         # Counts and rows of one answer must be of one moment.
@@ -264,6 +277,7 @@ class Database:
         if self._readers is not None:
             self._readers.shutdown()
         self._writer.close()
+        self._writing.dispose()
         self.engine.dispose()
 
 
@@ -283,6 +297,11 @@ def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
     cursor.execute("PRAGMA foreign_keys = ON")
     cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
     cursor.close()
+
+
+def _prepare_sqlite_writer(connection: sqlite3.Connection, _: object) -> None:
+    connection.execute(f"PRAGMA cache_size = -{WRITER_CACHE_KB}")
+    connection.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
 
 
 def _begin_sqlite(connection: Connection) -> None:

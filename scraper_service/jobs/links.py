@@ -46,34 +46,21 @@ def insert_links(
     """
     added = 0
     for first in range(0, len(links), INSERT_ROWS):
-        rows: dict[int, tuple[Any, ...]] = {}
+        unique: dict[int, Link] = {}
         for link in links[first : first + INSERT_ROWS]:
-            rows.setdefault(link.key, _values(link))
-        added += _insert(connection, job_id, int(state), list(rows.values()))
+            unique.setdefault(link[0], link)
+        added += _insert(connection, job_id, int(state), list(unique.values()))
     return added
 
 
-def _values(link: Link) -> tuple[Any, ...]:
-    return (
-        int(link.kind),
-        link.key,
-        link.url,
-        link.depth,
-        link.options,
-        link.found_on,
-        link.code,
-        link.error,
-        link.lastmod,
-    )
-
-
-def _insert(
-    connection: Connection, job_id: str, state: int, rows: list[tuple[Any, ...]]
-) -> int:
+def _insert(connection: Connection, job_id: str, state: int, links: list[Link]) -> int:
+    rows: list[tuple[Any, ...]] = [
+        (job_id, state, int(kind), key, url, depth, options, *facts)
+        for key, url, depth, options, kind, *facts in links
+    ]
     if connection.dialect.name == "postgresql":
-        columns = tuple(list(column) for column in zip(*rows, strict=True))
+        columns = (list(column) for column in list(zip(*rows, strict=True))[2:])
         return connection.exec_driver_sql(
             _POSTGRESQL, (job_id, state, *columns)
         ).rowcount
-    values = [(job_id, state, *row) for row in rows]
-    return connection.exec_driver_sql(_SQLITE, values).rowcount
+    return connection.exec_driver_sql(_SQLITE, rows).rowcount

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from enum import IntEnum, StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from attrs import frozen
 
@@ -141,12 +141,12 @@ class Claim:
     page_price: int | None = None
 
 
-@frozen
-class Link:
+class Link(NamedTuple):
     """An address for a frontier: its key there, as it is fetched, and its depth.
 
     ``found_on`` is the row of the page that has it, ``lastmod`` what a sitemap says of
     it. One with a ``code`` is refused: it is listed with the reason and not fetched.
+    A tuple, as a page may bring a hundred of them.
     """
 
     key: int

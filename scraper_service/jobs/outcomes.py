@@ -334,12 +334,17 @@ class _Change:
         """Add addresses that are new; return how many of them are to be fetched."""
         if not links:
             return 0
-        sitemaps = [link for link in links if link.kind is Kind.SITEMAP]
+        sitemaps: list[Link] = []
+        refused: list[Link] = []
+        pages: list[Link] = []
+        for link in links:
+            if link.kind == Kind.SITEMAP:
+                sitemaps.append(link)
+            else:
+                (pages if link.code is None else refused).append(link)
         if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
             sitemaps = sitemaps[:room]
             self._warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
-        refused = [link for link in links if link.code is not None]
-        pages = [x for x in links if x.code is None and x.kind is Kind.PAGE]
         connection, job_id = self._connection, self.job_id
         files = insert_links(connection, job_id, sitemaps, RowState.PENDING)
         self.sitemaps += files

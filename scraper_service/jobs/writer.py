@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from concurrent.futures import Future
 from itertools import groupby
 from operator import itemgetter
@@ -20,6 +21,9 @@ ResultT = TypeVar("ResultT")
 WorkT: TypeAlias = "tuple[str, Callable[..., list[Any]], Any, Future[Any]]"
 
 MAX_GROUP = 100  # functions in one transaction
+# From one transaction to the next, while nothing but items waits: what a transaction
+# costs besides its rows is more than a page's rows cost.
+ITEMS_EVERY_S = 0.02
 
 logger = logging.getLogger(__name__)
 
@@ -30,12 +34,15 @@ class Writer:
     A group that fails is rolled back and its functions are repeated one by one, so that
     a bad one fails alone. They must therefore have no effect but on the database.
     Inside a group, they come in the order of what they lock: processes that write to
-    the same rows wait for each other's locks, and never in a circle.
+    the same rows wait for each other's locks, and never in a circle. Items, of which
+    many come, wait for each other up to :data:`ITEMS_EVERY_S`, and for nothing else.
     """
 
     def __init__(self, engine: Engine):
         self._engine = engine.execution_options(immediate=True)
         self._queue: SimpleQueue[WorkT | None] = SimpleQueue()
+        self._hurry = threading.Event()  # what waits is more than items
+        self._items_at = 0.0  # by the monotonic clock: they wait until then
         self._thread = threading.Thread(
             target=self._run, name="database-write", daemon=True
         )
@@ -54,6 +61,7 @@ class Writer:
             return [function(connection)]
 
         self._queue.put((name, each, None, future))
+        self._hurry.set()
         return future
 
     def submit_each(
@@ -62,7 +70,10 @@ class Writer:
         job_id: str,
         item: ItemT,
     ) -> Future[ResultT]:
-        """Do as :meth:`submit`; the items that wait for one function share a call."""
+        """Do as :meth:`submit`; the items that wait for one function share a call.
+
+        They wait a moment for others, if some were written just before.
+        """
         future: Future[ResultT] = Future()
         self._queue.put((job_id, function, item, future))
         return future
@@ -70,6 +81,7 @@ class Writer:
     def close(self) -> None:
         """Finish what waits and end the thread."""
         self._queue.put(None)
+        self._hurry.set()
         self._thread.join()
 
     def _run(self) -> None:
@@ -83,6 +95,10 @@ class Writer:
     def _next_group(self) -> tuple[list[WorkT], bool]:
         group: list[WorkT] = []
         work = self._queue.get()
+        if (wait_s := self._items_at - time.monotonic()) > 0:
+            self._hurry.wait(wait_s)
+        self._hurry.clear()  # before the queue is emptied: what comes later sets it anew
+        self._items_at = time.monotonic() + ITEMS_EVERY_S
         while work is not None:
             if work[-1].set_running_or_notify_cancel():
                 group.append(work)
