@@ -74,7 +74,8 @@ class RetryAfter(RetryMiddleware):
 class FreshCookies(CookiesMiddleware):
     """Keep one cookie jar per ``meta["cookiejar"]`` and drop it with its page.
 
-    A resident crawler would otherwise keep the jar of every scrape for ever. Cookies
+    A resident crawler would otherwise keep the jar of every scrape for ever. Pages of a
+    job have none of their own: theirs lasts as long as the job's crawler. Cookies
     of the caller never enter a jar: they go to the origin that was asked for and to no
     other, while those of a site go to all ports of its host.
     """
@@ -104,8 +105,9 @@ class FreshCookies(CookiesMiddleware):
 
     def _page_ended(self, response: Any) -> None:
         request = getattr(response, "request", None)
-        if request is not None:
-            self.jars.pop(request.meta.get("cookiejar"), None)
+        jar = None if request is None else request.meta.get("cookiejar")
+        if jar is not None:  # else it is that of the job, for all its pages
+            self.jars.pop(jar, None)
 
     def _forget(self, scrape_id: str) -> None:
         self.jars.pop(scrape_id, None)

@@ -1,4 +1,4 @@
-"""A resident crawler must not keep the cookie jar of every page."""
+"""A resident crawler must not keep the cookie jar of every page, a job has one."""
 
 from __future__ import annotations
 
@@ -32,3 +32,20 @@ def test_the_jar_of_a_page_ends_with_it(ended_as):
             signals.item_scraped, item=None, response=response, spider=None
         )
     assert not middleware.jars
+
+
+def test_the_jar_of_a_job_lasts_for_all_its_pages():
+    crawler = get_crawler(Spider)
+    middleware = FreshCookies.from_crawler(crawler)
+    first, second = (
+        Request(f"http://a.example/{number}", meta={"cookiejar": None})
+        for number in range(2)
+    )
+    middleware.process_request(first)
+    response = Response(first.url, headers={"Set-Cookie": "a=b"}, request=first)
+    middleware.process_response(first, response)
+    crawler.signals.send_catch_log(
+        signals.item_scraped, item=None, response=response, spider=None
+    )
+    middleware.process_request(second)
+    assert second.headers["Cookie"] == b"a=b"
