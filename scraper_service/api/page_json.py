@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ RESERVED = frozenset(
 )
 
 
+@lru_cache(maxsize=256)
 def camel(name: str) -> str:
     """Return the JSON spelling of a name of ours: ``raw_html`` is ``rawHtml``."""
     first, *others = name.split("_")

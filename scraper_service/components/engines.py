@@ -54,17 +54,19 @@ class Engines:
     def choose(self, url: str, options: ScrapeOptions) -> str:
         """Return ``http`` or ``browser`` for a page that was not tried yet."""
         needed = needs_browser(options)
-        if self.missing is not None and needed in {None, PROFILE}:
-            return HTTP
-        if needed:
+        if needed not in {None, PROFILE}:
             return BROWSER
-        if self._mode == "always" or is_elsewhere(options):
-            return BROWSER
-        if prefers_browser(options) and self.missing is None:
-            return BROWSER
-        if options.fast_mode:
-            return HTTP
-        return BROWSER if self._shells.get(origin(url), 0) > time.monotonic() else HTTP
+        wanted = (
+            needed
+            or self._mode == "always"
+            or is_elsewhere(options)
+            or prefers_browser(options)
+            or (
+                not options.fast_mode
+                and self._shells.get(origin(url), 0) > time.monotonic()
+            )
+        )
+        return BROWSER if wanted and self.missing is None else HTTP
 
     def looks_for_shells(self, options: ScrapeOptions) -> bool:
         """Tell whether a page that came over HTTP may be fetched again by the browser."""

@@ -99,7 +99,6 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._rendering = PageRendering(crawler, self._egress)
         self._abandoned: set[str] = set()  # of pages that have not ended yet
         crawler.signals.connect(self._abandon, signals.page_abandoned)
-        crawler.signals.connect(self._page_ended, item_scraped)
 
     async def download_request(self, request: Request) -> Response:
         """Return the answer; raise one of Scrapy's download errors or ours."""
@@ -190,6 +189,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             del meta["upstream"]
 
     def _abandon(self, scrape_id: str) -> None:
+        # Not before: each page would pay for it. A second time, it changes nothing.
+        self.crawler.signals.connect(self._page_ended, item_scraped)
         self._abandoned.add(scrape_id)
         if task := self._running.get(scrape_id):
             task.cancel()

@@ -12,6 +12,7 @@ from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.robots import RobotsPolicy
 from scraper_service.jobs.hosts import pace_key
 from scraper_service.jobs.pace import HostPace
+from scraper_service.options.origins import origin
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -40,6 +41,7 @@ class RobotsMiddleware:
         self._policy = RobotsPolicy.shared(crawler.settings)
         self._pace = HostPace.shared(crawler.settings)
         self._recorder = JobRecorder.find(crawler)
+        self._noted: tuple[object, ...] = ()  # what the recorder was told last
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -71,5 +73,8 @@ class RobotsMiddleware:
     async def _rules(self, url: str, agents: tuple[str, ...]) -> RobotsAnswer:
         answer = await self._policy.rules(self._crawler, url)
         if self._recorder is not None:
-            self._recorder.note_robots(url, answer, agents)
+            news = (origin(url), answer, agents)
+            if news != self._noted:
+                self._noted = news
+                self._recorder.note_robots(url, answer, agents)
         return answer

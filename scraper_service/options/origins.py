@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from ipaddress import IPv4Address
 from typing import TypeAlias
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ OriginT: TypeAlias = "tuple[str, str, int | None]"
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
+@lru_cache(maxsize=256)  # several ask about each address that is fetched
 def origin(url: str) -> OriginT:
     """Return scheme, host and port of an absolute address (RFC 6454, section 4).
 
@@ -38,6 +40,7 @@ def robots_url(key: OriginT) -> str:
     return f"{root_url(key)}robots.txt"
 
 
+@lru_cache(maxsize=256)
 def host_of(url: str) -> str:
     """Return the host of an absolute address, lower case, without a final dot."""
     return (urlsplit(url).hostname or "").rstrip(".")
