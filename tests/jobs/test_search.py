@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from sqlalchemy import event, func, select, update
+from sqlalchemy import Engine, event, func, select, update
 
 from scraper_service.formats.search_entry import search_entry
 from scraper_service.formats.search_query import parse_query
@@ -275,9 +275,9 @@ def test_the_plans_of_a_search_read_no_more_than_they_need(tmp_path):
     def note(_connection, _cursor, statement, parameters, _context, _many):
         statements.append((statement, parameters))
 
-    event.listen(database.engine, "before_cursor_execute", note)
+    event.listen(Engine, "before_cursor_execute", note)
     assert index.find("running shoes")
-    event.remove(database.engine, "before_cursor_execute", note)
+    event.remove(Engine, "before_cursor_execute", note)
 
     def plans(connection):
         return [
