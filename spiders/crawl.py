@@ -34,7 +34,7 @@ from scraper_service.scope import (
     crawl_key,
     crawl_key_of,
     followed,
-    parsed,
+    read,
     sitemap_key,
 )
 from scraper_service.wishes import derived
@@ -163,7 +163,7 @@ class CrawlSpider(JobSpider):
         for link in found:
             if link in self._seen:
                 continue
-            address = parsed(link)
+            address = read(link)  # which is not read again
             url = link if address is None else address.href
             if url is not link and url in self._seen:
                 continue

@@ -1,6 +1,6 @@
 """May this address be followed, and is it one that the job knows: pure rules."""
 
-from scraper_service.scope.addresses import Address, followed, page_key, parsed
+from scraper_service.scope.addresses import Address, followed, page_key, read
 from scraper_service.scope.choice import (
     SitemapChoice,
     crawl_key,
@@ -25,6 +25,6 @@ __all__ = [
     "crawl_key_of",
     "followed",
     "page_key",
-    "parsed",
+    "read",
     "sitemap_key",
 ]

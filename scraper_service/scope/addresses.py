@@ -48,6 +48,8 @@ _TIDY = re.compile(
     r"(https?)://([a-z0-9.:_-]+)(/[\w.~!$&'()*+,;=:@/%-]*)(?:\?([\w.~!$&()*+,;=:@/?%-]*))?",
     re.ASCII,
 )
+# Hosts in their normal form at sight: no number at the end, no escape of other letters.
+_PLAIN_HOST = re.compile(r"(?!.*xn--)(?:[a-z0-9_-]+\.)+[a-z]{2,}", re.ASCII)
 # The list packaged with the library, nothing is downloaded or kept on disk. With its
 # private part: a.github.io and b.github.io are two sites.
 _suffixes = TLDExtract(
@@ -127,7 +129,7 @@ def read(url: str) -> Address | None:
 def _is_tidy(scheme: str, host: str, path: str) -> bool:
     if "/." in path or ("%" in path and "%2e" in path.lower()):
         return False
-    return _is_origin(f"{scheme}://{host}/")
+    return bool(_PLAIN_HOST.fullmatch(host)) or _is_origin(f"{scheme}://{host}/")
 
 
 @lru_cache(maxsize=1024)

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
     from scraper_service.options.scrape import ScrapeOptions
 
+MAX_HOSTS = 4096  # whose judgement a scope remembers
+
 # Path endings that are never pages (interface document, 11.4, rule 8).
 FILE_TYPES = frozenset(
     ".png .jpg .jpeg .gif .css .js .ico .svg .tiff .webp .zip .exe .dmg .mp4 .mp3 .wav"
@@ -124,6 +126,7 @@ class CrawlScope:
         self.follows_links = options.sitemap != "only"
         self._host = plain_host(address.host)
         self._site = site_of(self._host)
+        self._refusals: dict[str, Refusal | None] = {}  # by host
         self._path = unescaped(_directory(address.path))
         self._deepest = (options.max_path_depth or 0) + depth_of_path(address.path)
         self._includes = Patterns(options.include_paths)
@@ -211,7 +214,16 @@ class CrawlScope:
             yield self._external_special
 
     def _other_host(self, address: Address, found_on: str | None) -> Refusal | None:
-        host = plain_host(address.host)
+        # Most links of a page lead to few hosts.
+        host = address.host
+        if host in self._refusals:
+            return self._refusals[host]
+        if len(self._refusals) >= MAX_HOSTS:
+            self._refusals.clear()
+        refusal = self._refusals[host] = self._refusal_of_host(plain_host(host))
+        return refusal
+
+    def _refusal_of_host(self, host: str) -> Refusal | None:
         if host == self._host:
             return None
         if self._is_of_site(host):

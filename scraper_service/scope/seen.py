@@ -17,7 +17,8 @@ class SeenLinks:
         self._before: set[int] = set()
 
     def __contains__(self, url: str) -> bool:
-        return hash(url) in self._links or hash(url) in self._before
+        number = hash(url)
+        return number in self._links or number in self._before
 
     def add(self, url: str) -> None:
         if len(self._links) >= MAX_KNOWN:
