@@ -74,7 +74,9 @@ $(VENV)/bin/python:
 		{ echo "Python 3.11 or later is needed; name it with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-$(VENV)/.installed: setup.cfg pyproject.toml | $(VENV)/bin/python
+COMPILED := $(wildcard scraper_service/formats/passes/*.p[xy]*)
+
+$(VENV)/.installed: setup.cfg setup.py pyproject.toml $(COMPILED) | $(VENV)/bin/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
 	touch $@
 

@@ -34,6 +34,7 @@ class Check:
 def checks(settings: Settings) -> Iterator[Check]:
     """Yield one check after the other."""
     yield _interpreter()
+    yield _compiled()
     yield _data_directory(Path(settings["DATA_DIR"]))
     yield _database(settings)
     yield _port(settings["HOST"], settings.getint("PORT"))
@@ -50,6 +51,16 @@ def _interpreter() -> Check:
     if sys.version_info < (3, 11):  # noqa: UP036   # pip may have been told to ignore it
         return Check("python", "fails", f"{version} is too old; install 3.11 or later")
     return Check("python", "works", version)
+
+
+def _compiled() -> Check:
+    from scraper_service.formats.passes import compiled
+
+    name = "compiled passes"
+    if compiled is None:
+        text = "none, so that pages take a third longer; install a C compiler and again"
+        return Check(name, "missing", text)
+    return Check(name, "works", "over the elements of pages")
 
 
 def _data_directory(path: Path) -> Check:

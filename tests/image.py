@@ -23,7 +23,7 @@ from pathlib import Path
 from bench.processes import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
-PACKAGES = "python3,python3-venv,python-is-python3,ca-certificates"
+PACKAGES = "python3,python3-dev,python3-venv,python-is-python3,ca-certificates"
 # So that pip and apt reach in there what they reach here.
 OF_THIS_MACHINE = (
     *("/etc/resolv.conf", "/etc/pip.conf", "/etc/hosts"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
@@ -14,8 +14,12 @@ from scraper_service.formats.hidden import (
     instruction_in,
     may_be_shown,
 )
+from scraper_service.formats.passes import compiled, elements, texts_in
 from scraper_service.formats.tags import DROPPED
 from scraper_service.formats.urls import absolute, best_candidate
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
 SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
@@ -49,15 +53,22 @@ def clean(document: Document, *, complete: bool = True) -> None:
     body = document.body
     _inline_frames(body)
     _settle_noscript(body)
-    rules = HidingRules(list(document.root.iter("style")))
-    for script in list(body.iter("script")):
+    rules = HidingRules(list(elements(document.root, "style")))
+    for script in list(elements(body, "script")):
         if script.get("type", "")[:8] == "math/tex":
             _keep_formula(script)
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
-    for element in body.iter(*_ADDRESSES) if complete else ():
+    for element in _unfinished(body) if complete else ():
         _complete(element, element.tag, document.base)
+
+
+def _unfinished(body: Any) -> Iterable[Any]:
+    """Return the elements whose addresses may have to be completed."""
+    if compiled is not None:
+        return compiled.unfinished(body, _ADDRESSES)  # type: ignore[no-any-return]
+    return body.iter(*_ADDRESSES)  # type: ignore[no-any-return]
 
 
 def _keep_formula(script: Any) -> None:
@@ -76,14 +87,14 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
     Texts that speak to a language model are told of.
     """
     texts = {
-        element: " ".join(element.itertext()).split()
+        element: " ".join(texts_in(element)).split()
         for element in hidden
         if hidden.keys().isdisjoint(element.iterancestors())
     }
     faint = sum(len(t) for e, t in texts.items() if hidden[e] is Hiding.MAYBE)
     visible = 0
     if faint > FEW_WORDS or any(len(t) > UNCOVERED_WORDS for t in texts.values()):
-        visible = len(" ".join(body.itertext()).split()) - sum(map(len, texts.values()))
+        visible = len(" ".join(texts_in(body)).split()) - sum(map(len, texts.values()))
     least = max(visible, UNCOVERED_WORDS)
     excerpts = []
     for element, kind in hidden.items():
@@ -110,7 +121,7 @@ def _inline_frames(body: Any) -> None:
 
     Those inside others too, the outer ones first.
     """
-    found = [(frame, 1) for frame in body.iter("iframe")]
+    found = [(frame, 1) for frame in elements(body, "iframe")]
     for number, (frame, depth) in enumerate(found):  # it grows
         source, address = frame.get("srcdoc"), frame.get("src")
         frame.tag = "div"
@@ -141,7 +152,7 @@ def without_frames(document: Document) -> Document | None:
 
 def _settle_noscript(body: Any) -> None:
     """Keep ``noscript`` only where it holds more words than all the rest."""
-    blocks = list(body.iter("noscript"))
+    blocks = list(elements(body, "noscript"))
     if not blocks:
         return
     inside = sum(len("".join(block.itertext()).split()) for block in blocks)

@@ -13,6 +13,7 @@ from attrs import define, field
 from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
+from scraper_service.formats.passes import compiled, elements
 from scraper_service.formats.tags import UNCOUNTED, VOID
 from scraper_service.formats.urls import absolute
 
@@ -73,13 +74,13 @@ def parse(source: str | bytes, url: str) -> Document:
         text = _without_late_tags(text)
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
     root = _tree(text)
-    if _TOO_DEEP(root):
+    if _is_too_deep(root):
         root = _tree(_flattened(text, UNCOUNTED))
-        if _TOO_DEEP(root):  # tables or lists inside each other
+        if _is_too_deep(root):  # tables or lists inside each other
             root = _tree(_flattened(text, VOID))
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
     _end_head(root)
-    bases = (element.get("href") for element in root.iter("base"))
+    bases = (element.get("href") for element in elements(root, "base"))
     href = next((href for href in bases if href is not None), "").strip()
     base = absolute(url, href) if href else None
     if not (base or "").startswith(("http:", "https:")):
@@ -151,6 +152,12 @@ def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
         else:
             found += elements
     return found
+
+
+def _is_too_deep(root: Any) -> bool:
+    if compiled is not None:
+        return compiled.is_deeper(root, MAX_DEPTH + 9)  # type: ignore[no-any-return]
+    return bool(_TOO_DEEP(root))
 
 
 def _tree(data: bytes) -> Any:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
+from scraper_service.formats.passes import compiled
 from scraper_service.formats.urls import absolute, is_web
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scraper_service.formats.document import Document
 
 MAX_FOUND = 100_000  # addresses of one page
@@ -26,18 +29,25 @@ def links(document: Document) -> list[str]:
     They need not be complete. An empty one is that of the page.
     """
     found: dict[str, None] = {}
-    for element in document.body.iter("a"):
-        value = element.get("href")
-        if value is None or value.lstrip().startswith("#"):
+    for value, is_complete in _hrefs(document.body):
+        if value.lstrip().startswith("#"):
             continue
-        address = absolute(document.base, value)
+        address = value if is_complete else absolute(document.base, value)
         if address is None or address in found:
             continue
-        if is_web(address) or address[:7].lower() == "mailto:":
+        if is_complete or is_web(address) or address[:7].lower() == "mailto:":
             found[address] = None
             if len(found) == MAX_FOUND:
                 break
     return list(found)
+
+
+def _hrefs(body: Any) -> Iterable[tuple[str, bool]]:
+    """Return the ``href`` of each ``a``, and whether it is complete beyond doubt."""
+    if compiled is not None:
+        return compiled.hrefs(body)  # type: ignore[no-any-return]
+    given = (element.get("href") for element in body.iter("a"))
+    return ((value, False) for value in given if value is not None)
 
 
 def found_links(document: Document) -> tuple[str, ...]:

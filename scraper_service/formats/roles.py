@@ -40,11 +40,12 @@ _KINDS = {
 def role(element: Any) -> str | None:
     """Return one of the constants above, a kind of callout, or None."""
     names = element.get("class")
-    return _role_of(names[:MAX_NAMES]) if names else None
+    return role_of(names[:MAX_NAMES]) if names else None
 
 
 @lru_cache(maxsize=2048)
-def _role_of(names: str) -> str | None:
+def role_of(names: str) -> str | None:
+    """Return the same for classes, of which no more than these are looked at."""
     words = names.lower().split()
     if not words:
         return None

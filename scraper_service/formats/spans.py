@@ -14,11 +14,13 @@ from scraper_service.formats.emphasis import MARKS
 from scraper_service.formats.inline import BREAK
 from scraper_service.formats.layout import Layout
 from scraper_service.formats.notes import Notes
+from scraper_service.formats.passes import compiled
 from scraper_service.formats.preformatted import (
     code_span,
     fenced,
     text_with_breaks,
 )
+from scraper_service.formats.roles import role_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,6 +43,7 @@ class Spans:
     """
 
     writers: ClassVar[Mapping[Any, Callable[[Any, Any], None]]] = {}
+    role_of = staticmethod(role_of)
 
     def __init__(self, document: Document, *, remove_base64: bool) -> None:
         self.base = document.base
@@ -50,6 +53,7 @@ class Spans:
         self.run: list[str] = []
         self.taken = 0  # how often the run was taken
         self.depth = 0
+        self.names: dict[int, Any] = {}  # of the compiled pass, for its own use
         self.last_code = ("", "")  # the last code span, and its text
         self.flat: str | None = None
         self.link: str | None = None
@@ -59,6 +63,9 @@ class Spans:
 
     def content(self, element: Any) -> None:
         """Write all that is in ``element``, not the element itself."""
+        if compiled is not None:
+            compiled.content(self, element, MAX_DEPTH)
+            return
         text = element.text
         if text:
             self.text(text)

@@ -149,9 +149,10 @@ def _is_cut(html: bytes) -> bool:
 
 
 def _blocked(facts: PageFacts) -> str:
-    lower = facts.html[:500_000].lower()
     is_refusal = facts.status in {403, 429, 503}
-    if facts.words < LITTLE or is_refusal:
+    is_short = facts.words < LITTLE
+    lower = facts.html[:500_000].lower() if is_short or is_refusal else b""
+    if lower:
         for mark, meaning in _CHALLENGES.items():
             if mark in lower:
                 return f"markup of {meaning}"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.formats.passes import compiled
+
 if TYPE_CHECKING:
     from scraper_service.formats.document import Document
 
@@ -25,7 +27,10 @@ def shared_words(one: str, other: str) -> float:
 def main_words(document: Document) -> str:
     """Return the text outside what the pages of a site share, from the start a part."""
     parts: list[str] = []
-    _collect(document.root, parts, MAX_WORDS_TEXT)
+    if compiled is None:
+        _collect(document.root, parts, MAX_WORDS_TEXT)
+    else:
+        compiled.collect(document.root, parts, MAX_WORDS_TEXT, _SHARED)
     return " ".join(parts)[:MAX_WORDS_TEXT]
 
 

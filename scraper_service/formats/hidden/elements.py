@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.formats.hidden.declarations import (
     Hiding,
@@ -12,6 +12,10 @@ from scraper_service.formats.hidden.declarations import (
     ink_of,
 )
 from scraper_service.formats.hidden.sheets import sheet_rules
+from scraper_service.formats.passes import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
 
 # Names that style sheets hide from the eye and leave to screen readers.
 _SPOKEN = frozenset(
@@ -60,31 +64,22 @@ class HidingRules:
         A ``span`` that is drawn as a block becomes a ``div``.
         """
         found: dict[Any, Hiding] = {}
-        harmless: set[str | None] = {None}  # classes, as most are of any tag
-        ids = self._ids
-        for element in body.iter():
-            get = element.get
-            names, style, attribute = get("class"), get("style"), get("hidden")
-            kind = Hiding.NOT
-            if names not in harmless:
-                if self._is_watched(names):
-                    kind = self._looked_up(element.tag, names, "")
-                else:
-                    harmless.add(names)
-            if ids and (name := get("id")) in ids:
-                kind = self._looked_up(element.tag, names, f"#{name}")
-            if style or kind or attribute is not None:
-                tag = element.tag
-                if tag not in _NEVER and (
-                    kind := _decided(element, kind, style or "", attribute)
-                ):
-                    found[element] = kind
-                if (
-                    style
-                    and tag == "span"
-                    and "display:block" in style.replace(" ", "")
-                ):
-                    element.tag = "div"
+        suspects = _suspects if compiled is None else compiled.suspects
+        for element, names, watched, own, style, attribute in suspects(
+            body, self._is_watched, self._ids
+        ):
+            tag = element.tag
+            kind = self._looked_up(tag, names, "") if watched else Hiding.NOT
+            if own is not None:
+                kind = self._looked_up(tag, names, f"#{own}")
+            if (
+                (style or kind or attribute is not None)
+                and tag not in _NEVER
+                and (kind := _decided(element, kind, style or "", attribute))
+            ):
+                found[element] = kind
+            if style and tag == "span" and "display:block" in style.replace(" ", ""):
+                element.tag = "div"
         return found
 
     def _is_watched(self, names: str) -> bool:
@@ -103,6 +98,31 @@ class HidingRules:
             if needed <= parts and rule_tag in {"", tag}:
                 return kind
         return Hiding.NOT
+
+
+# An element, its class, whether that is watched, its id if that is, its style, and its
+# attribute ``hidden``.
+Suspect = tuple[Any, str | None, bool, str | None, str | None, str | None]
+
+
+def _suspects(
+    body: Any, is_watched: Callable[[str], bool], ids: Collection[str]
+) -> Iterator[Suspect]:
+    """Yield the few elements that may be hidden themselves."""
+    harmless: set[str | None] = {None}  # classes, as most are of any tag
+    for element in body.iter():
+        get = element.get
+        names, style, attribute = get("class"), get("style"), get("hidden")
+        watched = False
+        if names not in harmless:
+            watched = is_watched(names)
+            if not watched:
+                harmless.add(names)
+        own = get("id") if ids else None
+        if own not in ids:
+            own = None
+        if watched or own is not None or style or attribute is not None:
+            yield element, names, watched, own, style, attribute
 
 
 def _is_gutter(names: str) -> bool:

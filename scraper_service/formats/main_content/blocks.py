@@ -19,6 +19,7 @@ from scraper_service.formats.main_content.tables import (
     NameScores,
     together,
 )
+from scraper_service.formats.passes import compiled
 from scraper_service.formats.tags import BLOCKS, SKIPPED
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ class Nodes:
 
     Of each: ``parent``, -1 for the body; ``start`` and ``end``, exclusive, of its blocks;
     ``path``, one number for all of the same shape below the same path; ``shape``, the tag
-    with the class; and the ``scores`` of its names.
+    with the class; the ``scores`` of its names; and its ``own`` id.
     """
 
     element: list[Any]
@@ -96,6 +97,7 @@ class Nodes:
     shape: list[str]
     path: list[int]
     scores: list[NameScores]
+    own: list[str | None]
     end: list[int]
 
     def __len__(self) -> int:
@@ -129,6 +131,9 @@ class Walk:
 
     def __init__(self, body: Any, tables: Tables) -> None:
         self.tables = tables
+        if compiled is not None:
+            self.nodes, self.blocks = _compiled(body, tables)
+            return
         self._of_names, self._of_start = tables.of_names, tables.of_start
         self._paths: dict[tuple[int, str], int] = {}
         self._node_rows: list[tuple[Any, ...]] = []
@@ -138,9 +143,11 @@ class Walk:
         self._words = self._linked = self._links = 0
         self._low = 0.0
         self._places = 0
-        places = _PLACE_OF.get(body.tag, 0) | _said(body.get("id"), body.get("role"))
-        self._begin((body, body.tag, -1, 0, 0, places, body.tag, 0, NO_NAMES))
-        self.nodes = Nodes(*[*_columns(self._node_rows, 9), self._ends])
+        places = _places_of(body)
+        self._begin(
+            (body, body.tag, -1, 0, 0, places, body.tag, 0, NO_NAMES, body.get("id"))
+        )
+        self.nodes = Nodes(*[*_columns(self._node_rows, 10), self._ends])
         self.blocks = Blocks(*_columns(self._block_rows, 9))
 
     def _begin(self, row: tuple[Any, ...]) -> None:
@@ -191,7 +198,9 @@ class Walk:
         paths = self._paths
         path = paths.setdefault((above[7], shape), len(paths) + 1)
         start, depth = len(self._block_rows), above[4] + 1
-        self._begin((element, tag, parent, start, depth, places, shape, path, scores))
+        self._begin(
+            (element, tag, parent, start, depth, places, shape, path, scores, own)
+        )
 
     def _inline(self, element: Any, tag: str, number: int, places: int) -> None:
         if tag == "a":
@@ -230,6 +239,31 @@ class Walk:
         self._run = []
         self._words = self._linked = self._links = 0
         self._low = 0.0
+
+
+def _compiled(body: Any, tables: Tables) -> tuple[Nodes, Blocks]:
+    """Return what the walk in Python returns."""
+    walk = compiled.Walk(
+        body,
+        entered=_ENTERED,
+        of_names=tables.of_names,
+        of_start=tables.of_start,
+        said=_said,
+        together=together,
+        no_names=NO_NAMES,
+        wide=_WIDE.findall,
+        link=_LINK,
+        left_out=_LEFT_OUT,
+        max_shape=MAX_SHAPE,
+        max_start=MAX_START,
+        wide_characters=WIDE_CHARACTERS,
+        body_places=_places_of(body),
+    )
+    return Nodes(*walk.nodes), Blocks(*walk.blocks)
+
+
+def _places_of(body: Any) -> int:
+    return _PLACE_OF.get(body.tag, 0) | _said(body.get("id"), body.get("role"))
 
 
 def _columns(rows: list[tuple[Any, ...]], count: int) -> list[list[Any]]:

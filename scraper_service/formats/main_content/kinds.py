@@ -13,6 +13,7 @@ from lxml import etree
 
 from scraper_service.formats.main_content.data import product_description
 from scraper_service.formats.main_content.tables import name_parts
+from scraper_service.formats.passes import compiled, elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -84,7 +85,7 @@ class Declared:
 def declared(document: Document) -> Declared:
     """Return what the page, untouched yet, says of itself."""
     metas, scripts, names, titles = [], [], [], []
-    for element in document.root.iter("meta", "script", "body", "title"):
+    for element in elements(document.root, "meta", "script", "body", "title"):
         if element.tag == "meta":
             metas.append(element)
             if element.get("property") == "og:title":
@@ -98,12 +99,18 @@ def declared(document: Document) -> Declared:
     signs = _meta_signs(metas)
     for data in scripts[:MAX_SCRIPTS]:
         signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
-    for marked in _ITEM_TYPES(document.root)[:MAX_TYPES]:
+    for marked in _item_types(document.root):
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _address_signs(document.base)
     texts = tuple(text for text in titles[:MAX_TITLES] if text and not text.isspace())
     return Declared(frozenset(signs), product_description(scripts), texts)
+
+
+def _item_types(root: Any) -> list[str]:
+    if compiled is not None:
+        return compiled.values(root, "itemtype", MAX_TYPES)  # type: ignore[no-any-return]
+    return _ITEM_TYPES(root)[:MAX_TYPES]  # type: ignore[no-any-return]
 
 
 def _meta_signs(metas: Iterable[Any]) -> set[str]:
@@ -161,11 +168,13 @@ def built(walk: Walk) -> set[str]:
     blocks = walk.blocks
     words, linked = sum(blocks.words), sum(blocks.linked)
     pairs = zip(blocks.words, blocks.linked, strict=True)
-    prose = sum(own for own, links in pairs if own >= 15 and links < 0.4 * own)
+    prose = sum([own for own, links in pairs if own >= 15 and links < 0.4 * own])
     short = [text for text in blocks.text if len(text) < 200]
     counts["words"], counts["blocks"] = words, len(blocks)
-    counts["prices"] = sum(map(bool, map(_PRICE.search, filter(_has_money, short))))
-    counts["questions"] = sum("?" in text for text in short)
+    counts["prices"] = 0
+    if _has_money("\n".join(short)):
+        counts["prices"] = sum(map(bool, map(_PRICE.search, filter(_has_money, short))))
+    counts["questions"] = len([text for text in short if "?" in text])
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")

@@ -53,6 +53,7 @@ _OFFER = re.compile(
     re.IGNORECASE,
 )
 
+_NEWS_PARTS = ("newsletter", "subscri", "signup", "sign-up")
 _NEWS = re.compile("newsletter|subscri|sign-?up", re.IGNORECASE)
 _COMMENT_PARTS = ("comment", "disqus", "respond", "replies")  # of all such names
 _COMMENTS = re.compile(
@@ -114,8 +115,7 @@ def below_article(walk: Walk, made: Table) -> Any:
     named = {
         shape for shape in set(nodes.shape) if _is_comments(shape.partition(".")[2])
     }
-    for number, shape in enumerate(nodes.shape):
-        own = nodes.element[number].get("id")
+    for number, (shape, own) in enumerate(zip(nodes.shape, nodes.own, strict=True)):
         if shape in named or (own and _is_comments(own)):
             start, end = nodes.start[number], nodes.end[number]
             found[start:end] |= not start <= title < end
@@ -127,7 +127,7 @@ def below_article(walk: Walk, made: Table) -> Any:
 @lru_cache(maxsize=10_000)
 def _is_comments(names: str) -> bool:
     lower = names.lower()
-    if not any(part in lower for part in _COMMENT_PARTS):
+    if not [part for part in _COMMENT_PARTS if part in lower]:
         return False
     return any(map(_COMMENTS.fullmatch, names[:MAX_NAMES].split()))
 
@@ -159,9 +159,7 @@ def _wholes(draft: Draft) -> None:
     """Keep or drop tables of data, code and definitions as a whole."""
     done, count = 0, 0
     nodes = draft.walk.nodes
-    for node, tag in enumerate(nodes.tag):
-        if tag not in WHOLE:
-            continue
+    for node, tag in [pair for pair in enumerate(nodes.tag) if pair[1] in WHOLE]:
         start, end = nodes.start[node], nodes.end[node]
         if start < done or end - start < 2:
             continue
@@ -254,6 +252,9 @@ def _forms(draft: Draft) -> None:
     """Drop the few words around the field for an address to send news to."""
     nodes = draft.walk.nodes
     shapes = set(nodes.shape)  # few of all
+    lower = " ".join(shapes).lower()
+    if not [part for part in _NEWS_PARTS if part in lower]:
+        return
     named = {shape for shape in shapes if _NEWS.search(shape.partition(".")[2])}
     for number, shape in enumerate(nodes.shape) if named else ():
         start, end = nodes.start[number], nodes.end[number]

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
+from scraper_service.formats.passes import compiled
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -30,6 +32,8 @@ _WORD = re.compile(r"[^\W\d_]+")
 def name_parts(names: str) -> frozenset[str]:
     """Return the words that class names and ids are made of, in lower case."""
     names = names[:MAX_NAMES]
+    if compiled is not None and names.isascii():
+        return compiled.name_parts(names)  # type: ignore[no-any-return]
     if names.islower():  # as most are
         return frozenset(_LOWER_PART.findall(names))
     parts = _NAME_PART.findall(names)
@@ -90,9 +94,11 @@ class Tables:
         self.of_start = lru_cache(maxsize=10_000)(self._score_start)
 
     def _score(self, names: str) -> NameScores:
+        known = self._known
+        if compiled is not None and names.isascii():
+            return compiled.score_names(names[:MAX_NAMES], known, NO_NAMES)  # type: ignore[no-any-return]
         low = high = 0.0
         rows: list[int] = []
-        known = self._known
         for part in name_parts(names):
             if part in known:
                 score, row = known[part]
@@ -102,10 +108,14 @@ class Tables:
                     high = score
                 if row >= 0:
                     rows.append(row)
-        return (low, high, tuple(rows)) if low or high or rows else NO_NAMES
+        return (low, high, tuple(sorted(rows))) if low or high or rows else NO_NAMES
 
     def _score_start(self, text: str) -> tuple[float, float]:
         """Return the scores of the first words, and of a short text as a whole."""
+        if compiled is not None and len(text) <= MAX_START and text.isascii():
+            return compiled.score_start(  # type: ignore[no-any-return]
+                text, self.words, self.phrases, MAX_FIRST_WORDS, MAX_PHRASE_WORDS
+            )
         words = text.lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
         first = phrase = 0.0
         known = self.words

@@ -25,6 +25,7 @@ from scraper_service.formats.main_content.rules import (
     is_chrome,
 )
 from scraper_service.formats.main_content.tables import MAX_NAMES
+from scraper_service.formats.passes import compiled
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
@@ -109,18 +110,28 @@ def decide(
 
 def drop_marks(body: Any) -> None:
     """Drop what stands beside headings to link to them or to edit below them."""
-    marks: list[Any] = []
+    for element in _marks(body):
+        drop(element)
+
+
+def _marks(body: Any) -> list[Any]:
+    if compiled is not None:
+        return compiled.classed(body, _is_mark, "a", "span")  # type: ignore[no-any-return]
     others: set[str | None] = {None}
+    marks: list[Any] = []
     for element in body.iter("a", "span"):
         names = element.get("class")
         if names in others:
             continue
-        if MARKS.isdisjoint(names[:MAX_NAMES].split()):
-            others.add(names)
-        else:
+        if _is_mark(names):
             marks.append(element)
-    for element in marks:
-        drop(element)
+        else:
+            others.add(names)
+    return marks
+
+
+def _is_mark(names: str) -> bool:
+    return not MARKS.isdisjoint(names[:MAX_NAMES].split())
 
 
 def threshold(chances: Any, words: Any) -> float:

@@ -12,6 +12,7 @@ from scraper_service.formats.metadata.linked_data import (
     text_of,
 )
 from scraper_service.formats.metadata.marks import Marks, marks
+from scraper_service.formats.passes import elements, texts_in
 from scraper_service.formats.words import main_words
 
 if TYPE_CHECKING:
@@ -34,16 +35,16 @@ class Evidence:
     def __init__(self, document: Document):
         self.document = document
         self.root: Any = document.root
-        elements: dict[str, list[Any]] = {tag: [] for tag in _WANTED}
-        for element in self.root.iter(*_WANTED):
-            elements[element.tag].append(element)
-        self.links = elements["link"][:MAX_METAS]
-        self.scripts = elements["script"]
+        found: dict[str, list[Any]] = {tag: [] for tag in _WANTED}
+        for element in elements(self.root, *_WANTED):
+            found[element.tag].append(element)
+        self.links = found["link"][:MAX_METAS]
+        self.scripts = found["script"]
         self.metas: list[tuple[str, str]] = []
         self._by_name: dict[str, list[str]] = {}
-        self._titles = elements["title"]
-        self._headings = elements["h1"][:MAX_HEADINGS]
-        self.meta_elements = elements["meta"][:MAX_METAS]
+        self._titles = found["title"]
+        self._headings = found["h1"][:MAX_HEADINGS]
+        self.meta_elements = found["meta"][:MAX_METAS]
         for meta in self.meta_elements:
             self._take(meta.attrib)
 
@@ -108,4 +109,4 @@ class Evidence:
 
 
 def _text(element: Any) -> str:
-    return " ".join("".join(element.itertext()).split())[:MAX_VALUE]
+    return " ".join("".join(texts_in(element)).split())[:MAX_VALUE]

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
+
+from scraper_service.formats.passes import compiled, texts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 MAX_ELEMENTS = 3000  # looked at
 MAX_AFTER_HEADING = 400  # of them
@@ -50,6 +55,8 @@ _FOREIGN = re.compile(
 )
 _OUTSIDE = frozenset({"footer", "nav", "script", "style", "template"})
 
+Kind = tuple[bool, bool]  # of an author, of a date
+
 
 @frozen
 class Marks:
@@ -65,31 +72,71 @@ class Marks:
 
 
 def marks(body: Any) -> Marks:
-    """Look for author and dates in one walk of the page.
-
-    The walk is what metadata costs most: nothing is called for a usual element.
-    """
+    """Look for author and dates in one walk of the page."""
     found, early = Marks(), Marks()
     seen = early
-    kinds: dict[str | None, tuple[bool, bool]] = {None: _NEITHER, "": _NEITHER}
+    for element, text, tail, kind in _signs(body):
+        if text is not None:
+            _take_text(text, element, seen)
+        if tail is not None:
+            _take_text(tail, element.getparent(), seen)
+        if element.tag == "h1":
+            seen = found
+        if kind is not _NEITHER:
+            _take_element(element, kind, found)
+    found.bylines.extend(early.bylines)
+    found.dated.extend(early.dated)
+    return found
+
+
+# An element, its text and its tail if they are telling, and its kind.
+Sign = tuple[Any, str | None, str | None, Kind]
+
+
+def _signs(body: Any) -> Iterable[Sign]:
+    if compiled is None:
+        return signs(body)
+    return compiled.signs(  # type: ignore[no-any-return]
+        body,
+        is_telling=_is_telling,
+        kind_of=_kind,
+        kind_of_attributes=_kind_of,
+        neither=_NEITHER,
+        dated=_DATED_TAGS,
+        plain=_PLAIN_TAGS,
+        naming=_NAMING,
+        starts=_STARTS,
+        left=MAX_ELEMENTS,
+        after_heading=MAX_AFTER_HEADING,
+        longest=MAX_TEXT,
+    )
+
+
+def signs(body: Any) -> Iterator[Sign]:
+    """Yield the elements with anything to look at, and each h1.
+
+    It is what metadata costs most: nothing is called for a usual element.
+    """
+    kinds: dict[str | None, Kind] = {None: _NEITHER, "": _NEITHER}
     left = MAX_ELEMENTS
+    is_early = True
     for element in body.iter():
         left -= 1
         if not left:
             break
         text, tail = element.text, element.tail
-        if text and 4 < len(text) <= MAX_TEXT and _is_telling(text):
-            _take_text(text, element, seen)
-        if tail and 4 < len(tail) <= MAX_TEXT and _is_telling(tail):
-            _take_text(tail, element.getparent(), seen)
+        if not (text and 4 < len(text) <= MAX_TEXT and _is_telling(text)):
+            text = None
+        if not (tail and 4 < len(tail) <= MAX_TEXT and _is_telling(tail)):
+            tail = None
         names = element.get("class")
         if names not in kinds:
             kinds[names] = _kind(names)
         kind = kinds[names]
         tag = element.tag
         if tag == "h1":
-            if seen is early:
-                seen, left = found, min(left, MAX_AFTER_HEADING)
+            if is_early:
+                is_early, left = False, min(left, MAX_AFTER_HEADING)
         elif tag in _DATED_TAGS:
             kind = False, True
         elif tag == "a":
@@ -97,11 +144,8 @@ def marks(body: Any) -> Marks:
                 kind = True, kind[1]
         elif tag not in _PLAIN_TAGS and not _NAMING.isdisjoint(element.keys()):
             kind = _kind_of(element, kind)
-        if kind is not _NEITHER:
-            _take_element(element, kind, found)
-    found.bylines.extend(early.bylines)
-    found.dated.extend(early.dated)
-    return found
+        if text is not None or tail is not None or tag == "h1" or kind is not _NEITHER:
+            yield element, text, tail, kind
 
 
 def _is_telling(text: str) -> bool:
@@ -111,15 +155,15 @@ def _is_telling(text: str) -> bool:
 
 
 @lru_cache(maxsize=10_000)  # those of a site are on all its pages
-def _kind(names: str) -> tuple[bool, bool]:
+def _kind(names: str) -> Kind:
     """Tell whether a class or the like is of an author, and of a date."""
     lower = names.lower()
-    is_author = any(part in lower for part in _AUTHOR)
-    is_date = any(part in lower for part in _DATE)
+    is_author = bool([part for part in _AUTHOR if part in lower])
+    is_date = bool([part for part in _DATE if part in lower])
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
 
-def _kind_of(element: Any, kind: tuple[bool, bool]) -> tuple[bool, bool]:
+def _kind_of(element: Any, kind: Kind) -> Kind:
     """Tell the same of an element by its other attributes."""
     names = element.get("itemprop") or element.get("rel")
     is_author, is_date = kind
@@ -133,7 +177,7 @@ def _kind_of(element: Any, kind: tuple[bool, bool]) -> tuple[bool, bool]:
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
 
-def _take_element(element: Any, kind: tuple[bool, bool], found: Marks) -> None:
+def _take_element(element: Any, kind: Kind, found: Marks) -> None:
     is_author = kind[0] and len(found.authors) < MAX_MARKS
     is_date = kind[1] and len(found.dates) < MAX_MARKS
     if (is_author or is_date) and not is_foreign(element):
@@ -178,7 +222,7 @@ def author_of(element: Any) -> str:
 
 def text_of(element: Any) -> str:
     """Return the text of an element, its parts apart."""
-    return " ".join(" ".join(element.itertext()).split())
+    return " ".join(" ".join(texts_in(element)).split())
 
 
 @lru_cache(maxsize=10_000)

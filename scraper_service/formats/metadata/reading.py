@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from scraper_service.formats.passes import compiled
+
 # Silent reading of English; Brysbaert, How many words do we read per minute?, 2019.
 WORDS_PER_MINUTE = 238
 # Of Chinese, about; Japanese is read a little faster.
@@ -25,9 +27,7 @@ def reading(text: str) -> dict[str, str]:
         characters = len(_CHARACTER.findall(rest))
     if characters:
         text = _CHARACTER.sub(" ", text)
-    words = text.split()
-    odd = [word for word in words if not word[0].isalnum()]
-    count = len(words) - sum(not any(map(str.isalnum, word)) for word in odd)
+    count = _spoken(text) if compiled is None else compiled.spoken(text)
     minutes = count / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
     if not count + characters:
         return {}
@@ -35,3 +35,10 @@ def reading(text: str) -> dict[str, str]:
         "word_count": str(count + characters),
         "reading_time": f"PT{max(1, round(minutes))}M",
     }
+
+
+def _spoken(text: str) -> int:
+    """Return how many words have a letter or a digit."""
+    words = text.split()
+    odd = [word for word in words if not word[0].isalnum()]
+    return len(words) - sum(not any(map(str.isalnum, word)) for word in odd)

@@ -1,0 +1,38 @@
+"""Passes over the elements of a page, compiled where there was a compiler.
+
+``compiled`` is None where there was none, or for a libxml2 that it was not compiled for.
+What is compiled has a twin in Python that gives the same, beside where it is used, or
+here; ``_compiled.pyx`` is built when the package is installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+def _load() -> Any:
+    try:
+        return import_module("scraper_service.formats.passes._compiled")
+    except (ImportError, ValueError):  # ValueError: for another lxml
+        return None
+
+
+compiled = _load()
+
+
+def elements(root: Any, *tags: str) -> Iterable[Any]:
+    """Return the elements of these tags, ``root`` among them, in document order."""
+    if compiled is not None:
+        return compiled.elements(root, *tags)  # type: ignore[no-any-return]
+    return root.iter(*tags)  # type: ignore[no-any-return]
+
+
+def texts_in(element: Any) -> Iterable[str]:
+    """Return all texts in ``element``, in document order."""
+    if compiled is not None:
+        return compiled.texts(element)  # type: ignore[no-any-return]
+    return element.itertext()  # type: ignore[no-any-return]

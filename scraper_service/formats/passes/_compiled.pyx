@@ -1,0 +1,56 @@
+# cython: language_level=3, boundscheck=False, wraparound=False
+"""The passes over a page that cost most, compiled, on libxml2's own nodes.
+
+Each gives what its twin in Python gives, which stands where it is used. Nothing here
+changes the tree. What needs a closer look is left to Python by a call.
+"""
+
+from cpython cimport array
+from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.unicode cimport (
+    PyUnicode_DATA,
+    PyUnicode_DecodeASCII,
+    PyUnicode_DecodeUTF8,
+    PyUnicode_GET_LENGTH,
+    PyUnicode_KIND,
+    PyUnicode_READ,
+)
+from libc.string cimport strcmp, strlen, strncmp, strstr
+from lxml.includes cimport etreepublic as api
+from lxml.includes.etreepublic cimport _Document, _Element
+from lxml.includes.tree cimport (
+    XML_CDATA_SECTION_NODE,
+    XML_ELEMENT_NODE,
+    XML_TEXT_NODE,
+    XML_XINCLUDE_END,
+    XML_XINCLUDE_START,
+    xmlAttr,
+    xmlNode,
+)
+
+from lxml import etree
+
+cdef extern from "libxml/xmlversion.h":
+    const char* LIBXML_DOTTED_VERSION
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_ASCII(object text)
+    bint Py_UNICODE_ISALNUM(Py_UCS4 character)
+    bint Py_UNICODE_ISSPACE(Py_UCS4 character)
+
+api.import_lxml__etree()
+# Nodes are read as the headers had them that this was compiled with.
+cdef tuple HEADERS = tuple(map(int, LIBXML_DOTTED_VERSION.decode().split(".")[:2]))
+if HEADERS != etree.LIBXML_VERSION[:2]:
+    raise ImportError("compiled for another libxml2")
+
+cdef array.array WHOLE = array.array("q"), DECIMAL = array.array("d")
+
+include "nodes.pxi"
+include "texts.pxi"
+include "elements.pxi"
+include "signs.pxi"
+include "names.pxi"
+include "blocks.pxi"
+include "writing.pxi"

@@ -1,0 +1,210 @@
+# Elements and attributes by what they are.
+
+cdef enum:
+    MAX_TAGS = 16
+
+
+cdef class Tags:
+    """A few names of tags, none in a namespace."""
+
+    cdef const char* names[MAX_TAGS]
+    cdef Py_ssize_t count
+    cdef list kept
+
+    def __init__(self, tags):
+        self.kept = [tag.encode() for tag in tags]
+        self.count = len(self.kept)
+        if self.count > MAX_TAGS:
+            raise ValueError("too many tags")
+        for n in range(self.count):
+            self.names[n] = <bytes>self.kept[n]
+
+    cdef inline bint have(self, xmlNode* node) noexcept:
+        cdef const char* name = <const char*>node.name
+        cdef Py_ssize_t n
+        for n in range(self.count):
+            if name[0] == self.names[n][0] and strcmp(name, self.names[n]) == 0:
+                return node.ns is NULL or node.ns.href is NULL
+        return False
+
+
+def elements(_Element root, *tags):
+    """Return what ``iter`` yields, of no more tags than :data:`MAX_TAGS`."""
+    cdef xmlNode* top = root._c_node
+    cdef xmlNode* node = top
+    cdef Tags wanted = Tags(tags)
+    cdef list found = []
+    while node is not NULL:
+        if node.type == XML_ELEMENT_NODE and wanted.have(node):
+            found.append(api.elementFactory(root._doc, node))
+        node = following(node, top)
+    return found
+
+
+def classed(_Element root, is_wanted, *tags):
+    """Return the elements of some tags whose class is wanted."""
+    cdef xmlNode* top = root._c_node
+    cdef xmlNode* node = top
+    cdef xmlAttr* own
+    cdef Tags wanted = Tags(tags)
+    cdef set others = set()
+    cdef list found = []
+    cdef unicode names
+    while node is not NULL:
+        if node.type == XML_ELEMENT_NODE and wanted.have(node):
+            own = attribute(node, "class")
+            if own is not NULL:
+                names = value_of(node, own)
+                if names not in others:
+                    if is_wanted(names):
+                        found.append(api.elementFactory(root._doc, node))
+                    else:
+                        others.add(names)
+        node = following(node, top)
+    return found
+
+
+def values(_Element root, str name, Py_ssize_t most):
+    """Return the first values of an attribute, at ``most`` so many."""
+    cdef xmlNode* top = root._c_node
+    cdef xmlNode* node = top
+    cdef xmlAttr* own
+    cdef list found = []
+    cdef bytes wanted = name.encode()
+    while node is not NULL and len(found) < most:
+        if node.type == XML_ELEMENT_NODE:
+            own = attribute(node, wanted)
+            if own is not NULL:
+                found.append(value_of(node, own))
+        node = following(node, top)
+    return found
+
+
+def is_deeper(_Element root, Py_ssize_t depth):
+    """Tell whether there are more than so many elements inside each other."""
+    cdef xmlNode* top = root._c_node
+    cdef xmlNode* node = top
+    cdef Py_ssize_t level = 1
+    while True:
+        if level > depth:
+            return True
+        if node.type == XML_ELEMENT_NODE and first_element(node.children) is not NULL:
+            node = first_element(node.children)
+            level += 1
+            continue
+        while node is not top and first_element(node.next) is NULL:
+            node = node.parent
+            level -= 1
+        if node is top:
+            return False
+        node = first_element(node.next)
+
+
+def hrefs(_Element body):
+    """Return the ``href`` of each ``a``, and whether it is complete beyond doubt."""
+    cdef xmlNode* top = body._c_node
+    cdef xmlNode* node = top
+    cdef xmlAttr* own
+    cdef list found = []
+    while node is not NULL:
+        if (
+            node.type == XML_ELEMENT_NODE
+            and (<const char*>node.name)[0] == c"a"
+            and (<const char*>node.name)[1] == 0
+        ):
+            own = attribute(node, "href")
+            if own is not NULL:
+                found.append(
+                    (value_of(node, own), is_finished(<xmlNode*>own.children))
+                )
+        node = following(node, top)
+    return found
+
+
+def unfinished(_Element body, dict names):
+    """See ``cleaning.py``."""
+    cdef xmlNode* root = body._c_node
+    cdef xmlNode* node = root
+    cdef xmlAttr* own
+    cdef dict seen = {}
+    cdef list found = []
+    cdef bytes name
+    while node is not NULL:
+        if node.type == XML_ELEMENT_NODE:
+            key = <size_t>node.name
+            known = seen.get(key)
+            if known is None:
+                tag = tag_of(node)
+                known = seen[key] = (
+                    False if tag not in names
+                    else True if tag in {"img", "video"}
+                    else names[tag].encode()
+                )
+            if known is not False:
+                if known is True:
+                    found.append(api.elementFactory(body._doc, node))
+                else:
+                    name = known
+                    own = attribute(node, name)
+                    if own is not NULL and not is_finished(<xmlNode*>own.children):
+                        found.append(api.elementFactory(body._doc, node))
+        node = following(node, root)
+    return found
+
+
+cdef inline bint is_finished(xmlNode* value) noexcept:
+    """Tell whether an address is complete beyond doubt."""
+    cdef const char* text
+    if value is NULL or value.next is not NULL or value.type != XML_TEXT_NODE:
+        return False
+    text = <const char*>value.content
+    if text is NULL or strncmp(text, "http", 4) != 0:
+        return False
+    text += 4
+    if text[0] == c"s":
+        text += 1
+    if strncmp(text, "://", 3) != 0:
+        return False
+    while 32 < text[0] < 127:
+        text += 1
+    return text[0] == 0
+
+
+def suspects(_Element body, is_watched, ids):
+    """See ``hidden/elements.py``."""
+    cdef xmlNode* root = body._c_node
+    cdef xmlNode* node = root
+    cdef xmlAttr* own
+    cdef const char* name
+    cdef unicode names, style, hidden, mark
+    cdef bint any_id = bool(ids), watched
+    cdef set harmless = set()
+    cdef list found = []
+    while node is not NULL:
+        if node.type == XML_ELEMENT_NODE and node.properties is not NULL:
+            names = style = hidden = mark = None
+            watched = False
+            own = node.properties
+            while own is not NULL:
+                if own.ns is NULL:
+                    name = <const char*>own.name
+                    if name[0] == c"c" and strcmp(name, "class") == 0:
+                        names = value_of(node, own)
+                        if names not in harmless:
+                            watched = is_watched(names)
+                            if not watched:
+                                harmless.add(names)
+                    elif name[0] == c"s" and strcmp(name, "style") == 0:
+                        style = value_of(node, own)
+                    elif name[0] == c"h" and strcmp(name, "hidden") == 0:
+                        hidden = value_of(node, own)
+                    elif any_id and name[0] == c"i" and strcmp(name, "id") == 0:
+                        mark = value_of(node, own)
+                        if mark not in ids:
+                            mark = None
+                own = own.next
+            if watched or style or hidden is not None or mark is not None:
+                element = api.elementFactory(body._doc, node)
+                found.append((element, names, watched, mark, style, hidden))
+        node = following(node, root)
+    return found
