@@ -41,9 +41,20 @@ class Forest:
     bias: float
     depth: int
     _offsets: Any = field(init=False)
+    # Trees share conditions: each is looked at once. Of each level, which ones.
+    _single_columns: Any = field(init=False)
+    _single_borders: Any = field(init=False)
+    _levels: list[Any] = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self._offsets = np.arange(len(self.leaves))[:, None] * self.leaves.shape[1]
+        pairs = list(zip(self.columns.tolist(), self.borders.tolist(), strict=True))
+        singles = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
+        columns, borders = zip(*singles, strict=True)
+        self._single_columns = np.array(columns, dtype=np.intp)
+        self._single_borders = np.array(borders, dtype=np.float32)[:, None]
+        numbers = np.array([singles[pair] for pair in pairs], dtype=np.intp)
+        self._levels = [numbers[level :: self.depth] for level in range(self.depth)]
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Forest:
@@ -70,13 +81,12 @@ class Forest:
         return np.concatenate(parts)
 
     def _score(self, rows: Any) -> Any:
-        # A condition of all trees and rows at once; a feature's numbers lie side by side.
-        features = rows.T
+        # All trees and rows at once; a feature's numbers lie side by side.
+        features = rows.T.take(self._single_columns, axis=0)
+        met = (features > self._single_borders).view(np.uint8)
         leaf = np.zeros((len(self.leaves), len(rows)), dtype=np.uint8)
-        for level in range(self.depth):
-            columns = self.columns[level :: self.depth]
-            borders = self.borders[level :: self.depth, None]
-            leaf |= (features.take(columns, axis=0) > borders).view(np.uint8) << level
+        for level, numbers in enumerate(self._levels):
+            leaf |= met.take(numbers, axis=0) << level
         return self.leaves.take(leaf + self._offsets).sum(axis=0) + self.bias
 
 
