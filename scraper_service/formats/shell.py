@@ -49,10 +49,8 @@ def shell_reason(document: Document) -> str | None:
     Looks at the page as it was parsed, before anything is cleaned away.
     """
     root = document.root
-    if not _SCRIPTS(root) or _REFRESH(root):
-        return None
-    text = _text(document.body)
-    if len(text) >= LITTLE_TEXT:
+    text = _text(document.body)  # of most pages it ends here, after a few elements
+    if len(text) >= LITTLE_TEXT or not _SCRIPTS(root) or _REFRESH(root):
         return None
     noscript = " ".join(" ".join(e.itertext()) for e in _NOSCRIPTS(root))
     if _ASKS.search(noscript) or _ASKS.search(text):
