@@ -10,13 +10,14 @@ from scraper_service.formats.passes import compiled
 from scraper_service.formats.urls import absolute, is_web
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from scraper_service.formats.document import Document
 
 MAX_FOUND = 100_000  # addresses of one page
 
 _FOLLOWED = {"a": "href", "area": "href", "frame": "src", "link": "href"}
+_RELATIONS = frozenset({"next", "prev"})  # of a link that leads on
 _FEED = (
     "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
     " | //*[local-name()='link' or local-name()='a']/@href"
@@ -45,7 +46,7 @@ def links(document: Document) -> list[str]:
 def _hrefs(body: Any) -> Iterable[tuple[str, bool]]:
     """Return the ``href`` of each ``a``, and whether it is complete beyond doubt."""
     if compiled is not None:
-        return compiled.hrefs(body)  # type: ignore[no-any-return]
+        return compiled.addresses(body, {"a": "href"})  # type: ignore[no-any-return]
     given = (element.get("href") for element in body.iter("a"))
     return ((value, False) for value in given if value is not None)
 
@@ -53,18 +54,28 @@ def _hrefs(body: Any) -> Iterable[tuple[str, bool]]:
 def found_links(document: Document) -> tuple[str, ...]:
     """Return all http(s) addresses of the *raw* tree, absolute and unique."""
     found: dict[str, None] = {}
-    for element in document.root.iter(*_FOLLOWED):
-        value = element.get(_FOLLOWED[element.tag])
-        if value is None or value.lstrip().startswith("#"):
+    for value, is_complete in _followed(document.root):
+        if value.lstrip().startswith("#"):
             continue
-        if element.tag == "link" and element.get("rel") not in {"next", "prev"}:
-            continue
-        address = absolute(document.base, value)
-        if address not in found and is_web(address):
+        address = value if is_complete else absolute(document.base, value)
+        if address not in found and (is_complete or is_web(address)):
             found[str(address)] = None
             if len(found) == MAX_FOUND:
                 break
     return tuple(found)
+
+
+def _followed(root: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the addresses that lead on, and whether they are complete beyond doubt."""
+    if compiled is not None:
+        yield from compiled.addresses(root, _FOLLOWED, "link", _RELATIONS)
+        return
+    for element in root.iter(*_FOLLOWED):
+        value = element.get(_FOLLOWED[element.tag])
+        if value is not None and (
+            element.tag != "link" or element.get("rel") in _RELATIONS
+        ):
+            yield value, False
 
 
 def feed_links(text: str, url: str) -> tuple[str, ...]:

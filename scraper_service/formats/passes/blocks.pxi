@@ -17,7 +17,7 @@ cdef class Walk:
     cdef list first, phrase, inline_low
     cdef dict seen
 
-    def __init__(self, _Element body, entered, of_names, of_start, said, together,
+    def __init__(self, _Element body not None, entered, of_names, of_start, said, together,
                  no_names, wide, link, left_out, max_shape, max_start, wide_characters,
                  body_places):
         self.tags, self.paths, self.seen = entered, {}, {}
@@ -126,12 +126,19 @@ cdef class Walk:
             shape = f"{tag}.{names[:self.max_shape]}"
             scores = self.of_names(names)
         if mark or marked:
-            given = [scores]
+            given = [scores] if scores is not self.no_names else []
             if mark:
-                given.append(self.of_names(mark))
+                own_scores = self.of_names(mark)
+                if own_scores is not self.no_names:
+                    given.append(own_scores)
             if marked:
-                given.append(self.of_names(marked))
-            scores = self.together(given)
+                own_scores = self.of_names(marked)
+                if own_scores is not self.no_names:
+                    given.append(own_scores)
+            if len(given) > 1:
+                scores = self.together(given)
+            elif given:
+                scores = given[0]
         if mark or role:
             places |= <long>self.said(mark, role)
         key = (path, shape)

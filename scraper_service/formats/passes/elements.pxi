@@ -28,7 +28,7 @@ cdef class Tags:
         return False
 
 
-def elements(_Element root, *tags):
+def elements(_Element root not None, *tags):
     """Return what ``iter`` yields, of no more tags than :data:`MAX_TAGS`."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
@@ -41,7 +41,7 @@ def elements(_Element root, *tags):
     return found
 
 
-def classed(_Element root, is_wanted, *tags):
+def classed(_Element root not None, is_wanted, *tags):
     """Return the elements of some tags whose class is wanted."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
@@ -64,7 +64,7 @@ def classed(_Element root, is_wanted, *tags):
     return found
 
 
-def values(_Element root, str name, Py_ssize_t most):
+def values(_Element root not None, str name not None, Py_ssize_t most):
     """Return the first values of an attribute, at ``most`` so many."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
@@ -80,7 +80,7 @@ def values(_Element root, str name, Py_ssize_t most):
     return found
 
 
-def is_deeper(_Element root, Py_ssize_t depth):
+def is_deeper(_Element root not None, Py_ssize_t depth):
     """Tell whether there are more than so many elements inside each other."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
@@ -100,28 +100,35 @@ def is_deeper(_Element root, Py_ssize_t depth):
         node = first_element(node.next)
 
 
-def hrefs(_Element body):
-    """Return the ``href`` of each ``a``, and whether it is complete beyond doubt."""
-    cdef xmlNode* top = body._c_node
+def addresses(_Element root not None, dict names not None, related=None, relations=()):
+    """Return the attribute that ``names`` has for each tag, if it is there, and whether
+    it is complete beyond doubt; of elements ``related`` only those of some relations.
+    """
+    cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
     cdef xmlAttr* own
+    cdef xmlAttr* relation
+    cdef Tags wanted = Tags(names)
     cdef list found = []
+    cdef bytes name
     while node is not NULL:
-        if (
-            node.type == XML_ELEMENT_NODE
-            and (<const char*>node.name)[0] == c"a"
-            and (<const char*>node.name)[1] == 0
-        ):
-            own = attribute(node, "href")
+        if node.type == XML_ELEMENT_NODE and wanted.have(node):
+            tag = tag_of(node)
+            name = names[tag].encode()
+            own = attribute(node, name)
             if own is not NULL:
-                found.append(
-                    (value_of(node, own), is_finished(<xmlNode*>own.children))
-                )
+                relation = attribute(node, "rel") if tag == related else NULL
+                if tag != related or (
+                    relation is not NULL and value_of(node, relation) in relations
+                ):
+                    found.append(
+                        (value_of(node, own), is_finished(<xmlNode*>own.children))
+                    )
         node = following(node, top)
     return found
 
 
-def unfinished(_Element body, dict names):
+def unfinished(_Element body not None, dict names not None):
     """See ``cleaning.py``."""
     cdef xmlNode* root = body._c_node
     cdef xmlNode* node = root
@@ -170,7 +177,7 @@ cdef inline bint is_finished(xmlNode* value) noexcept:
     return text[0] == 0
 
 
-def suspects(_Element body, is_watched, ids):
+def suspects(_Element body not None, is_watched, ids):
     """See ``hidden/elements.py``."""
     cdef xmlNode* root = body._c_node
     cdef xmlNode* node = root

@@ -4,7 +4,7 @@ cdef enum:
     MOST = 200  # characters
 
 
-def name_parts(unicode names):
+def name_parts(unicode names not None):
     """Return the parts of names in ASCII, see ``main_content/tables.py``."""
     cdef const unsigned char* text = <const unsigned char*>PyUnicode_DATA(names)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(names), start, end = 0
@@ -14,7 +14,7 @@ def name_parts(unicode names):
     return frozenset(parts)
 
 
-def score_names(unicode names, dict known, no_names):
+def score_names(unicode names not None, dict known not None, no_names):
     """Return the scores of names in ASCII, see ``main_content/tables.py``."""
     cdef const unsigned char* text = <const unsigned char*>PyUnicode_DATA(names)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(names), start, end = 0
@@ -82,7 +82,7 @@ cdef inline unicode lowered(const unsigned char* text, Py_ssize_t start, Py_ssiz
     return PyUnicode_DecodeASCII(buffer, end - start, NULL)
 
 
-def score_start(unicode text, dict known, dict phrases, Py_ssize_t max_words,
+def score_start(unicode text not None, dict known not None, dict phrases not None, Py_ssize_t max_words,
                 Py_ssize_t max_phrase_words):
     """Return the scores of a text in ASCII, see ``main_content/tables.py``."""
     cdef const unsigned char* letters = <const unsigned char*>PyUnicode_DATA(text)
@@ -122,7 +122,7 @@ def score_start(unicode text, dict known, dict phrases, Py_ssize_t max_words,
     return first / (count if count else 1), phrase
 
 
-def numbered(list scores):
+def numbered(list scores not None):
     """Return five arrays, see ``main_content/names.py``."""
     cdef Py_ssize_t count = len(scores), n, size = 0
     cdef array.array numbers = array.clone(WHOLE, count, False)

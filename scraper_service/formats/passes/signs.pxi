@@ -1,6 +1,6 @@
 # Elements with anything to look at for authors and dates.
 
-def signs(_Element body, *, is_telling, kind_of, kind_of_attributes, neither, dated,
+def signs(_Element body not None, *, is_telling, kind_of, kind_of_attributes, neither, dated,
           plain, naming, starts, Py_ssize_t left, Py_ssize_t after_heading, Py_ssize_t longest):
     """See ``metadata/marks.py``."""
     cdef xmlNode* root = body._c_node

@@ -1,6 +1,6 @@
 # Texts, and what is counted in them.
 
-def collect(_Element root, list parts, Py_ssize_t left, shared):
+def collect(_Element root not None, list parts not None, Py_ssize_t left, shared):
     """See ``words.py``."""
     collected(root._c_node, parts, left, shared, {})
 
@@ -33,7 +33,7 @@ cdef Py_ssize_t taken(xmlNode* first, list parts, Py_ssize_t left) except? -1:
     return left
 
 
-def texts(_Element element):
+def texts(_Element element not None):
     """Return what ``itertext`` yields of an element without comments."""
     cdef list parts = []
     all_texts(element._c_node, parts)
@@ -60,7 +60,7 @@ cdef int add_text(xmlNode* first, list parts) except -1:
     return 0
 
 
-def spoken(unicode text):
+def spoken(unicode text not None):
     """Return how many words have a letter or a digit, see ``metadata/reading.py``."""
     cdef int kind = PyUnicode_KIND(text)
     cdef void* data = PyUnicode_DATA(text)
@@ -94,7 +94,7 @@ cdef long words_in(unicode text) noexcept:
     return count
 
 
-def counted(list texts, tuple ends, unicode commas, unicode stops):
+def counted(list texts not None, tuple ends not None, unicode commas not None, unicode stops not None):
     """Return four rows of whole numbers, see ``main_content/features.py``."""
     cdef Py_ssize_t count = len(texts), number, size, n
     cdef bytes result = PyBytes_FromStringAndSize(NULL, 4 * count * sizeof(Py_ssize_t))

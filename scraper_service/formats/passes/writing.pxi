@@ -4,7 +4,7 @@ cdef enum:
     MAX_ROLE_NAMES = 300
 
 
-def content(self, _Element element, Py_ssize_t max_depth):
+def content(self, _Element element not None, Py_ssize_t max_depth):
     """See ``spans.py``."""
     cdef dict writers = self.writers
     written(self, self.run, writers, writers["div"], self.names, element._doc,
