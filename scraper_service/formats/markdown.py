@@ -13,6 +13,7 @@ from lxml import etree
 from scraper_service.formats.decode import clean_text
 from scraper_service.formats.inline import BREAK
 from scraper_service.formats.layout import Level
+from scraper_service.formats.passes import finder
 from scraper_service.formats.pictures import Pictures
 from scraper_service.formats.roles import MATHS_RENDERED, TITLE, role
 from scraper_service.formats.tables import alignments, data_rows
@@ -24,7 +25,10 @@ if TYPE_CHECKING:
 
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 # What a heading cannot hold: then it is a heading by mistake.
-_BIG = ("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
+_holds_big = finder(
+    *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
+)
+_holds_items = finder("li")
 _NAMED = frozenset({"id", "name", "class"})
 _HAS_PARAGRAPHS = etree.XPath("boolean(*/p)")
 
@@ -94,9 +98,7 @@ class _Writer(Pictures):
             self.layout.add("___" if self.layout.levels else "---")
 
     def heading(self, element: Any) -> None:
-        if self.flat is not None or (
-            len(element) and next(element.iterdescendants(*_BIG), None) is not None
-        ):
+        if self.flat is not None or (len(element) and _holds_big(element)):
             self.block(element)
             return
         self.flush()
@@ -134,7 +136,7 @@ class _Writer(Pictures):
         for child in element:
             if child.tag in _LISTS:
                 self._list_in_list(child, own)
-            elif child.tag == "li" or next(child.iterdescendants("li"), None) is None:
+            elif child.tag == "li" or not _holds_items(child):
                 self._item(child, own)
             else:
                 self.block(child)

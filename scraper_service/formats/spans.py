@@ -14,7 +14,7 @@ from scraper_service.formats.emphasis import MARKS
 from scraper_service.formats.inline import BREAK
 from scraper_service.formats.layout import Layout
 from scraper_service.formats.notes import Notes
-from scraper_service.formats.passes import compiled
+from scraper_service.formats.passes import compiled, finder
 from scraper_service.formats.preformatted import (
     code_span,
     fenced,
@@ -32,7 +32,8 @@ _AROUND = f" {BREAK}"
 MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
 _AFTER_BRACKET = frozenset("([:")
-_LINED = ("br", "div", "li", "pre")  # where these are inside, code has lines
+_holds_lines = finder("br", "div", "li", "pre")  # then code has lines
+_holds_links = finder("a")
 
 
 class Spans:
@@ -204,10 +205,7 @@ class Spans:
         Not where they are typography only, and not round links and footnotes.
         """
         text = "".join(element.itertext()).strip()
-        if (
-            _NO_SCRIPT.fullmatch(text)
-            or next(element.iterdescendants("a"), None) is not None
-        ):
+        if _NO_SCRIPT.fullmatch(text) or _holds_links(element):
             self.content(element)
             return
         self.run.append(f"<{element.tag}>")
@@ -272,8 +270,7 @@ class Spans:
         if not children:
             self._code_span(element.text or "")
             return
-        lined = next(element.iterdescendants(*_LINED), None) is not None
-        if lined and self.flat is None:
+        if self.flat is None and _holds_lines(element):
             self.preformatted(element)
             return
         text = text_with_breaks(element)

@@ -28,7 +28,7 @@ from scraper_service.formats.main_content.blocks import Walk
 from scraper_service.formats.main_content.model import model
 from scraper_service.formats.metadata.marks import marks
 from scraper_service.formats.metadata.reading import reading
-from scraper_service.formats.passes import compiled, elements, texts_in
+from scraper_service.formats.passes import compiled, elements, finder, texts_in
 from scraper_service.formats.render import make_content
 from scraper_service.items import PageSource
 from tests.formats.pages import URL, options
@@ -193,6 +193,7 @@ def test_each_pass_is_the_same_either_way(html: str, depth: int) -> None:
             declared(document),
             [part.tolist() for part in inherited(walk)],
             list(texts_in(body)),
+            [finder("b", "li")(element) for element in body.iter()],
             [reading(text) for text in texts_in(body)],
         ]
 

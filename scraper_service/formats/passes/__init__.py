@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
 def _load() -> Any:
@@ -29,6 +29,13 @@ def elements(root: Any, *tags: str) -> Iterable[Any]:
     if compiled is not None:
         return compiled.elements(root, *tags)  # type: ignore[no-any-return]
     return root.iter(*tags)  # type: ignore[no-any-return]
+
+
+def finder(*tags: str) -> Callable[[Any], bool]:
+    """Return what tells whether there is an element of these tags below another."""
+    if compiled is not None:
+        return compiled.Finder(*tags)  # type: ignore[no-any-return]
+    return lambda element: next(element.iterdescendants(*tags), None) is not None
 
 
 def texts_in(element: Any) -> Iterable[str]:

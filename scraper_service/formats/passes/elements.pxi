@@ -28,6 +28,24 @@ cdef class Tags:
         return False
 
 
+cdef class Finder:
+    """Tells whether there is an element of some tags below another."""
+
+    cdef Tags wanted
+
+    def __init__(self, *tags):
+        self.wanted = Tags(tags)
+
+    def __call__(self, _Element root not None):
+        cdef xmlNode* top = root._c_node
+        cdef xmlNode* node = following(top, top)
+        while node is not NULL:
+            if node.type == XML_ELEMENT_NODE and self.wanted.have(node):
+                return True
+            node = following(node, top)
+        return False
+
+
 def elements(_Element root not None, *tags):
     """Return what ``iter`` yields, of no more tags than :data:`MAX_TAGS`."""
     cdef xmlNode* top = root._c_node
