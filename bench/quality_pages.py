@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,10 +19,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 OWN = "https://page.example/"  # of pages without an address
-_CHROME = ("nav", "header", "footer", "aside", "script", "style", "noscript", "form")
-_CHROME_NAMES = re.compile(
-    r"\b(?:nav|menu|sidebar|footer|header|breadcrumb|cookie|share|social|related|ads?)\b",
-    re.IGNORECASE,
+# What is stripped in the plain way: it leaves about as much of the wanted and of the
+# unwanted as published for it (.80/.39 here, .84/.36 there).
+_CHROME = ("nav", "header", "footer", "aside", "script", "style", "noscript")
+_CHROME_NAMES = frozenset(
+    "nav navbar navigation menu sidebar side aside header footer breadcrumb breadcrumbs "
+    "cookie cookies share social social-media social-links related ad ads advert widget "
+    "modal popup overlay lang-selector".split()
 )
 
 
@@ -151,8 +153,8 @@ def stripped_html2text(html: str, _url: str) -> str:
         if element.getparent() is not None:
             element.drop_tree()
     for element in tree.xpath("//body//*[@class or @id]"):
-        names = f"{element.get('class', '')} {element.get('id', '')}"
-        if element.getparent() is not None and _CHROME_NAMES.search(names):
+        names = f"{element.get('class', '')} {element.get('id', '')}".lower().split()
+        if element.getparent() is not None and not _CHROME_NAMES.isdisjoint(names):
             element.drop_tree()
     converter = html2text.HTML2Text()
     converter.body_width = 0
