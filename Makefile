@@ -75,15 +75,18 @@ $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
 
 COMPILED := $(wildcard scraper_service/formats/passes/*.p[xy]*)
+SOURCES := setup.cfg setup.py pyproject.toml $(COMPILED)
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 
-$(VENV)/.installed: setup.cfg setup.py pyproject.toml $(COMPILED) | $(VENV)/bin/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+$(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
+	$(INSTALL) .
 	touch $@
 
-$(VENV)/.test-installed: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
-	touch $@
+# All at once: the package is compiled whenever it is installed.
+$(VENV)/.test-installed: $(SOURCES) | $(VENV)/bin/python
+	$(INSTALL) '.[test]'
+	touch $(VENV)/.installed $@
 
 $(VENV)/.bench-installed: $(VENV)/.test-installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(INSTALL) '.[bench]'
 	touch $@
