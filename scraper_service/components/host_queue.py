@@ -67,7 +67,7 @@ class HostQueue:
         self.held.append(request)
         row_id = request.meta["lease"].row_id
         self._held_since[row_id] = time.monotonic()
-        self._leave(row_id)
+        self.leave(row_id)
         return True
 
     def next_held(self) -> Request | None:
@@ -108,7 +108,7 @@ class HostQueue:
     def ended(self, row_id: int) -> None:
         """Note that a page has ended, fetched or not."""
         self._last_end = time.monotonic()
-        self._leave(row_id)
+        self.leave(row_id)
         if turn := self._turns.pop(row_id, None):
             turn.end()
 
@@ -143,7 +143,8 @@ class HostQueue:
         self._hosts[row_id] = host
         self._under_way[host] += 1
 
-    def _leave(self, row_id: int) -> None:
+    def leave(self, row_id: int) -> None:
+        """Note that nothing more is asked of the host of a page, unless it is held."""
         host = self._hosts.pop(row_id, None)
         if host is not None:
             self._under_way[host] -= 1

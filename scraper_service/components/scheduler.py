@@ -47,6 +47,7 @@ RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"
 logger = logging.getLogger(__name__)
 
 EXTRA_LEASES = 4  # beyond the requests in flight, for pages that wait for the pool
+STORED_AT_ONCE = 8  # pages in whose place others are fetched while they are stored
 LOOK_AHEAD = 4  # times as many rows, while those in front wait for their hosts
 LOOK_EVERY_S = 5.0  # after it found no other host
 POLL_S = 1.0  # for rows that other processes bring
@@ -84,6 +85,7 @@ class LeasedScheduler(BaseScheduler):
         self._places = JobPlaces(TeamPlaces.shared(), self._nudge)
         self._leases: dict[int, int] = {}  # row id to token, all that are held
         self._out = 0  # leases handed to the engine
+        self._storing = 0  # of those, whose pages wait for the database
         self._pages: dict[int, str] = {}  # row id to page id, of those
         self._look_at = 0.0
         self._dry = False
@@ -189,7 +191,8 @@ class LeasedScheduler(BaseScheduler):
         """Return how many leases may be out."""
         if self._queue.delay_s:
             return 1
-        return self._concurrency or self._slots + EXTRA_LEASES
+        limit = self._concurrency or self._slots + EXTRA_LEASES
+        return limit + min(self._storing, STORED_AT_ONCE)
 
     def _look_ahead(self) -> None:
         """Claim further rows; if all are of one host, leave them to others again."""
@@ -278,9 +281,15 @@ class LeasedScheduler(BaseScheduler):
         as another page of the same address comes before it. Raises
         :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
         """
-        commit = await self.store(await self._paid(outcome))
-        while commit.is_stale and renew is not None:
-            commit = await self.store(await renew())
+        self._queue.leave(outcome.row_id)  # its host may be asked for the next page
+        self._storing += 1
+        self._nudge()
+        try:
+            commit = await self.store(await self._paid(outcome))
+            while commit.is_stale and renew is not None:
+                commit = await self.store(await renew())
+        finally:
+            self._storing -= 1
         self._leases.pop(outcome.row_id, None)
         self._pages.pop(outcome.row_id, None)
         self._queue.ended(outcome.row_id)

@@ -161,3 +161,18 @@ def test_closing_gives_all_turns_back(run):
             await asyncio.wait_for(pace.turns.take(name, 0), 1)
 
     run(test)
+
+
+def test_a_page_that_is_only_stored_yet_leaves_its_host_to_the_next_one(run):
+    async def test(queue, pace, nudges):
+        await close_host(pace, "a", 0.05)  # then it is asked for few pages at a time
+        await asyncio.sleep(pace.closed_s("a.example") + 0.01)
+        queue.add(rows(*(f"a{number}" for number in range(9))))
+        few = names(queue)
+        assert 0 < len(few) < 8
+        queue.leave(0)
+        assert len(names(queue)) == 1
+        queue.ended(0)  # which makes no second place of one
+        assert names(queue) == []
+
+    run(test)
