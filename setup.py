@@ -5,7 +5,7 @@ from __future__ import annotations
 from setuptools import Extension, setup
 
 PASSES = "scraper_service/formats/passes"
-PARTS = "nodes texts elements signs names blocks writing".split()
+PARTS = "bodies nodes texts elements signs names blocks writing".split()
 
 
 def extensions() -> list[Extension]:

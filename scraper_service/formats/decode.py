@@ -15,6 +15,7 @@ import webencodings
 from chardetng_py import EncodingDetector
 
 from scraper_service.errors import ServiceError
+from scraper_service.formats.passes import compiled
 from scraper_service.items import PageError
 
 if sys.version_info >= (3, 14):
@@ -109,6 +110,8 @@ def utf8_of(body: bytes, content_type: str) -> bytes:
 
 
 def _is_utf8(body: bytes) -> bool:
+    if compiled is not None:
+        return compiled.is_utf8(body)  # type: ignore[no-any-return]
     try:
         return body.isascii() or bool(body.decode())
     except UnicodeDecodeError:

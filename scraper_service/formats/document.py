@@ -168,7 +168,8 @@ def _tree(data: bytes) -> Any:
         remove_pis=True,
         collect_ids=False,  # nothing asks the parser for an element by its id
     )
-    data = data.translate(None, _CONTROLS)
+    if compiled is None or compiled.has_one_of(data, _CONTROLS):
+        data = data.translate(None, _CONTROLS)
     if _FORBIDDEN_START[:1] in data and _FORBIDDEN_START in data:
         for character in _FORBIDDEN_CHARACTERS:
             data = data.replace(character, b"")

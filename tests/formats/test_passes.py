@@ -220,6 +220,26 @@ def test_names_and_first_words_are_the_same_either_way(text: str) -> None:
         assert quick == all_of_it()
 
 
+@needs_compiled
+@given(
+    st.lists(st.sampled_from(["a" * 9, "é", "語", "\U0001f600", "\ud800", "\xed"])),
+    st.integers(0, 60),
+    st.binary(max_size=4),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_utf_8_is_told_as_python_tells(
+    parts: list[str], place: int, odd: bytes
+) -> None:
+    data = "".join(parts).encode(errors="surrogatepass")
+    for body in (data, data[:place] + odd + data[place:], data[:place], odd):
+        try:
+            expected = bool(body.decode()) or not body
+        except UnicodeDecodeError:
+            expected = False
+        assert compiled.is_utf8(body) is expected, body
+        assert compiled.has_one_of(body, b"\xa9\0") is (b"\xa9" in body or 0 in body)
+
+
 def test_the_package_works_where_nothing_is_compiled() -> None:
     code = (
         "import sys; sys.modules['scraper_service.formats.passes._compiled'] = None\n"

@@ -16,7 +16,7 @@ from cpython.unicode cimport (
     PyUnicode_KIND,
     PyUnicode_READ,
 )
-from libc.string cimport strcmp, strlen, strncmp, strstr
+from libc.string cimport memcpy, memset, strcmp, strlen, strncmp, strstr
 from lxml.includes cimport etreepublic as api
 from lxml.includes.etreepublic cimport _Document, _Element
 from lxml.includes.tree cimport (
@@ -47,6 +47,7 @@ if HEADERS != etree.LIBXML_VERSION[:2]:
 
 cdef array.array WHOLE = array.array("q"), DECIMAL = array.array("d")
 
+include "bodies.pxi"
 include "nodes.pxi"
 include "texts.pxi"
 include "elements.pxi"
