@@ -20,12 +20,16 @@ cdef class Tags:
             self.names[n] = <bytes>self.kept[n]
 
     cdef inline bint have(self, xmlNode* node) noexcept:
+        return self.number(node) >= 0
+
+    cdef inline Py_ssize_t number(self, xmlNode* node) noexcept:
+        """Return which of the tags an element has, -1 for none."""
         cdef const char* name = <const char*>node.name
         cdef Py_ssize_t n
         for n in range(self.count):
             if name[0] == self.names[n][0] and strcmp(name, self.names[n]) == 0:
-                return node.ns is NULL or node.ns.href is NULL
-        return False
+                return n if node.ns is NULL or node.ns.href is NULL else -1
+        return -1
 
 
 cdef class Finder:
@@ -126,17 +130,16 @@ def addresses(_Element root not None, dict names not None, related=None, relatio
     cdef xmlNode* node = top
     cdef xmlAttr* own
     cdef xmlAttr* relation
-    cdef Tags wanted = Tags(names)
+    cdef Tags wanted = Tags(names), given = Tags(names.values())
+    cdef Py_ssize_t of_related = list(names).index(related) if related else -1, n
     cdef list found = []
-    cdef bytes name
     while node is not NULL:
-        if node.type == XML_ELEMENT_NODE and wanted.have(node):
-            tag = tag_of(node)
-            name = names[tag].encode()
-            own = attribute(node, name)
+        n = wanted.number(node) if node.type == XML_ELEMENT_NODE else -1
+        if n >= 0:
+            own = attribute(node, given.names[n])
             if own is not NULL:
-                relation = attribute(node, "rel") if tag == related else NULL
-                if tag != related or (
+                relation = attribute(node, "rel") if n == of_related else NULL
+                if n != of_related or (
                     relation is not NULL and value_of(node, relation) in relations
                 ):
                     found.append(
