@@ -312,7 +312,9 @@ class LeasedScheduler(BaseScheduler):
         One that goes on keeps its lease.
         """
         commit = await self._insist(
-            lambda: self._database.write_each(outcomes.append, self.job_id, outcome)
+            lambda: self._database.write_each(
+                outcomes.append, self.job_id, outcome, waits=not outcome.goes_on
+            )
         )
         if commit.new_links:
             self._dry = False

@@ -254,9 +254,15 @@ class Database:
         function: Callable[[Connection, str, list[ItemT]], list[ResultT]],
         job_id: str,
         item: ItemT,
+        *,
+        waits: bool = True,
     ) -> ResultT:
-        """Do as :meth:`write_locking`; ``function`` takes all items that wait for it."""
-        work = self._writer.submit_each(function, job_id, item)
+        """Do as :meth:`write_locking`; ``function`` takes all items that wait for it.
+
+        An item that ``waits`` does so a moment for others; not one of a row of items,
+        each of which is written after the one before.
+        """
+        work = self._writer.submit_each(function, job_id, item, waits=waits)
         result = await _answered(asyncio.wrap_future(work))
         self._commits.note(job_id)
         return result

@@ -69,13 +69,17 @@ class Writer:
         function: Callable[[Connection, str, list[ItemT]], list[ResultT]],
         job_id: str,
         item: ItemT,
+        *,
+        waits: bool = True,
     ) -> Future[ResultT]:
         """Do as :meth:`submit`; the items that wait for one function share a call.
 
-        They wait a moment for others, if some were written just before.
+        One that ``waits`` does so a moment for others, if some were written just before.
         """
         future: Future[ResultT] = Future()
         self._queue.put((job_id, function, item, future))
+        if not waits:
+            self._hurry.set()
         return future
 
     def close(self) -> None:

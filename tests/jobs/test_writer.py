@@ -42,6 +42,15 @@ def test_items_wait_for_each_other_and_go_along_with_what_waits_for_nothing(writ
     assert calls == [[1], [2, 3, 4]]
 
 
+def test_an_item_that_does_not_wait_takes_the_others_along(written):
+    opened, note, calls = written
+    opened.submit_each(note, "job", 1).result(LONG_S / 10)
+    waiting = opened.submit_each(note, "job", 2)
+    hasty = opened.submit_each(note, "job", 3, waits=False)
+    assert [hasty.result(LONG_S / 10), waiting.result(LONG_S / 10)] == [-3, -2]
+    assert calls == [[1], [2, 3]]
+
+
 def test_items_that_wait_are_written_before_the_end(written):
     opened, note, calls = written
     opened.submit_each(note, "job", 1).result(LONG_S / 10)
