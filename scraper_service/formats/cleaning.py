@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,12 @@ UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
 SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
 FEW_WORDS = 30
 FAINT = 0.1  # share of the words; more without opacity wait for a script
+# Of scripts that put spaces between words; single letters are parts of a word.
+_ENDS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}$")
+_BEGINS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}")
+_EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 _NO_WORDS = frozenset({"script", "style", "template"})
+_WAITING = frozenset({"B:", "P:"})  # of the ids of such places
 _FRAMES = './/*[@data-original-tag="iframe"]'
 MAX_FRAMES = 50  # srcdoc documents parsed per page
 MAX_FRAME_DEPTH = 5  # of such documents inside each other
@@ -53,6 +59,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     body = document.body
     _inline_frames(body)
     _settle_noscript(body)
+    _settle_streamed(body)
     rules = HidingRules(list(elements(document.root, "style")))
     for script in list(elements(body, "script")):
         if script.get("type", "")[:8] == "math/tex":
@@ -60,6 +67,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
+    _part_words(body)
     for element in _unfinished(body) if complete else ():
         _complete(element, element.tag, document.base)
 
@@ -81,6 +89,27 @@ def _keep_formula(script: Any) -> None:
     script.set("data-tex", source)
 
 
+def _part_words(body: Any) -> None:
+    """Put a space between links, and spans of one class, that styles draw apart."""
+    for element in body.iter("a", "span"):
+        if element.tail:
+            continue
+        behind = element.getnext()
+        if behind is None or behind.tag != element.tag:
+            continue
+        if element.tag == "span" and (
+            not element.get("class") or element.get("class") != behind.get("class")
+        ):
+            continue
+        before, after = "".join(element.itertext()), "".join(behind.itertext())
+        if (
+            _ENDS_WORD.search(before)
+            and _BEGINS_WORD.match(after)
+            and not any(above.tag in _EXACT for above in element.iterancestors())
+        ):
+            element.tail = " "
+
+
 def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:
     """Drop what no reader sees; what scripts uncover, or a click, is the page itself.
 
@@ -97,14 +126,19 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
         visible = len(" ".join(texts_in(body)).split()) - sum(map(len, texts.values()))
     least = max(visible, UNCOVERED_WORDS)
     excerpts = []
+    uncovered: set[str] = set()  # class names
     for element, kind in hidden.items():
         words = texts.get(element, [])
         excerpt = instruction_in(" ".join(words)) if len(words) < SPEECH_WORDS else None
+        names = set((element.get("class") or "").split())
         if excerpt is None and (
             len(words) > least
             or may_be_shown(element, kind)
             or (kind is Hiding.MAYBE and faint > max(FAINT * visible, FEW_WORDS))
+            or not (words or uncovered.isdisjoint(names))
         ):
+            if len(words) > least:
+                uncovered |= names
             continue
         drop(element)
         if excerpt is not None:
@@ -162,6 +196,30 @@ def _settle_noscript(body: Any) -> None:
             block.tag = "div"
         else:
             drop(block)
+
+
+def _settle_streamed(body: Any) -> None:
+    """Move what React sends later, hidden at the end, to the places that wait for it.
+
+    A script does so in the browser. Such a place is an empty ``template``.
+    """
+    places: dict[str, Any] = {}
+    for place in body.iter("template"):
+        name = place.get("id", "")
+        if name[:2] in _WAITING:
+            places.setdefault(name[2:], place)
+    if not places:
+        return
+    for part in list(body.iter("div")):
+        name = part.get("id", "")
+        if name[:2] != "S:" or part.get("hidden") is None or name[2:] not in places:
+            continue
+        place = places.pop(name[2:])
+        if any(above is part for above in place.iterancestors()):
+            continue
+        drop(part)
+        del part.attrib["hidden"]
+        place.addnext(part)
 
 
 def _has_words(body: Any, count: int) -> bool:

@@ -37,6 +37,12 @@ HIDDEN = {
     "no height": "<style>.x{height:0;overflow:hidden}</style><p class=x>secret</p>",
     "two classes": "<style>.x.y{display:none}</style><p class='y x'>secret</p>",
     "after a comment": "<style>/* } */.x{display:none}</style><p class=x>secret</p>",
+    "the last of two": "<p style='display:block;display:none'>secret</p>",
+    "a menu": (
+        "<nav><a aria-expanded=false>more</a><ul style=display:none><li>secret</ul></nav>"
+    ),
+    "a dialog": "<div role=dialog aria-labelledby=x hidden>secret</div>",
+    "behind a button that opens nothing": "<button>b</button><p hidden>secret</p>",
     "in what is hidden": "<div hidden><p style='display:block'>secret</p></div>",
     "comment": "<!-- secret -->",
     "tag characters": "<p>a"
@@ -77,6 +83,21 @@ SHOWN = {
     "tab": "<style>.x{display:none}</style><div role=tabpanel class=x>shown</div>",
     "tab by its class": "<div class=tab-pane style=display:none>shown</div>",
     "accordion": "<div class='faq-answer' style='max-height:0;overflow:hidden'>shown</div>",
+    "accordion by its name": "<div class=a-expander-content style=display:none>shown</div>",
+    "a region": "<div role=region style=display:none>shown</div>",
+    "named by its button": "<b id=x>b</b><div aria-labelledby=x hidden>shown</div>",
+    "behind its switch": (
+        "<div><i role=button aria-expanded=false>b</i></div><p style=display:none>shown</p>"
+    ),
+    "around it behind its switch": (
+        "<h3><button aria-expanded=false>b</button></h3><div><p hidden>shown</p></div>"
+    ),
+    "folded": (
+        "<style>.x{max-height:0;display:none;transition:max-height .15s}</style>"
+        "<p class=x>shown</p>"
+    ),
+    "the last of two": "<style>.x{display:none;display:block}</style><p class=x>shown</p>",
+    "a grid with gutters": "<div class='row negative-gutter'>shown</div>",
     "details": "<details><summary>s</summary><div style=display:none>shown</div></details>",
     "moved in by a script": "<p data-aos=fade style=opacity:0>shown</p>",
     "a heading for screen readers": "<h1 class=sr-only>shown</h1>",
@@ -142,6 +163,26 @@ def test_a_page_that_a_script_uncovers_is_not_lost():
     text = "word " * 300
     page = f"<style>#app{{display:none}}</style><p>Loading</p><div id=app>{text}</div>"
     assert "word word" in markdown(page)
+
+
+def test_what_a_script_uncovers_is_shown_with_what_is_hidden_alike_inside():
+    text = "word " * 150
+    inner = "<div class='x b'>inner</div><div hidden>secret</div>"
+    page = f"<style>.x{{visibility:hidden}}</style><div class='x a'>{text}{inner}</div>"
+    found = markdown(page)
+    assert "inner" in found
+    assert "secret" not in found
+
+
+def test_what_react_streams_later_stands_in_its_place():
+    page = (
+        "<h1>Title</h1><!--$?--><template id=B:0></template><!--/$-->"
+        "<p>third</p><template id=P:a></template><p>fifth</p>"
+        "<div hidden id=S:0><p>first</p><!--$?--><template id=B:1></template><!--/$--></div>"
+        "<script>$RC('B:0','S:0')</script><div hidden id=S:1><p>second</p></div>"
+        "<div hidden id=S:a><p>fourth</p></div><div hidden id=S:7><p>secret</p></div>"
+    )
+    assert markdown(page).split() == "# Title first second third fourth fifth".split()
 
 
 def test_text_direction_cannot_be_turned():

@@ -209,6 +209,23 @@ SPANS = {
     "entities in addresses": ("<a href='x?a=1&amp;lt;=2'>a</a>", f"[a]({BASE}x?a=1&amp;lt;=2)"),
     "two breaks": ("a<br><br>b<br>c", "a\n\nb  \nc"),
     "breaks in emphasis": ("<b>a<br><br>b</b>", "**a  \nb**"),
+    "links stand apart": (
+        "<a href=x>one</a><a href=y>two</a>",
+        f"[one]({BASE}x) [two]({BASE}y)",
+    ),
+    "spans of a row stand apart": (
+        "<p><span class=tag>one</span><span class=tag>two</span><span class=b>s</span>",
+        "one twos",
+    ),
+    "spans of one word do not": (
+        "<p><span>wo</span><span>rd</span> <span class=c>w</span><span class=c>ord</span>",
+        "word word",
+    ),
+    "nor spans of code or of scripts without spaces": (
+        ("<p><code><span class=n>ab</span><span class=n>cd</span></code> "
+        "<span class=n>漢字</span><span class=n>漢字</span>"),
+        "`abcd` 漢字漢字",
+    ),
     "buttons stand apart": ("<button>a</button><button>b</button>", "a b"),
 }  # fmt: skip
 

@@ -27,8 +27,6 @@ _NIL = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
 # Read in this order, by the names of properties; a declaration counts at its start, not
 # within another's name.
 _RULES = (
-    (Hiding.CLOSED, "display", r"none"),
-    (Hiding.CLOSED, "visibility", r"(?:hidden|collapse)"),
     (Hiding.CLOSED, "content-visibility", r"hidden"),
     (Hiding.UNSEEN, "left top right bottom margin-left margin-top", _OFF),
     (Hiding.UNSEEN, "text-indent", rf"(?:{_OFF}|-100%)"),
@@ -53,6 +51,13 @@ _PATTERNS = tuple(
     )
     for kind, names, value in _RULES
 )
+# Of several, the last one counts.
+_SWITCHES = re.compile(
+    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
+)
+_OFF_VALUES = frozenset(
+    {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
+)
 _NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
 _SIZES = frozenset({"width", "height", "max-width", "max-height"})
 _SMALL = re.compile(
@@ -63,6 +68,8 @@ _CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
 _MOVING = re.compile(
     r"transform|transition|animation|will-change|filter", re.IGNORECASE
 )
+# What grows when a reader opens it.
+_FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
 _COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
 _GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
 _NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
@@ -74,17 +81,25 @@ def hiding(style: str) -> Hiding:
     """Return how declarations hide their element. Colours are those of one element."""
     style = style[:MAX_STYLE]
     names = {name.lower() for name in _NAME.findall(style)}
+    if not names.isdisjoint({"display", "visibility"}):
+        last = {name.lower(): v.lower() for name, v in _SWITCHES.findall(style)}
+        if not _OFF_VALUES.isdisjoint(last.items()):
+            return _closed(style)
     for kind, wanted, pattern in _PATTERNS:
         if not wanted.isdisjoint(names) and pattern.search(style):
             if kind is not Hiding.MAYBE:
                 return kind
             return Hiding.NOT if _MOVING.search(style) else kind
     if not _SIZES.isdisjoint(names) and _CUT.search(style) and _SMALL.search(style):
-        return Hiding.CLOSED
+        return _closed(style)
     if "color" not in names:
         return Hiding.NOT
     ink, ground = ink_of(style), ground_of(style)
     return Hiding.UNSEEN if ink and ink == ground else Hiding.NOT
+
+
+def _closed(style: str) -> Hiding:
+    return Hiding.NOT if _FOLDED.search(style) else Hiding.CLOSED
 
 
 @lru_cache(maxsize=5_000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.formats.hidden.declarations import (
@@ -26,7 +27,7 @@ _SPOKEN = frozenset(
 # What a reader opens with a click: its text is part of the page.
 _OPENED = re.compile(
     r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
-    r"collapsible|collapsed|toggle|expand|expandable|faq|answer|details|spoiler|"
+    r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
     r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
     re.IGNORECASE,
 )
@@ -43,9 +44,17 @@ _MOVED = (
     "data-animation",
 )
 # The numbers of lines of code.
-_GUTTER = re.compile(r"\b(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)\b")
+_GUTTER = re.compile(
+    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
+)
 _NUMBERED = frozenset({"td", "span", "div", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "title"})
+# What is opened there leads elsewhere, or asks something.
+_MENUS = frozenset({"nav", "header", "dialog", "form", "aside"})
+_MENU_ROLES = frozenset(
+    "navigation menu menubar banner listbox dialog alertdialog tooltip search".split()
+)
+MAX_SWITCH = 20  # elements before a hidden one in which its switch is looked for
 _NEVER = frozenset({"body", "main", "html", "head"})
 
 
@@ -155,7 +164,30 @@ def _is_opened(element: Any) -> bool:
     if names != " " and _OPENED.search(names):
         return True
     above = element.getparent()
-    return above is not None and above.tag == "details"
+    if above is not None and above.tag == "details":
+        return True
+    return (
+        "aria-labelledby" in attributes
+        or attributes.get("role") == "region"
+        or _has_switch(element)
+    ) and not _in_menu(element)
+
+
+def _has_switch(element: Any) -> bool:
+    """Tell whether what stands just before the element says that it can be expanded."""
+    before = element.getprevious()
+    if before is None and (above := element.getparent()) is not None:
+        before = above.getprevious()
+    if before is None:
+        return False
+    return any("aria-expanded" in e.attrib for e in islice(before.iter(), MAX_SWITCH))
+
+
+def _in_menu(element: Any) -> bool:
+    return any(
+        e.tag in _MENUS or e.get("role") in _MENU_ROLES
+        for e in chain((element,), element.iterancestors())
+    )
 
 
 def _is_shown(style: str) -> bool:
