@@ -1,11 +1,11 @@
 """Make the weights of the main content model from pages whose content is known.
 
 ``python -m training.fit --wcxb DIR --articles DIR`` writes ``weights.json``. With
-``--check`` nothing is written: the pages are parted into three by their sites, each part
-is judged by what was learned of the other two and by the rules, and the measures are
+``--check`` nothing is written: the pages are parted into five by their sites, each part
+is judged by what was learned of the other four and by the rules, and the measures are
 shown by kind and by half of the sites.
 
-Needs ``pip install catboost rapidfuzz scikit-learn``; about ten minutes on two cores.
+Needs ``pip install catboost rapidfuzz scikit-learn``; about fifteen minutes.
 """
 
 from __future__ import annotations
@@ -27,12 +27,23 @@ from scraper_service.formats.main_content.model import WEIGHTS, Forest, Model
 from scraper_service.formats.main_content.tables import Tables
 from training.check import report
 from training.forests import as_numbers, grow
-from training.pages import EMPTY, FOLDS, Case, cases, labels, site, walked
+from training.pages import (
+    EMPTY,
+    FOLDS,
+    Case,
+    cases,
+    known_share,
+    labels,
+    site,
+    walked,
+)
 from training.tables import counts, kind_names, kind_weights, tables
 
-TREES = 90
+TREES = 200
 PROCESSES = 2
 MAX_SIZE = 200  # words of a block beyond which it weighs no more
+OTHER_KINDS = 1.5  # weight of a page that is no article, as most pages are
+LEAST_KNOWN = 0.3  # of the words that are known content, on the page it is learned from
 THRESHOLD = 0.75  # of the bar of the best F1: less costs hardly any, and loses less
 ALL = -1  # the fold that is nobody's
 
@@ -46,6 +57,7 @@ class Page:
     label: Any
     weight: Any
     told_right: bool  # whether its kind was
+    good: bool  # whether it is learned from
 
 
 @define
@@ -55,6 +67,7 @@ class Learned:
     tables: dict[int, dict[str, dict[str, float]]]
     kinds: dict[int, dict[str, list[float]]]
     labels: list[Any]
+    good: list[bool]
 
 
 @click.command()
@@ -68,19 +81,16 @@ def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
     say(f"counted {len(known)} pages")
     pages = featured(known, learned)
     say("features made")
-    names = list(pages[0].made.columns)
-    rows = [page.made.matrix(names).astype(np.float32) for page in pages]
     if check:
-        for line in report(known, by_fold(pages, rows, learned, names)):
+        for line in report(known, by_fold(pages, learned)):
             say(line)
         return
-    forest = grow(rows, [p.label for p in pages], [p.weight for p in pages], TREES)
     weights = {
         "source": SOURCE,
         "threshold": THRESHOLD,
         "tables": learned.tables[ALL],
         "kinds": learned.kinds[ALL],
-        "forest": as_numbers(forest, names),
+        "forest": grown(pages, ALL),
     }
     to = Path(main_content.__file__).with_name(WEIGHTS)
     to.write_text(as_text(weights), encoding="utf-8")
@@ -98,9 +108,10 @@ def count(known: list[Case]) -> Learned:
     """Count names, words and signs, for all folds but one, and for all."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         facts = list(pool.map(_counted, known, chunksize=20))
-    learned = Learned({}, {}, [label for _, _, label in facts])
+    good = [share >= LEAST_KNOWN for *_, share in facts]
+    learned = Learned({}, {}, [label for _, _, label, _ in facts], good)
     for fold in range(ALL, FOLDS):
-        own = [n for n, case in enumerate(known) if case.fold != fold]
+        own = [n for n, case in enumerate(known) if case.fold != fold and good[n]]
         learned.tables[fold] = tables((site(known[n].url), facts[n][1]) for n in own)
         learned.tables[fold]["kind_names"] = kind_names(
             (site(known[n].url), known[n].kind, facts[n][1]) for n in own
@@ -111,10 +122,11 @@ def count(known: list[Case]) -> Learned:
     return learned
 
 
-def _counted(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any]:
+def _counted(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any, float]:
     walk, page = walked(case, EMPTY)
     label = labels(walk, case.truth)
-    return set(page.signs) | built(walk), counts(walk, label), label
+    signs = set(page.signs) | built(walk)
+    return signs, counts(walk, label), label, known_share(walk, case.truth)
 
 
 def featured(known: list[Case], learned: Learned) -> list[Page]:
@@ -126,6 +138,7 @@ def featured(known: list[Case], learned: Learned) -> list[Page]:
             learned.labels,
             [learned.tables[case.fold] for case in known],
             [learned.kinds[case.fold] for case in known],
+            learned.good,
             chunksize=20,
         )
         pages = [page for page in made if page is not None]
@@ -135,7 +148,7 @@ def featured(known: list[Case], learned: Learned) -> list[Page]:
 
 
 def _featured(
-    case: Case, share: Any, tables: dict[str, dict[str, float]], kinds: Any
+    case: Case, share: Any, tables: dict[str, dict[str, float]], kinds: Any, good: bool
 ) -> Page | None:
     walk, page = walked(case, Tables(**tables))
     if not len(walk.blocks):
@@ -147,32 +160,37 @@ def _featured(
         case,
         table(walk, kind.chances),
         (share > 0.5).astype(int),
-        size / max(size.sum(), 1.0),
+        size / max(size.sum(), 1.0) * (1.0 if case.kind == "article" else OTHER_KINDS),
         kind.name == case.kind,
+        good,
     )
 
 
-def by_fold(
-    pages: list[Page], rows: list[Any], learned: Learned, names: list[str]
-) -> dict[int, Model]:
+def by_fold(pages: list[Page], learned: Learned) -> dict[int, Model]:
     """Return for each fold the model that was made of the others."""
-    models = {}
-    for fold in range(FOLDS):
-        own = [n for n, page in enumerate(pages) if page.case.fold != fold]
-        forest = grow(
-            [rows[n] for n in own],
-            [pages[n].label for n in own],
-            [pages[n].weight for n in own],
-            TREES,
-        )
-        models[fold] = Model(
+    return {
+        fold: Model(
             Tables(**learned.tables[fold]),
             learned.kinds[fold],
-            Forest.read(as_numbers(forest, names)),
+            Forest.read(grown(pages, fold)),
             THRESHOLD,
         )
-        say(f"grew the trees of fold {fold}")
-    return models
+        for fold in range(FOLDS)
+    }
+
+
+def grown(pages: list[Page], fold: int) -> dict[str, Any]:
+    """Grow trees over the pages to learn from that are not of the fold."""
+    own = [page for page in pages if page.case.fold != fold and page.good]
+    names = list(own[0].made.columns)
+    forest = grow(
+        [page.made.matrix(names) for page in own],
+        [page.label for page in own],
+        [page.weight for page in own],
+        TREES,
+    )
+    say(f"grew {TREES} trees of {len(own)} pages")
+    return as_numbers(forest, names)
 
 
 def as_text(weights: dict[str, Any]) -> str:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEPTH = 6
+RATE = 0.08  # of learning
 MAX_ROWS = 150  # blocks of one page that are looked at
 SEED = 5
 
@@ -37,13 +38,13 @@ def grow(
     classifier = CatBoostClassifier(
         iterations=trees,
         depth=DEPTH,
-        learning_rate=min(25 / (trees + 60), 0.12),
+        learning_rate=RATE,
         border_count=32,
         l2_leaf_reg=5,
         rsm=0.5,
         bootstrap_type="Bernoulli",
         subsample=0.7,
-        thread_count=2,
+        thread_count=1,
         random_seed=SEED,
         verbose=0,
         allow_writing_files=False,

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import json
 import re
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.document import Document
 
-FOLDS = 3
+FOLDS = 5
 MOVED_WORDS = 6  # of a block found elsewhere in the known content: then it was moved
 _WORD = re.compile(r"\w+")
 
@@ -145,6 +146,16 @@ def labels(walk: Walk, truth: str) -> Any:
             shares[number] = 1.0
             taken.add(key)
     return np.array(shares)
+
+
+def known_share(walk: Walk, truth: str) -> float:
+    """Return the share of the words of known content that the page has at all.
+
+    Some pages have none of them, or no known content: there is nothing to learn there.
+    """
+    known = Counter(words_of(truth))
+    found = Counter(words_of("\n".join(walk.blocks.text)))
+    return (known & found).total() / max(known.total(), 1)
 
 
 EMPTY = Tables({}, {}, {}, {}, {})

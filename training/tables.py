@@ -56,7 +56,9 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
         label = (kept[end] - kept[start]) / weight
         element = nodes.element[number]
         own = element.get("class", "")[:MAX_NAMES]
-        names = f"{own} {element.get('id') or ''} {element.get('itemprop') or ''}"
+        said = element.get("data-testid") or element.get("aria-label")
+        others = (element.get("id"), element.get("itemprop"), said)
+        names = " ".join((own, *filter(None, others)))
         for part in name_parts(names):
             add("names", part, weight, label)
     for number in range(len(blocks)):

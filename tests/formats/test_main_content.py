@@ -207,3 +207,46 @@ def test_explanation_names_every_block():
     assert all(b["rule"] or b["features"] for b in facts["blocks"])
     assert sum(facts["kinds"].values()) == pytest.approx(1, abs=0.01)
     assert explain("", URL)["blocks"] == []
+
+
+def test_words_of_blocks_do_not_glue():
+    document = parse("<p><b>one</b> <i>two</i>\n<a>three</a><br>four<p> <b> </b> ", URL)
+    clean(document)
+    blocks = Walk(document.body, model().tables).blocks
+    assert [text.split() for text in blocks.text] == ["one two three four".split()]
+    assert blocks.words == [4]
+
+
+def test_main_in_a_menu_that_was_never_closed_is_no_menu():
+    text = "The bridge is closed until May, the city says. " * 12
+    page = (
+        "<header><nav><ul><li><a href=/a>Home</a><li><a href=/b>News</a>"
+        f"<main><h1>Bridge closed</h1><p>{text}<p>{text}</main>"
+    )
+    found = markdown(page, only_main_content=True)
+    assert "# Bridge closed" in found.splitlines()[0]
+    assert "Home" not in found
+
+
+def test_what_buttons_say_is_dropped_but_for_headings_of_what_they_unfold():
+    text = "The cord is changed once a year. " * 8
+    page = (
+        f"<main><h1>How to change the cord</h1><p>{text}</p><button>Copy</button>"
+        f"<p>{text}</p><h2><button aria-expanded=false>More help</button></h2>"
+        f"<div>{text}</div></main>"
+    )
+    found = markdown(page, only_main_content=True)
+    assert "Copy" not in found
+    assert "## More help" in found
+
+
+def test_the_price_of_a_product_stays():
+    text = "A rucksack of forty-five litres for three days in the hills. " * 6
+    data = {"@type": "Product", "name": "Trailhead 45"}
+    page = (
+        "<meta property=og:type content=product>"
+        f"<script type=application/ld+json>{json.dumps(data)}</script>"
+        "<main class=product><h1>Trailhead 45</h1><div class=x><p class=y>119,00 €</p></div>"
+        f"<div class=description><p>{text}</p></div></main>"
+    )
+    assert "119,00 €" in markdown(page, only_main_content=True)

@@ -53,6 +53,8 @@ ODD = """<html><head><title>T</title><base href="/b/"><main><h1 id=x>One<h1>Two<
 <table role=navigation><tr><td>1<td>2</table><o:p>odd</o:p><svg><title>t</title></svg>
 <script type=math/tex>x^2</script><noscript>no</noscript><select><option>o</select>
 <iframe srcdoc="&lt;p&gt;in &lt;b&gt;it&lt;/b&gt;&lt;script&gt;1&lt;/script&gt;"></iframe>
+<div data-testid=product-card>a <b>b</b> <i>c</i>\n<u>d</u></div><nav><ul><li>x
+<main aria-label="Related products">m</main></ul></nav><div aria-label=comments>c</div>
 tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></html>
 """
 

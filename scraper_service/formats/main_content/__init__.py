@@ -2,8 +2,8 @@
 
 Nothing is removed before all is decided. ``blocks.py`` walks the tree, ``tables.py`` knows
 names and words, ``kinds.py`` tells the kind of page, ``features.py`` and ``model.py`` score
-the blocks, ``verdicts.py`` and ``rules.py`` decide, ``reduction.py`` takes the rest out of
-the tree.
+the blocks, ``verdicts.py``, ``rules.py`` and ``drops.py`` decide, ``reduction.py`` takes
+the rest out of the tree.
 """
 
 from __future__ import annotations
@@ -34,5 +34,8 @@ def keep_main_content(document: Document, page: Declared) -> None:
     verdict = judge(document.body, page)
     if verdict is not None:
         reduce(verdict.walk, verdict.keep)
-    if page.description and (verdict is None or verdict.kind.name == "product"):
+    is_product = "og:product" in page.signs or (
+        verdict is None or verdict.kind.name == "product"
+    )
+    if page.description and is_product:
         add_description(document.body, page.description)

@@ -76,6 +76,7 @@ _ENTERED = {tag: _PLACE_OF.get(tag, 0) for tag in _NODES} | dict.fromkeys(
     SKIPPED, _LEFT_OUT
 )
 _LINK = _PLACE_OF["a"]
+_AROUND_MAIN = sum(_PLACE_OF[tag] for tag in ("nav", "header", "footer", "aside"))
 _WIDE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -179,21 +180,27 @@ class Walk:
                 self._links, self._low = 0, 0.0
                 self._node(child, tag, number, places | place)
             tail = child.tail
-            if tail and not tail.isspace():
-                self._text(tail, places)
+            if tail:
+                if not tail.isspace():
+                    self._text(tail, places)
+                elif self._run:
+                    self._run.append(" ")
 
     def _node(self, element: Any, tag: str, parent: int, places: int) -> None:
         get = element.get
         names, own, role, marked = get("class"), get("id"), get("role"), get("itemprop")
+        said = get("data-testid") or get("aria-label")
         shape, scores = tag, NO_NAMES
         if names:
             shape = f"{tag}.{names[:MAX_SHAPE]}"
             scores = self._of_names(names)
-        if own or marked:
-            given = [name for name in (own, marked) if name]
+        if own or marked or said:
+            given = [name for name in (own, marked, said) if name]
             scores = together([scores, *map(self._of_names, given)])
         if own or role:
             places |= _said(own, role)
+        if tag == "main" or role == "main":  # in a menu that was never closed
+            places &= ~_AROUND_MAIN
         above = self._node_rows[parent]
         paths = self._paths
         path = paths.setdefault((above[7], shape), len(paths) + 1)
@@ -206,12 +213,17 @@ class Walk:
         if tag == "a":
             places |= _LINK
             self._links += 1
+        elif tag == "br" and self._run:
+            self._run.append("\n")
         names = element.get("class")
         if names:
             self._low = min(self._low, self._of_names(names)[0])
         text = element.text
-        if text and not text.isspace():
-            self._text(text, places)
+        if text:
+            if not text.isspace():
+                self._text(text, places)
+            elif self._run:
+                self._run.append(" ")
         if len(element):
             self._children(element, number, places)
 
@@ -258,6 +270,7 @@ def _compiled(body: Any, tables: Tables) -> tuple[Nodes, Blocks]:
         max_start=MAX_START,
         wide_characters=WIDE_CHARACTERS,
         body_places=_places_of(body),
+        around_main=_AROUND_MAIN,
     )
     return Nodes(*walk.nodes), Blocks(*walk.blocks)
 

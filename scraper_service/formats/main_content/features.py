@@ -135,8 +135,21 @@ def _own(out: dict[str, Array], blocks: Blocks, words: Array, linked: Array) -> 
     out["first words"] = np.array(blocks.first)
     out["phrase"] = np.array(blocks.phrase)
     out["inline names"] = np.array(blocks.inline_low)
+    out["same before"], out["same behind"] = _seen(texts)
     sentence = (words >= LONG) & ends & (linked < 0.4 * words)
     out["sentence"] = sentence.astype(np.float64)
+
+
+def _seen(texts: list[str]) -> Array:
+    """Return how often each text comes before and behind, up to 3."""
+    known: dict[str, int] = {}
+    before = []
+    for text in texts:
+        count = known.get(text, 0)
+        known[text] = count + 1
+        before.append(count)
+    behind = [known[t] - n - 1 for t, n in zip(texts, before, strict=True)]
+    return np.minimum((before, behind), 3).astype(np.float64)
 
 
 def _counted(texts: list[str]) -> Sequence[Array]:

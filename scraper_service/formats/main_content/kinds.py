@@ -38,7 +38,7 @@ MAX_TYPES = 20
 MAX_COUNTED = 3_000  # elements whose names are looked at
 _ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
-_PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:€|£|kr|zł|USD|EUR)\b")
+PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
 _COUNTED = {
     "p": "paragraphs",
     "pre": "code",
@@ -173,7 +173,7 @@ def built(walk: Walk) -> set[str]:
     counts["words"], counts["blocks"] = words, len(blocks)
     counts["prices"] = 0
     if _has_money("\n".join(short)):
-        counts["prices"] = sum(map(bool, map(_PRICE.search, filter(_has_money, short))))
+        counts["prices"] = sum(map(bool, map(PRICE.search, filter(_has_money, short))))
     counts["questions"] = len([text for text in short if "?" in text])
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
@@ -190,7 +190,7 @@ def built(walk: Walk) -> set[str]:
 
 
 def _has_money(text: str) -> bool:
-    """Tell, faster than :data:`_PRICE`, whether there may be a price."""
+    """Tell, faster than :data:`PRICE`, whether there may be a price."""
     return (
         not text.isascii()
         or "$" in text

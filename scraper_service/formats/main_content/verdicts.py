@@ -9,6 +9,8 @@ from attrs import frozen
 
 from scraper_service.formats.document import drop
 from scraper_service.formats.main_content.blocks import Walk
+from scraper_service.formats.main_content.drafts import Draft, is_chrome
+from scraper_service.formats.main_content.drops import below_article, drop_plain
 from scraper_service.formats.main_content.features import Table
 from scraper_service.formats.main_content.kinds import (
     KINDS,
@@ -18,12 +20,7 @@ from scraper_service.formats.main_content.kinds import (
     kind_of,
 )
 from scraper_service.formats.main_content.model import Model, model
-from scraper_service.formats.main_content.rules import (
-    Draft,
-    below_article,
-    correct,
-    is_chrome,
-)
+from scraper_service.formats.main_content.rules import correct
 from scraper_service.formats.main_content.tables import MAX_NAMES
 from scraper_service.formats.passes import compiled
 
@@ -37,7 +34,7 @@ ARTICLE = 0.6  # added to the bar where the page is surely an article: less stay
 SURE = 0.8  # chance of an article, from which comments are none of it
 LEAST_CERTAINTY = 0.6
 CHROME_NAMES = -1.5  # a score of class names that on a small page means chrome
-CHROME_CHANCE = 0.3  # on a small page, below which such names count
+CHROME_CHANCE = 0.4  # on a small page, below which such names count
 
 
 @frozen
@@ -103,8 +100,11 @@ def decide(
         keep[:] = ~_chrome(walk, chances)
         every = range(len(keep))
         rules.update(dict.fromkeys(every, "a small page: all but its chrome"))
+    draft = Draft(walk, made, chances, bar, keep, rules, titles)
+    if bar:
+        correct(draft)
     else:
-        correct(Draft(walk, made, chances, bar, keep, rules, titles))
+        drop_plain(draft)
     return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made)
 
 

@@ -8,6 +8,7 @@ cdef class Walk:
     cdef _Document document
     cdef Py_ssize_t max_shape, max_start, wide_characters
     cdef long link, left_out, places, words, linked, links, inline_place
+    cdef long around_main
     cdef double low
     cdef list run
     cdef readonly tuple nodes, blocks
@@ -19,11 +20,11 @@ cdef class Walk:
 
     def __init__(self, _Element body not None, entered, of_names, of_start, said, together,
                  no_names, wide, link, left_out, max_shape, max_start, wide_characters,
-                 body_places):
+                 body_places, around_main):
         self.tags, self.paths, self.seen = entered, {}, {}
         self.of_names, self.of_start, self.said = of_names, of_start, said
         self.together, self.no_names, self.wide = together, no_names, wide
-        self.link, self.left_out = link, left_out
+        self.link, self.left_out, self.around_main = link, left_out, around_main
         self.max_shape, self.max_start = max_shape, max_start
         self.wide_characters = wide_characters
         self.document = body._doc
@@ -98,16 +99,15 @@ cdef class Walk:
                     self.flush(number, self.node_places[number])
                 self.links, self.low = 0, 0.0
                 self.enter(child, known[0], number, path, depth, places | place)
-            text = text_at(text_from(child.next))
-            if text is not None:
-                self.take(text, places)
+            self.take_from(text_from(child.next), places)
             child = child.next
         return 0
 
     cdef int enter(self, xmlNode* c_node, tag, Py_ssize_t parent, Py_ssize_t path,
                    Py_ssize_t depth, long places) except -1:
         cdef xmlAttr* own = c_node.properties
-        cdef unicode names = None, mark = None, role = None, marked = None, value
+        cdef unicode names = None, mark = None, role = None, marked = None
+        cdef unicode testid = None, label = None, said
         cdef const char* name
         while own is not NULL:
             if own.ns is NULL:
@@ -120,12 +120,17 @@ cdef class Walk:
                     marked = value_of(c_node, own)
                 elif name[0] == c"r" and strcmp(name, "role") == 0:
                     role = value_of(c_node, own)
+                elif name[0] == c"d" and strcmp(name, "data-testid") == 0:
+                    testid = value_of(c_node, own)
+                elif name[0] == c"a" and strcmp(name, "aria-label") == 0:
+                    label = value_of(c_node, own)
             own = own.next
         shape, scores = tag, self.no_names
         if names:
             shape = f"{tag}.{names[:self.max_shape]}"
             scores = self.of_names(names)
-        if mark or marked:
+        said = testid or label
+        if mark or marked or said:
             given = [scores] if scores is not self.no_names else []
             if mark:
                 own_scores = self.of_names(mark)
@@ -135,12 +140,18 @@ cdef class Walk:
                 own_scores = self.of_names(marked)
                 if own_scores is not self.no_names:
                     given.append(own_scores)
+            if said:
+                own_scores = self.of_names(said)
+                if own_scores is not self.no_names:
+                    given.append(own_scores)
             if len(given) > 1:
                 scores = self.together(given)
             elif given:
                 scores = given[0]
         if mark or role:
             places |= <long>self.said(mark, role)
+        if tag == "main" or role == "main":
+            places &= ~self.around_main
         key = (path, shape)
         found = self.paths.get(key)
         if found is None:
@@ -158,6 +169,8 @@ cdef class Walk:
         if tag == "a":
             places |= self.link
             self.links += 1
+        elif tag == "br" and self.run:
+            self.run.append("\n")
         own = attribute(c_node, "class")
         if own is not NULL:
             names = value_of(c_node, own)
@@ -165,10 +178,20 @@ cdef class Walk:
                 low = (<tuple>self.of_names(names))[0]
                 if low < self.low:
                     self.low = low
-        text = text_at(text_from(c_node.children))
-        if text is not None:
-            self.take(text, places)
+        self.take_from(text_from(c_node.children), places)
         return self.below(c_node, number, path, depth, places)
+
+    cdef int take_from(self, xmlNode* first, long places) except -1:
+        """Take the text that begins at ``first``; what is blank parts words of a run."""
+        cdef unicode text
+        if first is NULL:
+            return 0
+        text = text_at(first)
+        if text is not None:
+            return self.take(text, places)
+        if self.run and full_text(first):
+            self.run.append(" ")
+        return 0
 
     cdef int take(self, unicode text, long places) except -1:
         cdef long count = words_in(text)
