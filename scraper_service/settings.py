@@ -274,7 +274,7 @@ _kinds = {name: type(value) for name, value in globals().items() if name.isupper
 _choices = {"ARTEFACTS": ("files", "inline"), "RENDER": ("auto", "never", "always")}
 _minima = {
     "BROWSER_PAGES": 1,
-    "CONVERTER_MEMORY_MB": 128,
+    "CONVERTER_MEMORY_MB": 256,  # it could not load what it needs
     "CONVERTER_TIMEOUT_S": 1,
     "HOST_CONCURRENCY": 1,
     "JOB_CONCURRENCY": 1,

@@ -138,7 +138,7 @@ def test_no_time_is_an_error(timeout_s):
 
 def test_no_memory_is_an_error():
     body = gzip.compress(bytes(MAX_BYTES), 1)
-    with pool_of(memory_mb=200) as pool:
+    with pool_of(memory_mb=256) as pool:
         content = asyncio.run(pool.read_sitemap(source(body), 60))
     assert "more memory" in (content.error or "")
 
