@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import platform
 import statistics
 import sys
 import time
@@ -36,6 +35,7 @@ from bench.quality_pages import (
     wcxb_cases,
 )
 from bench.quality_scorers import fidelity_and_metadata
+from bench.report import MACHINE
 from scraper_service.components.pool import OBJECTS_A_COLLECTION
 from scraper_service.formats.sentences import split
 from scraper_service.formats.summary import summary
@@ -193,7 +193,7 @@ def report(stride: int) -> list[str]:
     lines = [
         "# Content quality",
         "",
-        f"{os.cpu_count()} cores, Python {platform.python_version()}; main content only.",
+        f"{MACHINE}; main content only.",
         "",
     ]
 
