@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 
@@ -161,3 +163,25 @@ def test_pages_come_from_a_directory(tmp_path):
     site = linked.site(str(tmp_path), 5, "http://a.test")
     assert list(site) == [linked.path(0)]
     assert site[linked.path(0)].startswith(b"<html><head>" + linked.BASE)
+
+
+def test_links_of_real_pages_to_their_own_site_lead_to_pages_of_the_site(tmp_path):
+    page = (
+        "<html><head></head><body><a class=a href='/one?a=1&amp;b=2#part'>1</a>"
+        '<A HREF="https://own.test/one?a=1&b=2">same</A><a href=#top>here</a>'
+        '<a href="https://other.test/x">away</a><a href="mailto:a@b.test">mail</a></body></html>'
+    )
+    urls = {"1": "https://own.test/start", "2": "https://own.test/one?a=1&b=2"}
+    truth = [json.dumps({"id": name, "url": url}) for name, url in urls.items()]
+    (tmp_path / "truth.jsonl").write_text("\n".join(truth))
+    for name in urls:
+        (tmp_path / f"{name}.html").write_text(page)
+    site = linked.site(str(tmp_path), 5, "http://a.test")
+    first, second = (
+        re.findall(r'(?i)href=["\']?([^"\' >]+)', x.decode()) for x in site.values()
+    )
+    home = [f"http://a.test{linked.path(number)}" for number in (0, 1)]
+    assert first[1] == first[2] in home
+    assert first[3] == home[0]
+    assert first[4:6] == ["https://other.test/x", "mailto:a@b.test"]
+    assert second[1] == second[3] == home[1]
