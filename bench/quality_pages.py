@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 from pathlib import Path
@@ -17,6 +18,8 @@ from scraper_service.options.arguments import page_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from scraper_service.options.scrape import ScrapeOptions
 
 OWN = "https://page.example/"  # of pages without an address
 # What is stripped in the plain way: it leaves about as much of the wanted and of the
@@ -102,9 +105,14 @@ def pdf_markdown(case: Case) -> str:
     ).markdown
 
 
+@functools.cache  # made once a job
+def _options(formats: str, only_main_content: str) -> ScrapeOptions:
+    arguments = {"formats": formats, "only_main_content": only_main_content}
+    return page_options({"url": OWN, **arguments}).scrape
+
+
 def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
     address = url or OWN
-    options = page_options({"url": OWN, "formats": "markdown,links"}).scrape
     source = PageSource(
         url=address,
         status=200,
@@ -112,7 +120,7 @@ def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
         content_type=content_type,
         find_links=False,
     )
-    content = make_content(source, options)
+    content = make_content(source, _options("markdown,links", "true"))
     made = content.values.get("markdown")
     return Rendered(json.loads(made) if made else "", dict(content.known))
 
@@ -122,7 +130,6 @@ def whole_markdown(html: str, url: str) -> str:
 
     Without an address, relative ones stay as they are: the scorers compare them.
     """
-    arguments = {"url": OWN, "formats": "markdown", "only_main_content": "false"}
     source = PageSource(
         url=url,
         status=200,
@@ -130,7 +137,7 @@ def whole_markdown(html: str, url: str) -> str:
         content_type="text/html; charset=utf-8",
         find_links=False,
     )
-    content = make_content(source, page_options(arguments).scrape)
+    content = make_content(source, _options("markdown", "false"))
     return str(json.loads(content.values["markdown"]))
 
 
