@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import zlib
+from pathlib import Path
+
 from setuptools import Extension, setup
 
 PASSES = "scraper_service/formats/passes"
-PARTS = "bodies nodes texts elements signs names blocks writing".split()
+SOURCES = sorted(Path(PASSES).glob("*.p[xy][xi]"))
 
 
 def extensions() -> list[Extension]:
@@ -20,7 +23,8 @@ def extensions() -> list[Extension]:
                     "scraper_service.formats.passes._compiled",
                     [f"{PASSES}/_compiled.pyx"],
                     include_dirs=lxml.get_include(),
-                    depends=[f"{PASSES}/{name}.pxi" for name in PARTS],
+                    define_macros=[("SOURCES_CHECKSUM", f"{checksum()}u")],
+                    depends=list(map(str, SOURCES)),
                 )
             ],
             build_dir="build",
@@ -31,6 +35,11 @@ def extensions() -> list[Extension]:
     for extension in made:
         extension.optional = True  # Cython does not pass it on
     return made
+
+
+def checksum() -> int:
+    """Return what tells these sources from those of another day."""
+    return zlib.crc32(b"".join(path.read_bytes() for path in SOURCES))
 
 
 setup(ext_modules=extensions())

@@ -59,8 +59,8 @@ def _compiled() -> Check:
     name = "compiled passes"
     if compiled is None:
         text = (
-            "none, so that pages take a third longer; install a C compiler, then this"
-            " package again"
+            "none of these sources, so that pages take a third longer; install a C"
+            " compiler, then this package again"
         )
         return Check(name, "missing", text)
     return Check(name, "works", "over the elements of pages")

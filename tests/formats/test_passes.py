@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from attrs import asdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from scraper_service.formats import passes
 from scraper_service.formats.document import parse
 from scraper_service.formats.hidden import HidingRules
 from scraper_service.formats.links import links
@@ -253,3 +255,26 @@ def test_the_package_works_where_nothing_is_compiled() -> None:
         "assert markdown(page, remove_base64_images=True) == 'a **b**'\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+@needs_compiled
+def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> None:
+    package = Path(passes.__file__).parents[2]  # scraper_service
+    shutil.copytree(package, tmp_path / package.name)
+    code = "from scraper_service.formats import passes; print(bool(passes.compiled))"
+
+    def is_used() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            timeout=60,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    assert is_used() == "True"
+    (source,) = tmp_path.rglob("nodes.pxi")
+    source.write_text(source.read_text() + "\n# newer\n")
+    assert is_used() == "False"

@@ -1,13 +1,16 @@
 """Passes over the elements of a page, compiled where there was a compiler.
 
-``compiled`` is None where there was none, or for a libxml2 that it was not compiled for.
+``compiled`` is None where there was none, for a libxml2 that it was not compiled for, and
+where its sources were changed since.
 What is compiled has a twin in Python that gives the same, beside where it is used, or
 here; ``_compiled.pyx`` is built when the package is installed.
 """
 
 from __future__ import annotations
 
+import zlib
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -16,9 +19,16 @@ if TYPE_CHECKING:
 
 def _load() -> Any:
     try:
-        return import_module("scraper_service.formats.passes._compiled")
+        found = import_module("scraper_service.formats.passes._compiled")
     except (ImportError, ValueError):  # ValueError: for another lxml
         return None
+    return found if found.checksum == _checksum() else None
+
+
+def _checksum() -> int:
+    """Return what ``setup.py`` makes of the same files when it compiles them."""
+    sources = sorted(Path(__file__).parent.glob("*.p[xy][xi]"))
+    return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
 
 compiled = _load()

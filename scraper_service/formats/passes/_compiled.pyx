@@ -34,6 +34,9 @@ from lxml import etree
 cdef extern from "libxml/xmlversion.h":
     const char* LIBXML_DOTTED_VERSION
 
+cdef extern from *:
+    unsigned int SOURCES_CHECKSUM  # set by setup.py
+
 cdef extern from "Python.h":
     bint PyUnicode_IS_ASCII(object text)
     bint Py_UNICODE_ISALNUM(Py_UCS4 character)
@@ -44,6 +47,8 @@ api.import_lxml__etree()
 cdef tuple HEADERS = tuple(map(int, LIBXML_DOTTED_VERSION.decode().split(".")[:2]))
 if HEADERS != etree.LIBXML_VERSION[:2]:
     raise ImportError("compiled for another libxml2")
+
+checksum = SOURCES_CHECKSUM
 
 cdef array.array WHOLE = array.array("q"), DECIMAL = array.array("d")
 
