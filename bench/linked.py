@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 PREFIX = "/pages/"
 BASE = b'<base href="https://elsewhere.example/">'
-LINKS = 10  # to other pages, of each page
+LINKS = 10  # to other pages, of each page, besides its own
+OWN_LINKS = 66  # of a page of WCXB to its own site, on average; made-up ones have none
 MAX_BYTES = 2 * 2**20  # larger pages are left out
 GENERATED_SIZES = 40  # of the made-up pages, from 3 to 100 kB
 _HEAD = re.compile(rb"<head(?:\s[^>]*)?>", re.IGNORECASE)
@@ -45,7 +46,10 @@ def site(source: str, count: int, origin: str) -> dict[str, bytes]:
     known = list(itertools.islice(found, count))
     targets = [origin + path(number) for number in range(len(known))]
     return {
-        path(number): _linked(_at_home(body, url, number, targets), number, targets)
+        path(number): _linked(
+            _at_home(body, url, number, targets),
+            _nav(number, targets, LINKS if url else OWN_LINKS),
+        )
         for number, (body, url) in enumerate(known)
     }
 
@@ -93,7 +97,8 @@ def _usable(found: Iterator[tuple[bytes, str]]) -> Iterator[tuple[bytes, str]]:
 
 def _generated() -> Iterator[tuple[bytes, str]]:
     for number in itertools.count():
-        yield pages.sized(1 + number % GENERATED_SIZES), ""
+        body = pages.sized(1 + number % GENERATED_SIZES)
+        yield body.replace(pages.CANONICAL, b""), ""  # or they would be one another
 
 
 def _at_home(body: bytes, url: str, number: int, targets: list[str]) -> bytes:
@@ -119,17 +124,16 @@ def _site(url: str) -> str:
     return (urlsplit(url).hostname or "").removeprefix("www.")
 
 
-def _nav(number: int, targets: list[str]) -> bytes:
+def _nav(number: int, targets: list[str], most: int) -> bytes:
     """Return links: to two pages of a tree that holds all, and to others at random."""
     count = len(targets)
     tree = [n for n in (2 * number + 1, 2 * number + 2) if n < count]
     rng = random.Random(number)  # seeded: equal bytes on every run
-    others = rng.sample(range(count), k=min(count, LINKS - len(tree)))
+    others = rng.sample(range(count), k=min(count, most - len(tree)))
     links = (f'<li><a href="{targets[n]}">Page {n}</a></li>' for n in tree + others)
     return f"<nav><ul>{''.join(links)}</ul></nav>".encode()
 
 
-def _linked(body: bytes, number: int, targets: list[str]) -> bytes:
-    nav = _nav(number, targets)
+def _linked(body: bytes, nav: bytes) -> bytes:
     body = _HEAD.sub(lambda found: found[0] + BASE, body, count=1)
     return _END.sub(lambda found: nav + found[0], body, count=1)

@@ -69,6 +69,9 @@ def sized(sections: int) -> bytes:
     return _page(sections=sections, cards=sections, state_records=2 * sections)
 
 
+CANONICAL = b'<link rel="canonical" href="/article">'
+
+
 def _page(sections: int, cards: int, state_records: int) -> bytes:
     rng = random.Random(sections)  # seeded: equal bytes on every run
     body = "".join(_section(rng, number) for number in range(1, sections + 1))
@@ -121,7 +124,7 @@ def _head(rng: random.Random, state_records: int) -> str:
 <meta property="og:type" content="article">
 <meta property="og:image" content="/static/pier.jpg">
 <link rel="icon" href="/static/favicon.ico">
-<link rel="canonical" href="/article">
+{CANONICAL.decode()}
 <style>{styles}</style>
 <script type="application/json" id="state">{json.dumps(state)}</script>
 </head>"""
