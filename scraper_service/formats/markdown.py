@@ -6,11 +6,13 @@ paragraph, below the list items and quotations around it (``layout.py``).
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from lxml import etree
 
 from scraper_service.formats.decode import clean_text
+from scraper_service.formats.emphasis import STRONG, STRONG_END
 from scraper_service.formats.inline import BREAK
 from scraper_service.formats.layout import Level
 from scraper_service.formats.passes import finder
@@ -29,6 +31,11 @@ _holds_big = finder(
     *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
 )
 _holds_items = finder("li")
+# Also addresses, which are not read.
+_EMBOLDENED = re.compile(
+    rf"{STRONG}[^{STRONG}{STRONG_END}]*{STRONG_END}|\]\((?:<[^>]*>|[^\s<][^\s{STRONG}]*)\)"
+)
+_STRONG_MARKS = re.compile(f"[{STRONG}{STRONG_END}]")
 _NAMED = frozenset({"id", "name", "class"})
 _HAS_PARAGRAPHS = etree.XPath("boolean(*/p)")
 
@@ -105,11 +112,20 @@ class _Writer(Pictures):
         self.flat = " "
         self.content(element)
         self.flat = None
+        self._unembolden()
         text = self.take(" ")
         if text.endswith("#"):
             text = f"{text[:-1]}\\#"
         if text:
             self.layout.add(f"{'#' * int(element.tag[1])} {text}")
+
+    def _unembolden(self) -> None:
+        """Take bold type back where all words are bold that would be so without it."""
+        if STRONG not in self.run:
+            return
+        text = "".join(self.run)
+        if not any(map(str.isalpha, _EMBOLDENED.sub("", text))):
+            self.run[:] = [_STRONG_MARKS.sub("", text)]
 
     def term(self, element: Any) -> None:
         self.block(element)
@@ -213,16 +229,21 @@ class _Writer(Pictures):
         caption = element.find("caption")
         if caption is not None:
             self.block(caption)
-        lines = ["|".join(["", *map(self._cell, row), ""]) for row in rows]
+        lines = [
+            "|".join(["", *(self._cell(cell, header=not n) for cell in row), ""])
+            for n, row in enumerate(rows)
+        ]
         lines.insert(1, "|".join(["", *(f" {a} " for a in alignments(rows[0])), ""]))
         self.layout.add("\n".join(lines))
 
-    def _cell(self, cell: Any) -> str:
+    def _cell(self, cell: Any, *, header: bool) -> str:
         if cell is None:
             return "  "
         self.flat = BREAK
         self.content(cell)
         self.flat = None
+        if header:
+            self._unembolden()
         text = self.take("<br>")
         if "|" in text:
             text = text.replace("|", "\\|")

@@ -226,6 +226,15 @@ SPANS = {
         "<span class=n>漢字</span><span class=n>漢字</span>"),
         "`abcd` 漢字漢字",
     ),
+    "bold in what is bold without it": (
+        ("<h2>1. <b>a</b> <b><a href=x>b</a></b></h2><h2>a <b>b</b></h2>"
+        "<table><tr><th><b>c</b><th>d <b>e</b><tr><td><b>f</b><td>g</table>"),
+        f"## 1. a [b]({BASE}x)\n\n## a **b**\n\n| c | d **e** |\n| --- | --- |\n| **f** | g |",
+    ),
+    "a bold link around a heading": (
+        "<a href=x><h2><strong>a</strong></h2></a>",
+        f"## [a]({BASE}x)",
+    ),
     "buttons stand apart": ("<button>a</button><button>b</button>", "a b"),
 }  # fmt: skip
 
