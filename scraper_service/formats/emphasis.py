@@ -28,6 +28,9 @@ _TAG = {
     STRIKE: "<del>",
     STRIKE_END: "</del>",
 }
+# Not what may be part of Markdown.
+_LAST = re.compile(r" ?(?<!\\)[.,:;?%/'\"\u2019\u201d»\u2026\u2013\u2014-]{1,9}\Z")
+_FIRST = re.compile(r"[.,:;?%/'\"\u2018\u201c«\u2026\u2013\u2014-]{1,9} ?")
 _STRIKES = frozenset({STRIKE, STRIKE_END})
 MARKS = frozenset(_TAG)
 _PUNCTUATION = frozenset(string.punctuation)
@@ -37,8 +40,12 @@ def emphasised(text: str) -> str:
     """Choose delimiters that open and close where they stand, by CommonMark's rules."""
     text = _BETWEEN_CODE.sub("<!-- -->", text)
     parts = _MARKS.split(_NOTHING.sub("", text))
+    is_moved = False
     for _ in range(MAX_ATTEMPTS):
         marks = _delimited(parts)
+        if marks is None and not is_moved:
+            parts, is_moved = _without_punctuation(parts), True
+            marks = _delimited(parts)
         if marks is None:
             break
         if all(marks[1::2]):
@@ -47,6 +54,27 @@ def emphasised(text: str) -> str:
         kept = [part if mark else "" for part, mark in zip(parts, marks, strict=True)]
         parts = _MARKS.split("".join(kept))
     return "".join([_TAG.get(part, part) for part in parts])
+
+
+def _without_punctuation(parts: list[str]) -> list[str]:
+    """Move punctuation at the edges of marked texts out, where letters touch it.
+
+    No delimiter can stand between these two. What is nothing but punctuation there
+    loses its marks.
+    """
+    parts = parts[:]
+    for start, end, _ in reversed(_pairs(parts)):
+        if parts[end + 1][:1].isalnum() and (found := _LAST.search(parts[end - 1])):
+            parts[end - 1] = parts[end - 1][: found.start()]
+            parts[end + 1] = found[0] + parts[end + 1]
+        if parts[start - 1][-1:].isalnum() and (
+            found := _FIRST.match(parts[start + 1])
+        ):
+            parts[start + 1] = parts[start + 1][found.end() :]
+            parts[start - 1] += found[0]
+        if not "".join(parts[start + 1 : end : 2]):
+            parts[start] = parts[end] = ""
+    return _MARKS.split("".join(parts))
 
 
 def _delimited(parts: list[str]) -> list[str] | None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from scraper_service.formats.document import Document
     from scraper_service.formats.layout import ListLevel
 
+MAX_TITLE = 5000  # characters of what may lose its asterisks
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 # What a heading cannot hold: then it is a heading by mistake.
 _holds_big = finder(
@@ -124,7 +125,9 @@ class _Writer(Pictures):
         if STRONG not in self.run:
             return
         text = "".join(self.run)
-        if not any(map(str.isalpha, _EMBOLDENED.sub("", text))):
+        if len(text) < MAX_TITLE and not any(
+            map(str.isalpha, _EMBOLDENED.sub("", text))
+        ):
             self.run[:] = [_STRONG_MARKS.sub("", text)]
 
     def term(self, element: Any) -> None:

@@ -185,7 +185,6 @@ TABLES = {
 }
 
 SPANS = {
-    "emphasis before a letter": ("<b>a:</b>b", "<strong>a:</strong>b"),
     "emphasis in Chinese": ("<b>「中文」</b>是", "<strong>「中文」</strong>是"),
     "emphasis between letters": ("a<b>b</b>c<i>d</i>e", "a**b**c*d*e"),
     "emphasis by the same tag twice": ("<em>a <em>b</em> c</em>", "*a _b_ c*"),
@@ -225,6 +224,14 @@ SPANS = {
         ("<p><code><span class=n>ab</span><span class=n>cd</span></code> "
         "<span class=n>漢字</span><span class=n>漢字</span>"),
         "`abcd` 漢字漢字",
+    ),
+    "punctuation before a letter is not bold": (
+        "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
+        "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
+    ),
+    "a bracket before a letter is": (
+        "<b>a (b)</b>c",
+        "<strong>a (b)</strong>c",
     ),
     "bold in what is bold without it": (
         ("<h2>1. <b>a</b> <b><a href=x>b</a></b></h2><h2>a <b>b</b></h2>"
