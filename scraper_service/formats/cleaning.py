@@ -51,6 +51,7 @@ _ADDRESSES = {
     "q": "cite",
 }
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
+_PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 _PLACEHOLDERS = ("blank.gif", "spacer.gif", "placeholder")
 
 
@@ -195,7 +196,23 @@ def _settle_noscript(body: Any) -> None:
         if is_page:
             block.tag = "div"
         else:
+            _settle_before(block)
             drop(block)
+
+
+def _settle_before(block: Any) -> None:
+    """Give the image before a ``noscript``, which a script fills, the address in it."""
+    image, inner = block.getprevious(), block.find(".//img")
+    if (
+        inner is None
+        or image is None
+        or image.tag != "img"
+        or "data-src" in image.attrib
+    ):
+        return
+    source = image.get("src", "").strip()
+    if not source or _is_placeholder(source[:200].lower()):
+        image.set("data-src", inner.get("src", ""))
 
 
 def _settle_streamed(body: Any) -> None:
@@ -264,6 +281,10 @@ def _settle_lazy(attributes: Any) -> None:
         best = best_candidate(attributes.get(name, ""))
         if best:
             attributes["src"] = best
+            return
+    for name, value in attributes.items():  # each script of lazy images has its own
+        if name[-4:] == "-src" and _PICTURE.match(value):
+            attributes["src"] = value.strip()
             return
 
 

@@ -35,6 +35,8 @@ class Pictures(Spans):
         if alt:
             alt = inline.escaped(inline.plain(alt).strip(), label=True)
         if source[:5].lower() == "data:":
+            if self.remove_base64 and not alt:
+                return
             source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
         else:
             source = inline.destination(source)

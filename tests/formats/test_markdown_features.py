@@ -225,6 +225,18 @@ SPANS = {
         "<span class=n>漢字</span><span class=n>漢字</span>"),
         "`abcd` 漢字漢字",
     ),
+    "an image whose data are left out and that has no description": (
+        "<a href=x><img src='data:image/gif;base64,R0lG'></a>a",
+        "a",
+    ),
+    "an image of a script of lazy images": (
+        "<img src='data:image/gif;base64,R0lG' own-lazy-src='/a.png'>",
+        "![](https://site.example/a.png)",
+    ),
+    "an image that noscript tells of": (
+        "<p>words <img src='data:image/gif;base64,R0lG'><noscript><img src=a.png></noscript>",
+        f"words ![]({BASE}a.png)",
+    ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
