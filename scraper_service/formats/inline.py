@@ -5,9 +5,17 @@ from __future__ import annotations
 import re
 from urllib.parse import quote
 
-from scraper_service.formats.emphasis import MARKED, emphasised
+from scraper_service.formats.emphasis import (
+    EM,
+    EM_END,
+    MARKED,
+    STRONG,
+    STRONG_END,
+    emphasised,
+)
 
 BREAK, PAD = "\ue066", "\ue067"
+APART = "\ue068"  # a space, if there are words on both sides of it
 
 # Besides controls: what turns the direction of text, and runs of characters that nobody
 # sees (a flag has seven of them, a letter one selector).
@@ -33,6 +41,9 @@ _LINE_START = re.compile(
     re.MULTILINE,
 )
 _STARTS = frozenset("#-+*>=~|:0123456789")
+_APART = re.compile(
+    rf"(?<=[\w){STRONG_END}{EM_END}])({APART}+)(?=[{STRONG}{EM}]*\[?[{STRONG}{EM}]*\w|!\[)|{APART}"
+)
 _BREAKS = re.compile(f" ?{BREAK}[ {BREAK}]*")
 _UNSAFE = re.compile(r"[\s<>\\`|\"\x00-\x1f\ue000-\uf8ff]")
 _ODD = re.compile(r"[\s<>\\`|\"()\[\]&\x00-\x1f\ue000-\uf8ff]")
@@ -80,6 +91,8 @@ def finished(text: str, line_break: str) -> str:
 
     ``line_break`` stands for each ``br``: a hard break, a space, or ``<br>``.
     """
+    if APART in text:
+        text = _APART.sub(lambda m: " " if m[1] else "", text)
     if "  " in text:
         text = _MANY_SPACES.sub(" ", text)
     if not text.isascii():

@@ -293,4 +293,5 @@ _Writer.writers = {
     "rt": _Writer.reading,
     "span": _Writer.span,
     "table": _Writer.table,
+    "time": _Writer.apart,
 }

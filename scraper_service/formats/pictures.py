@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from scraper_service.formats import inline, maths
+from scraper_service.formats.inline import APART
 from scraper_service.formats.roles import KATEX, MATHJAX, MATHS_RENDERED, role
 from scraper_service.formats.spans import Spans
 
@@ -40,7 +41,9 @@ class Pictures(Spans):
             source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
         else:
             source = inline.destination(source)
-        self.run.append(f"![{alt}]({source})")
+        if not self.in_link:
+            self.run.append(APART)
+        self.run += [f"![{alt}]({source})", APART]
 
     def formula(self, element: Any) -> None:
         """Write MathML, or what KaTeX or MathJax made of a formula, as TeX."""

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 from scraper_service.formats import emphasis, inline, maths
 from scraper_service.formats.emphasis import MARKS
-from scraper_service.formats.inline import BREAK
+from scraper_service.formats.inline import APART, BREAK
 from scraper_service.formats.layout import Layout
 from scraper_service.formats.notes import Notes
 from scraper_service.formats.passes import compiled, finder
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
     from scraper_service.formats.document import Document
 
 MAX_JOINED = 2000  # characters of code in spans side by side that become one
-_AROUND = f" {BREAK}"
+_AROUND = f" {BREAK}{APART}"
 MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
+_NO_TEXT = MARKS | {APART}
 _AFTER_BRACKET = frozenset("([:")
 _holds_lines = finder("br", "div", "li", "pre")  # then code has lines
 _holds_links = finder("a")
@@ -106,7 +107,7 @@ class Spans:
         run.append(text)
 
     def _follows_bracket(self) -> bool:
-        last = next((part for part in reversed(self.run) if part not in MARKS), "")
+        last = next((part for part in reversed(self.run) if part not in _NO_TEXT), "")
         return last.endswith("]")
 
     def flush(self) -> None:
@@ -137,6 +138,12 @@ class Spans:
         self.run.append(" ")
         self.content(element)
         self.run.append(" ")
+
+    def apart(self, element: Any) -> None:
+        """Write an element that styles draw apart from the words beside it."""
+        self.run.append(APART)
+        self.content(element)
+        self.run.append(APART)
 
     def skip(self, element: Any) -> None:
         """Write nothing."""

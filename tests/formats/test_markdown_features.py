@@ -203,6 +203,7 @@ SPANS = {
     "an exclamation, a space, a link": ("a! <a href=x>b</a>", f"a! [b]({BASE}x)"),
     "an exclamation": ("<p>Hello!", "Hello!"),
     "brackets beside a link": ("[a]<span>(b)</span>", "[a]\\(b)"),
+    "brackets beside a date": ("[a]<time>(b)</time>", "[a]\\(b)"),
     "names with underscores": ("a_b __init__ *", "a_b \\_\\_init\\_\\_ \\*"),
     "a heading that ends in a hash": ("<h2>C#</h2>", "## C\\#"),
     "entities in addresses": ("<a href='x?a=1&amp;lt;=2'>a</a>", f"[a]({BASE}x?a=1&amp;lt;=2)"),
@@ -236,6 +237,17 @@ SPANS = {
     "an image that noscript tells of": (
         "<p>words <img src='data:image/gif;base64,R0lG'><noscript><img src=a.png></noscript>",
         f"words ![]({BASE}a.png)",
+    ),
+    "images stand apart from words": (
+        "<p>a<img src=x>b <b>c <img src=x></b>d <a href=y><img src=x></a><a href=y>e</a>, <img src=x>.",
+        (
+            f"a ![]({BASE}x) b **c ![]({BASE}x)** d [![]({BASE}x)]({BASE}y) [e]({BASE}y), "
+            f"![]({BASE}x)."
+        ),
+    ),
+    "dates stand apart from names": (
+        "<p><span>a</span><time>May 1</time><span>b</span> (<time>May 2</time>), <time> 1 </time> c",
+        "a May 1 b (May 2), 1 c",
     ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
