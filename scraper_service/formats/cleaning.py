@@ -51,6 +51,7 @@ _ADDRESSES = {
     "q": "cite",
 }
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
+_MASKED = "/cdn-cgi/l/email-protection"
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 _PLACEHOLDERS = ("blank.gif", "spacer.gif", "placeholder")
 
@@ -259,13 +260,39 @@ def _complete(element: Any, tag: str, base: str) -> None:
         value = element.get(name)
         if value is None:
             continue
-        if tag == "a" and value.lstrip().startswith("#"):
+        if tag == "a" and (
+            value.lstrip().startswith("#") or (_MASKED in value and _unmasked(element))
+        ):
             continue
         address = absolute(base, value)
         if address is None:
             del element.attrib[name]
         elif address != value:
             element.set(name, address)
+
+
+def _unmasked(link: Any) -> bool:
+    """Show the address of mail that Cloudflare hides from robots, as its script does.
+
+    It is in hexadecimal, all bytes changed by the first one.
+    """
+    shown = next((e for e in link.iter() if e.get("data-cfemail")), None)
+    code = link.get("href").partition("#")[2]
+    if shown is not None:
+        code = shown.get("data-cfemail")
+    try:
+        key, *values = bytes.fromhex(code)
+        address = bytes(value ^ key for value in values).decode()
+    except ValueError:
+        return False
+    if not address:
+        return False
+    link.set("href", f"mailto:{address}")
+    if shown is not None:
+        for child in list(shown):
+            shown.remove(child)
+        shown.text = address.partition("?")[0]
+    return True
 
 
 def _settle_lazy(attributes: Any) -> None:

@@ -249,6 +249,17 @@ SPANS = {
         "<p><span>a</span><time>May 1</time><span>b</span> (<time>May 2</time>), <time> 1 </time> c",
         "a May 1 b (May 2), 1 c",
     ),
+    "mail that Cloudflare hides": (
+        (
+            "<a href='/cdn-cgi/l/email-protection' data-cfemail='0160416c2f63'>[hidden]</a> "
+            "<a href='/cdn-cgi/l/email-protection#0160416c2f63'>b <i data-cfemail=0160416c2f63>"
+            "[<u>hidden</u>]</i></a> <a href='/cdn-cgi/l/email-protection#x'>c</a>"
+        ),
+        (
+            "[a@m.b](mailto:a@m.b) [b *a@m.b*](mailto:a@m.b) "
+            "[c](https://site.example/cdn-cgi/l/email-protection#x)"
+        ),
+    ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
