@@ -277,6 +277,7 @@ _Writer.writers = {
     **dict.fromkeys(("del", "s", "strike"), _Writer.strike),
     **dict.fromkeys(("code", "kbd", "samp", "tt"), _Writer.code),
     **dict.fromkeys(("sup", "sub"), _Writer.raised),
+    **dict.fromkeys(("video", "audio"), _Writer.film),
     **dict.fromkeys(("math", "mjx-container"), _Writer.formula),
     **dict.fromkeys((f"h{level}" for level in range(1, 7)), _Writer.heading),
     "a": _Writer.anchor,

@@ -45,6 +45,11 @@ class Pictures(Spans):
             self.run.append(APART)
         self.run += [f"![{alt}]({source})", APART]
 
+    def film(self, element: Any) -> None:
+        """Write the links in a film or sound; the words there are for old browsers."""
+        for link in element.iter("a"):
+            self.anchor(link)
+
     def formula(self, element: Any) -> None:
         """Write MathML, or what KaTeX or MathJax made of a formula, as TeX."""
         kind = role(element)

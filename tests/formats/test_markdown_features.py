@@ -260,6 +260,10 @@ SPANS = {
             "[c](https://site.example/cdn-cgi/l/email-protection#x)"
         ),
     ),
+    "films without the words for browsers that show none": (
+        "<video><source src=x>No films here</video><audio>None, but <a href=y>this</a>.</audio>",
+        f"[this]({BASE}y)",
+    ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
