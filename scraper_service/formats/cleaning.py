@@ -6,9 +6,10 @@ import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
 from lxml import etree
 
-from scraper_service.formats.document import Document, drop, parse
+from scraper_service.formats.document import drop, parse
 from scraper_service.formats.hidden import (
     Hiding,
     HidingRules,
@@ -21,6 +22,8 @@ from scraper_service.formats.urls import absolute, best_candidate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from scraper_service.formats.document import Document
 
 UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
 SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
@@ -180,7 +183,7 @@ def without_frames(document: Document) -> Document | None:
     """Return a copy of a cleaned page without its frames; None if there are none."""
     if document.root.find(_FRAMES) is None:
         return None
-    bare = Document(deepcopy(document.root), document.base)
+    bare = evolve(document, root=deepcopy(document.root), warnings=[])
     for frame in bare.root.findall(_FRAMES):
         drop(frame)
     return bare

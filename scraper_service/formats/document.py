@@ -49,11 +49,15 @@ _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
 
 @define
 class Document:
-    """A parsed page. ``base`` is what its relative addresses are relative to."""
+    """A parsed page. ``base`` is what its relative addresses are relative to.
+
+    Of main content, ``is_main``, what readers make nothing of is not written.
+    """
 
     root: Any
     base: str
     warnings: list[str] = field(factory=list)
+    is_main: bool = False
 
     @property
     def body(self) -> Any:

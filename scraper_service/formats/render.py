@@ -321,6 +321,7 @@ class _Making:
         self.answering.extract()
         if wants_main:
             main_content.keep_main_content(document, page)
+            document.is_main = True
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),

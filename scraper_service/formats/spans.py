@@ -33,8 +33,19 @@ MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
 _NO_TEXT = MARKS | {APART}
 _AFTER_BRACKET = frozenset("([:")
+_SIGNS_OF_PLACE = frozenset("# ¶ § 🔗".split())
+MAX_SIGNS = 3  # elements in such a link
 _holds_lines = finder("br", "div", "li", "pre")  # then code has lines
 _holds_links = finder("a")
+
+
+def _is_sign_of_place(link: Any) -> bool:
+    """Tell a link to where it stands itself, put beside a heading to be copied."""
+    text = "".join(link.itertext()) if len(link) < MAX_SIGNS else ""
+    if text.strip() not in _SIGNS_OF_PLACE or link.find(".//img") is not None:
+        return False
+    above = link.getparent()
+    return above is None or above.tag != "sup"
 
 
 class Spans:
@@ -49,6 +60,7 @@ class Spans:
 
     def __init__(self, document: Document, *, remove_base64: bool) -> None:
         self.base = document.base
+        self.is_main = document.is_main
         self.remove_base64 = remove_base64
         self.layout = Layout()
         self.notes = Notes(document.body)
@@ -242,6 +254,8 @@ class Spans:
                 self.run.append(f"[^{label}]")
                 return
             href = urljoin(self.base, href)
+        if self.is_main and "#" in href and _is_sign_of_place(element):
+            return
         self.in_link = True
         self.link, self.link_from = href, len(self.run)
         self._inner(element, code)

@@ -307,3 +307,22 @@ CASES = MATHS | NOTES | CODE | TABLES | SPANS | LISTS
 @pytest.mark.parametrize(("page", "expected"), CASES.values(), ids=CASES)
 def test_html_becomes_markdown(page, expected):
     assert markdown(page) == expected
+
+
+TEXT = "<p>" + "Some words of main content stand here, and more of them follow. " * 9
+
+MAIN = {
+    "links to where they stand": (
+        "<h2><a href=#a>§</a>a</h2><h2>b <a href=page.html#b><span>#</span></a></h2>",
+        "## a\n\n## b\n\n",
+    ),
+}
+
+
+@pytest.mark.parametrize(("page", "expected"), MAIN.values(), ids=MAIN)
+def test_main_content_is_without_what_says_nothing(page, expected):
+    body = f"<main><h1>Title</h1>{page}{TEXT}</main>"
+    whole = markdown(body)
+    main = markdown(body, only_main_content=True)
+    assert main.startswith(f"# Title\n\n{expected}Some words")
+    assert whole != main
