@@ -71,6 +71,11 @@ class Layout:
         else:
             self.add(text)
 
+    def add_once(self, text: str) -> None:
+        """Place a block, unless it is that before it: a copy for smaller screens."""
+        if self.levels or self.lines[-1:] != [text]:
+            self.add(text)
+
     def add(self, text: str) -> None:
         """Place one block below the levels around it."""
         lines, levels = self.lines, self.levels

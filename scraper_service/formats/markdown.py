@@ -118,7 +118,8 @@ class _Writer(Pictures):
         if text.endswith("#"):
             text = f"{text[:-1]}\\#"
         if text:
-            self.layout.add(f"{'#' * int(element.tag[1])} {text}")
+            add = self.layout.add_once if self.is_main else self.layout.add
+            add(f"{'#' * int(element.tag[1])} {text}")
 
     def _unembolden(self) -> None:
         """Take bold type back where all words are bold that would be so without it."""

@@ -41,9 +41,12 @@ class Pictures(Spans):
             source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
         else:
             source = inline.destination(source)
+        image = f"![{alt}]({source})"
+        if self.is_main and alt.count(" ") >= 2 and self.run[-2:] == [image, APART]:
+            return  # the same for another size of screen; stars are counted
         if not self.in_link:
             self.run.append(APART)
-        self.run += [f"![{alt}]({source})", APART]
+        self.run += [image, APART]
 
     def film(self, element: Any) -> None:
         """Write the links in a film or sound; the words there are for old browsers."""

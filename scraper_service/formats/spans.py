@@ -35,6 +35,7 @@ _NO_TEXT = MARKS | {APART}
 _AFTER_BRACKET = frozenset("([:")
 _SIGNS_OF_PLACE = frozenset("# ¶ § 🔗".split())
 MAX_SIGNS = 3  # elements in such a link
+_IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
 _holds_lines = finder("br", "div", "li", "pre")  # then code has lines
 _holds_links = finder("a")
 
@@ -131,7 +132,14 @@ class Spans:
             run.append(self.flat)
             return
         text = self.take("  \n")
-        if text:
+        if (
+            self.is_main
+            and text[:2] == "!["
+            and not self.layout.levels
+            and _IMAGE.fullmatch(text)
+        ):
+            self.layout.add_once(text)
+        elif text:
             self.layout.paragraph(text)
 
     def take(self, line_break: str) -> str:

@@ -264,6 +264,10 @@ SPANS = {
         "<video><source src=x>No films here</video><audio>None, but <a href=y>this</a>.</audio>",
         f"[this]({BASE}y)",
     ),
+    "an image as a definition": (
+        "<dl><dt>a<dd><img src=x></dl>",
+        f"a\n: ![]({BASE}x)",
+    ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
@@ -315,6 +319,16 @@ MAIN = {
     "links to where they stand": (
         "<h2><a href=#a>§</a>a</h2><h2>b <a href=page.html#b><span>#</span></a></h2>",
         "## a\n\n## b\n\n",
+    ),
+    "copies for smaller screens": (
+        (
+            "<h2>a</h2><h2>a</h2><h3>a</h3><div><img src=x alt=b></div><div><img src=x alt=b></div>"
+            "<p><img src=y alt='c d e'><img src=y alt='c d e'></p><p><img src=z><img src=z></p>"
+        ),
+        (
+            f"## a\n\n### a\n\n![b]({BASE}x)\n\n![c d e]({BASE}y)\n\n"
+            f"![]({BASE}z) ![]({BASE}z)\n\n"
+        ),
     ),
 }
 
