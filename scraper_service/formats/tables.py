@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from scraper_service.formats.passes import finder, texts_in
+
+_holds_objects = finder("img", "input", "math", "video")
 MAX_COLUMNS = 200
 MAX_CELLS = 200_000
 _ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
@@ -27,10 +30,12 @@ def data_rows(table: Any) -> list[list[Any]] | None:
         return None
     if next(table.iterdescendants(*_LAYOUT), None) is not None:
         return None
-    has_header = _is_header(rows[0])
     grid = _grid(rows)
-    if grid is None:
+    if grid is None or len(grid := _without_empty(grid)) == 0:
         return None
+    if len(grid[0]) < 2 and not _is_list(table, rows):
+        return None
+    has_header = _is_header([cell for cell in grid[0] if cell is not None])
     return grid if has_header else [[None] * len(grid[0]), *grid]
 
 
@@ -95,6 +100,25 @@ def _grid(rows: list[list[Any]]) -> list[list[Any]] | None:
     if width * len(grid) > MAX_CELLS:
         return None
     return [line + [None] * (width - len(line)) for line in grid]
+
+
+def _without_empty(grid: list[list[Any]]) -> list[list[Any]]:
+    """Leave out rows and columns in which there is nothing at all."""
+    full = [[cell is not None and _has_content(cell) for cell in line] for line in grid]
+    columns = [n for n, cells in enumerate(zip(*full, strict=True)) if any(cells)]
+    lines = [line for line, cells in zip(grid, full, strict=True) if any(cells)]
+    if len(columns) == len(grid[0]):
+        return lines
+    return [[line[n] for n in columns] for line in lines]
+
+
+def _has_content(cell: Any) -> bool:
+    text = cell.text
+    if text and not text.isspace():
+        return True
+    if not len(cell):
+        return False
+    return _holds_objects(cell) or bool("".join(texts_in(cell)).strip())
 
 
 def _skip_covered(line: list[Any], pending: dict[int, int]) -> None:

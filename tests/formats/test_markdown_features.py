@@ -268,6 +268,15 @@ SPANS = {
         "<dl><dt>a<dd><img src=x></dl>",
         f"a\n: ![]({BASE}x)",
     ),
+    "rows and columns with nothing in them": (
+        "<table><tr><th>a<th><th>b<tr><td>1<td><td>2<tr><td> <td><td><br><tr><td>3<td><td></table>",
+        "| a | b |\n| --- | --- |\n| 1 | 2 |\n| 3 |  |",
+    ),
+    "an empty row before the header": (
+        "<table><thead><tr><th><th></thead><tr><th>a<th>b<tr><td>1<td>2</table>",
+        "| a | b |\n| --- | --- |\n| 1 | 2 |",
+    ),
+    "a column beside an empty one": ("<table><tr><td>a<td><tr><td>b<td></table>", "a\n\nb"),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
