@@ -32,6 +32,8 @@ FAINT = 0.1  # share of the words; more without opacity wait for a script
 # Of scripts that put spaces between words; single letters are parts of a word.
 _ENDS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}$")
 _BEGINS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}")
+_ENDS_PHRASE = re.compile(r"\w[a-z\u00df-\u00f6\u00f8-\u00ff)]\Z")
+_PARTED = frozenset({"a", "span"})
 _EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 _NO_WORDS = frozenset({"script", "style", "template"})
 _WAITING = frozenset({"B:", "P:"})  # of the ids of such places
@@ -95,23 +97,32 @@ def _keep_formula(script: Any) -> None:
 
 
 def _part_words(body: Any) -> None:
-    """Put a space between links, and spans of one class, that styles draw apart."""
+    """Put a space between links, and spans of one class, that styles draw apart.
+
+    Between others too, where one of them has several words and a new one begins.
+    """
     for element in body.iter("a", "span"):
         if element.tail:
             continue
         behind = element.getnext()
-        if behind is None or behind.tag != element.tag:
+        if behind is None or behind.tag not in _PARTED:
             continue
-        if element.tag == "span" and (
-            not element.get("class") or element.get("class") != behind.get("class")
+        if behind.tag == element.tag and (
+            element.tag == "a"
+            or (element.get("class") and element.get("class") == behind.get("class"))
         ):
-            continue
-        before, after = "".join(element.itertext()), "".join(behind.itertext())
-        if (
-            _ENDS_WORD.search(before)
-            and _BEGINS_WORD.match(after)
-            and not any(above.tag in _EXACT for above in element.iterancestors())
-        ):
+            before, after = "".join(element.itertext()), "".join(behind.itertext())
+            is_end = bool(_ENDS_WORD.search(before) and _BEGINS_WORD.match(after))
+        else:
+            after = behind.text or ""
+            if not after[:1].isalnum() or after[:1].islower():
+                continue
+            before = "".join(element.itertext())
+            is_end = (
+                _ENDS_PHRASE.search(before) is not None
+                and " " in f"{before}{after}".strip()
+            )
+        if is_end and not any(above.tag in _EXACT for above in element.iterancestors()):
             element.tail = " "
 
 

@@ -277,6 +277,14 @@ SPANS = {
         "| a | b |\n| --- | --- |\n| 1 | 2 |",
     ),
     "a column beside an empty one": ("<table><tr><td>a<td><tr><td>b<td></table>", "a\n\nb"),
+    "spans of several words stand apart": (
+        "<p><span class=a>Ada</span><span>The first one</span><a href=x>Read</a><span>3</span>",
+        f"Ada The first one [Read]({BASE}x)3",
+    ),
+    "spans of a name do not": (
+        "<p><span class=a>You</span><span class=b>Tube</span> <span>a b</span><span>c</span>",
+        "YouTube a bc",
+    ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
