@@ -100,6 +100,19 @@ class _Writer(Pictures):
         else:
             self._inside(Level("> ", "> "), element)
 
+    def attribution(self, element: Any) -> None:
+        """Write who was quoted, as forums do: on a line before what was said."""
+        self.content(element)
+        above = element.getparent()
+        if (
+            above.tag in {"blockquote", "div"}
+            and above[0] is element
+            and not (above.text or "").strip()
+            and "blockquote" in {above.tag, getattr(above.getparent(), "tag", "")}
+            and "".join(element.itertext()).rstrip().endswith(":")
+        ):
+            self.flush()
+
     def rule(self, _element: Any) -> None:
         self.flush()
         if self.flat is None:
@@ -285,6 +298,7 @@ _Writer.writers = {
     "blockquote": _Writer.quotation,
     "br": _Writer.line_break,
     "button": _Writer.spaced,
+    "cite": _Writer.attribution,
     "dd": _Writer.definition,
     "dt": _Writer.term,
     "hr": _Writer.rule,

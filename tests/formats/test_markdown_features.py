@@ -285,6 +285,10 @@ SPANS = {
         "<p><span class=a>You</span><span class=b>Tube</span> <span>a b</span><span>c</span>",
         "YouTube a bc",
     ),
+    "who is quoted in a forum": (
+        "<blockquote><div><cite>Ada wrote:</cite>a</div></blockquote><blockquote><cite>B</cite> c",
+        "> Ada wrote:\n>\n> a\n\n> B c",
+    ),
     "punctuation before a letter is not bold": (
         "<p><b>a:</b>b</p><p>c<i>“</i>d</p><p><b>e.</b>f <b>g</b></p><p>h<b>, i</b>",
         "**a**:b\n\nc“d\n\n**e**.f **g**\n\nh, **i**",
