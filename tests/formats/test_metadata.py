@@ -215,6 +215,12 @@ def test_headline_is_the_heading_that_the_title_speaks_of():
     assert facts["headline"] == "How tide tables are made, explained"
 
 
+def test_headline_is_without_styles_and_signs():
+    page = "<title>Making tide tables</title><h1><style>a{b:c}</style>Making tide tables ¶</h1>"
+    assert known(page)["title"] == "Making tide tables"
+    assert "headline" not in known(page)
+
+
 def test_title_falls_back_on_other_names():
     assert known("<meta property=og:title content=OT><h1>x</h1>")["title"] == "OT"
     assert known("<h1>The only heading here</h1>")["title"] == "The only heading here"

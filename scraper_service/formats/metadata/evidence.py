@@ -22,6 +22,7 @@ MAX_METAS = 1000
 MAX_VALUE = 20_000  # characters
 MAX_HEADINGS = 10
 
+_UNREAD = ("style", "script", "template")
 _WANTED = ("meta", "link", "script", "title", "h1")
 
 
@@ -109,4 +110,12 @@ class Evidence:
 
 
 def _text(element: Any) -> str:
-    return " ".join("".join(texts_in(element)).split())[:MAX_VALUE]
+    parts = texts_in(element)
+    if len(element) and next(element.iterdescendants(*_UNREAD), None) is not None:
+        parts = [
+            text
+            for text in element.xpath(".//text()")
+            if not (text.is_text and text.getparent().tag in _UNREAD)
+        ]
+    text = " ".join("".join(parts).split())[:MAX_VALUE]
+    return text.rstrip("¶ ") or text
