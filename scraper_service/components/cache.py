@@ -10,7 +10,9 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.components.artefacts import hold_artefact, shared_artefacts
+from scraper_service.components.blocked import SITE_BLOCKED, BlockedSite
 from scraper_service.components.engines import Engines
+from scraper_service.components.transport import check_site
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Rendered
 from scraper_service.jobs import artefacts
@@ -29,6 +31,7 @@ from scraper_service.options.engine import (
     prefers_browser,
 )
 from scraper_service.options.formats import ChangeTracking, Screenshot
+from scraper_service.options.limits import parse_sites
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -54,11 +57,13 @@ class PageCache:
 
     Sets ``meta["cache_state"]`` (``hit`` or ``miss``, only where it was looked up) and
     ``meta["cached_at"]`` (seconds). Requests without ``meta["team_id"]``, as in local
-    runs, pass untouched.
+    runs, pass untouched. Sites that the caller or the operator keeps away from are
+    refused as in a fetch, also as the end of redirects that were followed before.
     """
 
     def __init__(self, crawler: Crawler):
         self._settings = crawler.settings
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
         self._retention_s = crawler.settings.getfloat("CACHE_RETENTION_S")
         self._storing: set[asyncio.Task[None]] = set()
 
@@ -72,11 +77,15 @@ class PageCache:
             return None
         if "redirect_times" in request.meta or "engine" in request.meta:
             return None  # of a page that was looked up before
+        check_site(request.url, options)
         only_stored = options.lockdown or options.min_age_ms is not None
         if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
             request.meta["cache_state"] = "miss"
             found = await self._find(request, options)
             if found is not None:
+                check_site(found.url, options)
+                if self._sites.covers(found.url):
+                    raise BlockedSite(SITE_BLOCKED)
                 request.meta["cache_state"] = "hit"
                 request.meta["cached_at"] = found.fetched_at
                 request.meta["engine"] = found.engine

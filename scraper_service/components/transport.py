@@ -21,6 +21,12 @@ class SiteRefused(IgnoreRequest):
     """The caller's own rules keep this scrape away from the site."""
 
 
+def check_site(url: str, options: ScrapeOptions) -> None:
+    """Raise :exc:`SiteRefused` if the rules of the caller keep away from ``url``."""
+    if options.site_rules and not options.site_rules.allows(host_of(url)):
+        raise SiteRefused("the site is excluded by threatProtection")
+
+
 class RequestOptionsMiddleware:
     """Put ``meta["options"]`` on the request, anew for each hop of a redirect.
 
@@ -39,8 +45,7 @@ class RequestOptionsMiddleware:
         options: ScrapeOptions | None = request.meta.get("options")
         if options is None:
             return
-        if options.site_rules and not options.site_rules.allows(host_of(request.url)):
-            raise SiteRefused("the site is excluded by threatProtection")
+        check_site(request.url, options)
         if "engine" not in request.meta:
             request.meta["engine"] = self._engines.choose(request.url, options)
         request.meta["download_timeout"] = options.load_timeout_ms / 1000

@@ -7,6 +7,8 @@ import uuid
 
 import pytest
 
+from tests.scripted_site import ScriptedSite
+
 DAY_MS = 86_400_000
 
 
@@ -135,6 +137,39 @@ def test_a_team_has_a_cache_of_its_own(start_service, site):
     assert state("fc-one") == "miss"
     wait_until(lambda: state("fc-one") == "hit")
     assert state("fc-two") == "miss"
+
+
+def test_the_sites_a_caller_keeps_away_from_count_for_stored_pages(
+    service, scrape, site, fresh
+):
+    plain = fresh()
+    moved = fresh("/redirect-to").replace("127.0.0.2", "127.0.2") + f"&url={plain}"
+    for url in (plain, moved):
+        scrape(url)
+        wait_until(lambda url=url: state_of(scrape(url)) == "hit")
+        rules = {"blacklist": ["127.0.0.2"]}
+        for more in ({}, {"lockdown": True}):
+            body = {"url": url, "threatProtection": rules, **more}
+            reply = service.post("/v2/scrape", body)
+            assert (reply.status, reply.json["code"]) == (403, "UNSUPPORTED_SITE")
+
+
+def test_stored_pages_of_sites_that_were_blocked_since_are_not_given(
+    start_service, site
+):
+    with ScriptedSite({"/end": "<p>The end.</p>"}, "127.0.0.3") as other:
+        everywhere = {"SCRAPER_EGRESS_ALLOW": "127.0.0.0/8"}
+        service = start_service(**everywhere)
+        body = {"url": site.url(f"/redirect-to?url={other.url('/end')}")}
+
+        def scraped():
+            return service.post("/v2/scrape", body)
+
+        wait_until(lambda: state_of(scraped().json["data"]) == "hit")
+        assert service.stop() == 0
+        service = start_service(SCRAPER_BLOCKED_SITES="127.0.0.3", **everywhere)
+        reply = scraped()
+    assert (reply.status, reply.json["code"]) == (403, "UNSUPPORTED_SITE")
 
 
 def test_errors_of_the_site_are_not_stored(scrape, site):
