@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import TYPE_CHECKING, Self
+from urllib.parse import urldefrag
 
+from attrs import evolve
 from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
@@ -90,7 +92,7 @@ class PageCache:
                 request.meta["cached_at"] = found.fetched_at
                 request.meta["engine"] = found.engine
                 await self._hold(request, found)
-                return _response(found)
+                return _response(found, request.url)
         if options.lockdown:
             raise LockdownMiss
         if options.min_age_ms is not None:
@@ -201,7 +203,10 @@ def _header(response: Response, name: str) -> str:
     return b",".join(response.headers.getlist(name)).decode("latin-1")
 
 
-def _response(found: StoredSource) -> Response:
+def _response(found: StoredSource, url: str) -> Response:
+    """Return a stored answer for ``url``, whose fragment counts if nothing led away."""
+    if urldefrag(found.url).url == urldefrag(url).url:
+        found = evolve(found, url=url)
     headers = {
         "Content-Type": found.content_type,
         "Content-Encoding": found.content_encoding,

@@ -42,10 +42,14 @@ class NewPage:
 
 
 def page_key(url: str) -> str:
-    """Return the number of an address: schemes, ``www.`` and final slashes are one."""
+    """Return the number of an address: schemes, ``www.`` and final slashes are one.
+
+    Routes in a script (a fragment with a slash) are told apart, as in the cache.
+    """
     parts = urlsplit(url)
     host = parts.netloc.lower().removeprefix("www.")
-    text = f"{host}{parts.path.rstrip('/')}?{parts.query}"
+    route = f"#{parts.fragment}" if "/" in parts.fragment else ""
+    text = f"{host}{parts.path.rstrip('/')}?{parts.query}{route}"
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from attrs import frozen
 from sqlalchemy import bindparam, select, update
@@ -18,7 +17,7 @@ from sqlalchemy import bindparam, select, update
 from scraper_service.formats.sitemap_places import first_base
 from scraper_service.jobs.known import latest_crawls
 from scraper_service.jobs.rows import dialect_insert, now_of
-from scraper_service.jobs.sources import DEFAULT_PORTS
+from scraper_service.jobs.sources import page_address
 from scraper_service.jobs.tables import frontier, snapshot
 from scraper_service.options.job_arguments import options_from_json
 from scraper_service.options.jobs import CrawlOptions
@@ -60,10 +59,7 @@ class Earlier:
 
 def snapshot_key(url: str, tag: str | None) -> str:
     """Return the key of a page's history; the address counts as for the cache."""
-    parts = urlsplit(url)
-    host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
-    address = f"{parts.scheme}://{host}{parts.path or '/'}?{parts.query}"
-    facts = json.dumps([address, tag])
+    facts = json.dumps([page_address(url), tag])
     return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
 
 

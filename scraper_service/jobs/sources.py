@@ -47,18 +47,28 @@ class StoredSource:
     fetched_at: float = 0.0
 
 
-def source_key(url: str, options: ScrapeOptions) -> str:
-    """Return the key of the page that ``options`` ask for at ``url``."""
+def page_address(url: str) -> str:
+    """Return ``url`` as far as it tells pages apart, for keys.
+
+    A fragment counts if it has a slash: that is a route in a script, a page of its own
+    for crawls as well.
+    """
     parts = urlsplit(url)
     host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
+    route = f"#{parts.fragment}" if "/" in parts.fragment else ""
+    return f"{parts.scheme}://{host}{parts.path or '/'}?{parts.query}{route}"
+
+
+def source_key(url: str, options: ScrapeOptions) -> str:
+    """Return the key of the page that ``options`` ask for at ``url``."""
     shot = options.format(Screenshot)
     place = options.location
     facts = [
-        f"{parts.scheme}://{host}{parts.path or '/'}?{parts.query}",
+        page_address(url),
         options.mobile,
         options.block_ads,
         # An answer that was not verified is none for a caller who wants it verified.
-        options.skip_tls_verification and parts.scheme == "https",
+        options.skip_tls_verification and urlsplit(url).scheme == "https",
         [place.country, *place.languages] if place else None,
         asdict(shot) if shot else None,
     ]

@@ -118,6 +118,24 @@ def test_options_that_change_the_page_have_copies_of_their_own(scrape, fresh):
     assert state_of(scrape(url, onlyMainContent=False)) == "hit"
 
 
+def test_a_stored_page_has_the_fragment_that_is_asked_for(scrape, fresh):
+    url = fresh()
+    scrape(f"{url}#first")
+    wait_until(lambda: state_of(scrape(url)) == "hit")
+    for asked in (url, f"{url}#second"):
+        page = scrape(asked)
+        assert state_of(page) == "hit"
+        assert page["metadata"]["url"] == page["metadata"]["sourceURL"] == asked
+
+
+def test_routes_in_a_script_have_copies_of_their_own(scrape, fresh):
+    url = fresh()
+    scrape(f"{url}#/one")
+    wait_until(lambda: state_of(scrape(f"{url}#/one")) == "hit")
+    assert state_of(scrape(f"{url}#/two")) == "miss"
+    assert state_of(scrape(url)) == "miss"
+
+
 def test_an_unverified_copy_does_not_answer_who_wants_it_verified(service, site):
     url = site.https(f"/echo?{uuid.uuid4()}")
     assert service.post("/v2/scrape", {"url": url}).status == 200

@@ -139,8 +139,9 @@ def test_addresses_that_mean_the_same_have_one_history(track, service, pages):
     body = {"url": shouting, "formats": ["markdown", "changeTracking"]}
     again = service.post("/v2/scrape", body).json["data"]
     other = service.post("/v2/scrape", {**body, "url": pages.url(track.path) + "?a"})
+    route = service.post("/v2/scrape", {**body, "url": pages.url(track.path) + "#/a"})
     assert statuses(first, again) == ["new", "same"]
-    assert statuses(other.json["data"]) == ["new"]
+    assert statuses(other.json["data"], route.json["data"]) == ["new", "new"]
 
 
 def test_a_page_that_is_gone_was_removed(track):

@@ -196,6 +196,15 @@ def test_the_latest_copy_of_a_page_counts(filled):
     assert filled.find("zebra") == ["https://a.example/fox/"]
 
 
+def test_routes_in_a_script_are_pages_of_their_own(index):
+    for route in ("#/hay", "#/straw"):
+        index.add({f"https://a.example/app{route}": (f"About {route[2:]}", {})})
+    index.add({"https://a.example/app#part": ("About parts", {})})
+    index.add({"https://a.example/app": ("About them all", {})})
+    assert index.find("straw") == ["https://a.example/app#/straw"]
+    assert len(index.find("about")) == 3
+
+
 def test_teams_do_not_find_each_others_pages(filled):
     assert filled.find("fox", team=OTHER) == []
     before = filled.find("running shoes")
