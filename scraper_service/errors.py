@@ -37,10 +37,11 @@ class InvalidOptions(ServiceError, ValueError):
     """A caller's options break a rule; raised while options are structured.
 
     ``issues`` names every fault found, in the order of the input. ``heading`` is what
-    the answer calls them, None for the usual words.
+    the answer calls them; ``code`` is left out of it where it is None.
     """
 
-    heading: str | None = None
+    heading = "Bad Request"
+    code: str | None = "BAD_REQUEST"
 
     def __init__(self, issues: list[Issue]):
         self.issues = tuple(issues)

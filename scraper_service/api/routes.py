@@ -280,7 +280,7 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
     """
     match error:
         case InvalidOptions():
-            return _bad_request(error.issues, error.heading)
+            return _bad_request(error.issues, error.heading, error.code)
         case OptionUnavailable(code="BAD_REQUEST"):
             above = ("scrapeOptions",) if error.nested else ()
             path = (*above, wire_name(error.attribute))
@@ -340,11 +340,14 @@ def issue_members(issue: Issue) -> dict[str, Any]:
     return {"code": issue.code, "path": path, "message": issue.message, **facts}
 
 
-def _bad_request(issues: tuple[Issue, ...], heading: str | None = None) -> Answer:
+def _bad_request(
+    issues: tuple[Issue, ...],
+    heading: str = InvalidOptions.heading,
+    code: str | None = InvalidOptions.code,
+) -> Answer:
     details = [issue_members(issue) for issue in issues]
-    if heading is not None:
-        return Answer(400, error_body(heading, details=details))
-    return Answer(400, error_body("Bad Request", code="BAD_REQUEST", details=details))
+    members = {"details": details} if code is None else {"code": code, "details": details}
+    return Answer(400, error_body(heading, **members))
 
 
 def failed_page(error: PageError, status: dict[str, int]) -> Answer:

@@ -27,7 +27,7 @@ def add_search_route(app: Klein, version: int, requests: Any, views: Any) -> Non
         try:
             options = await body.read(requests.search_options)
         except InvalidOptions as error:
-            error.heading = views.BAD_SEARCH
+            error.heading, error.code = views.BAD_SEARCH
             raise
         note_caller(request, options)
         found = await api.service.answer_search(options, team, version)

@@ -432,6 +432,7 @@ def test_v2_says_what_is_wrong_with_a_body(service, case):
     assert reply.status == 400
     assert reply.json["success"] is False
     assert reply.json["error"] == "Invalid request body"
+    assert "code" not in reply.json
     found = [issue["path"] for issue in reply.json["details"]]
     assert path is None or found == [path]
 
@@ -445,6 +446,7 @@ def test_v1_says_what_is_wrong_with_a_body(service):
         reply = service.post("/v1/search", body)
         assert reply.status == 400
         assert reply.json["error"] == "Bad Request"
+        assert reply.json["code"] == "BAD_REQUEST"
         assert [issue["path"] for issue in reply.json["details"]] == [path]
 
 

@@ -26,7 +26,7 @@ _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS}) | {
 }
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
 MAP_SHAPE = address_row
-BAD_SEARCH = "Bad Request"
+BAD_SEARCH = "Bad Request", "BAD_REQUEST"
 NO_RESULTS = "No search results found"  # interface document, 14.3
 NO_CONTENT = "No content found in search results"
 

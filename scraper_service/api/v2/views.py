@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS})
 _PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
 MAP_SHAPE = object_row
-BAD_SEARCH = "Invalid request body"  # interface document, 1.4
+BAD_SEARCH = "Invalid request body", None  # interface document, 1.4
 
 # A name that does not resolve is an answer here, with success false (1.5).
 STATUS = {**FAILURE_STATUS, "SCRAPE_DNS_RESOLUTION_ERROR": 200}
