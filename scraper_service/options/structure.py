@@ -82,7 +82,7 @@ class Place:
             "invalid_enum_value",
             f"{self.name} must be one of {names}, got {short(value)}",
             options=list(allowed),
-            received=short(value),
+            received=_cut(value) if isinstance(value, str) else short(value),
         )
 
     def too_many(self, what: str, maximum: int, got: int) -> Any:

@@ -100,7 +100,7 @@ def test_value_is_read(kind, value, expected):
             choice("a", "b"),
             "c",
             "invalid_enum_value",
-            {"options": ["a", "b"], "received": "'c'"},
+            {"options": ["a", "b"], "received": "c"},
         ),
         (Array(Bool(), 1), [True, True], "too_big", {"maximum": 1}),
         (
@@ -131,7 +131,7 @@ def test_value_is_read(kind, value, expected):
             Tagged({"a": Object({})}),
             "b",
             "invalid_enum_value",
-            {"options": ["a"], "received": "'b'"},
+            {"options": ["a"], "received": "b"},
         ),
     ],
 )
