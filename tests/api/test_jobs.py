@@ -968,6 +968,10 @@ def test_every_job_is_read_on_all_paths_in_the_shape_of_the_path(
                 for key in own.keys() - {"createdAt", "completedAt"}:
                     assert found[key] == own[key]
                 assert read(service, f"{path}/errors") == own_errors
+                if version == "v2":
+                    urls = read(service, f"{path}/urls")["urls"]
+                    pages = [found for found in urls if found["kind"] == "page"]
+                    assert len(pages) == own["total"]
                 assert error_of(service.request("DELETE", path), 409)
 
 

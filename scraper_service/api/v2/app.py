@@ -43,6 +43,7 @@ class V2(Api):
     add_extract_routes(app, 2, requests.extract_request)
 
     @app.route("/crawl/<job_id>/urls", methods=["GET"])
+    @app.route("/batch/scrape/<job_id>/urls", methods=["GET"])
     @asyncio_route
     async def addresses(self, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
