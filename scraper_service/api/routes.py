@@ -346,7 +346,9 @@ def _bad_request(
     code: str | None = InvalidOptions.code,
 ) -> Answer:
     details = [issue_members(issue) for issue in issues]
-    members = {"details": details} if code is None else {"code": code, "details": details}
+    members = (
+        {"details": details} if code is None else {"code": code, "details": details}
+    )
     return Answer(400, error_body(heading, **members))
 
 

@@ -1136,6 +1136,18 @@ def test_wrong_options_of_pages_are_named_below_scrape_options(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_pattern_that_is_none_is_the_error(service, version):
+    body = {"url": "http://a.example", "excludePaths": ["a", "(b"]}
+    reply = service.post(f"/{version}/crawl", body)
+    start = "excludePaths.1: not a regular expression"
+    assert error_of(reply, 400).startswith(start)
+    assert reply.json["code"] == "BAD_REQUEST"
+    assert reply.json["details"][0]["path"] == ["excludePaths", 1]
+    for more in ({"limit": 0}, {"excludePaths": "(b"}):
+        details_of(service.post(f"/{version}/crawl", {**body, **more}))
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_pages_of_a_crawl_are_scraped_as_asked(service, crawl, version):
     options = {
         "formats": ["links", "html"],
