@@ -31,6 +31,8 @@ CHUNK_BYTES = 64 * 2**10
 PRESCAN_BYTES = 4096  # the standard wants 1024; large sites need more
 ZSTD_WINDOW_LOG = 23  # 8 MiB, RFC 9659
 
+# What is said instead of nothing at all; character sets are, too.
+_NO_CODINGS = {"", "identity", "none", "null", "binary", "7bit", "8bit", "aws-chunked"}
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
     (b"\xfe\xff", "utf-16-be"),
@@ -79,7 +81,7 @@ def decode_start(
 
     It continues a sentence (``is not valid gzip``); None when all is there.
     """
-    names = [name for name in encodings if name not in {"", "identity"}]
+    names = [name for name in encodings if not _is_no_coding(name)]
     if len(names) > MAX_ENCODINGS:
         return b"", f"has {len(names)} content encodings, 3 are allowed"
     fault = None
@@ -92,6 +94,11 @@ def decode_start(
     if len(body) > max_bytes:
         return body[:max_bytes], fault or f"is larger than {max_bytes} bytes"
     return body, fault
+
+
+def _is_no_coding(name: str) -> bool:
+    """Tell whether servers say ``name`` of a body that is as it is."""
+    return name in _NO_CODINGS or webencodings.lookup(name) is not None
 
 
 def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:

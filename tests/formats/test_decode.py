@@ -62,6 +62,12 @@ def test_outermost_encoding_is_last():
     assert decode_body(body, ("gzip", "identity", "br"), LIMIT) == BODY
 
 
+@pytest.mark.parametrize("name", ["none", "utf-8", "iso-8859-1", "binary", ""])
+def test_names_that_are_no_content_encoding_change_nothing(name):
+    assert decode_body(BODY, (name,), LIMIT) == BODY
+    assert decode_body(gzip.compress(BODY), (name, "gzip"), LIMIT) == BODY
+
+
 def test_empty_body_needs_no_decoding():
     assert decode_body(b"", ("gzip",), LIMIT) == b""
 
