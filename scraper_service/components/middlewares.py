@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import urlsplit
 
 from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 class SafeRedirect(RedirectMiddleware):
     """Follow redirects without a ``Referer``, and say when there were too many.
 
+    An answer that leads to no address, or to none of the web, is the page itself.
+
     What the caller sent along is dropped at another origin by
     :class:`~scraper_service.components.transport.RequestOptionsMiddleware`.
     """
@@ -33,6 +36,16 @@ class SafeRedirect(RedirectMiddleware):
 
     def handle_referer(self, request: Request, response: Response) -> None:
         request.headers.pop("Referer", None)
+
+    def process_response(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request, response: Response
+    ) -> Request | Response:
+        try:
+            found: Request | Response = super().process_response(request, response)
+            _ = urlsplit(found.url).port
+        except ValueError:  # mailto:, http://[, a port that is none
+            return response
+        return found
 
     def _redirect(self, redirected: Request, request: Request, reason: Any) -> Request:
         if request.meta.get("redirect_times", 0) >= self.max_redirect_times:

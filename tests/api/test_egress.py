@@ -57,7 +57,12 @@ def test_every_hop_is_checked(service, site, canary, hop, host):
 
 
 @pytest.mark.parametrize(
-    "target", ["file:///etc/passwd", "ftp://127.0.0.1/", "data:,x"]
+    "target",
+    [
+        *("file:///etc/passwd", "ftp://127.0.0.1/", "data:,x"),
+        *("mailto:a@a.example", "javascript:alert(1)", "http://[::1", "http://["),
+        *("http://127.0.0.2:99999/", "http://127.0.0.2:x/"),
+    ],
 )
 def test_a_redirect_to_another_scheme_is_not_followed(service, site, target):
     quoted = urllib.parse.quote(target, safe="")
