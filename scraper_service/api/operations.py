@@ -153,7 +153,7 @@ def add_routes(  # noqa: PLR0915  # a list of routes
     @asyncio_route
     async def active_crawls(api: Api, request: JsonRequest) -> bytes:
         team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
-        answer: bytes = views.active(await api.service.active_crawls(team))
+        answer: bytes = views.active(await api.service.jobs.active_crawls(team))
         return answer
 
     @app.route("/crawl/<job_id>", methods=["GET"])
@@ -164,7 +164,9 @@ def add_routes(  # noqa: PLR0915  # a list of routes
             return await watch.watch(api, request, job_id, views.snapshot)
         team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         skip, limit = asked = jobs.paging(request)
-        found = await api.service.status(jobs.job_id(job_id), team, skip or 0, limit)
+        found = await api.service.jobs.status(
+            jobs.job_id(job_id), team, skip or 0, limit
+        )
         base = api.edge.addresses.base(request)
         answer = views.status(*found, asked, base + request.path.decode("latin-1"))
         return with_base(answer, base)
@@ -174,7 +176,7 @@ def add_routes(  # noqa: PLR0915  # a list of routes
     @asyncio_route
     async def cancel(api: Api, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
-        await api.service.cancel(jobs.job_id(job_id), team)
+        await api.service.jobs.cancel(jobs.job_id(job_id), team)
         return jobs.cancelled()
 
     # DELETE reads too: a public client asks so for the errors.
@@ -183,4 +185,4 @@ def add_routes(  # noqa: PLR0915  # a list of routes
     @asyncio_route
     async def errors(api: Api, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
-        return await api.service.errors(jobs.job_id(job_id), team, jobs.errors)
+        return await api.service.jobs.errors(jobs.job_id(job_id), team, jobs.errors)

@@ -2,59 +2,43 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 import uuid
 from typing import TYPE_CHECKING, Any
-
-from attrs import evolve, frozen
 
 from scraper_service.components.changes import Changes
 from scraper_service.components.prices import Prices
 from scraper_service.errors import (
     IdempotencyKeyUsed,
-    JobEnded,
     JobNotFound,
     OptionUnavailable,
     ServiceError,
     ServiceUnavailable,
 )
-from scraper_service.formats.sitemap_places import first_scope
-from scraper_service.jobs import admission, deliveries, listing, sessions, store
+from scraper_service.jobs import admission, sessions, store
 from scraper_service.jobs.ledger import Call
-from scraper_service.jobs.model import JobState
-from scraper_service.jobs.report import read_report
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.model import missing_model
 from scraper_service.options.uploads import require_parseable
 from scraper_service.providers.searches import options_for
 from scraper_service.runtime.capabilities import capabilities
 from scraper_service.runtime.charges import Charge, Charges
+from scraper_service.runtime.explanations import explain
+from scraper_service.runtime.jobs import Jobs
 from scraper_service.runtime.previews import Previews
-from scraper_service.runtime.report import Report
 from scraper_service.runtime.scrapes import Scrapes
 from scraper_service.runtime.search_pages import ResultPages
 from scraper_service.runtime.usage import Usage
-from scraper_service.scope import Reason, Refusal, followed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-
-    from sqlalchemy import Connection
 
     from scraper_service.components.engines import Engines
     from scraper_service.components.robots import RobotsPolicy
     from scraper_service.formats.map_rows import ShapeT
     from scraper_service.items import Page, Upload
     from scraper_service.jobs.database import Database
-    from scraper_service.jobs.listing import Address, Cursor
-    from scraper_service.jobs.model import (
-        Delivery,
-        DeliveryState,
-        Job,
-        PageErrorRow,
-        RowState,
-    )
+    from scraper_service.jobs.model import Job
     from scraper_service.jobs.sessions import SessionRow
     from scraper_service.options.jobs import (
         BatchOptions,
@@ -66,6 +50,7 @@ if TYPE_CHECKING:
     from scraper_service.options.search import SearchOptions
     from scraper_service.providers.searches import Found, Searches
     from scraper_service.runtime.accounts import Team
+    from scraper_service.runtime.explanations import Explanation
     from scraper_service.runtime.maps import Map, MapCrawler
     from scraper_service.runtime.previews import CheckT
     from scraper_service.runtime.resident import ResidentCrawler
@@ -86,36 +71,12 @@ def _call(
     return Call(call_id, team.id, team.key_id, endpoint, version, target, now)
 
 
-@frozen
-class Explanation:
-    """Whether a crawl would fetch ``url``; ``refusal`` is None if it would.
-
-    ``robots`` is ``allowed``, ``refused``, ``unknown`` or None where nobody asks.
-    """
-
-    url: str
-    refusal: Refusal | None = None
-    robots: str | None = None
-
-
-def explained(
-    options: CrawlOptions, urls: Sequence[str], depth: int
-) -> list[Explanation]:
-    """Apply the rules of a crawl that need nothing but the address."""
-    scope = first_scope(options)
-    found = []
-    for url in urls:
-        address = followed(url)
-        found.append(Explanation(address, scope.refusal(address, depth)))
-    return found
-
-
 class ScraperService:
     """What the service does, for a team at a time.
 
     While :attr:`stopping` is set nothing is begun:
-    :exc:`~scraper_service.errors.ServiceUnavailable`. A job that is not the team's, or
-    has expired, is a :exc:`~scraper_service.errors.JobNotFound`.
+    :exc:`~scraper_service.errors.ServiceUnavailable`. :attr:`jobs` tells of what was
+    begun.
     """
 
     def __init__(
@@ -133,11 +94,11 @@ class ScraperService:
         self.resident = resident
         self.maps = maps
         self.runner = runner
-        self.webhooks = webhooks
         self.searches = searches
         self.stopping = False
         self.prices = Prices(runner.settings)
         self.charges = Charges(database, runner.owner)
+        self.jobs = Jobs(database, runner, webhooks)
         self.previews = Previews(maps, runner.settings)
         self.scrapes = Scrapes(resident, runner.settings)
         self.usage = Usage(database, self.scrapes, runner.settings)
@@ -364,8 +325,9 @@ class ScraperService:
     ) -> Job:
         """Add entries to a batch, with options of their own; a completed one goes on.
 
-        Raises :exc:`JobEnded` for one that was cancelled or has failed, and what
-        :meth:`start` raises.
+        Raises :exc:`JobNotFound` where the team has no such batch,
+        :exc:`~scraper_service.errors.JobEnded` for one that was cancelled or has
+        failed, and what :meth:`start` raises.
         """
         self._check_open()
         self._require_job(options)
@@ -378,139 +340,12 @@ class ScraperService:
         self.runner.wake()
         return job
 
-    async def status(
-        self, job_id: str, team: Team, skip: int, limit: int | None
-    ) -> tuple[Job, list[bytes]]:
-        """Return a job and a chunk of its pages, as JSON, of one moment."""
-
-        def read(connection: Connection) -> tuple[Job, list[bytes]] | None:
-            job = store.get_job(connection, job_id, team.id)
-            if job is None:
-                return None
-            return job, store.read_pages(connection, job_id, skip, limit)
-
-        found = await self._database.read(read)
-        if found is None:
-            raise JobNotFound("Job not found")
-        return found
-
-    async def cancel(self, job_id: str, team: Team) -> Job:
-        """Cancel a job that goes on; a cancelled one stays so.
-
-        Raises :exc:`JobEnded` for one that is completed or has failed.
-        """
-        job = await self._job(job_id, team)
-        if job.is_active:
-            await self._database.write_locking(
-                store.end_job, job_id, JobState.CANCELLED
-            )
-            await self.runner.cancel(job_id)
-            job = await self._job(job_id, team)
-        if job.state is not JobState.CANCELLED:
-            raise JobEnded(job.kind, job.state)
-        return job
-
-    async def errors(
-        self,
-        job_id: str,
-        team: Team,
-        shape: Callable[[list[PageErrorRow], list[str]], bytes],
-    ) -> bytes:
-        """Return what ``shape`` makes of the pages of a job that failed.
-
-        And of the addresses that robots.txt refused; it runs in a reader thread, as
-        they may be many.
-        """
-
-        def read(connection: Connection) -> bytes:
-            failed = listing.read_errors(connection, job_id)
-            return shape(failed, listing.read_robots_blocked(connection, job_id))
-
-        await self._job(job_id, team)
-        return await self._database.read(read)
-
-    async def addresses(
-        self,
-        job_id: str,
-        team: Team,
-        state: RowState | None,
-        reason: str | None,
-        after: Cursor | None,
-        limit: int,
-    ) -> tuple[list[Address], Cursor | None]:
-        """Return addresses of a job, with what became of them; and where to go on."""
-        await self._job(job_id, team)
-        return await self._database.read(
-            listing.read_addresses,
-            job_id,
-            state=state,
-            reason=reason,
-            after=after,
-            limit=limit,
-        )
-
-    async def report(
-        self, job_id: str, team: Team, shape: Callable[[Report], bytes]
-    ) -> bytes:
-        """Return what ``shape`` makes of the report of a job; it runs in a thread."""
-        await self._job(job_id, team)
-        await self.runner.store_counts(job_id)
-        facts = await self._database.read(read_report, job_id, team.id)
-        if facts is None:
-            raise JobNotFound("Job not found")
-        report = Report.within(self.runner.settings, facts)
-        return await asyncio.to_thread(shape, report)
-
-    async def deliveries(
-        self,
-        job_id: str,
-        team: Team,
-        state: DeliveryState | None,
-        after: int,
-        limit: int,
-    ) -> tuple[Job, list[Delivery], int | None]:
-        """Return events for the webhook of a job, and the number to go on behind."""
-        job = await self._job(job_id, team)
-        found, behind = await self._database.read(
-            listing.read_deliveries, job_id, state=state, after=after, limit=limit
-        )
-        return job, found, behind
-
-    async def replay(self, job_id: str, team: Team, number: int | None = None) -> int:
-        """Send an event of a job again, or all that were given up; tell how many.
-
-        Raises :exc:`JobNotFound` for a number that no event has.
-        """
-        await self._job(job_id, team)
-        count = await self._database.write_locking(deliveries.replay, job_id, number)
-        if number is not None and not count:
-            raise JobNotFound("Delivery not found")
-        self.webhooks.wake()
-        return count
-
     async def explain(
         self, options: CrawlOptions, urls: Sequence[str], depth: int
     ) -> list[Explanation]:
-        """Tell of addresses whether a crawl would fetch them, without fetching any.
-
-        ``depth`` is the number of links that each is away from the start. Only those
-        robots.txt are looked at that are known already.
-        """
+        """Tell of addresses whether a crawl would fetch them; see :func:`explain`."""
         self._require_job(options)
-        found = await asyncio.to_thread(explained, options, urls, depth)
-        if options.ignore_robots_txt:
-            return found
-        return [self._with_robots(each, options) for each in found]
-
-    def _with_robots(self, found: Explanation, options: CrawlOptions) -> Explanation:
-        if found.refusal is not None:
-            return found
-        if (rules := self._robots.known(found.url)) is None:
-            return evolve(found, robots="unknown")
-        agents = self._robots.agents(options.robots_user_agent)
-        if rule := rules.refusal(found.url, agents):
-            return evolve(found, robots="refused", refusal=Refusal(Reason.ROBOTS, rule))
-        return evolve(found, robots="allowed")
+        return await explain(options, urls, depth, self._robots)
 
     async def sessions(self, team: Team) -> list[SessionRow]:
         """Return the sessions of a team, by name."""
@@ -520,14 +355,3 @@ class ScraperService:
         """Delete a session; raise :exc:`JobNotFound` if there is none of the name."""
         if not await self._database.write(sessions.delete_session, team.id, name):
             raise JobNotFound("Session not found")
-
-    async def active_crawls(self, team: Team) -> list[Job]:
-        """Return the crawls of a team that go on, the oldest first."""
-        jobs = await self._database.read(store.active_jobs, team.id)
-        return [job for job in jobs if job.kind == "crawl"]
-
-    async def _job(self, job_id: str, team: Team) -> Job:
-        job = await self._database.read(store.get_job, job_id, team.id)
-        if job is None:
-            raise JobNotFound("Job not found")
-        return job

@@ -15,7 +15,7 @@ from scraper_service.jobs.model import RowState
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
     from scraper_service.jobs.listing import Address
-    from scraper_service.runtime.service import Explanation
+    from scraper_service.runtime.explanations import Explanation
 
 MAX_ADDRESSES = 1000  # in one answer
 DEFAULT_ADDRESSES = 100

@@ -48,7 +48,9 @@ class V2(Api):
     async def addresses(self, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         query = addresses.asked(request)
-        found, behind = await self.service.addresses(jobs.job_id(job_id), team, **query)
+        found, behind = await self.service.jobs.addresses(
+            jobs.job_id(job_id), team, **query
+        )
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
         return addresses.listed(found, behind, query, path)
 
@@ -64,7 +66,7 @@ class V2(Api):
     async def report(self, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         found = jobs.job_id(job_id)
-        return await self.service.report(found, team, report.reported)
+        return await self.service.jobs.report(found, team, report.reported)
 
     @app.route("/crawl/<job_id>/deliveries", methods=["GET"])
     @app.route("/batch/scrape/<job_id>/deliveries", methods=["GET"])
@@ -72,7 +74,7 @@ class V2(Api):
     async def deliveries(self, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         query = deliveries.asked(request)
-        found = await self.service.deliveries(jobs.job_id(job_id), team, **query)
+        found = await self.service.jobs.deliveries(jobs.job_id(job_id), team, **query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
         return deliveries.listed(*found, query, path)
 
@@ -81,7 +83,7 @@ class V2(Api):
     @asyncio_route
     async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
-        count = await self.service.replay(jobs.job_id(job_id), team)
+        count = await self.service.jobs.replay(jobs.job_id(job_id), team)
         return deliveries.replayed(count)
 
     @app.route("/crawl/<job_id>/deliveries/<number>/replay", methods=["POST"])
@@ -90,7 +92,7 @@ class V2(Api):
     async def replay(self, request: JsonRequest, job_id: str, number: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         wanted = deliveries.delivery_number(number)
-        count = await self.service.replay(jobs.job_id(job_id), team, wanted)
+        count = await self.service.jobs.replay(jobs.job_id(job_id), team, wanted)
         return deliveries.replayed(count)
 
     @app.route("/capabilities", methods=["GET"])
