@@ -64,13 +64,11 @@ import html
 import ipaddress
 import itertools
 import json
-import signal
 import socket
 import ssl
 import struct
 import sys
 import tempfile
-import threading
 import urllib.parse
 import urllib.request
 import zlib
@@ -87,6 +85,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from bench import pages
 from bench.processes import ServerProcess
 from tests import linked_site
+from tests.lines import answer_lines
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -695,7 +694,7 @@ async def _run_site() -> None:
         for kind, context in make_tls_contexts(folder).items():
             addresses[kind] = await _listen(context)
         said = json.dumps({**addresses, "ca_file": str(folder / "ca.pem")})
-        await _announce(said, lambda line: None)
+        await answer_lines(said, lambda line: None)
 
 
 async def _run_canary() -> None:
@@ -717,28 +716,7 @@ async def _run_canary() -> None:
         await asyncio.start_server(trap, "::1", port)
     loop = asyncio.get_running_loop()
     said = f"http://{CANARY_HOST}:{port}"
-    await _announce(said, lambda line: loop.create_task(count()))
-
-
-async def _announce(said: str, on_line: Callable[[str], object]) -> None:
-    """Say that the server is ready, then call ``on_line`` for each line of input.
-
-    Returns at the end of input or on SIGTERM.
-    """
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    # Before the announcement: who reads it may stop the server at once.
-    loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    print(said, flush=True)
-
-    def read() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop closed meanwhile
-            for line in sys.stdin:
-                loop.call_soon_threadsafe(on_line, line)
-            loop.call_soon_threadsafe(stopped.set)
-
-    threading.Thread(target=read, daemon=True).start()
-    await stopped.wait()
+    await answer_lines(said, lambda line: loop.create_task(count()))
 
 
 class MockServer(ServerProcess):

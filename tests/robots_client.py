@@ -14,8 +14,8 @@ import time
 from typing import Any
 
 from bench.processes import ServerProcess
+from tests.lines import answer_lines
 from tests.mockserver import SITE_HOST
-from tests.robots_site import answer_lines
 
 
 class Client:

@@ -12,18 +12,13 @@ import asyncio
 import contextlib
 import gzip
 import json
-import signal
 import socket
 import struct
-import sys
-import threading
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from bench.processes import ServerProcess
+from tests.lines import answer_lines
 from tests.mockserver import SITE_HOST
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 RULES = b"User-agent: *\nDisallow: /private/\nSitemap: /map.xml\n"
 CLOSED = b"User-agent: *\nDisallow: /\n"
@@ -139,23 +134,6 @@ async def run(forbidden: str) -> None:
     await answer_lines(
         json.dumps(site.addresses), lambda _: print(json.dumps(site.log), flush=True)
     )
-
-
-async def answer_lines(said: str, on_line: Callable[[str], object]) -> None:
-    """Print ``said``, then call ``on_line`` for each line of input, until its end."""
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    loop.add_signal_handler(signal.SIGTERM, stopped.set)
-    print(said, flush=True)
-
-    def read() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop closed meanwhile
-            for line in sys.stdin:
-                loop.call_soon_threadsafe(on_line, line)
-            loop.call_soon_threadsafe(stopped.set)
-
-    threading.Thread(target=read, daemon=True).start()
-    await stopped.wait()
 
 
 class RobotsSite(ServerProcess):
