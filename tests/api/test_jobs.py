@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import concurrent.futures
-import http.server
 import itertools
 import json
 import os
-import re
 import sqlite3
 import subprocess
-import threading
 import time
 import urllib.parse
 import uuid
@@ -22,7 +19,6 @@ import pytest
 from tests.conftest import Service
 from tests.crash import fetches, kill, page_of, read_all
 from tests.linked_site import named, page_number
-from tests.mockserver import SITE_HOST
 
 VERSIONS = ("v1", "v2")
 KEYS = ("fc-test-key", "fc-other-team")
@@ -134,64 +130,6 @@ def batch(service):
 @pytest.fixture
 def two_teams(start_service):
     return start_service(SCRAPER_API_KEYS=",".join(KEYS))
-
-
-class Gauge(http.server.ThreadingHTTPServer):
-    """A site of 12 linked pages that counts how many are asked for at a time."""
-
-    daemon_threads = True
-    pages = 12
-    wait_s = 0.05
-
-    def __init__(self):
-        super().__init__((SITE_HOST, 0), _GaugeHandler)
-        self.lock = threading.Lock()
-        self.now = 0
-        self.log = []  # ("begin" or "end", path), as they happened
-
-    @property
-    def url(self):
-        return f"http://{SITE_HOST}:{self.server_port}/p/"
-
-    def most(self):
-        """Return the greatest number of requests that were open at once."""
-        steps = (1 if kind == "begin" else -1 for kind, _ in self.log)
-        return max(itertools.accumulate(steps))
-
-    def note(self, kind, path):
-        with self.lock:
-            self.log.append((kind, path))
-
-
-class _GaugeHandler(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        counted = re.fullmatch("/p/[0-9]*", self.path) is not None
-        if counted:
-            self.server.note("begin", self.path)
-            time.sleep(self.server.wait_s)
-        links = links_to(*(f"/p/{n}" for n in range(1, self.server.pages)))
-        body = f"<title>Page</title><h1>Page</h1>{links}".encode()
-        # The end comes before the answer: after it the next request may begin.
-        if counted:
-            self.server.note("end", self.path)
-        self.send_response(200 if counted else 404)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture
-def gauge():
-    with Gauge() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
 
 
 # -- start and status ---------------------------------------------------------------------
@@ -469,22 +407,21 @@ def test_max_concurrency_is_how_many_pages_are_open_at_once(
     service, crawl, batch, gauge, kind, most
 ):
     if kind == "crawl":
-        path = crawl(gauge.url, maxConcurrency=most)
+        path = crawl(gauge.url("/p/"), maxConcurrency=most)
     else:
-        urls = [f"{gauge.url}{n}" for n in range(gauge.pages)]
+        urls = [gauge.url(f"/p/{n}") for n in range(gauge.pages)]
         path = batch(urls, maxConcurrency=most)
     _, documents = completed(service, path)
     assert len(documents) == gauge.pages
-    assert gauge.most() == most
+    assert gauge.most == most
 
 
 def test_a_delay_takes_pages_one_after_the_other(service, crawl, gauge):
-    path = crawl(gauge.url, delay=0.05, maxConcurrency=5)
+    path = crawl(gauge.url("/p/"), delay=0.05, maxConcurrency=5)
     _, documents = completed(service, path)
     assert len(documents) == gauge.pages
-    assert [kind for kind, _ in gauge.log] == ["begin", "end"] * gauge.pages
-    asked = [path for kind, path in gauge.log if kind == "begin"]
-    assert len(set(asked)) == gauge.pages
+    assert gauge.most == 1
+    assert len(gauge.asked) == len(set(gauge.asked)) == gauge.pages
 
 
 # -- reading in pieces ------------------------------------------------------------------------

@@ -5,12 +5,10 @@ from __future__ import annotations
 import concurrent.futures
 import itertools
 import sqlite3
-import threading
 import time
 import uuid
 from collections import Counter
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 from click.testing import CliRunner
@@ -18,7 +16,6 @@ from click.testing import CliRunner
 from scraper_service.cli import main
 from tests.crash import kill
 from tests.formats.pdfmaker import pdf
-from tests.mockserver import SITE_HOST
 from tests.scripted_site import ScriptedSite, answer, moved, page
 
 BLOCKED = "127.0.0.3"
@@ -387,55 +384,9 @@ def test_the_rate_outlasts_a_restart_and_holds_for_all_teams(start_service, tmp_
 # -- concurrency ------------------------------------------------------------------------------
 
 
-class Gauge(ThreadingHTTPServer):
-    """A site of pages that counts how many are asked for at a time."""
-
-    daemon_threads = True
-    request_queue_size = 128
-
-    def __init__(self, wait_s=0.1):
-        super().__init__((SITE_HOST, 0), _GaugeHandler)
-        self.wait_s, self.lock = wait_s, threading.Lock()
-        self.now = self.most = 0
-        self.order = []
-
-    def url(self, path):
-        return f"http://{SITE_HOST}:{self.server_port}{path}"
-
-
-class _GaugeHandler(BaseHTTPRequestHandler):
-    def do_GET(self):
-        server = self.server
-        with server.lock:
-            server.now += 1
-            server.most = max(server.most, server.now)
-            server.order.append(self.path)
-        time.sleep(server.wait_s)
-        body = b"<title>Page</title><p>Words of a page.</p>"
-        with server.lock:
-            server.now -= 1
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *arguments):
-        pass
-
-
-@pytest.fixture
-def gauge():
-    with Gauge() as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
 def test_jobs_and_scrapes_of_a_team_share_its_concurrency(team, gauge):
     narrow = team("--concurrency", "3")
+    gauge.wait_s = 0.1
     paths = [
         narrow.start(
             "batch/scrape", urls=[gauge.url(f"/{kind}/{n}") for n in range(12)]
@@ -459,7 +410,7 @@ def test_jobs_and_scrapes_of_a_team_share_its_concurrency(team, gauge):
         assert "had as many under way as it may have" in found["warning"]
     assert all("warning" not in p for p in pages if p not in late)
     # Jobs take turns: the second did not wait for the end of the first.
-    firsts = [path[1] for path in gauge.order[:18]]
+    firsts = [path[1] for path in gauge.asked[:18]]
     assert min(firsts.count("a"), firsts.count("b")) >= 3
 
 
@@ -490,7 +441,7 @@ def test_a_scrape_that_waits_too_long_for_its_place_ends_in_time(team, gauge):
         assert reply.status == 408
         assert reply.json["code"] == "CONCURRENCY_QUEUE_TIMEOUT"
         assert first.result().status == 200
-    assert gauge.order == ["/1"]
+    assert gauge.asked == ["/1"]
 
 
 @pytest.mark.slow

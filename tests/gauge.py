@@ -1,0 +1,83 @@
+"""A site in a thread that notes how many of its pages are asked for at a time."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+from tests.mockserver import SITE_HOST
+
+
+class Gauge(ThreadingHTTPServer):
+    """A site on 127.0.0.2 whose pages take ``wait_s`` each; a context manager.
+
+    Every path without a dot is a page and links to ``/p/1`` and so on, which are
+    :attr:`pages` with the page ``/p/``.
+    """
+
+    daemon_threads = True
+    request_queue_size = 128
+    pages = 12
+    wait_s = 0.05
+
+    def __init__(self) -> None:
+        super().__init__((SITE_HOST, 0), _Handler)
+        self.log: list[tuple[int, str]] = []  # 1 for a begin, -1 for an end; the path
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self.serve_forever)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def url(self, path: str) -> str:
+        return f"http://{SITE_HOST}:{self.server_port}{path}"
+
+    def note(self, step: int, path: str) -> None:
+        with self._lock:
+            self.log.append((step, path))
+
+    @property
+    def asked(self) -> list[str]:
+        """The paths of pages, in the order in which they were asked for."""
+        return [path for step, path in self.log if step > 0]
+
+    @property
+    def now(self) -> int:
+        """How many pages are asked for and not yet answered."""
+        return sum(step for step, _ in self.log)
+
+    @property
+    def most(self) -> int:
+        """The greatest value of :attr:`now` so far."""
+        return max(itertools.accumulate(step for step, _ in self.log))
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Gauge
+
+    def do_GET(self) -> None:
+        is_page = "." not in self.path
+        if is_page:
+            self.server.note(1, self.path)
+            time.sleep(self.server.wait_s)
+            # Before the answer: after it the next request may begin.
+            self.server.note(-1, self.path)
+        links = "".join(f"<a href=/p/{n}>{n}</a>" for n in range(1, Gauge.pages))
+        body = f"<title>Page</title><h1>Page</h1>{links}".encode()
+        self.send_response(200 if is_page else 404)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments: object) -> None:
+        pass
