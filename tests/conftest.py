@@ -13,6 +13,7 @@ import hypothesis
 import pytest
 
 from bench.processes import ServiceProcess
+from tests.chat_server import ChatServer
 from tests.mockserver import SITE_HOST, Canary, MockServer
 from tests.postgres import Postgres, PostgresMissing
 
@@ -131,6 +132,23 @@ def postgres() -> Iterator[Postgres]:
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The service with test settings, one for all tests that change none."""
     running = Service(tmp_path_factory.mktemp("data"))
+    yield running
+    _stop(running)
+
+
+@pytest.fixture(scope="module")
+def chat() -> Iterator[ChatServer]:
+    """A language model that says what a test wants."""
+    with ChatServer() as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def clever(
+    chat: ChatServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Service]:
+    """The service with that model."""
+    running = Service(tmp_path_factory.mktemp("clever"), **chat.environment)
     yield running
     _stop(running)
 

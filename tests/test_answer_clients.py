@@ -12,9 +12,6 @@ from firecrawl.v2.types import JsonFormat, QuestionFormat, ScrapeOptions
 from firecrawl.v2.utils.error_handler import BadRequestError
 from pydantic import BaseModel
 
-from tests.chat_server import ChatServer
-from tests.conftest import Service, _stop
-
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
@@ -28,19 +25,6 @@ class Article(BaseModel):
 
 SCHEMA = Article.model_json_schema()
 GOOD = {"title": "By the model", "author": None}
-
-
-@pytest.fixture(scope="module")
-def chat():
-    with ChatServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def clever(chat, tmp_path_factory):
-    running = Service(tmp_path_factory.mktemp("clever"), **chat.environment)
-    yield running
-    _stop(running)
 
 
 @pytest.fixture(params=["model", "rules"])

@@ -12,9 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.chat_server import KEY as MODEL_KEY
-from tests.chat_server import ChatServer
 from tests.cli.command import run
-from tests.conftest import Service, _stop
 from tests.scripted_site import ScriptedSite, text
 
 ROOT = Path(__file__).parents[2]
@@ -66,20 +64,6 @@ NO_MODEL = "the operator has not set one up (LLM_BASE_URL)"
 def pages():
     with ScriptedSite(PAGES) as site:
         yield site
-
-
-@pytest.fixture(scope="module")
-def chat():
-    with ChatServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def clever(chat, tmp_path_factory):
-    """A service with a model."""
-    running = Service(tmp_path_factory.mktemp("clever"), **chat.environment)
-    yield running
-    _stop(running)
 
 
 @pytest.fixture

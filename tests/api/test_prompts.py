@@ -9,9 +9,7 @@ from firecrawl import Firecrawl
 from firecrawl.v2.types import ScrapeOptions
 
 from tests.api.test_crawl_scope import Crawl
-from tests.chat_server import ChatServer
 from tests.cli.command import run
-from tests.conftest import Service
 from tests.scripted_site import ScriptedSite, page, sitemap, text
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -195,24 +193,11 @@ def test_local_runs_read_the_words(tmp_path, blog):
     assert urls == {blog.url("/"), blog.url("/about")}
 
 
-@pytest.fixture(scope="module")
-def chat():
-    with ChatServer() as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def with_model(chat, tmp_path_factory):
-    running = Service(tmp_path_factory.mktemp("model"), **chat.environment)
-    yield running
-    assert running.stop() == 0
-
-
-def test_a_model_answers_first(with_model, chat, blog):
+def test_a_model_answers_first(clever, chat, blog):
     body = {"url": blog.url("/"), "prompt": "the interesting things, not too many"}
     said = {"include_paths": ["^/weblog/"], "limit": 7, "sitemap": None}
     chat.behave(answer=said)
-    found = with_model.post("/v2/crawl/params-preview", body).json
+    found = clever.post("/v2/crawl/params-preview", body).json
     assert found["data"] == {
         "url": blog.url("/"),
         "includePaths": ["^/weblog/"],
@@ -234,13 +219,13 @@ def test_a_model_answers_first(with_model, chat, blog):
         ("refuses", None),
     ],
 )
-def test_rules_answer_where_a_model_is_of_no_use(with_model, chat, blog, mode, said):
+def test_rules_answer_where_a_model_is_of_no_use(clever, chat, blog, mode, said):
     chat.behave(mode, said)
     body = {"url": blog.url("/"), "prompt": SENTENCE}
-    found = with_model.post("/v2/crawl/params-preview", body).json
+    found = clever.post("/v2/crawl/params-preview", body).json
     assert found["data"] == {"url": blog.url("/"), **DERIVED}
     assert "rules over the words" in found["warning"]
     body = {"url": blog.url("/"), "prompt": "hello"}
-    reply = with_model.post("/v2/crawl", body)
+    reply = clever.post("/v2/crawl", body)
     assert reply.status == 400
     assert reply.json["error"].startswith("Failed to process natural language prompt")

@@ -15,7 +15,7 @@ from scraper_service.jobs.database import Database
 from scraper_service.jobs.model_tokens import Cap
 from scraper_service.providers.model import ModelError
 from scraper_service.providers.model_http import ChatModel
-from tests.chat_server import KEY, MODEL, ChatServer
+from tests.chat_server import KEY, MODEL
 
 SCHEMA = {
     "type": "object",
@@ -40,12 +40,6 @@ class InThreads:
     async def run(self, function, *args, timeout_s=60):
         work = asyncio.to_thread(function, *args)
         return await asyncio.wait_for(work, timeout_s)
-
-
-@pytest.fixture(scope="module")
-def chat():
-    with ChatServer() as server:
-        yield server
 
 
 @pytest.fixture
