@@ -1,22 +1,10 @@
-// Data and summaries through the public client: node answers.js SERVICE KEY SITE
-import { Firecrawl } from "firecrawl";
+// Data and summaries.
+import { client, site, step } from "./steps.js";
 
-const [service, apiKey, site] = process.argv.slice(2);
-const client = new Firecrawl({ apiKey, apiUrl: service });
 const url = `${site}/article`;
 const schema = {
   type: "object", properties: { title: { type: "string" } }, required: ["title"],
 };
-
-async function step(name, action) {
-  let line;
-  try {
-    line = { step: name, value: await action() };
-  } catch (error) {
-    line = { step: name, error: String(error.message), status: error.status };
-  }
-  console.log(JSON.stringify(line));
-}
 
 await step("v2 json", () =>
   client.scrape(url, { formats: [{ type: "json", schema, prompt: "the article" }] }));

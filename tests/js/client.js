@@ -1,27 +1,13 @@
-// Drives the public client, unmodified: node client.js SERVICE KEY SITE
-// Prints one line of JSON per step: {step, value} or {step, error}.
-import { Firecrawl } from "firecrawl";
+// Pages, crawls, batches and maps.
 import { WebSocket } from "undici";
+
+import { client, site, step } from "./steps.js";
 
 globalThis.WebSocket ??= WebSocket; // which older versions of node do not have
 
-const [service, apiKey, site] = process.argv.slice(2);
-const client = new Firecrawl({ apiKey, apiUrl: service });
 const first = client.v1;
 const pages = (name, count) =>
   Array.from({ length: count }, (_, i) => `${site}/site/${name}/p/${i || ""}`);
-
-async function step(name, action) {
-  let line;
-  try {
-    line = { step: name, value: (await action()) ?? null };
-  } catch (error) {
-    const { message, status } = error;
-    line = { step: name, error: String(message), status };
-  }
-  console.log(JSON.stringify(line));
-  return line.value;
-}
 
 async function untilDone(read) {
   for (;;) {

@@ -1,27 +1,12 @@
-// Drives the public client, unmodified: node operations.js SERVICE KEY SITE
-// Prints one line of JSON per step: {step, value} or {step, error}.
-import { Firecrawl } from "firecrawl";
+// Operations of several steps.
+import { client, site, step } from "./steps.js";
 
-const [service, apiKey, site] = process.argv.slice(2);
-const client = new Firecrawl({ apiKey, apiUrl: service });
 const first = client.v1;
 const schema = {
   type: "object",
   properties: { name: { type: "string" }, price: { type: "number" } },
   required: ["name"],
 };
-
-async function step(name, action) {
-  let line;
-  try {
-    line = { step: name, value: (await action()) ?? null };
-  } catch (error) {
-    const { message, status } = error;
-    line = { step: name, error: String(message), status };
-  }
-  console.log(JSON.stringify(line));
-  return line.value;
-}
 
 const urls = [`${site}/shop/lamp`];
 await step("v2 extract", () =>

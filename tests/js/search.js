@@ -1,19 +1,5 @@
-// Searches with the public client, unmodified: node search.js SERVICE KEY
-// Prints one line of JSON per step: {step, value} or {step, error}.
-import { Firecrawl } from "firecrawl";
-
-const [service, apiKey] = process.argv.slice(2);
-const client = new Firecrawl({ apiKey, apiUrl: service });
-
-async function step(name, action) {
-  let line;
-  try {
-    line = { step: name, value: (await action()) ?? null };
-  } catch (error) {
-    line = { step: name, error: String(error.message), status: error.status };
-  }
-  console.log(JSON.stringify(line));
-}
+// Searches.
+import { client, step } from "./steps.js";
 
 await step("v2", () => client.search("hay", { limit: 2, sources: ["web", "news"] }));
 await step("v2 with pages", () =>
