@@ -22,6 +22,7 @@ import aiohttp
 from attrs import frozen
 from playwright.async_api import async_playwright
 
+from bench.calls import HEADERS, KEY
 from bench.memory import memory_of
 from bench.processes import ServerProcess, ServiceProcess
 from bench.report import MACHINE, arguments, publish, table
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
 RESULT = "browser.md"
 PAGES = {"17 kB": "/article", "200 kB": "/big"}
-KEY = "fc-bench-key"
 TIMEOUT_S = 120
 SAMPLE_S = 0.2
 SANDBOX = os.geteuid() != 0  # root cannot have it
@@ -130,10 +130,9 @@ async def run(
 ) -> list[Row]:
     """Measure every page, one way after the other in each round."""
     rows = []
-    headers = {"Authorization": f"Bearer {KEY}"}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with (
-        aiohttp.ClientSession(headers=headers, timeout=timeout) as session,
+        aiohttp.ClientSession(headers=HEADERS, timeout=timeout) as session,
         async_playwright() as playwright,
     ):
         path = os.environ.get("CHROMIUM_PATH", "/usr/bin/chromium")

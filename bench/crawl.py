@@ -14,7 +14,6 @@ import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from typing import Any
 from attrs import evolve, frozen
 
 from bench import linked
+from bench.calls import KEY, call
 from bench.memory import Memory
 from bench.processes import ServerProcess, ServiceProcess
 from bench.report import MACHINE, arguments, publish, table
@@ -29,7 +29,6 @@ from bench.rivals import CONCURRENCY, HAS_CRAWLEE
 from bench.stored import Read, measure_memory, measure_reads
 
 RESULT = "crawl.md"
-KEY = "fc-bench-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
@@ -219,10 +218,10 @@ def _crawl(service: str, url: str, plain: bool, limit: int) -> Run:
     }
     body = {"url": url, "limit": limit, "sitemap": "skip", "scrapeOptions": scrape}
     begin = time.perf_counter()
-    started = _call(f"{service}/v2/crawl", body)
+    started = call(f"{service}/v2/crawl", body)
     end = begin + CRAWL_TIMEOUT_S
     while time.perf_counter() < end:
-        status = _call(f"{service}/v2/crawl/{started['id']}?limit=1")
+        status = call(f"{service}/v2/crawl/{started['id']}?limit=1")
         if status["status"] == "completed":
             wall_s = time.perf_counter() - begin
             _check(status, plain)
@@ -236,18 +235,6 @@ def _check(status: dict[str, Any], plain: bool) -> None:
     (page,) = status["data"]
     if bool(page.get("markdown") and page.get("links")) == plain:
         raise SystemExit(f"not a good page: {page}"[:500])
-
-
-def _call(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    request = urllib.request.Request(
-        url,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as answer:
-        found: dict[str, Any] = json.loads(answer.read())
-    return found
 
 
 def _seconds(status: dict[str, Any]) -> float:

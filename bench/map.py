@@ -11,15 +11,14 @@ import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
+from bench.calls import KEY, answer
 from bench.processes import ServerProcess, ServiceProcess
 from bench.report import MACHINE, arguments, publish, table
 
 RESULT = "map.md"
-KEY = "fc-bench-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
@@ -33,15 +32,8 @@ HEADINGS = (
 
 def ask(service: str, body: dict[str, Any]) -> tuple[float, int, int]:
     """Return the seconds, addresses and bytes of one map."""
-    request = urllib.request.Request(
-        f"{service}/v2/map",
-        json.dumps(body).encode(),
-        {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     begin = time.perf_counter()
-    with opener.open(request, timeout=120) as answer:
-        text = answer.read()
+    text = answer(f"{service}/v2/map", body, timeout_s=120)
     seconds = time.perf_counter() - begin
     return seconds, len(json.loads(text)["links"]), len(text)
 

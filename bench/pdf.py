@@ -21,6 +21,7 @@ from bench.pages import SENTENCES
 from bench.report import MACHINE, arguments, publish, table
 from scraper_service.formats.pdf.content import pdf_content
 from scraper_service.options.scrape import PdfParser
+from tests.formats.pdfmaker import pdf_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -87,17 +88,7 @@ def _file(pages: list[bytes]) -> bytes:
             b"<< /Length %d /Filter /FlateDecode >>\nstream\n%s\nendstream"
             % (len(packed), packed),
         ]
-    result = bytearray(b"%PDF-1.4\n")
-    places = []
-    for number, body in enumerate(objects, 1):
-        places.append(len(result))
-        result += b"%d 0 obj\n%s\nendobj\n" % (number, body)
-    start = len(result)
-    result += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
-    result += b"".join(b"%010d 00000 n \n" % place for place in places)
-    result += b"trailer << /Size %d /Root 1 0 R >>\n" % (len(objects) + 1)
-    result += b"startxref\n%d\n%%%%EOF\n" % start
-    return bytes(result)
+    return pdf_file(objects)
 
 
 def _ours(body: bytes) -> int:

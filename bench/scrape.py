@@ -19,6 +19,7 @@ import aiohttp
 from attrs import frozen
 
 from bench import pages
+from bench.calls import HEADERS, KEY
 from bench.load import Call, Load, measure
 from bench.memory import Memory, memory_of
 from bench.processes import ServerProcess, ServiceProcess
@@ -27,7 +28,6 @@ from bench.report import MACHINE, arguments, publish, table
 RESULT = "scrape.md"
 PAGES = {"17 kB": "/article", "200 kB": "/big"}
 CALLERS = (1, 16, 64)
-KEY = "fc-bench-key"
 REQUEST_TIMEOUT_S = 30  # with FULL, the whole run stays below 3 minutes
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
@@ -173,9 +173,8 @@ async def run(service: ServiceProcess, site: str, effort: Effort) -> Report:
 
 def _scrape_call(service: str, url: str) -> Call:
     body = {"url": url, "formats": ["markdown", "links"], "maxAge": 0}
-    headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
     data = json.dumps(body).encode()
-    return Call("POST", f"{service}/v2/scrape", {"data": data, "headers": headers})
+    return Call("POST", f"{service}/v2/scrape", {"data": data, "headers": HEADERS})
 
 
 async def _check(session: aiohttp.ClientSession, call: Call) -> None:

@@ -9,26 +9,23 @@ processes in it.
 from __future__ import annotations
 
 import contextlib
-import json
 import sqlite3
 import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 from attrs import frozen
 
+from bench.calls import KEY, call
 from bench.processes import ServerProcess, ServiceProcess
 from bench.report import MACHINE, arguments, publish, table
 from bench.scrapyd_node import ScrapydNode
 from bench.static import hosts
 
 RESULT = "scrapyd.md"
-KEY = "fc-bench-key"
 EGRESS = {"SCRAPER_EGRESS_ALLOW": "127.0.1.0/24"}
 TIMEOUT_S = 300
 HEADINGS = ("Nodes", "Pages", "Pages/s", "Range", "Whole job s", "To one node")
@@ -45,18 +42,6 @@ class Run:
     @property
     def per_second(self) -> float:
         return (self.pages - 1) / self.seconds
-
-
-def call(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
-    request = urllib.request.Request(
-        url,
-        data=None if body is None else json.dumps(body).encode(),
-        headers={"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"},
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    with opener.open(request, timeout=60) as answer:
-        found: dict[str, Any] = json.load(answer)
-    return found
 
 
 def measure(nodes: int, urls: list[str]) -> Run:

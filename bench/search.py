@@ -7,18 +7,17 @@ of words that are as rare and as common as those of a language. No engine is ask
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 import statistics
 import sys
 import tempfile
 import time
-import urllib.request
 from contextlib import ExitStack
 from itertools import accumulate
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bench.calls import answer
 from bench.processes import ServiceProcess
 from bench.report import MACHINE, arguments, publish, table
 from scraper_service.formats.search_entry import search_entry
@@ -112,15 +111,8 @@ def queries(count: int) -> dict[str, list[str]]:
 
 def ask(service: str, query: str) -> float:
     """Return the milliseconds of one search."""
-    request = urllib.request.Request(
-        f"{service}/v2/search",
-        json.dumps({"query": query, "limit": 10}).encode(),
-        {"Content-Type": "application/json"},
-    )
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     begin = time.perf_counter()
-    with opener.open(request, timeout=60) as answer:
-        answer.read()
+    answer(f"{service}/v2/search", {"query": query, "limit": 10})
     return (time.perf_counter() - begin) * 1000
 
 

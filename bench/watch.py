@@ -18,6 +18,7 @@ import aiohttp
 from attrs import frozen
 
 from bench import linked
+from bench.calls import HEADERS, KEY
 from bench.memory import memory_of
 from bench.processes import ServerProcess, ServiceProcess
 from bench.report import MACHINE, arguments, publish, table
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 RESULT = "watch.md"
-KEY = "fc-bench-key"
-HEADERS = {"Authorization": f"Bearer {KEY}"}
 WATCHERS = 50
 PAGES = 2000
 TIMEOUT_S = 600

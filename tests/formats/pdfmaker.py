@@ -6,7 +6,7 @@ import zlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 Text = tuple[float, float, float, str] | bytes  # x, y, size, text; or PDF operators
 
@@ -46,7 +46,7 @@ def pdf(
             % link.encode(),
         ]
     objects.append(f"<< /Title ({title}) /Author ({author}) >>".encode())
-    return _file(objects, trailer)
+    return pdf_file(objects, b"/Info %d 0 R %s " % (len(objects), trailer))
 
 
 def _shown(text: Text) -> bytes:
@@ -57,17 +57,17 @@ def _shown(text: Text) -> bytes:
     return f"BT /F1 {size} Tf {x} {y} Td ({escaped}) Tj ET".encode("cp1252")
 
 
-def _file(objects: list[bytes], trailer: bytes) -> bytes:
+def pdf_file(objects: Iterable[bytes], trailer: bytes = b"") -> bytes:
+    """Return a file of ``objects``, the first of which is the catalogue."""
     result = bytearray(b"%PDF-1.4\n")
     places = []
     for number, body in enumerate(objects, 1):
         places.append(len(result))
         result += b"%d 0 obj\n%s\nendobj\n" % (number, body)
     start = len(result)
-    result += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    size = len(places) + 1
+    result += b"xref\n0 %d\n0000000000 65535 f \n" % size
     result += b"".join(b"%010d 00000 n \n" % place for place in places)
-    result += (
-        b"trailer << /Size %d /Root 1 0 R /Info %d 0 R %s >>\nstartxref\n%d\n%%%%EOF\n"
-        % (len(objects) + 1, len(objects), trailer, start)
-    )
+    result += b"trailer << /Size %d /Root 1 0 R %s>>\n" % (size, trailer)
+    result += b"startxref\n%d\n%%%%EOF\n" % start
     return bytes(result)
