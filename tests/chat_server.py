@@ -9,14 +9,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import sys
 import threading
 import time
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 
-from bench.processes import ServerProcess
+from tests.servers import HttpServer, serve
 
 KEY = "sk-very-secret"
 MODEL = "stand-in"
@@ -44,7 +42,7 @@ CHANGES = {
 }
 
 
-class ChatServer:
+class ChatServer(HttpServer):
     """The server as a subprocess; use as a context manager.
 
     Modes: ``obeys``, ``fenced`` (with talk and a trailing comma), ``wrong`` (never what
@@ -55,20 +53,13 @@ class ChatServer:
     ``moved`` (a redirect), ``garbage`` (no JSON body), ``drops`` (closes).
     """
 
-    environment: dict[str, str]
-
-    def __enter__(self) -> Self:
-        self._process = ServerProcess("tests.chat_server")
-        self.address = self._process.line("http", timeout_s=30).strip()
+    def __init__(self) -> None:
+        super().__init__("tests.chat_server")
         self.environment = {
             "SCRAPER_LLM_BASE_URL": f"{self.address}/v1",
             "SCRAPER_LLM_MODEL": MODEL,
             "SCRAPER_LLM_API_KEY": KEY,
         }
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.stop()
 
     def behave(self, mode: str = "obeys", answer: Any = None, target: str = "") -> None:
         """Answer in ``mode`` from now on, with ``answer``, and forget what was asked.
@@ -77,17 +68,12 @@ class ChatServer:
         for each request. ``target`` is where ``moved`` leads to.
         """
         body = {"mode": mode, "answer": answer, "target": target}
-        self._call("/behave", json.dumps(body).encode())
+        self.ask("/behave", body)
 
     def asked(self) -> list[dict[str, Any]]:
         """Return the requests since :meth:`behave`: ``body``, ``authorization``, ``at``."""
-        found: list[dict[str, Any]] = self._call("/asked")
+        found: list[dict[str, Any]] = self.ask("/asked")
         return found
-
-    def _call(self, path: str, data: bytes | None = None) -> Any:
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.address + path, data, timeout=30) as found:
-            return json.load(found)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -186,9 +172,7 @@ def _said(answer: Any, body: dict[str, Any], number: int) -> str:
 def main() -> None:
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     _Handler.requests = []
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"http://127.0.0.1:{server.server_address[1]}", flush=True)
-    sys.stdin.read()
+    serve(server)
 
 
 if __name__ == "__main__":

@@ -17,13 +17,12 @@ import json
 import math
 import signal
 import time
-import urllib.request
 from email.utils import formatdate
 from typing import TYPE_CHECKING, NamedTuple
 
-from bench.processes import ServerProcess
 from scraper_service.jobs.hosts import pace_key
 from scraper_service.jobs.pace import HostPace
+from tests.servers import HttpServer
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -41,23 +40,20 @@ class Seen(NamedTuple):
     pause_s: float  # what the answer asked for
 
 
-class PacedSite(ServerProcess):
+class PacedSite(HttpServer):
     """The site as its user sees it; a context manager."""
 
     def __init__(self, **options: object):
         flags = (f"--{k.replace('_', '-')}={v}" for k, v in options.items())
         super().__init__("tests.paced_site", *flags)
-        self.address = self.line("http")
 
     def url(self, path: str = "/p/") -> str:
-        return self.address + path
+        return super().url(path)
 
     @property
     def log(self) -> list[Seen]:
         """Requests for pages so far, by their begin."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url("/_log"), timeout=10) as answer:
-            return sorted((Seen(*row) for row in json.load(answer)), key=_begin)
+        return sorted((Seen(*row) for row in self.ask("/_log")), key=_begin)
 
     def statuses(self) -> list[int]:
         return [seen.status for seen in self.log]

@@ -14,12 +14,11 @@ import json
 import sys
 import threading
 import time
-import urllib.request
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
-from bench.processes import ServerProcess
+from tests.servers import HttpServer, serve
 
 HOST = "127.0.0.2"
 LOG = "/received-log/"
@@ -48,31 +47,18 @@ class Received(NamedTuple):
         return str(self.json["webhookId"])
 
 
-class Receiver:
+class Receiver(HttpServer):
     """The receiver as a subprocess; use as a context manager."""
 
     def __init__(self, host: str = HOST):
-        self._host = host
-
-    def __enter__(self) -> Self:
-        self._process = ServerProcess("tests.receiver", self._host)
-        self.address = self._process.line("http", timeout_s=30).strip()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.stop()
-
-    def url(self, path: str) -> str:
-        return self.address + path
+        super().__init__("tests.receiver", host)
 
     def received(self, path: str = "") -> list[Received]:
         """Return what came for paths that begin with ``path``, in order."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url(LOG + path), timeout=30) as found:
-            return [
-                Received(at, until, to, headers, base64.b64decode(body))
-                for at, until, to, headers, body in json.load(found)
-            ]
+        return [
+            Received(at, until, to, headers, base64.b64decode(body))
+            for at, until, to, headers, body in self.ask(LOG + path)
+        ]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -150,9 +136,7 @@ def main(host: str) -> None:
     server = _Server((host, 0), _Handler)
     _Handler.requests = []
     _Handler.tries = Counter()
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"http://{host}:{server.server_address[1]}", flush=True)
-    sys.stdin.read()
+    serve(server)
 
 
 if __name__ == "__main__":

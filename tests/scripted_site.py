@@ -14,12 +14,11 @@ import json
 import sys
 import threading
 import time
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from bench.processes import ServerProcess
+from tests.servers import HttpServer, serve
 
 HOST = "127.0.0.2"
 LOG = "/scripted-log"
@@ -72,7 +71,7 @@ def moved(location: str, status: int = 301) -> dict[str, Any]:
     return answer(status=status, Location=location)
 
 
-class ScriptedSite:
+class ScriptedSite(HttpServer):
     """The site in a process of its own; use as a context manager.
 
     Values of ``pages`` are HTML, or what :func:`answer` and the like return. ``{site}``
@@ -81,42 +80,20 @@ class ScriptedSite:
     """
 
     def __init__(self, pages: dict[str, Any], host: str = HOST):
-        self._pages = {
+        given = {
             path: answer(found) if isinstance(found, str) else found
             for path, found in pages.items()
         }
-        self._host = host
-
-    def __enter__(self) -> Self:
-        self._process = ServerProcess("tests.scripted_site", self._host)
-        process = self._process._process
-        assert process.stdin is not None
-        process.stdin.write(json.dumps(self._pages) + "\n")
-        process.stdin.flush()
-        self.address = self._process.line("http", timeout_s=30).strip()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.stop()
-
-    def url(self, path: str) -> str:
-        return self.address + path
+        super().__init__("tests.scripted_site", host, given=given)
 
     def put(self, path: str, found: Any) -> None:
         """Change a page from now on."""
         given = answer(found) if isinstance(found, str) else found
-        request = urllib.request.Request(
-            self.url(path), json.dumps(given).encode(), method="PUT"
-        )
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=30):
-            pass
+        self.ask(path, given, "PUT")
 
     def log(self) -> list[tuple[float, str]]:
         """Return when each path was asked for, in seconds of a monotonic clock."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url(LOG), timeout=30) as found:
-            return [(at, path) for at, path in json.load(found)]
+        return [(at, path) for at, path in self.ask(LOG)]
 
     def paths(self) -> list[str]:
         """Return the paths that were asked for, in order."""
@@ -207,9 +184,7 @@ def main(host: str) -> None:
     _Handler.pages = json.loads(sys.stdin.readline())
     _Handler.requests = []
     _Handler.site = f"http://{host}:{server.server_address[1]}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(_Handler.site, flush=True)
-    sys.stdin.read()
+    serve(server)
 
 
 if __name__ == "__main__":

@@ -13,12 +13,11 @@ import json
 import sys
 import threading
 import time
-import urllib.request
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from bench.processes import ServerProcess
+from tests.servers import HttpServer, serve
 
 HOST = "127.0.0.2"
 LOG = "/engine-log"
@@ -28,7 +27,7 @@ SLOW_S = 20
 STATUS = {"blocked": 429, "closed": 403, "broken": 500}
 
 
-class SearchEngines:
+class SearchEngines(HttpServer):
     """The engines as a subprocess; use as a context manager.
 
     ``results`` are lists by kind (``web``, ``news``, ``images``) of objects with
@@ -36,16 +35,7 @@ class SearchEngines:
     """
 
     def __init__(self, results: dict[str, list[dict[str, Any]]]):
-        self._results = results
-
-    def __enter__(self) -> Self:
-        self._process = ServerProcess("tests.search_engines")
-        self._process.write(json.dumps(self._results))
-        self.address = self._process.line("http", timeout_s=30).strip()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self._process.stop()
+        super().__init__("tests.search_engines", given=results)
 
     def environment(self, providers: str, mode: str = "ok") -> dict[str, str]:
         """Return the settings of a service that asks these engines.
@@ -65,9 +55,7 @@ class SearchEngines:
 
     def log(self) -> list[dict[str, Any]]:
         """Return what was asked, in order: path, query or body, headers."""
-        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.address + LOG, timeout=30) as found:
-            asked: list[dict[str, Any]] = json.load(found)
+        asked: list[dict[str, Any]] = self.ask(LOG)
         return asked
 
 
@@ -208,9 +196,7 @@ def main() -> None:
     _Handler.results = json.loads(sys.stdin.readline())
     _Handler.requests = []
     server = _Server((HOST, 0), _Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(f"http://{HOST}:{server.server_address[1]}", flush=True)
-    sys.stdin.read()
+    serve(server)
 
 
 if __name__ == "__main__":

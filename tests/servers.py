@@ -1,0 +1,47 @@
+"""Both ends of a server in a subprocess that is asked over HTTP."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from bench.processes import ServerProcess
+
+if TYPE_CHECKING:
+    from http.server import HTTPServer
+
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class HttpServer(ServerProcess):
+    """A server that announces its address on stdout; a context manager.
+
+    ``given`` is the first line of its standard input, as JSON; None for no line.
+    """
+
+    def __init__(self, *arguments: str, given: Any = None):
+        super().__init__(*arguments)
+        if given is not None:
+            self.write(json.dumps(given))
+        self.address = self.line("http").strip()
+
+    def url(self, path: str) -> str:
+        return self.address + path
+
+    def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
+        """Return the JSON of a path that is none of the pages; ``body`` is JSON too."""
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.url(path), data, method=method)
+        with _opener.open(request, timeout=30) as found:
+            return json.loads(found.read() or "null")
+
+
+def serve(server: HTTPServer) -> None:
+    """Answer until the end of standard input."""
+    host, port = server.server_address[:2]
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    print(f"http://{host}:{port}", flush=True)
+    sys.stdin.read()
