@@ -27,8 +27,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 import pebble
 
 from scraper_service.formats.converters import MARKDOWN_CONVERTERS, NATIVE
-from scraper_service.formats.render import content_from_wire, prepare, render
+from scraper_service.formats.render import prepare, render
 from scraper_service.formats.sitemap import SitemapContent, read_sitemap
+from scraper_service.formats.wire import content_from_wire
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.secrets import forget_secrets
 

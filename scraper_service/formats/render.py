@@ -10,7 +10,7 @@ from functools import partial
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, define, field, fields
+from attrs import asdict, define, field
 from lxml import etree
 
 from scraper_service.fingerprints import fingerprint
@@ -42,22 +42,19 @@ from scraper_service.formats.metadata import (
 )
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
+from scraper_service.formats.wire import wire_from_content
 from scraper_service.formats.words import main_words
-from scraper_service.items import MetaRefresh, PageContent, PageError, PageSource
+from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.available import can_recognise_text
 from scraper_service.options.formats import Attributes, ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from scraper_service.formats.document import Document
 
 LEAST_COMPARED = 30  # words of a page that may repeat another one
-_BESIDE = {"values", "search", "text", "fetch", "follow", "base"}  # or the spider's
-_SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
-# Among the values on their way; no format has these names.
-_SEARCH, _TEXT = "search entry", "text for a model"
 _DECLARED = frozenset({"branding", "menu", "product"})
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
 
@@ -69,14 +66,7 @@ def render(
     converter: str = NATIVE,
 ) -> tuple[bytes, dict[str, bytes]]:
     """Return :func:`make_content` as plain bytes, which travel between processes."""
-    content = make_content(source, options, deadline_s, converter)
-    header = {name: getattr(content, name) for name in _SENT}
-    values = dict(content.values)
-    if content.search:
-        values[_SEARCH] = content.search
-    if content.text:
-        values[_TEXT] = content.text.encode(errors="replace")
-    return json.dumps(header, default=asdict).encode(), values
+    return wire_from_content(make_content(source, options, deadline_s, converter))
 
 
 def prepare() -> None:
@@ -84,23 +74,6 @@ def prepare() -> None:
     from scraper_service.formats.main_content.model import model  # noqa: PLC0415
 
     model()
-
-
-def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent:
-    """Rebuild the content from what :func:`render` returned; values stay JSON text."""
-    facts = json.loads(header)
-    if facts["refresh"]:
-        facts["refresh"] = MetaRefresh(**facts["refresh"])
-    if facts["error"]:
-        facts["error"] = PageError(**facts["error"])
-    facts["found"] = tuple(facts["found"])
-    facts["blocks"] = tuple(map(tuple, facts["blocks"]))
-    facts["warnings"] = tuple(facts["warnings"])
-    facts["remarks"] = {k: tuple(texts) for k, texts in facts["remarks"].items()}
-    values = dict(values)
-    search = values.pop(_SEARCH, b"")
-    text = values.pop(_TEXT, b"").decode()
-    return PageContent(values=values, search=search, text=text, **facts)
 
 
 def make_content(

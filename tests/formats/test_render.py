@@ -8,7 +8,8 @@ import json
 import pytest
 
 from scraper_service.formats import render as module
-from scraper_service.formats.render import content_from_wire, make_content, render
+from scraper_service.formats.render import make_content, render
+from scraper_service.formats.wire import content_from_wire
 from scraper_service.options.formats import Attributes, AttributeSelector, Audio
 from tests.formats.pages import convert, markdown, options, source, value
 

@@ -1,0 +1,46 @@
+"""What was made of an answer as plain bytes, which travel between processes."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from attrs import asdict, fields
+
+from scraper_service.items import MetaRefresh, PageContent, PageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_BESIDE = {"values", "search", "text", "fetch", "follow", "base"}  # or the spider's
+_SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
+# Among the values on their way; no format has these names.
+_SEARCH, _TEXT = "search entry", "text for a model"
+
+
+def wire_from_content(content: PageContent) -> tuple[bytes, dict[str, bytes]]:
+    """Return the facts of the content as JSON, and its values, which are JSON texts."""
+    header = {name: getattr(content, name) for name in _SENT}
+    values = dict(content.values)
+    if content.search:
+        values[_SEARCH] = content.search
+    if content.text:
+        values[_TEXT] = content.text.encode(errors="replace")
+    return json.dumps(header, default=asdict).encode(), values
+
+
+def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent:
+    """Rebuild the content from :func:`wire_from_content`; values stay JSON texts."""
+    facts = json.loads(header)
+    if facts["refresh"]:
+        facts["refresh"] = MetaRefresh(**facts["refresh"])
+    if facts["error"]:
+        facts["error"] = PageError(**facts["error"])
+    facts["found"] = tuple(facts["found"])
+    facts["blocks"] = tuple(map(tuple, facts["blocks"]))
+    facts["warnings"] = tuple(facts["warnings"])
+    facts["remarks"] = {k: tuple(texts) for k, texts in facts["remarks"].items()}
+    values = dict(values)
+    search = values.pop(_SEARCH, b"")
+    text = values.pop(_TEXT, b"").decode()
+    return PageContent(values=values, search=search, text=text, **facts)
