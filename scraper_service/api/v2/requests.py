@@ -1,4 +1,4 @@
-"""Bodies of v2 to options: the interface document, parts 3.1, 4, 5, 6, 11.1 and 12.1."""
+"""Bodies of v2 to options: the interface document, parts 3.1, 5, 11.1 and 12.1."""
 
 from __future__ import annotations
 
@@ -15,41 +15,23 @@ from scraper_service.api import (
 )
 from scraper_service.api.action_fields import action_kinds
 from scraper_service.api.fields import FieldsT, build, need
+from scraper_service.api.v2.format_fields import FORMATS, PARSERS, PROMPT
 from scraper_service.options import formats
 from scraper_service.options.jobs import SITEMAP_MODES, CrawlOptions
-from scraper_service.options.scrape import (
-    MAX_PDF_PAGES,
-    OVERALL_TIMEOUT_MS,
-    ImageParser,
-    PdfParser,
-    session_name,
-)
+from scraper_service.options.scrape import OVERALL_TIMEOUT_MS, PdfParser, session_name
 from scraper_service.options.search import CATEGORIES, MAX_DOMAINS, SOURCES
 from scraper_service.options.structure import (
     INVALID,
     Array,
     Field,
-    Kind,
     Object,
     Place,
     Tagged,
     Then,
     structure,
 )
-from scraper_service.options.urls import (
-    MAX_SELECTORS,
-    MAX_URL,
-    caller_domain,
-    caller_formats,
-)
-from scraper_service.options.values import (
-    Anything,
-    Bool,
-    Schema,
-    Text,
-    choice,
-    integer,
-)
+from scraper_service.options.urls import MAX_URL, caller_domain, caller_formats
+from scraper_service.options.values import Anything, Bool, Text, choice, integer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -91,84 +73,6 @@ DEFAULTS: Mapping[str, Any] = {
     "zero_data_retention": False,
 }
 
-_PROMPT = Text(fields.MAX_PROMPT)
-_QUESTION = Text(fields.MAX_PROMPT, minimum=1)
-
-_ATTRIBUTE_SELECTOR = Object(
-    {
-        "selector": need(Text(), "selector"),
-        "attribute": need(Text(256, minimum=1), "attribute"),
-    },
-    build(formats.AttributeSelector),
-)
-
-_OBJECT_FORMATS: Mapping[str, Kind] = {
-    "screenshot": Object(fields.SCREENSHOT_FIELDS, build(formats.Screenshot)),
-    # The Python client's spelling of its screenshot_full_page.
-    "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
-    "json": Object(
-        {
-            "prompt": Field(_PROMPT, "prompt"),
-            "schema": Field(Schema(), "schema"),
-            "checkPromptInjection": Field(Bool(), "check_prompt_injection"),
-        },
-        build(formats.Json),
-    ),
-    "changeTracking": Object(
-        {
-            "modes": Field(Array(choice("git-diff", "json"), 10), "modes"),
-            "schema": Field(Schema(), "schema"),
-            "prompt": Field(_PROMPT, "prompt"),
-            "tag": Field(Text(256), "tag"),
-        },
-        build(formats.ChangeTracking),
-    ),
-    "attributes": Object(
-        {"selectors": need(Array(_ATTRIBUTE_SELECTOR, MAX_SELECTORS), "selectors")},
-        build(formats.Attributes),
-    ),
-    "question": Object(
-        {"question": need(_QUESTION, "question")},
-        build(formats.Question),
-    ),
-    "highlights": Object(
-        {"query": need(_QUESTION, "query")}, build(formats.Highlights)
-    ),
-    "query": Object(
-        {
-            "prompt": need(_QUESTION, "prompt"),
-            "mode": Field(choice("freeform", "directQuote"), "mode"),
-        },
-        build(formats.Query),
-    ),
-}
-
-FORMATS = Tagged(
-    {
-        **{
-            name: Object({}, build(type(f))) for name, f in fields.PLAIN_FORMATS.items()
-        },
-        **_OBJECT_FORMATS,
-    }
-)
-
-PARSERS = Tagged(
-    {
-        "pdf": Object(
-            {
-                "mode": Field(choice("auto", "fast", "ocr"), "mode"),
-                "maxPages": Field(integer(1, MAX_PDF_PAGES), "max_pages"),
-                "pages": Field(Bool(), "pages"),
-                "pageMarkdown": Field(Bool(), "pages", alias=True),
-                "blocks": Field(Bool(), "blocks"),
-                "pageMarkers": Field(Bool(), "page_markers"),
-            },
-            build(PdfParser),
-        ),
-        "image": Object({}, build(ImageParser)),
-    }
-)
-
 SCRAPE_FIELDS: FieldsT = {
     **fields.SCRAPE_FIELDS,
     "formats": Field(Then(Array(FORMATS, 100), caller_formats), "formats"),
@@ -184,7 +88,7 @@ PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
 # Beside those of both versions.
 CRAWL_FIELDS: FieldsT = {
     "sitemap": Field(choice(*SITEMAP_MODES), "sitemap"),
-    "prompt": Field(_PROMPT, "prompt"),
+    "prompt": Field(PROMPT, "prompt"),
     "dedupeBoilerplate": Field(Bool(), "dedupe_boilerplate"),
 }
 BATCH_FIELDS: FieldsT = {
