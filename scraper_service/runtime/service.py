@@ -20,7 +20,6 @@ from scraper_service.jobs.ledger import Call
 from scraper_service.options.available import require_available, require_job_available
 from scraper_service.options.model import missing_model
 from scraper_service.options.uploads import require_parseable
-from scraper_service.providers.searches import options_for
 from scraper_service.runtime.capabilities import capabilities
 from scraper_service.runtime.charges import Charge, Charges
 from scraper_service.runtime.explanations import explain
@@ -48,7 +47,7 @@ if TYPE_CHECKING:
     )
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.options.search import SearchOptions
-    from scraper_service.providers.searches import Found, Searches
+    from scraper_service.providers.searches import Searches
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.explanations import Explanation
     from scraper_service.runtime.maps import Map, MapCrawler
@@ -208,34 +207,13 @@ class ScraperService:
             await charge.settle(price if found.count else 0)
         return found
 
-    async def search(
-        self,
-        query: str,
-        team: Team,
-        *,
-        limit: int = 5,
-        sources: Sequence[str] = ("web",),
-        timeout_s: float = 60,
-        include_domains: Sequence[str] = (),
-    ) -> Found:
-        """Return results for a part of the service that charges its work itself.
-
-        ``limit`` (1 to 100) counts those of each of ``sources`` (``web``, ``news``,
-        ``images``): ``found.groups["web"][0].url``. Raises
-        :exc:`~scraper_service.errors.SearchDown`,
-        :exc:`~scraper_service.errors.SearchTimedOut` and
-        :exc:`~scraper_service.errors.QueueFull`.
-        """
-        options = options_for(query, limit, sources, timeout_s, include_domains)
-        return await self.searches.find(options, team.id)
-
     async def answer_search(
         self, options: SearchOptions, team: Team, version: int
     ) -> SearchAnswer:
         """Return what a caller searched for, with the pages asked for; it is charged.
 
         Raises :exc:`OptionUnavailable`, :exc:`~scraper_service.errors.OutOfCredits` and
-        what :meth:`search` raises.
+        what :meth:`Searches.find` raises.
         """
         self._check_open()
         asked = options.scrape
