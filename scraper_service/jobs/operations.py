@@ -119,25 +119,17 @@ def insert_operation(
     **bill: Any,
 ) -> None:
     """Store an operation; ``bill`` are the columns of the job that say what it may."""
-    at = now_of(connection)
-    counts = ("open", "done", "failed", "pages", "held", "credits")
-    connection.execute(
-        insert(job).values(
-            id=job_id,
-            team_id=team_id,
-            kind=asked.kind,
-            version=version,
-            state=JobState.QUEUED,
-            url=asked.target,
-            options=options,
-            created_at=at,
-            expires_at=at + RETENTION_S,
-            **dict.fromkeys(counts, 0),
-            **bill,
-        )
+    store.queue_job(
+        connection,
+        job_id,
+        team_id=team_id,
+        kind=asked.kind,
+        version=version,
+        url=asked.target,
+        options=options,
+        **bill,
     )
     connection.execute(insert(operation).values(job_id=job_id, memory="{}"))
-    note(connection, job_id, "started", at)
 
 
 def read_operation(

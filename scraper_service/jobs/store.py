@@ -75,41 +75,48 @@ def insert_job(
     ``job_id`` is its id if it must have a certain one. ``bill`` are further columns:
     whose key it is, what was reserved for it, whose step it is.
     """
-    at = now_of(connection)
     job_id = job_id or str(uuid.uuid4())
     links = [link for link in seed.links if link.kind is Kind.PAGE]
     sitemaps = [link for link in seed.links if link.kind is Kind.SITEMAP]
     room = len(links) if seed.page_limit is None else seed.page_limit
-    connection.execute(
-        insert(job).values(
-            id=job_id,
-            team_id=team_id,
-            kind=seed.kind,
-            version=version,
-            state=JobState.QUEUED,
-            url=seed.url,
-            options=options,
-            page_limit=seed.page_limit,
-            open=min(room, len(links)),
-            done=0,
-            failed=0,
-            pages=0,
-            held=max(0, len(links) - room),
-            sitemaps=len(sitemaps),
-            sitemap_files=len(sitemaps),
-            credits=0,
-            created_at=at,
-            expires_at=at + RETENTION_S,
-            **bill,
-        )
+    queue_job(
+        connection,
+        job_id,
+        team_id=team_id,
+        kind=seed.kind,
+        version=version,
+        url=seed.url,
+        options=options,
+        page_limit=seed.page_limit,
+        open=min(room, len(links)),
+        held=max(0, len(links) - room),
+        sitemaps=len(sitemaps),
+        sitemap_files=len(sitemaps),
+        **bill,
     )
     insert_links(connection, job_id, links[:room], RowState.PENDING)
     insert_links(connection, job_id, links[room:], RowState.HELD)
     insert_links(connection, job_id, sitemaps, RowState.PENDING)
-    note(connection, job_id, "started", at)
     found = get_job(connection, job_id, None)
     assert found is not None
     return found
+
+
+def queue_job(connection: Connection, job_id: str, **columns: Any) -> None:
+    """Store the row of a job that is to begin; its counts are 0 but for ``columns``."""
+    at = now_of(connection)
+    counts = ("open", "done", "failed", "pages", "held", "credits")
+    values = {**dict.fromkeys(counts, 0), **columns}
+    connection.execute(
+        insert(job).values(
+            id=job_id,
+            state=JobState.QUEUED,
+            created_at=at,
+            expires_at=at + RETENTION_S,
+            **values,
+        )
+    )
+    note(connection, job_id, "started", at)
 
 
 def make_team(connection: Connection, team_id: str) -> None:
