@@ -74,11 +74,8 @@ class LinkedData:
 def linked_data(scripts: list[Any]) -> LinkedData:
     """Read the JSON-LD among a page's scripts; what is not JSON is left out."""
     nodes: list[NodeT] = []
-    fitting = [x for x in scripts if "ld+json" in x.get("type", "").lower()]
-    for script in fitting[:MAX_SCRIPTS]:
-        text = script.text
-        if text and len(text) <= MAX_SCRIPT:
-            nodes += _nodes(_parsed(text))
+    for text in script_texts(scripts, MAX_SCRIPTS, MAX_SCRIPT):
+        nodes += _nodes(_parsed(text))
     ranked = [(_rank(node), number, node) for number, node in enumerate(nodes)]
     subjects = [
         entry[2]
@@ -90,6 +87,23 @@ def linked_data(scripts: list[Any]) -> LinkedData:
         {str(node["@id"]): node for node in nodes if "name" in node and "@id" in node},
         frozenset(name for node in nodes for name in _types(node)),
     )
+
+
+def script_texts(scripts: list[Any], most: int, longest: int) -> Iterator[str]:
+    """Yield the texts of the first ``most`` scripts that are said to be JSON-LD.
+
+    Those of more than ``longest`` characters are left out.
+    """
+    fitting = [x for x in scripts if "ld+json" in x.get("type", "").lower()]
+    for script in fitting[:most]:
+        text = script.text
+        if text and len(text) <= longest:
+            yield text
+
+
+def unwrapped(text: str) -> str:
+    """Return a script without the comment around it and the semicolon behind it."""
+    return _WRAPPING.sub("", text).rstrip(" \n;")
 
 
 def text_of(value: Any) -> str:
@@ -113,7 +127,7 @@ def _parsed(text: str) -> Any:
     except (ValueError, RecursionError):
         pass
     try:
-        return json.loads(_WRAPPING.sub("", text).rstrip(" \n;"), strict=False)
+        return json.loads(unwrapped(text), strict=False)
     except (ValueError, RecursionError):
         return None
 

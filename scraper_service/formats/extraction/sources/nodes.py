@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.formats.extraction.sources.marked import microdata, rdfa
+from scraper_service.formats.metadata.linked_data import script_texts, unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,9 +30,6 @@ NodeT = dict[str, Any]
 
 _TAG = re.compile(r"<[a-zA-Z/!][^<>]*>")
 _BREAK = re.compile(r"<(?:br|/p|/li|/div|/h\d)\b[^<>]*>", re.IGNORECASE)
-_CONTROL = re.compile(
-    r"^\s*(?:<!--|<!\[CDATA\[|//<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*$"
-)
 # What a page is about, best first, by the ending of the type; see ``rank``.
 _SUBJECTS = (
     "Product ProductGroup ProductModel Vehicle Car IndividualProduct",
@@ -198,12 +196,8 @@ def text_of_markup(value: str) -> str:
 
 def json_ld(scripts: list[Any]) -> Iterator[Any]:
     """Yield the data of each JSON-LD script that is JSON, more or less."""
-    fitting = [x for x in scripts if "ld+json" in (x.get("type") or "").lower()]
-    for script in fitting[:MAX_SCRIPTS]:
-        text = script.text
-        if not text or len(text) > MAX_SCRIPT:
-            continue
-        for tried in (text, _CONTROL.sub("", text).rstrip(" \n;"), html.unescape(text)):
+    for text in script_texts(scripts, MAX_SCRIPTS, MAX_SCRIPT):
+        for tried in (text, unwrapped(text), html.unescape(text)):
             try:
                 yield json.loads(tried, strict=False)
                 break
