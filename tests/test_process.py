@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import wait_until
+
 SERVE = (sys.executable, "-m", "scraper_service", "serve", "--port", "0")
 
 
@@ -28,13 +30,6 @@ def children_of(pid):
             todo += map(int, task.read_text().split())
         found.append(parent)
     return found[1:]
-
-
-def wait_until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def is_gone(pid):

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import pytest
 from tests.chat_server import KEY as MODEL_KEY
 from tests.cli.command import run
 from tests.scripted_site import ScriptedSite, text
+from tests.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 PROSE = (
@@ -352,14 +352,6 @@ def test_a_cancelled_job_leaves_the_model_to_others(clever, pages, chat, scrape)
     chat.behave("obeys", "Mine.")
     assert page_of(scrape("/kettle", "summary", timeout=8000))["summary"] == "Mine."
     assert len(chat.asked()) == 1
-
-
-def wait_until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
 
 
 def ended(job):

@@ -8,6 +8,7 @@ import uuid
 import pytest
 
 from tests.scripted_site import ScriptedSite
+from tests.waiting import wait_until
 
 DAY_MS = 86_400_000
 
@@ -30,13 +31,6 @@ def scrape(service):
 
 def state_of(page):
     return page["metadata"].get("cacheState")
-
-
-def wait_until(condition, seconds=10):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def test_a_page_is_fetched_once_within_its_age(scrape, site, fresh):

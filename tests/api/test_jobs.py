@@ -19,6 +19,7 @@ import pytest
 from tests.conftest import Service
 from tests.crash import fetches, kill, page_of, read_all
 from tests.linked_site import named, page_number
+from tests.waiting import wait_until
 
 VERSIONS = ("v1", "v2")
 KEYS = ("fc-test-key", "fc-other-team")
@@ -46,14 +47,6 @@ def job_of(reply):
 
 def id_of(path):
     return path.rpartition("/")[2]
-
-
-def wait_until(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.05)
-    return found
 
 
 def read(service, path, **options):

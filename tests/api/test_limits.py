@@ -9,11 +9,13 @@ import time
 import uuid
 from collections import Counter
 from contextlib import closing
+from functools import partial
 
 import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli import main
+from tests import waiting
 from tests.crash import kill
 from tests.formats.pdfmaker import pdf
 from tests.scripted_site import ScriptedSite, answer, moved, page
@@ -23,6 +25,8 @@ STORED = "SELECT count(*) FROM source WHERE team_id = :team"
 TERMINAL = {"completed", "failed", "cancelled"}
 UNLIMITED = 1_000_000_000
 _names = itertools.count()
+
+wait_until = partial(waiting.wait_until, seconds=60)
 
 
 def command(data_dir, *arguments):
@@ -91,14 +95,6 @@ class Team:
         """Return the sum of the ledger."""
         query = "SELECT coalesce(sum(credits), 0) FROM ledger WHERE team_id = :team"
         return self.rows(query)[0][0]
-
-
-def wait_until(condition, seconds=60):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "did not happen in time"
-        time.sleep(0.05)
-    return found
 
 
 @pytest.fixture(scope="module")

@@ -5,10 +5,11 @@ from __future__ import annotations
 import concurrent.futures
 import json
 import socket
-import time
 import urllib.parse
 
 import pytest
+
+from tests.waiting import wait_until
 
 HOSTILE = {
     "comments": ("<!--", 100_000),
@@ -21,13 +22,6 @@ HOSTILE = {
     "backticks": ("<code>`</code>", 50_000),
     "bold": ("<b>", 200_000),
 }
-
-
-def wait_until(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen in time"
-        time.sleep(0.05)
 
 
 def send_and_leave(service, url):

@@ -14,6 +14,7 @@ import pytest
 
 from tests.conftest import KEY, Service
 from tests.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
+from tests.waiting import wait_until
 
 ABOUT = '<meta name="description" content="What we do">'
 SITE = {
@@ -400,13 +401,6 @@ def leave(service, body):
         b"Content-Length: %d\r\n\r\n%s" % (service.key.encode(), len(data), data)
     )
     return connection
-
-
-def wait_until(condition, seconds=20):
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, "did not happen in time"
-        time.sleep(0.05)
 
 
 def test_callers_who_leave_end_the_work_and_few_run_at_a_time(own, site):

@@ -11,6 +11,7 @@ from tests.conftest import KEY
 from tests.crash import kill, started
 from tests.paced_site import PacedSite
 from tests.scripted_site import ScriptedSite, moved, page, sitemap, text
+from tests.waiting import wait_until
 
 WAIT_S = 60
 FRESH = {"maxAge": 0}
@@ -38,14 +39,6 @@ def report(service, path):
     assert reply.json["id"] == path.rpartition("/")[2]
     assert reply.json["totals"]["hosts"] == len(reply.json["hosts"])
     return reply.json
-
-
-def wait_for(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.1)
-    return found
 
 
 def delays(host):
@@ -267,7 +260,7 @@ def test_the_counts_of_two_services_add_up_and_survive_both(start_service):
             found = report(services[1], path)
             return found["totals"]["requests"] >= expected and found
 
-        found = wait_for(told)
+        found = wait_until(told)
         most, log = site.most(), [(seen.begin, seen.path) for seen in site.log]
         (host,) = found["hosts"]
         assert host["requests"] == expected
@@ -287,7 +280,7 @@ def test_the_counts_of_two_services_add_up_and_survive_both(start_service):
 
         # A process that stops loses nothing; both know the robots.txt.
         path = crawl(services[0], site.url())
-        wait_for(lambda: len(site.log) >= 60 + 15)
+        wait_until(lambda: len(site.log) >= 60 + 15)
         services[0].stop()
         found = wait(services[1], path)
         assert found["totals"]["requests"] == len(site.log) - 60
@@ -297,7 +290,7 @@ def test_the_counts_of_two_services_add_up_and_survive_both(start_service):
 
         before = len(site.log)
         path = crawl(services[0], site.url())
-        wait_for(lambda: len(site.log) >= before + 40)
+        wait_until(lambda: len(site.log) >= before + 40)
         kill(services[1])
         found = wait(services[0], path)
         asked = len(site.log) - before

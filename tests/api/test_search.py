@@ -12,6 +12,7 @@ from tests.api.test_limits import Team
 from tests.conftest import KEY, Service
 from tests.scripted_site import ScriptedSite, answer, page
 from tests.search_engines import SearchEngines
+from tests.waiting import wait_until
 
 COUNT = 12
 NOWHERE = "http://127.0.0.2:1/nobody"
@@ -344,7 +345,7 @@ def test_pages_may_come_later(searching):
     assert all(tuple(item) == (*SHOWN, "position") for item in found["data"]["web"])
     ids = found["scrapeIds"]["web"]
     assert len(ids) == 2
-    until(lambda: service.get(f"/v2/scrape/{ids[1]}").status == 200)
+    wait_until(lambda: service.get(f"/v2/scrape/{ids[1]}").status == 200)
     page = service.get(f"/v2/scrape/{ids[1]}").json["data"]
     assert page["metadata"]["sourceURL"] == found["data"]["web"][1]["url"]
 
@@ -453,19 +454,12 @@ def test_v1_says_what_is_wrong_with_a_body(service):
 # -- the index of scraped pages ----------------------------------------------------------------
 
 
-def until(is_true, timeout_s=20):
-    end = time.monotonic() + timeout_s
-    while not is_true():
-        assert time.monotonic() < end, "nothing has come of it"
-        time.sleep(0.1)
-
-
 def test_scraped_pages_are_found_without_an_engine_and_by_their_team_only(
     searching, pages
 ):
     service = searching("own")
     service.post("/v2/scrape", {"url": pages.url("/image"), "formats": ["links"]})
-    until(lambda: v2(service, "okapis")["data"]["web"])
+    wait_until(lambda: v2(service, "okapis")["data"]["web"])
     found = v2(service, "okapis", sources=["web", "news", "images"])
     assert "No search engine is configured" in found["warning"]
     assert found["data"]["web"] == [
@@ -488,7 +482,7 @@ def test_pages_of_jobs_are_found(searching, pages):
     job = service.post(
         "/v2/batch/scrape", {"urls": [pages.url(f"/p{n}") for n in range(COUNT)]}
     ).json
-    until(lambda: len(v2(service, "rabbit", limit=50)["data"]["web"]) == COUNT)
+    wait_until(lambda: len(v2(service, "rabbit", limit=50)["data"]["web"]) == COUNT)
     assert service.get(f"/v2/batch/scrape/{job['id']}").json["status"] == "completed"
     [hit] = v2(service, '"part 7"')["data"]["web"]
     assert hit["url"] == pages.url("/p7")
@@ -520,13 +514,13 @@ def test_pages_that_failed_are_not_found(searching, pages):
 def scrape_and_find(service, url):
     """Scrape a page; return when searches find it, and all that came before it."""
     service.post("/v2/scrape", {"url": url})
-    until(lambda: url in urls(v2(service, "straw", limit=20)["data"]["web"]))
+    wait_until(lambda: url in urls(v2(service, "straw", limit=20)["data"]["web"]))
 
 
 def test_the_index_stands_in_for_an_engine_that_is_down(searching, pages):
     service = searching("searxng", "blocked")
     service.post("/v2/scrape", {"url": pages.url("/guide.pdf.html")})
-    until(lambda: service.post("/v2/search", {"query": "hay"}).status == 200)
+    wait_until(lambda: service.post("/v2/search", {"query": "hay"}).status == 200)
     found = v2(service, "hay")
     assert urls(found["data"]["web"]) == [pages.url("/guide.pdf.html")]
     assert "SearXNG is asked too often" in found["warning"]
@@ -535,7 +529,7 @@ def test_the_index_stands_in_for_an_engine_that_is_down(searching, pages):
 def test_the_index_fills_up_what_an_engine_leaves_free(searching, pages):
     service = searching("searxng", "empty")
     service.post("/v2/scrape", {"url": pages.url("/guide.pdf.html")})
-    until(lambda: v2(service, "hay")["data"]["web"])
+    wait_until(lambda: v2(service, "hay")["data"]["web"])
     assert "warning" not in v2(service, "hay")
 
 
@@ -554,7 +548,7 @@ def test_the_index_survives_a_crash(pages, tmp_path, start_service):
     own = {"SCRAPER_SEARCH_PROVIDERS": "own"}
     service = start_service(**own)
     service.post("/v2/scrape", {"url": pages.url("/guide.pdf.html")})
-    until(lambda: v2(service, "hay")["data"]["web"])
+    wait_until(lambda: v2(service, "hay")["data"]["web"])
     service.kill()
     service = start_service(**own)
     assert urls(v2(service, "hay")["data"]["web"]) == [pages.url("/guide.pdf.html")]

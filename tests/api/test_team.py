@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import time
 from datetime import UTC, datetime
 
 import pytest
 
 from tests.conftest import Service, _stop
 from tests.scripted_site import ScriptedSite, page
+from tests.waiting import wait_until
 
 KEYS = ("fc-first", "fc-second")
 VERSIONS = ("v1", "v2")
@@ -45,20 +45,14 @@ def used(shared, pages):
     ids["batch"] = shared.post("/v2/batch/scrape", batch, key=KEYS[0]).json["id"]
     for name in ("crawl", "batch"):
         _until_ended(shared, ids[name])
-    _until(lambda: read(shared, "/v2/team/activity")["data"][-1]["id"] == ids["scrape"])
+    wait_until(
+        lambda: read(shared, "/v2/team/activity")["data"][-1]["id"] == ids["scrape"]
+    )
     return ids
 
 
-def _until(condition):
-    end = time.monotonic() + 30
-    while not (found := condition()):
-        assert time.monotonic() < end
-        time.sleep(0.05)
-    return found
-
-
 def _until_ended(service, job_id):
-    _until(lambda: read(service, f"/v2/crawl/{job_id}")["status"] == "completed")
+    wait_until(lambda: read(service, f"/v2/crawl/{job_id}")["status"] == "completed")
 
 
 def read(service, path, key=KEYS[0]):

@@ -10,9 +10,11 @@ import re
 import time
 import uuid
 from collections import Counter
+from functools import partial
 
 import pytest
 
+from tests import waiting
 from tests.crash import kill, sqlite_of
 from tests.receiver import Receiver
 from tests.scripted_site import ScriptedSite, moved, page
@@ -32,6 +34,8 @@ PAGES = 6
 LARGE = "A line of the large page, which is told as it is stored. " * 20_000
 
 _names = itertools.count()
+
+until = partial(waiting.wait_until, seconds=WAIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -66,14 +70,6 @@ def hooked(tmp_path_factory):
 def path():
     """Return a function that makes a path of a receiver that no other test uses."""
     return lambda kind: f"/{kind}/{next(_names)}-{uuid.uuid4().hex}"
-
-
-def until(function, wait_s=WAIT_S):
-    end = time.monotonic() + wait_s
-    while not (found := function()):
-        assert time.monotonic() < end, "it did not come in time"
-        time.sleep(0.05)
-    return found
 
 
 def start(service, url, version="v2", hook=None, **options):

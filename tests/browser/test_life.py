@@ -7,20 +7,12 @@ import os
 import signal
 import tempfile
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.browser.conftest import SETTINGS, chromium_processes, finished
-
-
-def wait_for(condition, seconds=30):
-    end = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < end, "it never came"
-        time.sleep(0.05)
-    return found
+from tests.waiting import wait_until
 
 
 def homes():
@@ -67,7 +59,7 @@ def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, 
     app.paths()
     reply = run("/slow", waitFor=2500)
     seen = []
-    wait_for(lambda: is_asked(app, "/slow", seen))
+    wait_until(lambda: is_asked(app, "/slow", seen))
     victims = chromium_processes(service.pid, kind)
     assert victims
     for pid in victims if kind else victims[:1]:
@@ -81,7 +73,7 @@ def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, 
 def test_a_page_whose_browser_is_killed_twice_fails_with_a_reason(run, service, app):
     app.paths()
     reply = run("/slow", waitFor=2500)
-    wait_for(lambda: is_asked(app, "/slow", []))
+    wait_until(lambda: is_asked(app, "/slow", []))
     over = threading.Event()
 
     def kill_all():  # a page may get its process late: any that comes
@@ -121,9 +113,9 @@ def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
         {"Authorization": f"Bearer {service.key}"},
     )
     seen = []
-    wait_for(lambda: is_asked(app, "/slow?gone", seen))
+    wait_until(lambda: is_asked(app, "/slow?gone", seen))
     connection.close()
-    wait_for(lambda: len(chromium_processes(service.pid, "renderer")) <= before)
+    wait_until(lambda: len(chromium_processes(service.pid, "renderer")) <= before)
 
 
 @pytest.mark.slow
@@ -141,7 +133,7 @@ def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
     )
     app.paths()
     first = run("/slow?1", service, waitFor=4000)
-    wait_for(lambda: is_asked(app, "/slow?1", []))
+    wait_until(lambda: is_asked(app, "/slow?1", []))
     body = {"urls": [app.url(f"/slow?b{n}") for n in range(3)], "waitFor": 1}
     batch = service.post("/v2/batch/scrape", body)
     others = [run(f"/slow?{n}", service, waitFor=1) for n in range(2, 5)]
@@ -174,13 +166,13 @@ def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
         browsers |= homes() - before
     assert len(browsers) == 2
     assert not orphan.exists()
-    wait_for(lambda: not chromium_processes(service.pid))
-    wait_for(lambda: homes() <= before)
+    wait_until(lambda: not chromium_processes(service.pid))
+    wait_until(lambda: homes() <= before)
     assert service.post("/v2/scrape", {**body, "maxAge": 0}).status == 200
     pids = chromium_processes(service.pid)
     assert pids
     service.kill()
-    wait_for(lambda: not any(is_running(pid) for pid in pids))
+    wait_until(lambda: not any(is_running(pid) for pid in pids))
 
 
 def test_without_browser_all_else_works(start_service, app):
