@@ -185,7 +185,7 @@ def forms(depth: int) -> bytes:
 
 def one_page(content: bytes, resources: bytes = b"", *objects: bytes) -> bytes:
     packed = zlib.compress(content, 9)
-    return pdfmaker._file(
+    return pdfmaker.pdf_file(
         [
             b"<< /Type /Catalog /Pages 2 0 R >>",
             b"<< /Type /Pages /Kids [4 0 R] /Count 1 >>",
