@@ -58,6 +58,20 @@ def test_v2_gets_typed_metadata(client, site):
     assert isinstance(document.metadata.description, str)
 
 
+def test_v2_reads_pages_whose_metas_have_names_of_its_own(client):
+    names = ("num_pages", "total_pages", "cache_state", "concurrency_limited")
+    metas = "".join(f"<meta name={name} content=x>" for name in (*names, "source_url"))
+    with ScriptedSite({"/a": f"{metas}<meta name=my_own content=y><p>A.</p>"}) as site:
+        urls = [site.url("/a")]
+        job = client.batch_scrape(urls)
+        documents = [client.scrape(*urls), *job.data]
+    assert len(documents) == 2
+    for document in documents:
+        assert document.metadata.source_url == urls[0]
+        assert document.metadata.num_pages is None
+        assert document.metadata_dict["my_own"] == "y"
+
+
 def test_v2_raises_its_own_errors(client, site):
     with pytest.raises(DNSResolutionError):
         client.scrape("http://nosuch.invalid/")

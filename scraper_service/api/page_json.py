@@ -47,6 +47,15 @@ RESERVED = frozenset(
         "xRobotsTag",
     }
 )
+# A client renames ours so (``num_pages``), and checks their types: what a page says under
+# such a name would make all pages of a job unreadable to it.
+_RENAMED = frozenset(name.lower() for name in RESERVED)
+
+
+def _is_reserved(name: str) -> bool:
+    return name in RESERVED or (
+        "_" in name and name.replace("_", "").lower() in _RENAMED
+    )
 
 
 @lru_cache(maxsize=256)
@@ -69,7 +78,7 @@ def page_json(page: Page) -> bytes:
 def metadata(facts: PageMetadata) -> dict[str, Any]:
     """Return the metadata object; what is not known is left out."""
     result: dict[str, Any] = {
-        name: value for name, value in facts.other.items() if name not in RESERVED
+        name: value for name, value in facts.other.items() if not _is_reserved(name)
     }
     result.update((camel(name), value) for name, value in facts.known.items())
     ours = {
