@@ -278,7 +278,9 @@ def _complete(element: Any, tag: str, base: str) -> None:
             value.lstrip().startswith("#") or (_MASKED in value and _unmasked(element))
         ):
             continue
-        address = absolute(base, value)
+        # Without text it is the page for links and forms, nothing for what is shown.
+        is_nothing = name in {"src", "poster"} and not value.strip()
+        address = None if is_nothing else absolute(base, value)
         if address is None:
             del element.attrib[name]
         elif address != value:

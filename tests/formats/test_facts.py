@@ -40,6 +40,7 @@ def test_images():
         "<picture><source srcset='b1.png 1x, b2.png 2x'><img src=b.png></picture>"
         "<img data-src=lazy.png><video poster=p.jpg src=v.mp4></video>"
         "<video><source src=v.mp4></video><img srcset='s 1w, t 2w' src=u>"
+        "<img src=''><img src=' ' alt=none><video poster='' src=v.mp4></video>"
     )
     base = "https://site.example/dir/"
     expected = ["a.png", "b2.png", "b.png", "lazy.png", "p.jpg", "u", "t"]
