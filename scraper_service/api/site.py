@@ -61,6 +61,19 @@ class DeadlineChannel(http.HTTPChannel):
         self.factory.channel_closed()
         super().connectionLost(reason)
 
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._end(431, "The head of the request is too long.")
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        """Answer in JSON what is no HTTP, as all else; the base class writes no body."""
+        self._end(400, "The request is not valid HTTP/1.1.")
+
+    def _end(self, status: int, error: str) -> None:
+        self.clearLineBuffer()
+        self.receive = _ignore
+        self._disarm()
+        refuse(self, status, error)
+
     def _arm(self, seconds: float) -> None:
         self._disarm()
         self._deadline = self.callLater(seconds, self._too_late)
@@ -72,6 +85,10 @@ class DeadlineChannel(http.HTTPChannel):
 
     def _too_late(self) -> None:
         refuse(self, 408, "The request did not arrive in time.")
+
+
+def _ignore(_: bytes) -> None:
+    """Take what comes behind a request that was refused."""
 
 
 def refuse(channel: http.HTTPChannel, status: int, error: str) -> None:

@@ -233,6 +233,32 @@ def answer_of():
         yield send
 
 
+HEAD = b"POST /v2/scrape HTTP/1.1\r\nHost: a\r\n"
+NO_HTTP = {
+    "no request line": (b"\x16\x03\x01\x02\r\n\r\n", 400),
+    "version": (b"GET / HTTP/2.0\r\n\r\n", 400),
+    "header": (HEAD + b"nonsense\r\n\r\n", 400),
+    "length": (HEAD + b"Content-Length: x\r\n\r\n{}", 400),
+    "lengths": (HEAD + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}", 400),
+    "chunk": (HEAD + b"Transfer-Encoding: chunked\r\n\r\nx\r\n{}\r\n", 400),
+    "headers": (HEAD + b"X: a\r\n" * 600 + b"\r\n", 400),
+    "long header": (HEAD + b"X: " + b"a" * 20_000 + b"\r\n\r\n", 431),
+    "long path": (b"GET /v2/crawl/" + b"a" * 20_000 + b" HTTP/1.1\r\n\r\n", 431),
+}
+
+
+@pytest.mark.parametrize(("sent", "status"), NO_HTTP.values(), ids=NO_HTTP)
+def test_what_is_no_http_is_answered_in_json(service, connect, sent, status):
+    connection = connect(service)
+    connection.sendall(sent)
+    with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+        answer.begin()
+        body = json.loads(answer.read())
+    assert answer.status == status
+    assert body["success"] is False
+    assert isinstance(body["error"], str)
+
+
 @pytest.mark.parametrize(
     "path", ["/v1/scrape/", "//v1/scrape", "/v2/scrape/", "//v2//scrape"]
 )
