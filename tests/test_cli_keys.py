@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli import main
+from scraper_service.options.limits import Mode
 
 
 @pytest.fixture
@@ -19,6 +20,13 @@ def run(tmp_path):
         return done.exit_code, done.output.strip()
 
     return call
+
+
+def test_help_names_every_mode_that_has_a_rate(run):
+    code, text = run("keys", "create", "--help")
+    assert code == 0
+    modes = re.search(r"of a mode \(([^)]*)\)", text)[1]
+    assert set(re.split(r",\s+", modes)) == set(Mode)
 
 
 def ids_of(text):

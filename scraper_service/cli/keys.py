@@ -91,9 +91,9 @@ def limit_options(command: Any) -> Any:
             type=Rate(),
             multiple=True,
             metavar="MODE=N",
-            help="Calls per minute of a mode (scrape, crawl, map, crawlStatus,"
-            " extractStatus, account); 0 is unlimited, `default` what RATE_LIMITS says."
-            " May be repeated.",
+            help="Calls per minute of a mode (scrape, crawl, map, extract, search,"
+            " crawlStatus, extractStatus, account); 0 is unlimited, `default` what"
+            " RATE_LIMITS says. May be repeated.",
         ),
         click.option(
             "--concurrency",
