@@ -156,7 +156,9 @@ class Schema:
         try:
             field_of(value)
         except SchemaRefused as error:
-            return at.report("custom", f"{at.name} cannot be used: {error}")
+            # The first sentence is that of the interface document, 15.1.
+            text = f"Invalid JSON schema. {at.name} cannot be used: {error}"
+            return at.report("custom", text)
         return value
 
 

@@ -176,6 +176,7 @@ def test_schemas_that_cannot_be_used_are_refused_at_their_path(scrape, service, 
     reply = scrape("/kettle", wanted, service=service)
     assert reply.status == 400
     assert reply.json["details"][0]["path"] == ["formats", 0, "schema"]
+    assert reply.json["details"][0]["message"].startswith("Invalid JSON schema. ")
     options = {"jsonOptions": {"schema": schema}}
     reply = scrape("/kettle", "json", version="v1", service=service, **options)
     assert reply.status == 400
