@@ -44,13 +44,18 @@ class Addresses:
         host = request.header("Host") or "localhost"
         scheme = "http"
         if self._is_trusted(request):
-            host = request.header("X-Forwarded-Host") or host
-            scheme = request.header("X-Forwarded-Proto") or scheme
+            host = _first(request, "X-Forwarded-Host") or host
+            scheme = _first(request, "X-Forwarded-Proto") or scheme
         return f"{'https' if scheme == 'https' else 'http'}://{host}"
 
     def _is_trusted(self, request: JsonRequest) -> bool:
         client = ip_address(getattr(request.getClientAddress(), "host", "0.0.0.0"))  # noqa: S104
         return any(client in ip_network(network) for network in self.trusted)
+
+
+def _first(request: JsonRequest, name: str) -> str:
+    """Return what the outermost of several proxies said in a header."""
+    return (request.header(name) or "").partition(",")[0].strip()
 
 
 def job_id(text: str) -> str:

@@ -157,6 +157,14 @@ def test_a_start_answers_at_once_with_id_and_address(service, site, version, kin
             "https://out.example",
         ),
         (
+            {},
+            {
+                "X-Forwarded-Host": "out.example, in.example",
+                "X-Forwarded-Proto": "https,http",
+            },
+            "https://out.example",
+        ),
+        (
             {"SCRAPER_TRUSTED_PROXIES": "10.0.0.0/8"},
             {
                 "Host": "my.host",
@@ -171,7 +179,7 @@ def test_a_start_answers_at_once_with_id_and_address(service, site, version, kin
             "https://public.example/scraper",
         ),
     ],
-    ids=["own host", "trusted proxy", "unknown proxy", "public address"],
+    ids=["own host", "trusted proxy", "two proxies", "unknown proxy", "public address"],
 )
 def test_addresses_are_those_that_the_caller_can_reach(
     start_service, service, site, settings, headers, base
