@@ -69,6 +69,21 @@ HEAD = """<html lang=en><head><title> A
 <meta name=empty><meta http-equiv=x-ua content=y><meta name=Robots content=nofollow></head>"""
 
 
+def test_metas_without_text_hide_no_others():
+    page = (
+        "<meta name=description content=''><meta name=description content=d>"
+        "<meta property=og:title content=' '><meta property=og:title content=t>"
+        "<meta name=robots content=''><meta name=robots content=noindex>"
+        "<meta name=keywords content=''><meta name=keywords content=k>"
+    )
+    known = convert(f"{page}<p>one</p>", "html").known
+    named = ("description", "og_title", "robots", "keywords")
+    assert [known[name] for name in named] == ["d", "t", "noindex", "k"]
+    empty = "<meta name=description content=''>" * 2
+    other = "<meta property=og:description content=o>"
+    assert convert(f"{empty}{other}<p>x</p>", "html").known["description"] == "o"
+
+
 def test_metadata():
     content = convert(f"{HEAD}<body><p>one two three", "html")
     assert content.known == {

@@ -76,6 +76,7 @@ def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
 def _merged(name: str, values: list[str]) -> str | list[str]:
     if name == "og_locale_alternate":
         return values
+    values = list(filter(str.strip, values)) or [""]
     if name in _JOINED:
         return ", ".join(values)
     if name in _LISTS and len(values) > 1:
