@@ -147,14 +147,15 @@ class LocalRunner:
             task.add_done_callback(lambda _: self._cancelling.pop(job_id, None))
 
     async def _close_crawler(self, crawler: Crawler) -> None:
-        if crawler.engine is None:
-            return  # not open yet: the next turn tries again
         try:
+            await self._opened(crawler)
+            if crawler.engine is None or not crawler.engine.running:
+                return  # it has ended by itself
             if scheduler := LeasedScheduler.find(crawler):
                 scheduler.abandon()
             await crawler.engine.close_spider_async(reason="cancelled")
         except RuntimeError:
-            logger.debug("a crawler was still opening, or closed", exc_info=True)
+            logger.debug("a crawler was closed by itself", exc_info=True)
         except Exception:
             logger.exception("a crawler could not be closed")
 
@@ -206,10 +207,14 @@ class LocalRunner:
         task.add_done_callback(self._tasks.discard)
         return True
 
-    async def _stop_crawler(self, crawler: Crawler) -> None:
-        """Let the pages under way end, and give the others back."""
+    async def _opened(self, crawler: Crawler) -> None:
+        """Wait until a crawler is open, or has ended: one half open cannot be closed."""
         while crawler.crawling and not (crawler.engine and crawler.engine.running):  # noqa: ASYNC110  # Scrapy tells nobody
             await asyncio.sleep(OPENING_S)
+
+    async def _stop_crawler(self, crawler: Crawler) -> None:
+        """Let the pages under way end, and give the others back."""
+        await self._opened(crawler)
         with contextlib.suppress(RuntimeError):  # it has ended by itself
             await crawler.stop_async()
 

@@ -627,6 +627,17 @@ def test_a_slow_page_holds_up_neither_cancel_nor_other_jobs(start_service, site,
     assert answered < 10, f"the cancel took {answered:.0f} s"
 
 
+def test_a_crawl_that_is_cancelled_while_it_opens_leaves_no_error(start_service, site):
+    service = start_service()
+    for wait_s in [number * 0.004 for number in range(20)]:
+        started = service.post("/v2/crawl", {"url": site.url("/delay/5"), **FRESH})
+        path = f"/v2/crawl/{started.json['id']}"
+        time.sleep(wait_s)  # it opens for some hundredths of a second
+        assert service.request("DELETE", path).json["status"] == "cancelled"
+    assert service.stop() == 0
+    assert "Traceback" not in service.stderr
+
+
 def test_a_cancelled_batch_stays_cancelled(service, site, batch):
     path = batch([site.url(f"/delay/0.2?{uuid.uuid4()}") for _ in range(100)])
     assert service.request("DELETE", path).json == CANCELLED
