@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from scraper_service.formats.cleaning import clean
 from scraper_service.formats.document import parse
 from scraper_service.formats.main_content import declared, judge
 from scraper_service.formats.main_content.blocks import Walk
+from scraper_service.formats.main_content.drafts import Draft
+from scraper_service.formats.main_content.drops import drop_extras
 from scraper_service.formats.main_content.explain import effects, explain
+from scraper_service.formats.main_content.features import table
 from scraper_service.formats.main_content.model import model
 from scraper_service.formats.main_content.reduction import reduce
 from scraper_service.formats.main_content.verdicts import MAX_BLOCKS
@@ -169,6 +173,29 @@ def test_lines_that_lead_elsewhere_and_forms_for_news_are_dropped():
     text = markdown(page, only_main_content=True)
     paragraph = STORY.strip()
     assert text == "\n\n".join(["# Bridge to be mended", *[paragraph] * 3])
+
+
+@pytest.mark.parametrize("tag", ["aside", "header", "nav"])
+def test_a_long_text_inside_of_chrome_is_told_from_what_stands_beside_it(tag):
+    text = "".join(f"<p>On day {number}, {STORY}" for number in range(60))
+    page = f"<p>Home<{tag}><h1>Bridge to be mended</h1>{text}</{tag}><footer><p>End</footer>"
+    kept = markdown(page, only_main_content=True)
+    assert kept.count("On day") == 60
+    assert "Home" not in kept
+
+
+@pytest.mark.parametrize(("words_beside", "kept"), [(400, False), (10, True)])
+def test_unlikely_links_stay_when_they_are_much_of_the_page(words_beside, kept):
+    links = "".join(f"<li><a href=/{n}>Ship's cook in port {n}</a>" for n in range(9))
+    page = f"<p>{'word ' * words_beside}<div><h2>Open jobs</h2><ul>{links}</ul></div>"
+    walk = Walk(parse(page, URL).body, model().tables)
+    chances = np.full(len(walk.blocks), 0.3)
+    draft = Draft(
+        walk, table(walk, [1 / 7] * 7), chances, 0.4, chances > 0, rules={}, titles=()
+    )
+    drop_extras(draft)
+    assert draft.keep[1:].all() == kept
+    assert draft.keep[1:].any() == kept
 
 
 def test_weights_of_features_add_up_to_the_score():

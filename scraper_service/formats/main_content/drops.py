@@ -145,7 +145,10 @@ def _offers(draft: Draft) -> None:
 
 
 def _link_sections(draft: Draft) -> None:
-    """Drop a heading with links below it that are unlikely as a whole."""
+    """Drop a heading with links below it that are unlikely as a whole.
+
+    One that holds much of the page stays: it is the list that the page is for.
+    """
     columns, words = draft.made.columns, draft.made.words
     density = columns["link density"]
     for number in np.flatnonzero(draft.keep & (columns["in heading"] > 0)).tolist():
@@ -153,7 +156,8 @@ def _link_sections(draft: Draft) -> None:
         if start != number or end - start < LEAST_LINKS:
             continue
         below = slice(start + 1, end)
-        if density[below].min() < ONLY_LINKS:
+        is_much = words[start:end].sum() > OFFERS * words.sum()
+        if is_much or density[below].min() < ONLY_LINKS:
             continue
         weight = words[start:end] + 1.0
         likely = (draft.chances[start:end] * weight).sum()

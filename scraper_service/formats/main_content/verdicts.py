@@ -30,6 +30,7 @@ MARKS = frozenset(
 MAX_BLOCKS = 20_000  # that are scored: 30 MB of numbers
 SMALL = 60  # words outside of chrome: too few for the model to judge by
 ENOUGH = 150  # words from which on it judges alone
+WHOLE_PAGE = 600  # words with those of chrome, from which it judges in any case
 ARTICLE = 0.6  # added to the bar where the page is surely an article: less stays
 SURE = 0.8  # chance of an article, from which comments are none of it
 LEAST_CERTAINTY = 0.6
@@ -151,12 +152,13 @@ def threshold(chances: Any, words: Any) -> float:
 def _certainty(walk: Walk, made: Table) -> float:
     """Return how far the model is to be followed, from 0 for pages of a few words to 1.
 
-    It was learned from whole pages: on small ones it takes too much for chrome.
+    It was learned from whole pages: on small ones it takes too much for chrome. One of
+    many words, nearly all in chrome, has its content there.
     """
     chrome = _in_chrome(walk)
     words = float(made.words[~chrome].sum())
     if words < SMALL:
-        return 0.0
+        return LEAST_CERTAINTY if made.words.sum() >= WHOLE_PAGE else 0.0
     return min(max((words - SMALL) / (ENOUGH - SMALL), LEAST_CERTAINTY), 1.0)
 
 
