@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
@@ -13,6 +12,7 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from scraper_service.components.download_errors import SiteBusy, TooManyRedirects
 from scraper_service.components.signals import page_ended
+from scraper_service.formats.urls import has_place
 from scraper_service.jobs.hosts import backoff_s
 from scraper_service.options.origins import origin
 
@@ -42,10 +42,9 @@ class SafeRedirect(RedirectMiddleware):
     ) -> Request | Response:
         try:
             found: Request | Response = super().process_response(request, response)
-            _ = urlsplit(found.url).port
-        except ValueError:  # mailto:, http://[, a port that is none
+        except ValueError:  # mailto:, http://[
             return response
-        return found
+        return found if has_place(found.url) else response
 
     def _redirect(self, redirected: Request, request: Request, reason: Any) -> Request:
         if request.meta.get("redirect_times", 0) >= self.max_redirect_times:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from urllib.parse import urljoin
+from urllib.parse import urljoin, urlsplit
 
 MAX_CANDIDATES = 100  # of one srcset
 MAX_CACHED = 1000  # characters of an address
@@ -52,6 +52,15 @@ def _absolute(base: str, value: str) -> str | None:
 @lru_cache(maxsize=16)
 def _origin(base: str) -> str:
     return urljoin(base, "/").removesuffix("/")
+
+
+def has_place(url: str) -> bool:
+    """Tell whether an absolute address has a host, and no port that there cannot be."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def is_web(address: str | None) -> bool:

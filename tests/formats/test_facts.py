@@ -134,6 +134,9 @@ REFRESHES = {
     "no number": ("url=n", None),
     "script": ("0; url=javascript:x", None),
     "not the web": ("0; url=ftp://x.example", None),
+    "no host": ("0; url=http:///n", None),
+    "half a host": ("0; url=http://[::1", None),
+    "no port": ("0; url=http://x.example:99999/", None),
     "garbage": ("0x; url=n", None),
 }  # fmt: skip
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.formats.urls import absolute, is_web
+from scraper_service.formats.urls import absolute, has_place, is_web
 from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:
@@ -40,6 +40,6 @@ def parse_refresh(content: str, base: str) -> MetaRefresh | None:
     if url[:1] in {'"', "'"}:
         url = url[1:].split(url[0], 1)[0]
     address = absolute(base, url)
-    if address is None or not is_web(address):
+    if address is None or not is_web(address) or not has_place(address):
         return None
     return MetaRefresh(float(int((match["time"] or "0")[:9])), address)
