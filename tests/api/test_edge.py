@@ -57,6 +57,7 @@ ROUTES += [
     ("GET", "/v2/sessions"),
     ("DELETE", f"/v2/sessions/{UUID}"),
     ("GET", f"/v2/crawl/{UUID}/urls"),
+    ("GET", f"/v2/batch/scrape/{UUID}/urls"),
     ("GET", f"/v2/crawl/{UUID}/events"),
     ("GET", f"/v2/batch/scrape/{UUID}/events"),
     ("GET", f"/v2/crawl/{UUID}/report"),
