@@ -172,13 +172,13 @@ class RemoteSource:
             return
         states = report.get("addresses") or {}
         self._failed = states.get("failed")
-        self._pending = states.get("pending", 0) + states.get("fetching", 0)
+        self._pending = states.get("pending", 0) + states.get("leased", 0)
 
     async def current(self) -> str | None:
         if not self._tells_more:
             return None
         try:
-            path = f"{self._path}/urls?state=fetching&limit=1"
+            path = f"{self._path}/urls?state=leased&limit=1"
             urls = (await self._remote.call("GET", path)).get("urls") or [{}]
         except RemoteError:
             return None

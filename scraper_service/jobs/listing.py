@@ -27,17 +27,16 @@ from scraper_service.jobs.tables import delivery, frontier, job
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row, TextClause
 
-WINDOW = 10_000  # rows looked at for one answer, however few of them fit
 EXTERNAL_HOME = "external_home"
 EXTERNAL_LINK = "EXTERNAL_LINK"
 STATES = {
     RowState.PENDING: "pending",
-    RowState.LEASED: "fetching",
+    RowState.LEASED: "leased",
     RowState.DONE: "done",
     RowState.FAILED: "failed",
     RowState.SKIPPED: "skipped",
     RowState.HELD: "held",
-    RowState.ALIAS: "redirected",
+    RowState.ALIAS: "skipped",
 }
 _OWN_REASONS = {
     RowState.HELD: ("limit", "waits for room under the limit of the job"),
@@ -66,6 +65,15 @@ class Cursor:
 
     state: RowState
     row_id: int = 0
+
+
+@frozen
+class Listing:
+    """A part of the ``total`` addresses asked for; ``behind`` is None at the end."""
+
+    total: int
+    addresses: list[Address]
+    behind: Cursor | None
 
 
 def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
@@ -136,49 +144,76 @@ def read_addresses(
     connection: Connection,
     job_id: str,
     *,
-    state: RowState | None,
+    state: str | None,
     reason: str | None,
     after: Cursor | None,
+    skip: int,
     limit: int,
-) -> tuple[list[Address], Cursor | None]:
-    """Return up to ``limit`` addresses, by state, and where to go on.
+) -> Listing:
+    """Return up to ``limit`` addresses behind ``after`` and ``skip`` more, by state.
 
-    None is the end. With a ``reason`` there may be few, or none, and yet more to come:
-    :data:`WINDOW` rows are looked at.
+    ``state`` is one of :data:`STATES`, None for all.
     """
-    found: list[Address] = []
-    states = list(STATES) if state is None else [state]
+    wanted = {
+        current: _conditions(job_id, current, reason)
+        for current, name in STATES.items()
+        if state in {None, name} and _may_have(current, reason)
+    }
+    total = sum(_count(connection, where) for where in wanted.values())
+    left = list(wanted)
     if after is not None:
-        states = states[states.index(after.state) :] if after.state in states else []
-    room = limit if reason is None else WINDOW
-    for current in states:
-        behind = after.row_id if after and after.state is current else 0
-        rows = _rows(connection, job_id, current, behind, room)
-        for row in rows:
-            if reason is None or _reason(row)[0] == reason:
-                found.append(_address(row))
-            if len(found) == limit:
-                return found, Cursor(current, row.id)
-        room -= len(rows)
-        if not room:
-            return found, Cursor(current, rows[-1].id)
-    return found, None
+        left = left[left.index(after.state) :] if after.state in left else []
+    rows: list[Row[Any]] = []
+    for current in left:
+        where = list(wanted[current])
+        if after is not None and after.state is current:
+            where.append(frontier.c.id > after.row_id)
+        if skip and (count := _count(connection, where)) <= skip:
+            skip -= count
+            continue
+        rows += _rows(connection, where, skip, limit + 1 - len(rows))
+        skip = 0
+        if len(rows) > limit:
+            break
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Listing(
+        total,
+        list(map(_address, rows[:limit])),
+        None if last is None else Cursor(RowState(last.state), last.id),
+    )
+
+
+def _may_have(state: RowState, reason: str | None) -> bool:
+    own = _OWN_REASONS.get(state)
+    return reason is None or own is None or own[0] == reason
+
+
+def _conditions(
+    job_id: str, state: RowState, reason: str | None
+) -> list[ColumnElement[bool]]:
+    columns = frontier.c
+    where = [columns.job_id == job_id, columns.state == state]
+    if reason is not None and state not in _OWN_REASONS:
+        where.append(columns.code == reason)
+    return where
+
+
+def _count(connection: Connection, where: list[ColumnElement[bool]]) -> int:
+    query = select(func.count()).select_from(frontier).where(*where)
+    return connection.scalar(query) or 0
 
 
 def _rows(
-    connection: Connection, job_id: str, state: RowState, behind: int, limit: int
+    connection: Connection, where: list[ColumnElement[bool]], skip: int, limit: int
 ) -> list[Row[Any]]:
     parent = frontier.alias("parent")
     return list(
         connection.execute(
             select(frontier, parent.c.url.label("parent_url"))
             .outerjoin(parent, parent.c.id == frontier.c.found_on)
-            .where(
-                frontier.c.job_id == job_id,
-                frontier.c.state == state,
-                frontier.c.id > behind,
-            )
+            .where(*where)
             .order_by(frontier.c.id)
+            .offset(skip)
             .limit(limit)
         )
     )
@@ -272,10 +307,10 @@ def count_addresses(
         reasons[code] += count
         if state == RowState.SKIPPED:
             states[STATES[RowState.SKIPPED]] += count
-    states |= _count_states(connection, job_id)
-    for state, (reason, _) in _OWN_REASONS.items():
-        if count := states[STATES[state]]:
-            reasons[reason] += count
+    held, aliases = _count_states(connection, job_id, states)
+    for state, count in ((RowState.HELD, held), (RowState.ALIAS, aliases)):
+        if count:
+            reasons[_OWN_REASONS[state][0]] += count
     failed = {c: n for (s, c), n in files.items() if s == RowState.FAILED}
     read = sum(n for (s, _), n in files.items() if s == RowState.DONE)
     sitemaps = SitemapCounts(files.total(), read, sum(failed.values()), failed)
@@ -295,29 +330,29 @@ def _count_by(
     return Counter({(state, code): count for state, code, count in rows})
 
 
-def _count_states(connection: Connection, job_id: str) -> dict[str, int]:
-    """Return the states that the job counts, or that are few."""
+def _count_states(
+    connection: Connection, job_id: str, states: dict[str, int]
+) -> tuple[int, int]:
+    """Add the states that the job counts, or that are few; return held and aliases."""
     columns = frontier.c
 
     def count(state: RowState) -> int:
-        query = select(func.count()).where(
-            columns.job_id == job_id,
-            columns.state == state,
-            columns.kind == Kind.PAGE,
-        )
-        return connection.scalar(query) or 0
+        is_page = columns.kind == Kind.PAGE
+        return _count(connection, [*_conditions(job_id, state, None), is_page])
 
     counts = connection.execute(
         select(job.c.open, job.c.done, job.c.failed, job.c.held).where(
             job.c.id == job_id
         )
     ).one()
-    leased = count(RowState.LEASED)
-    return {
-        STATES[RowState.PENDING]: counts.open - leased,
-        STATES[RowState.LEASED]: leased,
-        STATES[RowState.DONE]: counts.done,
-        STATES[RowState.FAILED]: counts.failed,
-        STATES[RowState.HELD]: counts.held,
-        STATES[RowState.ALIAS]: count(RowState.ALIAS),
-    }
+    leased, aliases = count(RowState.LEASED), count(RowState.ALIAS)
+    for state, found in (
+        (RowState.PENDING, counts.open - leased),
+        (RowState.LEASED, leased),
+        (RowState.DONE, counts.done),
+        (RowState.FAILED, counts.failed),
+        (RowState.HELD, counts.held),
+        (RowState.ALIAS, aliases),
+    ):
+        states[STATES[state]] += found
+    return counts.held, aliases

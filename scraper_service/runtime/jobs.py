@@ -17,13 +17,12 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.jobs.database import Database
-    from scraper_service.jobs.listing import Address, Cursor
+    from scraper_service.jobs.listing import Cursor, Listing
     from scraper_service.jobs.model import (
         Delivery,
         DeliveryState,
         Job,
         PageErrorRow,
-        RowState,
     )
     from scraper_service.runtime.accounts import Team
     from scraper_service.runtime.runner import JobRunner
@@ -97,11 +96,12 @@ class Jobs:
         self,
         job_id: str,
         team: Team,
-        state: RowState | None,
+        state: str | None,
         reason: str | None,
         after: Cursor | None,
+        skip: int,
         limit: int,
-    ) -> tuple[list[Address], Cursor | None]:
+    ) -> Listing:
         """Return addresses of a job, with what became of them; and where to go on."""
         await self._job(job_id, team)
         return await self._database.read(
@@ -110,6 +110,7 @@ class Jobs:
             state=state,
             reason=reason,
             after=after,
+            skip=skip,
             limit=limit,
         )
 

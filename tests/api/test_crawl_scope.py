@@ -398,8 +398,30 @@ def test_every_address_tells_why(crawl):
         assert {row["depth"] for row in rows.values()} == {0, 1, 2}
 
 
+@pytest.mark.parametrize("query", ["", "&state=skipped", "&reason=excluded"])
+def test_a_part_of_the_list_has_the_total_and_what_is_asked_for(crawl, service, query):
+    pages = {f"/{n}": page() for n in range(9)}
+    start = {"/": page(*pages, "/old", *(f"/x/{n}" for n in range(5)))}
+    with ScriptedSite({**start, **pages, "/old": moved("/0")}) as site:
+        done = crawl(site.url("/"), excludePaths=["^/x"], limit=4, sitemap="skip")
+        every = list(done.addresses(query).values())
+        assert every
+        for skip in range(len(every) + 2):
+            target = f"{done.path}/urls?limit=3&skip={skip}{query}"
+            found = service.get(target).json
+            assert found["total"] == len(every)
+            assert found["urls"] == every[skip : skip + 3]
+            assert ("next" in found) is (skip + 3 < len(every))
+    states = {"pending", "leased", "held", "done", "failed", "skipped"}
+    assert {row["state"] for row in every} <= states
+
+
 @pytest.mark.parametrize(
-    "query", ["state=nope", "after=x", "after=9.1", "limit=0", "limit=x", "limit=9999"]
+    "query",
+    [
+        *("state=nope", "state=redirected", "after=x", "after=9.1", "skip=-1"),
+        *("limit=0", "limit=x", "limit=9999"),
+    ],
 )
 def test_a_bad_query_of_the_list_is_named(crawl, service, query):
     with ScriptedSite({"/": page()}) as site:

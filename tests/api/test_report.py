@@ -71,12 +71,11 @@ def test_a_crawl_tells_all_that_it_did(service):
     assert found["status"] == "completed"
     assert found["addresses"] == {
         "pending": 0,
-        "fetching": 0,
+        "leased": 0,
         "done": 4,  # of them /missing
         "failed": 1,
         "skipped": 3,
         "held": 0,
-        "redirected": 0,
     }
     assert found["reasons"] == {"robots": 3, "external": 1}
     sitemaps = found["sitemaps"]

@@ -14,21 +14,22 @@ from scraper_service.jobs.model import RowState
 
 if TYPE_CHECKING:
     from scraper_service.api.site import JsonRequest
-    from scraper_service.jobs.listing import Address
+    from scraper_service.jobs.listing import Address, Listing
     from scraper_service.runtime.explanations import Explanation
 
 MAX_ADDRESSES = 1000  # in one answer
 DEFAULT_ADDRESSES = 100
+MAX_SKIPPED = 10**9
 
 _CURSOR = re.compile(r"([0-6])\.(\d{1,18})", re.ASCII)
-_BY_NAME = {name: state for state, name in STATES.items()}
+_NAMES = tuple(dict.fromkeys(STATES.values()))
 
 
 def asked(request: JsonRequest) -> dict[str, Any]:
     """Return what the query asks for; raise :exc:`InvalidParameter`."""
     state, after = argument(request, "state"), argument(request, "after")
-    if state is not None and state not in _BY_NAME:
-        allowed = ", ".join(_BY_NAME)
+    if state is not None and state not in _NAMES:
+        allowed = ", ".join(_NAMES)
         raise InvalidParameter(
             f"Invalid state: must be one of {allowed}, got {state[:60]!r}"
         )
@@ -38,24 +39,24 @@ def asked(request: JsonRequest) -> dict[str, Any]:
             f"Invalid after: must be that of a next address, got {after[:60]!r}"
         )
     return {
-        "state": None if state is None else _BY_NAME[state],
+        "state": state,
         "reason": argument(request, "reason"),
         "after": place and Cursor(RowState(int(place[1])), int(place[2])),
+        "skip": number(request, "skip", 0, MAX_SKIPPED) or 0,
         "limit": number(request, "limit", 1, MAX_ADDRESSES) or DEFAULT_ADDRESSES,
     }
 
 
-def listed(
-    found: list[Address], behind: Cursor | None, query: dict[str, Any], path: str
-) -> bytes:
+def listed(found: Listing, query: dict[str, Any], path: str) -> bytes:
     """Answer a part of the list; ``path`` is its absolute address."""
     members: dict[str, Any] = {
         "success": True,
-        "urls": [_members(address) for address in found],
+        "total": found.total,
+        "urls": [_members(address) for address in found.addresses],
     }
-    if behind is not None:
+    if (behind := found.behind) is not None:
         facts = {
-            "state": STATES.get(query["state"]),
+            "state": query["state"],
             "reason": query["reason"],
             "limit": query["limit"],
             "after": f"{behind.state:d}.{behind.row_id}",
