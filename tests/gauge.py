@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import time
@@ -76,8 +77,9 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(200 if is_page else 404)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
+        with contextlib.suppress(ConnectionError):  # who was killed meanwhile
+            self.end_headers()
+            self.wfile.write(body)
 
     def log_message(self, *arguments: object) -> None:
         pass
