@@ -1,11 +1,12 @@
 """What a caller's JSON schema asks for, as a tree of fields.
 
-Only what tells how to find and type a value is kept; other keywords are ignored, as are
-the types of a schema that are none. References are local ones: nothing is fetched.
+Only what tells how to find and type a value is kept; other keywords are ignored.
+References are local ones: nothing is fetched.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -39,6 +40,18 @@ _PLAIN = {
     "bool": "boolean",
     "list": "array",
     "dict": "object",
+}
+
+# What keywords may hold, as far as they are read.
+_HOLDS: dict[str, tuple[type | tuple[type, ...], str]] = {
+    "properties": (Mapping, "an object"),
+    "items": ((Mapping, list, bool), "a schema"),
+    "prefixItems": (list, "a list of schemas"),
+    "required": ((list, bool), "a list of names"),  # a boolean in draft 3
+    "enum": (list, "a list of values"),
+    "anyOf": (list, "a list of schemas"),
+    "oneOf": (list, "a list of schemas"),
+    "allOf": (list, "a list of schemas"),
 }
 
 
@@ -158,7 +171,8 @@ class _Reader:
             return Field(name=name)
         key = schema.get("$ref") if isinstance(schema, Mapping) else None
         schema = self._resolved(schema, pointer)
-        if isinstance(schema.get("allOf"), list):
+        _check(schema, pointer)
+        if "allOf" in schema:
             schema = self._merged(schema, pointer)
         key = str(key) if key is not None else id(schema)
         choices = schema.get("anyOf") or schema.get("oneOf")
@@ -207,7 +221,9 @@ class _Reader:
         """Put the parts of ``allOf`` into one schema."""
         merged = {k: v for k, v in schema.items() if k != "allOf"}
         for number, part in enumerate(schema["allOf"][:MAX_CHOICES]):
-            other = self._resolved(part, f"{pointer}/allOf/{number}")
+            place = f"{pointer}/allOf/{number}"
+            other = self._resolved(part, place)
+            _check(other, place)
             properties = {
                 **(merged.get("properties") or {}),
                 **(other.get("properties") or {}),
@@ -263,7 +279,8 @@ class _Reader:
     ) -> Field:
         kinds = schema.get("type")
         kinds = kinds if isinstance(kinds, list) else [kinds]
-        real = [k for k in kinds if isinstance(k, str) and k in KINDS and k != "null"]
+        kinds = [_PLAIN.get(kind, kind) for kind in kinds]
+        real = [kind for kind in kinds if kind is not None and kind != "null"]
         kind = real[0] if real else _implied(schema, kinds)
         enum = schema.get("enum")
         if "const" in schema:
@@ -326,6 +343,20 @@ class _Reader:
             below = self.read(plain, name, place, around, level + 1)
             found.append(evolve(below, required=name in required))
         return tuple(found)
+
+
+def _check(schema: Mapping[str, Any], pointer: str) -> None:
+    """Raise :exc:`SchemaRefused` for a keyword that holds what no schema may."""
+    kinds = schema.get("type", ())
+    for kind in kinds if isinstance(kinds, (list, tuple)) else (kinds,):
+        if not isinstance(kind, str) or kind not in {*KINDS, *_PLAIN}:
+            names = ", ".join(KINDS)
+            shown = json.dumps(kind, ensure_ascii=False)[:100]
+            raise SchemaRefused(f"type must be one of {names}, got {shown}", pointer)
+    for name, (held, said) in _HOLDS.items():
+        if name in schema and not isinstance(schema[name], held):
+            shown = json.dumps(schema[name], ensure_ascii=False)[:100]
+            raise SchemaRefused(f"{name} must be {said}, got {shown}", pointer)
 
 
 def _implied(schema: Mapping[str, Any], kinds: list[Any]) -> str:

@@ -172,6 +172,20 @@ def laughs(levels):
         ({"properties": {"n" * 300: {}}}, "a name may have at most 200", None),
         ({"properties": {"a": 5}}, "must be a JSON object", "/properties/a"),
         ({"anyOf": [{}] * 60}, "at most 50 choices", ""),
+        ({"type": 5}, "type must be one of string, integer, number, ", ""),
+        (
+            {"properties": {"a": {"type": ["string", "strange"]}}},
+            'got "strange"',
+            "/properties/a",
+        ),
+        ({"properties": []}, "properties must be an object, got []", ""),
+        (
+            {"type": "array", "items": {"required": "a"}},
+            'required must be a list of names, got "a"',
+            "/items",
+        ),
+        ({"allOf": [{"enum": 3}]}, "enum must be a list of values", "/allOf/0"),
+        ({"anyOf": {}}, "anyOf must be a list of schemas", ""),
     ],
     ids=[
         "no object",
@@ -186,6 +200,12 @@ def laughs(levels):
         "long name",
         "number",
         "choices",
+        "a type that is none",
+        "a type of two that is none",
+        "properties in a list",
+        "required by name",
+        "a part that is no schema",
+        "choices in an object",
     ],
 )
 def test_what_cannot_be_worked_with_is_refused_at_once(schema, reason, pointer):
@@ -206,12 +226,14 @@ def test_keywords_that_are_not_known_are_no_fault():
                 "a": {"type": "string", "pattern": "^x", "if": {}, "x-own": [1]},
                 "b": True,
                 "c": False,
-                "d": {"type": "strange"},
+                "d": {"type": "str"},
+                "e": {"type": []},
             },
         }
     )
     assert {n: f.kind for n, f in named(field).items()} == {
         "a": "string",
         "b": "",
-        "d": "",
+        "d": "string",
+        "e": "",
     }
