@@ -49,6 +49,7 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("loop", "absent", ALL, "redirects more than 5 times"),
         ("nowhere", "absent", ALL, "answered 302"),
         ("to-ftp", "absent", ALL, "answered 301"),
+        ("bad-redirect", "absent", ALL, "answered 301"),
         ("401", "absent", ALL, "answered 401"),
         ("403", "absent", ALL, "answered 403"),
         ("404", "absent", ALL, "answered 404"),
@@ -63,7 +64,6 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("refused", "unreachable", NONE, "refuses connections"),
         ("truncated", "unreachable", NONE, "broke off"),
         ("broken-gzip", "unreachable", NONE, "it is not valid gzip"),
-        ("bad-redirect", "unreachable", NONE, "an address that is none"),
         ("forbidden", "unreachable", NONE, "not fetched from"),
     ],
 )
