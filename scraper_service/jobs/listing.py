@@ -67,6 +67,20 @@ class Cursor:
     row_id: int = 0
 
 
+@frozen(kw_only=True)
+class AddressQuery:
+    """Up to ``limit`` addresses of a job, behind ``after`` and ``skip`` more, by state.
+
+    ``state`` is one of the names in :data:`STATES`; None, as for ``reason``, is any.
+    """
+
+    state: str | None = None
+    reason: str | None = None
+    after: Cursor | None = None
+    skip: int = 0
+    limit: int
+
+
 @frozen
 class Listing:
     """A part of the ``total`` addresses asked for; ``behind`` is None at the end."""
@@ -140,26 +154,18 @@ def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
     return list(connection.scalars(query))
 
 
-def read_addresses(
-    connection: Connection,
-    job_id: str,
-    *,
-    state: str | None,
-    reason: str | None,
-    after: Cursor | None,
-    skip: int,
-    limit: int,
-) -> Listing:
-    """Return up to ``limit`` addresses behind ``after`` and ``skip`` more, by state.
-
-    ``state`` is one of :data:`STATES`, None for all.
-    """
+def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> Listing:
+    """Return the addresses that are asked for, and how many there are in all."""
+    after, skip, limit = query.after, query.skip, query.limit
     wanted = {
-        current: _conditions(job_id, current, reason)
+        current: _conditions(job_id, current, query.reason)
         for current, name in STATES.items()
-        if state in {None, name} and _may_have(current, reason)
+        if query.state in {None, name} and _may_have(current, query.reason)
     }
-    total = sum(_count(connection, where) for where in wanted.values())
+    if query.reason is None:
+        total = _count_all(connection, job_id, query.state)
+    else:
+        total = sum(_count(connection, where) for where in wanted.values())
     left = list(wanted)
     if after is not None:
         left = left[left.index(after.state) :] if after.state in left else []
@@ -201,6 +207,22 @@ def _conditions(
 def _count(connection: Connection, where: list[ColumnElement[bool]]) -> int:
     query = select(func.count()).select_from(frontier).where(*where)
     return connection.scalar(query) or 0
+
+
+def _count_all(connection: Connection, job_id: str, state: str | None) -> int:
+    """Return how many addresses have a state, by what the job counts where it does."""
+    states = dict.fromkeys(STATES.values(), 0)
+    _count_states(connection, job_id, states)
+    for (row_state, _), count in _count_by(
+        connection, job_id, text("kind = 1")
+    ).items():
+        if row_state != RowState.SKIPPED:
+            states[STATES[RowState(row_state)]] += count
+    skipped = STATES[RowState.SKIPPED]
+    if state in {None, skipped}:
+        where = _conditions(job_id, RowState.SKIPPED, None)
+        states[skipped] += _count(connection, where)
+    return sum(states.values()) if state is None else states[state]
 
 
 def _rows(

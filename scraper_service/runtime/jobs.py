@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.jobs.database import Database
-    from scraper_service.jobs.listing import Cursor, Listing
+    from scraper_service.jobs.listing import AddressQuery, Listing
     from scraper_service.jobs.model import (
         Delivery,
         DeliveryState,
@@ -92,27 +92,10 @@ class Jobs:
         await self._job(job_id, team)
         return await self._database.read(read)
 
-    async def addresses(
-        self,
-        job_id: str,
-        team: Team,
-        state: str | None,
-        reason: str | None,
-        after: Cursor | None,
-        skip: int,
-        limit: int,
-    ) -> Listing:
+    async def addresses(self, job_id: str, team: Team, query: AddressQuery) -> Listing:
         """Return addresses of a job, with what became of them; and where to go on."""
         await self._job(job_id, team)
-        return await self._database.read(
-            listing.read_addresses,
-            job_id,
-            state=state,
-            reason=reason,
-            after=after,
-            skip=skip,
-            limit=limit,
-        )
+        return await self._database.read(listing.read_addresses, job_id, query)
 
     async def report(
         self, job_id: str, team: Team, shape: Callable[[Report], bytes]

@@ -215,9 +215,8 @@ def brute_force(connection, job_id):
     rows = []
     after = None
     while True:
-        part = listing.read_addresses(
-            connection, job_id, state=None, reason=None, after=after, skip=0, limit=7
-        )
+        query = listing.AddressQuery(after=after, limit=7)
+        part = listing.read_addresses(connection, job_id, query)
         rows += part.addresses
         after = part.behind
         if after is None:

@@ -9,7 +9,7 @@ from urllib.parse import quote
 from scraper_service.api.jobs import argument, number
 from scraper_service.api.page_json import encode
 from scraper_service.errors import InvalidParameter
-from scraper_service.jobs.listing import STATES, Cursor
+from scraper_service.jobs.listing import STATES, AddressQuery, Cursor
 from scraper_service.jobs.model import RowState
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _CURSOR = re.compile(r"([0-6])\.(\d{1,18})", re.ASCII)
 _NAMES = tuple(dict.fromkeys(STATES.values()))
 
 
-def asked(request: JsonRequest) -> dict[str, Any]:
+def asked(request: JsonRequest) -> AddressQuery:
     """Return what the query asks for; raise :exc:`InvalidParameter`."""
     state, after = argument(request, "state"), argument(request, "after")
     if state is not None and state not in _NAMES:
@@ -38,16 +38,16 @@ def asked(request: JsonRequest) -> dict[str, Any]:
         raise InvalidParameter(
             f"Invalid after: must be that of a next address, got {after[:60]!r}"
         )
-    return {
-        "state": state,
-        "reason": argument(request, "reason"),
-        "after": place and Cursor(RowState(int(place[1])), int(place[2])),
-        "skip": number(request, "skip", 0, MAX_SKIPPED) or 0,
-        "limit": number(request, "limit", 1, MAX_ADDRESSES) or DEFAULT_ADDRESSES,
-    }
+    return AddressQuery(
+        state=state,
+        reason=argument(request, "reason"),
+        after=place and Cursor(RowState(int(place[1])), int(place[2])),
+        skip=number(request, "skip", 0, MAX_SKIPPED) or 0,
+        limit=number(request, "limit", 1, MAX_ADDRESSES) or DEFAULT_ADDRESSES,
+    )
 
 
-def listed(found: Listing, query: dict[str, Any], path: str) -> bytes:
+def listed(found: Listing, query: AddressQuery, path: str) -> bytes:
     """Answer a part of the list; ``path`` is its absolute address."""
     members: dict[str, Any] = {
         "success": True,
@@ -56,9 +56,9 @@ def listed(found: Listing, query: dict[str, Any], path: str) -> bytes:
     }
     if (behind := found.behind) is not None:
         facts = {
-            "state": query["state"],
-            "reason": query["reason"],
-            "limit": query["limit"],
+            "state": query.state,
+            "reason": query.reason,
+            "limit": query.limit,
             "after": f"{behind.state:d}.{behind.row_id}",
         }
         terms = (f"{k}={quote(str(v))}" for k, v in facts.items() if v is not None)

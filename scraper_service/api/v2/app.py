@@ -48,7 +48,7 @@ class V2(Api):
     async def addresses(self, request: JsonRequest, job_id: str) -> bytes:
         team, _ = await self.edge.admit(request, Mode.CRAWL_STATUS)
         query = addresses.asked(request)
-        found = await self.service.jobs.addresses(jobs.job_id(job_id), team, **query)
+        found = await self.service.jobs.addresses(jobs.job_id(job_id), team, query)
         path = self.edge.addresses.base(request) + request.path.decode("latin-1")
         return addresses.listed(found, query, path)
 
