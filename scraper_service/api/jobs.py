@@ -17,12 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from scraper_service.api.site import JsonRequest
-    from scraper_service.errors import InvalidOptions
     from scraper_service.jobs.model import Job, PageErrorRow
 
 PATHS = {"crawl": "crawl", "batch": "batch/scrape"}
 MAX_PAGES = 1000  # in one answer
-PATTERNS = {"includePaths", "excludePaths"}
 MAX_SKIP = 2**31 - 1
 
 
@@ -66,18 +64,6 @@ def job_id(text: str) -> str:
         raise InvalidParameter(
             f"Invalid job ID format: must be a UUID, got {text[:60]!r}"
         ) from None
-
-
-def pattern_fault(error: InvalidOptions) -> str | None:
-    """Return what is wrong with a pattern of a crawl; None if other things are, too.
-
-    Such a body is answered with the reason (interface document, 1.7).
-    """
-    for issue in error.issues:
-        if issue.code != "custom" or not {*issue.path} & PATTERNS:
-            return None
-    issue = error.issues[0]
-    return f"{'.'.join(map(str, issue.path))}: {issue.message}"
 
 
 def idempotency_key(request: JsonRequest) -> str | None:

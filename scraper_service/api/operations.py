@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from scraper_service.api import jobs, watch
 from scraper_service.api.artefacts import with_base
 from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
-from scraper_service.errors import InvalidOptions
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -114,11 +113,7 @@ def add_routes(  # noqa: PLR0915  # a list of routes
         team, body, pages = await admit_work(api, request, Mode.CRAWL, "limit")
         key = jobs.idempotency_key(request)
         await api.service.check_key(key, team)
-        try:
-            options = await body.read(requests.crawl_options)
-        except InvalidOptions as error:
-            error.heading = jobs.pattern_fault(error) or error.heading
-            raise
+        options = await body.read(requests.crawl_options)
         note_caller(request, options)
         facts: dict[str, Any] = {}
         if prompted is not None:

@@ -63,6 +63,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_PATTERNS = frozenset({"includePaths", "excludePaths"})  # of a crawl
+
 ParamT = ParamSpec("ParamT")
 ApiT = TypeVar("ApiT")
 OptionsT = TypeVar("OptionsT")
@@ -280,7 +282,8 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
     """
     match error:
         case InvalidOptions():
-            return _bad_request(error.issues, error.heading, error.code)
+            heading = _pattern_fault(error.issues) or error.heading
+            return _bad_request(error.issues, heading, error.code)
         case OptionUnavailable(code="BAD_REQUEST"):
             above = ("scrapeOptions",) if error.nested else ()
             path = (*above, wire_name(error.attribute))
@@ -338,6 +341,18 @@ def issue_members(issue: Issue) -> dict[str, Any]:
     """Return an issue as the interface document, 1.4, has it."""
     path, facts = list(issue.path), issue.facts
     return {"code": issue.code, "path": path, "message": issue.message, **facts}
+
+
+def _pattern_fault(issues: tuple[Issue, ...]) -> str | None:
+    """Return what is wrong with a pattern of a crawl; None if other things are, too.
+
+    Such a body is answered with the reason (interface document, 1.7).
+    """
+    for issue in issues:
+        if issue.code != "custom" or _PATTERNS.isdisjoint(issue.path):
+            return None
+    issue = issues[0]
+    return f"{'.'.join(map(str, issue.path))}: {issue.message}"
 
 
 def _bad_request(

@@ -513,3 +513,10 @@ def test_explain_names_what_is_wrong(service, changes, path):
     reply = service.post("/v2/crawl/explain", body)
     assert reply.status == 400
     assert path in [detail["path"] for detail in reply.json["details"]]
+
+
+def test_explain_answers_with_what_is_wrong_with_a_pattern(service):
+    body = {"url": "http://a.example/", "urls": ["http://a.example/b"]}
+    reply = service.post("/v2/crawl/explain", {**body, "excludePaths": ["a", "("]})
+    assert reply.json["error"].startswith("excludePaths.1: ")
+    assert reply.json["code"] == "BAD_REQUEST"
