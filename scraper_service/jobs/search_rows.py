@@ -22,6 +22,7 @@ from scraper_service.formats.search_entry import unpacked
 from scraper_service.jobs.model import SegmentState
 from scraper_service.jobs.rows import now_of
 from scraper_service.jobs.search_lists import Postings
+from scraper_service.jobs.sources import script_route
 from scraper_service.jobs.tables import search_list, search_page, search_segment
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def page_key(url: str) -> str:
     """
     parts = urlsplit(url)
     host = parts.netloc.lower().removeprefix("www.")
-    route = f"#{parts.fragment}" if "/" in parts.fragment else ""
+    route = script_route(parts.fragment)
     text = f"{host}{parts.path.rstrip('/')}?{parts.query}{route}"
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 

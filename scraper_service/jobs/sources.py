@@ -48,15 +48,19 @@ class StoredSource:
 
 
 def page_address(url: str) -> str:
-    """Return ``url`` as far as it tells pages apart, for keys.
-
-    A fragment counts if it has a slash: that is a route in a script, a page of its own
-    for crawls as well.
-    """
+    """Return ``url`` as far as it tells pages apart, for keys."""
     parts = urlsplit(url)
     host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
-    route = f"#{parts.fragment}" if "/" in parts.fragment else ""
+    route = script_route(parts.fragment)
     return f"{parts.scheme}://{host}{parts.path or '/'}?{parts.query}{route}"
+
+
+def script_route(fragment: str) -> str:
+    """Return the fragment if it counts: with a slash it is a route in a script.
+
+    That is a page of its own for crawls as well.
+    """
+    return f"#{fragment}" if "/" in fragment else ""
 
 
 def source_key(url: str, options: ScrapeOptions) -> str:
