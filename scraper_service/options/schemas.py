@@ -327,9 +327,7 @@ class _Reader:
         properties = schema.get("properties")
         if not isinstance(properties, Mapping):
             return ()
-        required = frozenset(
-            n for n in _list(schema.get("required")) if isinstance(n, str)
-        )
+        required = frozenset(_list(schema.get("required")))
         found = []
         for name, value in properties.items():
             if len(name) > MAX_NAME:
@@ -347,8 +345,8 @@ class _Reader:
 
 def _check(schema: Mapping[str, Any], pointer: str) -> None:
     """Raise :exc:`SchemaRefused` for a keyword that holds what no schema may."""
-    kinds = schema.get("type", ())
-    for kind in kinds if isinstance(kinds, (list, tuple)) else (kinds,):
+    kinds = schema.get("type", "null")
+    for kind in kinds if kinds and isinstance(kinds, list) else [kinds]:
         if not isinstance(kind, str) or kind not in {*KINDS, *_PLAIN}:
             names = ", ".join(KINDS)
             shown = json.dumps(kind, ensure_ascii=False)[:100]
@@ -357,6 +355,11 @@ def _check(schema: Mapping[str, Any], pointer: str) -> None:
         if name in schema and not isinstance(schema[name], held):
             shown = json.dumps(schema[name], ensure_ascii=False)[:100]
             raise SchemaRefused(f"{name} must be {said}, got {shown}", pointer)
+    for value in _list(schema.get("required")):
+        if not isinstance(value, str):
+            shown = json.dumps(value, ensure_ascii=False)[:100]
+            text = f"required must be a list of names, got {shown} in it"
+            raise SchemaRefused(text, pointer)
 
 
 def _implied(schema: Mapping[str, Any], kinds: list[Any]) -> str:

@@ -178,6 +178,8 @@ def laughs(levels):
             'got "strange"',
             "/properties/a",
         ),
+        ({"type": []}, "array, object, null, got []", ""),
+        ({"required": ["a", 5]}, "a list of names, got 5 in it", ""),
         ({"properties": []}, "properties must be an object, got []", ""),
         (
             {"type": "array", "items": {"required": "a"}},
@@ -202,6 +204,8 @@ def laughs(levels):
         "choices",
         "a type that is none",
         "a type of two that is none",
+        "no type",
+        "a required number",
         "properties in a list",
         "required by name",
         "a part that is no schema",
@@ -227,7 +231,7 @@ def test_keywords_that_are_not_known_are_no_fault():
                 "b": True,
                 "c": False,
                 "d": {"type": "str"},
-                "e": {"type": []},
+                "e": {},
             },
         }
     )
