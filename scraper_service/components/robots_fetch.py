@@ -56,7 +56,6 @@ FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (DownloadConnectionRefusedError, "the site refuses connections"),
     (ResponseDataLossError, "the site broke off in the middle of its answer"),
     (DownloadFailedError, "the site closed the connection or did not speak HTTP"),
-    (ValueError, "it redirects to an address that is none"),
     (TimeoutError, "it took too long to read"),
     (pebble.ProcessExpired, "it took too much memory to read"),
     (MemoryError, "it took too much memory to read"),

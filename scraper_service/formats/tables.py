@@ -7,9 +7,9 @@ from typing import Any
 
 from scraper_service.formats.passes import finder, texts_in
 
-_holds_objects = finder("img", "input", "math", "video")
 MAX_COLUMNS = 200
 MAX_CELLS = 200_000
+_holds_objects = finder("img", "input", "math", "video")
 _ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
 _ALIGNED = {"left": ":---", "center": ":---:", "right": "---:"}
 _LAYOUT = frozenset(
@@ -31,7 +31,7 @@ def data_rows(table: Any) -> list[list[Any]] | None:
     if next(table.iterdescendants(*_LAYOUT), None) is not None:
         return None
     grid = _grid(rows)
-    if grid is None or len(grid := _without_empty(grid)) == 0:
+    if grid is None or not (grid := _without_empty(grid)):
         return None
     if len(grid[0]) < 2 and not _is_list(table, rows):
         return None
