@@ -52,6 +52,7 @@ ANSWERS = {
     "loop": moved("/robots.txt"),
     "nowhere": answer(CLOSED, 302),
     "bad-redirect": moved("http://[bad/"),
+    "to-no-host": moved("http://nosuch.invalid/robots.txt"),
     "to-ftp": moved("ftp://127.0.0.2/robots.txt"),
     "truncated": b"HTTP/1.1 200 Mock\r\nContent-Length: 999\r\n\r\n" + RULES,
     **{f"{n}": answer(CLOSED, n) for n in (401, 403, 404, 410, 429, 500, 503, 999)},

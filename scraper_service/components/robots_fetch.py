@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING
 
 import pebble
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from scrapy import Request, signals
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -30,6 +30,7 @@ from scraper_service.components.egress import ForbiddenDestination
 from scraper_service.components.pool import ConverterPool
 from scraper_service.formats.robots import MAX_BYTES, read_robots
 from scraper_service.formats.robots_rules import REFUSE_ALL, RobotsRules
+from scraper_service.options.origins import origin
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,13 +69,15 @@ class RobotsAnswer:
 
     ``state`` is ``ok`` (read), ``absent`` (everything is allowed) or ``unreachable``
     (everything is refused); ``detail`` says why in a sentence, empty if all is well.
-    ``passing``: it may be another one soon.
+    ``passing``: it may be another one soon. ``unresolved``: unreachable, as the site
+    itself has no address.
     """
 
     state: str
     detail: str = ""
     rules: RobotsRules = field(factory=RobotsRules)
     passing: bool = False
+    unresolved: bool = False
 
     @property
     def sitemaps(self) -> tuple[str, ...]:
@@ -116,6 +119,8 @@ async def fetch_robots(crawler: Crawler, url: str, timeout_s: float) -> RobotsAn
     """
     try:
         response = await _response(crawler, url, timeout_s)
+    except _Unresolved as error:
+        return evolve(unreachable(reason_of(error)), unresolved=True)
     except IgnoreRequest:
         # As section 2.3.1.2 permits and Google does: such sites send visitors without
         # a cookie in circles, and have no robots.txt to find at the end.
@@ -182,19 +187,38 @@ async def _download(crawler: Crawler, url: str, timeout_s: float) -> Response:
     )
     cut = _Cut(url)
     crawler.signals.connect(cut.count, signals.bytes_received)
+    crawler.signals.connect(cut.follow, signals.request_reached_downloader)
     try:
         return await crawler.engine.download_async(request)
+    except CannotResolveHostError as error:
+        if cut.hop and origin(cut.hop) != origin(url):
+            raise
+        raise _Unresolved(str(error)) from error
     finally:
         crawler.signals.disconnect(cut.count, signals.bytes_received)
+        crawler.signals.disconnect(cut.follow, signals.request_reached_downloader)
+
+
+class _Unresolved(CannotResolveHostError):
+    """The name of the site itself does not resolve, not that of a redirect."""
 
 
 class _Cut:
-    """Ends the download of one robots.txt when enough of it is there."""
+    """Ends the download of one robots.txt when enough of it is there.
+
+    ``hop`` is the address that was asked for last.
+    """
 
     def __init__(self, url: str):
         self._url = url
         self._request: Request | None = None
         self._left = 0
+        self.hop = ""
+
+    def follow(self, request: Request) -> None:
+        """Take note of a hop; connected to ``request_reached_downloader``."""
+        if request.meta.get("robots") == self._url:
+            self.hop = request.url
 
     def count(self, data: bytes, request: Request) -> None:
         """Take note of ``data``; connected to ``bytes_received`` of all requests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Self
 
-from scrapy.exceptions import IgnoreRequest
+from scrapy.exceptions import CannotResolveHostError, IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.components.recorder import JobRecorder
@@ -62,8 +62,14 @@ class RobotsMiddleware:
         return self._policy.known(url) is not None
 
     async def check(self, url: str, agents: tuple[str, ...]) -> None:
-        """Raise :exc:`RobotsRefused` or :exc:`RobotsUnreachable` if one applies."""
+        """Raise :exc:`RobotsRefused` or :exc:`RobotsUnreachable` if one applies.
+
+        A site whose name does not resolve has no page either:
+        :exc:`CannotResolveHostError`.
+        """
         answer = await self._rules(url, agents)
+        if answer.unresolved:
+            raise CannotResolveHostError(answer.detail)
         if delay_s := answer.group(agents).crawl_delay_s:
             self._pace.turns.set_crawl_delay(pace_key(url), delay_s)
         if refusal := answer.refusal(url, agents):

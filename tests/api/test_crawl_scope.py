@@ -133,6 +133,19 @@ def test_a_site_whose_robots_txt_fails_is_left_alone(crawl):
         assert set(site.paths()) <= {"/robots.txt", "/sitemap.xml"}
 
 
+def test_a_site_whose_name_does_not_resolve_is_told_as_that(crawl):
+    done = crawl("http://nosuch.invalid/")
+    assert done.status["status"] == "completed"
+    assert done.robots_blocked == []
+    (error,) = done.errors.values()
+    assert error["code"] == "SCRAPE_DNS_RESOLUTION_ERROR"
+    lost = {"/robots.txt": moved("http://nosuch.invalid/robots.txt")}
+    with ScriptedSite({**SMALL, **lost}) as site:
+        done = crawl(site.url("/"))
+        error = done.errors[site.url("/")]
+        assert error["code"] == "ROBOTS_UNREACHABLE"
+
+
 def test_a_batch_asks_no_robots_txt(service):
     with ScriptedSite(SMALL) as site:
         body = {"urls": [site.url("/private/a")], "maxAge": 0}

@@ -65,6 +65,7 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("truncated", "unreachable", NONE, "broke off"),
         ("broken-gzip", "unreachable", NONE, "it is not valid gzip"),
         ("forbidden", "unreachable", NONE, "not fetched from"),
+        ("to-no-host", "unreachable", NONE, "does not resolve"),
     ],
 )
 def test_answers(sites, client, canary, name, state, refused, detail):
@@ -81,6 +82,7 @@ def test_answers(sites, client, canary, name, state, refused, detail):
 
 def test_a_name_that_does_not_resolve(client):
     found = client.ask("rules", url="http://nowhere.invalid/")
+    assert found["state"] == "unreachable"
     assert found["detail"] == (
         "robots.txt could not be fetched: the host name does not resolve."
     )
