@@ -6,7 +6,7 @@ import json
 import sys
 import threading
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from bench.processes import ServerProcess
 
@@ -20,13 +20,22 @@ class HttpServer(ServerProcess):
     """A server that announces its address on stdout; a context manager.
 
     ``given`` is the first line of its standard input, as JSON; None for no line.
+    No two have the same address, one after the other either: a service that knows the
+    first one's robots.txt would not ask the second for its own.
     """
 
+    _had: ClassVar[set[str]] = set()
+
     def __init__(self, *arguments: str, given: Any = None):
-        super().__init__(*arguments)
-        if given is not None:
-            self.write(json.dumps(given))
-        self.address = self.line("http").strip()
+        while True:
+            super().__init__(*arguments)
+            if given is not None:
+                self.write(json.dumps(given))
+            self.address = self.line("http").strip()
+            if self.address not in self._had:
+                break
+            self.stop()
+        self._had.add(self.address)
 
     def url(self, path: str) -> str:
         return self.address + path
