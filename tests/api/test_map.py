@@ -159,7 +159,6 @@ def test_what_is_not_below_the_path_of_the_start_is_left_out(find, small):
         ({"timeout": 0}, ["timeout"]),
         ({"includeSubdomains": "yes"}, ["includeSubdomains"]),
         ({"ignoreQueryParameters": 1}, ["ignoreQueryParameters"]),
-        ({"includePaths": ["("]}, ["includePaths", 0]),
         ({"headers": {"Host": "x"}}, ["headers", "Host"]),
         ({"nonsense": 1}, []),
     ],
@@ -171,6 +170,17 @@ def test_what_is_wrong_is_named(service, version, body, path):
     assert reply.status == 400
     assert reply.json["error"] == "Bad Request"
     assert reply.json["details"][0]["path"] == path
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_pattern_that_does_not_compile_is_the_error(service, version):
+    body = {"url": "http://a.example", "includePaths": ["^/a", "("]}
+    reply = service.post(f"/{version}/map", body)
+    assert reply.status == 400
+    assert reply.json["error"] == (
+        "includePaths.1: not a regular expression (RE2): '(': missing ): ("
+    )
+    assert reply.json["details"][0]["path"] == ["includePaths", 1]
 
 
 @pytest.mark.parametrize(
@@ -220,7 +230,7 @@ def test_a_broken_sitemap_costs_itself(service):
     with ScriptedSite(BROKEN) as site:
         reply = service.post("/v2/map", {"url": site.url("/")})
         paths = [link["url"].removeprefix(site.address) for link in reply.json["links"]]
-        assert paths == ["", "/a", "/linked"]
+        assert paths == ["", "/a", "/linked"], reply.json
         assert "/b.xml" in reply.json["warning"]
         assert "500" in reply.json["warning"]
         assert "HTML page" not in reply.json["warning"]
