@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The tests start hundreds of processes: each would compile all modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help compat serve test soak lint format bench bench-quality egg test-deploy clean
 
