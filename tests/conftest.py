@@ -25,10 +25,13 @@ KEY = "fc-test-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32",
+    "SCRAPER_CONVERTER_PROCESSES": "1",  # services start often
     "SCRAPER_SEARCH_PROVIDERS": "own",  # whatever is installed
     "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
 }
 REQUEST_TIMEOUT_S = 90
+# Minutes long: begun first, they run beside all others, and not alone at the end.
+LONG = ("test_crash.py", "test_readme.py")
 
 # No test may fail because the machine is busy.
 hypothesis.settings.register_profile("busy", deadline=None)
@@ -97,6 +100,7 @@ class Service(ServiceProcess):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.path.name not in LONG)
     for item in items:
         found = item.get_closest_marker("slow_on")
         if found and any(name in item.callspec.id for name in found.args):
@@ -131,7 +135,8 @@ def postgres() -> Iterator[Postgres]:
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     """The service with test settings, one for all tests that change none."""
-    running = Service(tmp_path_factory.mktemp("data"))
+    data = tmp_path_factory.mktemp("data")
+    running = Service(data, SCRAPER_CONVERTER_PROCESSES="2")
     yield running
     _stop(running)
 

@@ -36,6 +36,7 @@ SEED = os.environ.get("CRASH_SEED", "tides")
 LEASE_S = 2
 SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S)}
 FRESH = {"maxAge": 0}  # fetches are counted: nothing may come from a cache
+POLL_S = 0.05
 RESUME_S = 30  # a restarted service has to show progress in this time
 CANCEL_S = 5  # no fetch begins later than this after a job was cancelled
 RACES = max(30, KILLS)
@@ -132,7 +133,7 @@ def run_until(jobs, service, rng):
         if pages and jobs.delivered >= pages:
             time.sleep(rng.random() / 10)
             return False
-        time.sleep(0.02)
+        time.sleep(POLL_S)
     return True
 
 
