@@ -22,6 +22,7 @@ from scrapy.exceptions import (
     DownloadCancelledError,
     DownloadTimeoutError,
 )
+from scrapy.http import Headers
 from scrapy.signals import item_scraped
 
 from scraper_service.components import signals
@@ -240,6 +241,11 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                 if refusals.reasons:
                     raise ForbiddenDestination(refusals.reasons[0]) from error
                 raise download_error(error, timeout) from error
+
+    @staticmethod
+    def _extract_headers(response: _aiohttp._ClientResponse) -> Headers:
+        # As they came: values are not always UTF-8.
+        return Headers(response.raw_headers)
 
     async def close(self) -> None:
         """Close the connections; at the end of the crawl."""

@@ -1,0 +1,84 @@
+"""A site in a thread that sends the very bytes it is told to, odd ones too."""
+
+from __future__ import annotations
+
+import contextlib
+import socketserver
+import threading
+import time
+from typing import TYPE_CHECKING, Self, TypeAlias
+
+from tests.mockserver import SITE_HOST
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+# The pieces of an answer; numbers are pauses in seconds.
+PiecesT: TypeAlias = "tuple[bytes | float, ...]"
+
+
+class RawSite(socketserver.ThreadingTCPServer):
+    """A site on 127.0.0.2; a context manager.
+
+    ``answers`` has the bytes for a path, or pieces of them, and may be changed at any
+    time. After :data:`PLAIN` a connection stays open, else it is closed.
+    """
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, answers: Mapping[str, bytes | PiecesT] | None = None) -> None:
+        super().__init__((SITE_HOST, 0), _Connection)
+        self.answers = dict(answers or {})
+        self.connections = 0
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def url(self, path: str) -> str:
+        return f"http://{SITE_HOST}:{self.server_address[1]}{path}"
+
+
+def page(body: bytes = b"<title>Odd</title><p>All is well.</p>", *lines: bytes) -> bytes:
+    """Return an answer with further lines in its head."""
+    length = b"Content-Length: %d" % len(body)
+    return head(length, *lines) + body
+
+
+def head(*lines: bytes, first: bytes = b"HTTP/1.1 200 OK") -> bytes:
+    """Return the head of an answer with HTML."""
+    return b"\r\n".join([first, b"Content-Type: text/html", *lines, b"", b""])
+
+
+PLAIN = page()
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    server: RawSite
+
+    def handle(self) -> None:
+        self.server.connections += 1
+        with contextlib.suppress(OSError):
+            while self._answer():
+                pass
+
+    def _answer(self) -> bool:
+        request = self.rfile.readline()
+        while self.rfile.readline().strip():
+            pass
+        if not request:
+            return False
+        found = self.server.answers.get(request.split()[1].decode(), PLAIN)
+        for piece in found if isinstance(found, tuple) else (found,):
+            if isinstance(piece, bytes):
+                self.wfile.write(piece)
+            else:
+                time.sleep(piece)
+        return found == PLAIN
