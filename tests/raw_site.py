@@ -46,7 +46,9 @@ class RawSite(socketserver.ThreadingTCPServer):
         return f"http://{SITE_HOST}:{self.server_address[1]}{path}"
 
 
-def page(body: bytes = b"<title>Odd</title><p>All is well.</p>", *lines: bytes) -> bytes:
+def page(
+    body: bytes = b"<title>Odd</title><p>All is well.</p>", *lines: bytes
+) -> bytes:
     """Return an answer with further lines in its head."""
     length = b"Content-Length: %d" % len(body)
     return head(length, *lines) + body

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import ssl
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +18,13 @@ from scrapy.exceptions import (
 )
 
 from scraper_service.components.download_errors import CertificateError
+from scraper_service.components.heads import HEAD_BYTES, MAX_FIELDS, LenientProtocol
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
 CONNECTIONS = 256  # open at a time; HostPace holds the hosts
-HEADER_BYTES = 64 * 1024  # one line; real sites exceed aiohttp's 8 KiB
 KEEPALIVE_S = 15
 
 
@@ -34,14 +36,20 @@ def open_session(
 
     ``open_socket`` makes the socket of each connection, given where it is to lead to.
     """
+    connector = aiohttp.TCPConnector(
+        limit=CONNECTIONS,
+        limit_per_host=0,
+        local_addr=local_address,
+        keepalive_timeout=KEEPALIVE_S,
+        socket_factory=open_socket,
+    )
+    # aiohttp has no option for it; a test fails where this one is not used.
+    loop = asyncio.get_running_loop()
+    connector._factory = functools.partial(  # type: ignore[assignment]  # a subclass
+        LenientProtocol, loop=loop
+    )
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(
-            limit=CONNECTIONS,
-            limit_per_host=0,
-            local_addr=local_address,
-            keepalive_timeout=KEEPALIVE_S,
-            socket_factory=open_socket,
-        ),
+        connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
         response_class=_aiohttp._ClientResponse,
@@ -51,8 +59,9 @@ def open_session(
             "Content-Type",
             "User-Agent",
         ),
-        max_line_size=HEADER_BYTES,
-        max_field_size=HEADER_BYTES,
+        max_line_size=HEAD_BYTES,
+        max_field_size=HEAD_BYTES,
+        max_headers=MAX_FIELDS,
     )
 
 

@@ -58,3 +58,51 @@ def test_a_redirect_to_an_address_in_latin_1_is_followed(scrape, odd):
     facts = page_of(scrape(moved))["metadata"]
     assert facts["url"] == odd.url("/caf%E9")
     assert facts["statusCode"] == 200
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"X-Server : padded",
+        b"X Server: spaced",
+        b"X(Server): bracketed",
+        "X-Größe: spelt".encode(),
+        b": nameless",
+        b"no field at all",
+        b"HTTP/1.1 200 OK",
+        b"X-Folded: one\r\n two\r\n\tthree",
+        b"X-Torn: one\rtwo",
+    ],
+)
+def test_lines_of_the_head_that_are_no_fields_are_passed_over(scrape, line):
+    assert is_well(scrape(page(BODY, line)))
+
+
+def test_a_padded_name_counts(scrape):
+    text = b"HTTP/1.1 200 OK\r\nContent-Type : text/plain\r\n\r\n<p>All is well.</p>"
+    assert page_of(scrape(text))["metadata"]["contentType"] == "text/plain"
+
+
+@pytest.mark.parametrize("count", [300, 900])
+def test_as_many_fields_are_read_as_browsers_do(scrape, count):
+    assert is_well(scrape(page(BODY, *[b"Link: </s.css>; rel=preload"] * count)))
+
+
+@pytest.mark.parametrize(
+    "lines", [[b"X-Long: " + b"a" * 300_000], [b"X-Many: " + b"a" * 1000] * 300]
+)
+def test_a_head_without_measure_is_refused(scrape, lines):
+    reply = scrape(page(BODY, *lines))
+    assert reply.json["code"] == "SCRAPE_SITE_ERROR"
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.1])
+def test_what_comes_before_the_head_is_borne(scrape, gap_s):
+    early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
+    assert is_well(scrape(early * 3, gap_s, page(BODY)))
+    assert is_well(scrape(b"\r\n", gap_s, page(BODY)))
+
+
+def test_a_head_may_come_byte_by_byte(scrape):
+    pieces = [piece for n in head(LENGTH) for piece in (bytes([n]), 0.001)]
+    assert is_well(scrape(*pieces, BODY))

@@ -1,0 +1,82 @@
+"""Heads of answers that browsers bear and aiohttp's parser refuses.
+
+No parser: each head is tidied up, then aiohttp reads it, and the body, as always.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
+
+HEAD_BYTES = 256 * 1024  # of all heads of one answer, as in Chromium
+MAX_FIELDS = 1000  # that a head may have
+
+_END = re.compile(rb"\n\r?\r?\n")
+_INFORMATIONAL = re.compile(rb"HTTP/\d\.\d +1(?!01)")  # 101 is not followed by another
+_FOLD = re.compile(rb"\n[ \t]+")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)", re.DOTALL)
+
+
+class LenientProtocol(ResponseHandler):
+    """Hands each head to aiohttp by itself, tidied up."""
+
+    _head: bytearray | None = None  # what is there of it; None once it is complete
+    _head_bytes = 0  # of the heads before it, informational ones
+
+    def set_response_params(self, **params: Any) -> None:
+        """Begin an answer; called before each request."""
+        self._head = bytearray()
+        self._head_bytes = 0
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; called with ``b""`` where aiohttp goes on after a pause."""
+        while self._head is not None and self._parser is not None:
+            head, data = self._cut(data)
+            if head is None:
+                return
+            super().data_received(tidied(head))
+            if not data:
+                return
+        super().data_received(data)
+
+    def _cut(self, data: bytes) -> tuple[bytes | None, bytes]:
+        """Return the head, None while it is not complete, and what follows it."""
+        assert self._head is not None
+        searched = max(0, len(self._head) - 3)
+        self._head += data if self._head else data.lstrip(b"\r\n")
+        end = _END.search(self._head, searched)
+        size = end.end() if end else len(self._head)
+        if self._head_bytes + size > HEAD_BYTES:
+            self._refuse("the head of the answer is too long")
+            return None, b""
+        if end is None:
+            return None, b""
+        head, data = bytes(self._head[:size]), bytes(self._head[size:])
+        self._head_bytes += size
+        self._head = bytearray() if _INFORMATIONAL.match(head) else None
+        return head, data
+
+    def _refuse(self, why: str) -> None:
+        self.force_close()
+        if self.transport is not None:
+            self.transport.close()
+        self.set_exception(HttpProcessingError(code=400, message=why))
+
+
+def tidied(head: bytes) -> bytes:
+    """Return a head as aiohttp takes it.
+
+    Lines that are no fields are left out, folded ones unfolded (RFC 9112, 5.2).
+    """
+    first, *lines = [
+        line.rstrip(b"\r").replace(b"\r", b" ")
+        for line in _FOLD.sub(b" ", head).split(b"\n")
+    ]
+    found = [_FIELD.fullmatch(line) for line in lines]
+    fields = [(match[1], match[2].strip()) for match in found if match]
+    rows = [first, *(b": ".join(field) for field in fields), b"", b""]
+    return b"\r\n".join(rows)
