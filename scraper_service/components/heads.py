@@ -18,6 +18,7 @@ _END = re.compile(rb"\n\r?\r?\n")
 _INFORMATIONAL = re.compile(rb"HTTP/\d\.\d +1(?!01)")  # 101 is not followed by another
 _FOLD = re.compile(rb"\n[ \t]+")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)", re.DOTALL)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 class LenientProtocol(ResponseHandler):
@@ -38,7 +39,10 @@ class LenientProtocol(ResponseHandler):
             head, data = self._cut(data)
             if head is None:
                 return
-            super().data_received(tidied(head))
+            tidy, is_clear = tidied(head)
+            super().data_received(tidy)
+            if not is_clear:
+                self.force_close()
             if not data:
                 return
         super().data_received(data)
@@ -67,10 +71,12 @@ class LenientProtocol(ResponseHandler):
         self.set_exception(HttpProcessingError(code=400, message=why))
 
 
-def tidied(head: bytes) -> bytes:
-    """Return a head as aiohttp takes it.
+def tidied(head: bytes) -> tuple[bytes, bool]:
+    """Return a head as aiohttp takes it, and whether it says clearly where it ends.
 
-    Lines that are no fields are left out, folded ones unfolded (RFC 9112, 5.2).
+    Lines that are no fields are left out, folded ones unfolded (RFC 9112, 5.2). Of what
+    is said on the length of the body stays what counts (6.3): chunks, else one length,
+    else its end is that of the connection. Different lengths stay, and are refused.
     """
     first, *lines = [
         line.rstrip(b"\r").replace(b"\r", b" ")
@@ -78,5 +84,27 @@ def tidied(head: bytes) -> bytes:
     ]
     found = [_FIELD.fullmatch(line) for line in lines]
     fields = [(match[1], match[2].strip()) for match in found if match]
+    lengths = _members(fields, b"content-length")
+    codings = [coding.lower() for coding in _members(fields, b"transfer-encoding")]
+    if b"chunked" in codings:
+        fields = _without(fields, b"content-length")
+    else:
+        fields = _without(fields, b"transfer-encoding")
+        if len(set(lengths)) == 1:
+            fields = _without(fields, b"content-length")
+            if _LENGTH.fullmatch(lengths[0]):
+                fields.append((b"Content-Length", lengths[0]))
     rows = [first, *(b": ".join(field) for field in fields), b"", b""]
-    return b"\r\n".join(rows)
+    return b"\r\n".join(rows), len(lengths) + len(codings) < 2
+
+
+def _members(fields: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    """Return the members of all lists of a name, which is given in lower case."""
+    values = [value for known, value in fields if known.lower() == name]
+    return [member.strip() for value in values for member in value.split(b",")]
+
+
+def _without(
+    fields: list[tuple[bytes, bytes]], name: bytes
+) -> list[tuple[bytes, bytes]]:
+    return [field for field in fields if field[0].lower() != name]

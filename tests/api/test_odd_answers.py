@@ -96,6 +96,38 @@ def test_a_head_without_measure_is_refused(scrape, lines):
     assert reply.json["code"] == "SCRAPE_SITE_ERROR"
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [LENGTH, LENGTH],
+        [LENGTH + b", %d" % len(BODY)],
+        [LENGTH, b"Transfer-Encoding: identity"],
+        [LENGTH, b"Transfer-Encoding:"],
+        [LENGTH, b"Transfer-Encoding: 8bit"],
+    ],
+)
+def test_a_length_that_is_said_oddly_counts(scrape, lines):
+    assert is_well(scrape(head(*lines) + BODY, 0.1, b"more"))
+
+
+@pytest.mark.parametrize("length", [b"", b"-1", b"many", b"37 bytes", b"9" * 30])
+def test_a_length_that_is_none_does_not_count(scrape, length):
+    assert is_well(scrape(head(b"Content-Length: " + length) + BODY))
+
+
+@pytest.mark.parametrize("length", [b"5", b"0", b"999", b"none"])
+def test_chunks_count_more_than_a_length(scrape, length):
+    lines = b"Content-Length: " + length, b"Transfer-Encoding: chunked"
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    assert is_well(scrape(head(*lines) + chunks, 0.1))
+    assert is_well(scrape(head(*reversed(lines)) + chunks, 0.1))
+
+
+def test_two_different_lengths_are_refused(scrape):
+    reply = scrape(head(b"Content-Length: 5", LENGTH) + BODY)
+    assert reply.json["code"] == "SCRAPE_SITE_ERROR"
+
+
 @pytest.mark.parametrize("gap_s", [0.0, 0.1])
 def test_what_comes_before_the_head_is_borne(scrape, gap_s):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
