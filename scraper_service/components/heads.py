@@ -22,7 +22,11 @@ _LENGTH = re.compile(rb"[0-9]{1,18}")
 
 
 class LenientProtocol(ResponseHandler):
-    """Hands each head to aiohttp by itself, tidied up."""
+    """Hands each head to aiohttp by itself, tidied up.
+
+    So what follows an answer cannot spoil it; a connection on which something does, or
+    whose head was not clear on where the answer ends, is not used again.
+    """
 
     _head: bytearray | None = None  # what is there of it; None once it is complete
     _head_bytes = 0  # of the heads before it, informational ones
@@ -45,6 +49,10 @@ class LenientProtocol(ResponseHandler):
                 self.force_close()
             if not data:
                 return
+        payload = self._payload
+        if self._parser is not None and (payload is None or payload.is_eof()):
+            self._refuse("more came than the answer")
+            return
         super().data_received(data)
 
     def _cut(self, data: bytes) -> tuple[bytes | None, bytes]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from tests.raw_site import RawSite, head, page
@@ -138,3 +140,25 @@ def test_what_comes_before_the_head_is_borne(scrape, gap_s):
 def test_a_head_may_come_byte_by_byte(scrape):
     pieces = [piece for n in head(LENGTH) for piece in (bytes([n]), 0.001)]
     assert is_well(scrape(*pieces, BODY))
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.1])
+@pytest.mark.parametrize("more", [b"<p>More.</p>", page(b"<p>Another one.</p>")])
+def test_what_comes_after_an_answer_is_left(scrape, odd, gap_s, more):
+    assert is_well(scrape(page(BODY), gap_s, more, 0.2, path="/first"))
+    # Nothing of it may become the answer to a later request.
+    assert is_well(scrape(page(BODY), path="/second"))
+    assert odd.connections == 2
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_an_answer_without_body_may_have_one(scrape, status):
+    reply = scrape(head(LENGTH, first=b"HTTP/1.1 " + status) + BODY)
+    assert page_of(reply)["metadata"]["statusCode"] == int(status[:3])
+
+
+def test_what_comes_between_two_requests_ends_the_connection(scrape, odd):
+    late = page(b"<p>Too late.</p>")
+    assert is_well(scrape(page(BODY), 0.3, late, 3, path="/first"))
+    time.sleep(0.6)
+    assert is_well(scrape(page(BODY), path="/second"))
