@@ -6,10 +6,14 @@ No parser: each head is tidied up, then aiohttp reads it, and the body, as alway
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from aiohttp.client_exceptions import ClientPayloadError
 from aiohttp.client_proto import ResponseHandler
 from aiohttp.http_exceptions import HttpProcessingError
+
+if TYPE_CHECKING:
+    from aiohttp.streams import StreamReader
 
 HEAD_BYTES = 256 * 1024  # of all heads of one answer, as in Chromium
 MAX_FIELDS = 1000  # that a head may have
@@ -54,6 +58,8 @@ class LenientProtocol(ResponseHandler):
             self._refuse("more came than the answer")
             return
         super().data_received(data)
+        if self._exception is not None and payload is not None:
+            _end(payload, self._exception)
 
     def _cut(self, data: bytes) -> tuple[bytes | None, bytes]:
         """Return the head, None while it is not complete, and what follows it."""
@@ -116,3 +122,9 @@ def _without(
     fields: list[tuple[bytes, bytes]], name: bytes
 ) -> list[tuple[bytes, bytes]]:
     return [field for field in fields if field[0].lower() != name]
+
+
+def _end(payload: StreamReader, error: BaseException) -> None:
+    """Tell who reads a body that it goes no further; aiohttp would have them wait."""
+    if not payload.is_eof() and payload.exception() is None:
+        payload.set_exception(ClientPayloadError(str(error)))

@@ -162,3 +162,11 @@ def test_what_comes_between_two_requests_ends_the_connection(scrape, odd):
     assert is_well(scrape(page(BODY), 0.3, late, 3, path="/first"))
     time.sleep(0.6)
     assert is_well(scrape(page(BODY), path="/second"))
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.1])
+def test_chunks_that_are_none_are_said_at_once(scrape, gap_s):
+    chunks = head(b"Transfer-Encoding: chunked"), gap_s, b"zz\r\n" + BODY
+    reply = scrape(*chunks, 5, timeout=4_000)
+    assert reply.json["code"] == "SCRAPE_SITE_ERROR"
+    assert "broke off" in reply.json["error"]
