@@ -17,6 +17,7 @@ from scraper_service.options.scrape import ScrapeOptions
 
 # Hash, first byte and end of a block; see scraper_service/formats/blocks.py.
 BlockT = tuple[int, int, int]
+DATA_LOSS = "dataloss"  # Scrapy's flag of an answer that broke off
 DUPLICATE = "duplicate"  # the code of a page that another one of its job is equal to
 
 
@@ -33,7 +34,8 @@ class PageSource:
     """An answer as the downloader brought it.
 
     ``body`` is as received, ``content_encodings`` (outermost last, lower case) still
-    to be undone, up to ``max_bytes`` of decoded text. ``url`` is the final address;
+    to be undone, up to ``max_bytes`` of decoded text; ``is_cut``: not all of it came.
+    ``url`` is the final address;
     ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
     asks for :attr:`PageContent.found`, ``find_blocks`` for ``blocks`` and ``text_print``, ``find_words`` for the ``fingerprint`` even of a
     page that names no other address as its own, ``find_shell`` for ``shell``,
@@ -52,6 +54,7 @@ class PageSource:
     find_search: bool = False
     find_text: int = 0
     content_encodings: tuple[str, ...] = ()
+    is_cut: bool = False
     max_bytes: int = 20 * 2**20
 
 

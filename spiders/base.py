@@ -10,7 +10,14 @@ from attrs import evolve
 from scrapy import Request
 from scrapy.utils.misc import load_object
 
-from scraper_service.items import Fetch, FoundLink, Lease, PageContent, PageSource
+from scraper_service.items import (
+    DATA_LOSS,
+    Fetch,
+    FoundLink,
+    Lease,
+    PageContent,
+    PageSource,
+)
 from scraper_service.options.engine import BROWSER, HTTP
 from scraper_service.options.model import asks_model
 from scraper_service.providers.model import language_model, text_limit
@@ -142,6 +149,7 @@ class PageSpider(scrapy.Spider):
                 "source_url": url,
                 "cookiejar": scrape_id if lease is None else None,
                 "deadline": deadline,
+                "download_fail_on_dataloss": False,  # it tells, in the flags
                 "lease": lease,
                 "team_id": team_id,
             },
@@ -209,7 +217,8 @@ class PageSpider(scrapy.Spider):
         meta = response.meta
         is_new = meta.get("cache_state") != "hit" and response.status < 400
         is_kept = bool(meta.get("team_id")) and meta["options"].is_shared
-        return self.keeps_search and is_new and is_kept
+        is_whole = DATA_LOSS not in response.flags
+        return self.keeps_search and is_new and is_kept and is_whole
 
     def source_facts(self, response: Response) -> dict[str, Any]:
         """Return what else the pool is to find out about a page."""
@@ -228,6 +237,7 @@ class PageSpider(scrapy.Spider):
             "content_encodings": tuple(
                 name.strip().lower() for name in encodings.split(",") if name.strip()
             ),
+            "is_cut": DATA_LOSS in response.flags,
             "max_bytes": self.max_bytes,
             "find_links": self.find_links,
             "find_blocks": self.find_blocks,

@@ -16,7 +16,7 @@ from scraper_service.components.blocked import SITE_BLOCKED, BlockedSite
 from scraper_service.components.engines import Engines
 from scraper_service.components.transport import check_site
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.items import Rendered
+from scraper_service.items import DATA_LOSS, Rendered
 from scraper_service.jobs import artefacts
 from scraper_service.jobs.artefacts import name_in
 from scraper_service.jobs.database import Database
@@ -196,7 +196,8 @@ def may_look_up(options: ScrapeOptions) -> bool:
 def may_store(options: ScrapeOptions, response: Response) -> bool:
     """Tell whether an answer may serve later scrapes of the team."""
     raw_pdf = options.pdf_parser is None and response.body.startswith(PDF_START)
-    return options.is_shared and not raw_pdf
+    is_whole = DATA_LOSS not in response.flags
+    return options.is_shared and not raw_pdf and is_whole
 
 
 def _header(response: Response, name: str) -> str:

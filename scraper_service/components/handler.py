@@ -247,6 +247,18 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         # As they came: values are not always UTF-8.
         return Headers(response.raw_headers)
 
+    @staticmethod
+    async def _iter_body_chunks(
+        response: _aiohttp._ClientResponse,
+    ) -> AsyncIterator[bytes]:
+        try:
+            async for chunk in response.content.iter_any():
+                yield chunk
+        except aiohttp.ClientPayloadError:
+            # What came before the fault; no public method gives it now.
+            yield b"".join(response.content._buffer)
+            raise
+
     async def close(self) -> None:
         """Close the connections; at the end of the crawl."""
         await super().close()

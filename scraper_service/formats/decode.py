@@ -62,16 +62,21 @@ class Unreadable(ServiceError, ValueError):
         super().__init__(error.message)
 
 
-def decode_body(body: bytes, encodings: tuple[str, ...], max_bytes: int) -> bytes:
-    """Undo ``encodings`` (outermost last), giving at most ``max_bytes``.
+def decode_body(
+    body: bytes, encodings: tuple[str, ...], max_bytes: int
+) -> tuple[bytes, str | None]:
+    """Undo ``encodings`` (outermost last) as browsers do, giving at most ``max_bytes``.
+
+    Of a stream that is damaged or truncated that is what comes before the fault, which
+    is the second value, as in :func:`decode_start`.
 
     :raises Unreadable: for an unknown encoding, more than :data:`MAX_ENCODINGS`, a
-        damaged or truncated stream, and a result over the limit.
+        stream without a beginning, and a result over the limit.
     """
-    body, fault = decode_start(body, encodings, max_bytes)
-    if fault:
+    found, fault = decode_start(body, encodings, max_bytes)
+    if fault and not 0 < len(found) < max_bytes:
         raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", f"The page {fault}"))
-    return body
+    return found, fault
 
 
 def decode_start(

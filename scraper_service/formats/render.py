@@ -42,6 +42,7 @@ from scraper_service.formats.metadata import (
 )
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
+from scraper_service.formats.verdicts import TRUNCATED
 from scraper_service.formats.wire import wire_from_content
 from scraper_service.formats.words import main_words
 from scraper_service.items import PageContent, PageError, PageSource
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
     from scraper_service.formats.document import Document
 
+BROKEN_OFF = "The site broke off in the middle of its answer."
 LEAST_COMPARED = 30  # words of a page that may repeat another one
 _DECLARED = frozenset({"branding", "menu", "product"})
 _OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
@@ -90,7 +92,7 @@ def make_content(
     """
     making = _Making(source, options, deadline_s, converter)
     try:
-        body = decode_body(source.body, source.content_encodings, source.max_bytes)
+        body = making.decoded()
         if "raw_base64" in making.names:
             making.add("raw_base64", lambda: base64.b64encode(body).decode())
             return making.content()
@@ -98,7 +100,8 @@ def make_content(
             making.facts["refresh"] = parse_refresh(source.refresh, source.url)
         kind, mime = sniff(body, source.content_type)
         making.convert(body, kind, mime)
-        making.track()
+        if not making.cut:
+            making.track()
     except Unreadable as exc:
         return PageContent(error=exc.error, warnings=tuple(making.warnings))
     return making.content()
@@ -115,6 +118,7 @@ class _Making:
     names: tuple[str, ...] = field(init=False)
     values: dict[str, bytes] = field(factory=dict)
     warnings: list[str] = field(factory=list)
+    cut: str = ""  # the sentence why the page is not whole, empty if it is
     facts: dict[str, Any] = field(factory=dict)
     compared_text: str | None = None  # the Markdown without frames, where there are any
     answering: Answering = field(init=False)
@@ -135,6 +139,22 @@ class _Making:
                 ) from exc
             self.warnings.append(message)
 
+    def decoded(self) -> bytes:
+        """Return the body; a part of it with a warning, if the rest is not to be had."""
+        source = self.source
+        body, fault = decode_body(
+            source.body, source.content_encodings, source.max_bytes
+        )
+        if source.is_cut:
+            self.cut = BROKEN_OFF
+        elif fault:
+            self.cut = f"The page is not complete: what the site sent {fault}."
+        if source.is_cut and not body:
+            raise Unreadable(PageError("SCRAPE_SITE_ERROR", BROKEN_OFF))
+        if self.cut:
+            self.warnings.append(self.cut)
+        return body
+
     def content(self) -> PageContent:
         """Return what has been made."""
         return PageContent(
@@ -143,6 +163,8 @@ class _Making:
 
     def convert(self, body: bytes, kind: str, mime: str) -> None:
         """Make all formats according to what the answer is."""
+        if self.cut and kind in {"binary", "pdf"}:
+            raise Unreadable(PageError("SCRAPE_SITE_ERROR", self.cut))
         if kind == "binary":
             if (found := archive_kind(body)) and self._document(found, body):
                 return
@@ -209,7 +231,9 @@ class _Making:
         evidence = Evidence(document)
         known, other = metadata(evidence)
         opinion = judged(text, self.source.status, evidence, evidence.words)
-        if doubt := remark(opinion):
+        if self.cut:
+            opinion = {"verdict": TRUNCATED, "verdict_evidence": self.cut}
+        elif doubt := remark(opinion):
             self.warnings.append(doubt)
         self.facts.update(known={**known, **opinion}, other=other)
         self._keep(evidence.words, "html")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import time
 
 import pytest
@@ -170,3 +171,69 @@ def test_chunks_that_are_none_are_said_at_once(scrape, gap_s):
     reply = scrape(*chunks, 5, timeout=4_000)
     assert reply.json["code"] == "SCRAPE_SITE_ERROR"
     assert "broke off" in reply.json["error"]
+
+
+CUT = "The site broke off in the middle of its answer."
+CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.1])
+@pytest.mark.parametrize(
+    ("line", "rest"),
+    [
+        (b"Content-Length: 999", BODY),
+        (b"Transfer-Encoding: chunked", CHUNK),
+        (b"Transfer-Encoding: chunked", CHUNK + b"zz\r\nmore"),
+        (b"Transfer-Encoding: chunked", CHUNK + b"ffff\r\n"),
+    ],
+)
+def test_what_came_before_a_site_broke_off_is_a_page(scrape, line, rest, gap_s):
+    found = page_of(scrape(head(line), gap_s, rest))
+    assert found["markdown"] == "All is well."
+    assert found["warning"] == CUT
+    assert found["metadata"]["verdict"] == "truncated"
+    assert found["metadata"]["verdictEvidence"] == CUT
+
+
+def test_a_redirect_that_breaks_off_is_followed(scrape):
+    lines = b"Location: /there", b"Content-Length: 999"
+    found = page_of(scrape(head(*lines, first=b"HTTP/1.1 302 Found") + b"Moved"))
+    assert found["markdown"] == "All is well."
+    assert "warning" not in found
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n%PDF-1.7\n1 0 obj"],
+        [b"HTTP/1.1 200 OK\r\nContent-Length: 99\r\n\r\n\x89PNG\r\n\x1a\n\0\0"],
+    ],
+)
+def test_what_is_of_no_use_without_its_end_is_an_error(scrape, pieces):
+    reply = scrape(*pieces)
+    assert reply.json["code"] == "SCRAPE_SITE_ERROR"
+    assert "broke off" in reply.json["error"]
+
+
+def test_a_page_that_broke_off_is_not_kept(scrape, odd):
+    assert page_of(scrape(head(b"Content-Length: 999") + BODY))["warning"]
+    whole = page_of(scrape(page(BODY), maxAge=600_000))
+    assert whole["metadata"]["cacheState"] == "miss"
+    assert "warning" not in whole
+
+
+def test_a_page_that_broke_off_is_compared_with_nothing(scrape):
+    formats = ["markdown", {"type": "changeTracking"}]
+    found = page_of(scrape(head(b"Content-Length: 999") + BODY, formats=formats))
+    assert "changeTracking" not in found
+    assert page_of(scrape(page(BODY), formats=formats))["changeTracking"]
+
+
+def test_of_a_gzip_stream_that_breaks_off_the_start_is_a_page(scrape):
+    rows = b"".join(b"<p>%d</p>" % (n * 7919) for n in range(5000))
+    packed = gzip.compress(BODY + rows)[:5000]
+    found = page_of(scrape(page(packed, b"Content-Encoding: gzip")))
+    assert found["markdown"].startswith("All is well.")
+    assert "not valid gzip" in found["warning"]
+    assert found["metadata"]["verdict"] == "truncated"

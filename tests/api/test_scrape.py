@@ -229,8 +229,6 @@ def test_a_broken_pdf_is_an_error_with_its_reason(scrape):
     "path",
     [
         "/drop",
-        "/truncate",
-        "/bad-chunk",
         "/endless",
         "/header-flood",
         "/huge-length",
