@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any, Self
 
+import ada_url
 from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+
+
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 class SafeRedirect(RedirectMiddleware):
@@ -40,7 +45,12 @@ class SafeRedirect(RedirectMiddleware):
     def process_response(  # type: ignore[override]  # its spider is deprecated
         self, request: Request, response: Response
     ) -> Request | Response:
+        location = response.headers.get("Location")
+        if location is not None and not location.strip():
+            return response
         try:
+            if location is not None:
+                response.headers["Location"] = _target(request.url, location)
             found: Request | Response = super().process_response(request, response)
         except ValueError:  # mailto:, http://[
             return response
@@ -50,6 +60,16 @@ class SafeRedirect(RedirectMiddleware):
         if request.meta.get("redirect_times", 0) >= self.max_redirect_times:
             raise TooManyRedirects(f"more than {self.max_redirect_times} redirects")
         return super()._redirect(redirected, request, reason)
+
+
+def _target(url: str, location: bytes) -> str:
+    """Return where a ``Location`` leads, in the eyes of a browser.
+
+    Raises :exc:`ValueError` if to no address.
+    """
+    ascii_only = _NOT_ASCII.sub(lambda found: b"%%%02X" % ord(found[0]), location)
+    target: str = ada_url.join_url(url, ascii_only.decode())
+    return target
 
 
 class RetryAfter(RetryMiddleware):

@@ -237,3 +237,29 @@ def test_of_a_gzip_stream_that_breaks_off_the_start_is_a_page(scrape):
     assert found["markdown"].startswith("All is well.")
     assert "not valid gzip" in found["warning"]
     assert found["metadata"]["verdict"] == "truncated"
+
+
+@pytest.mark.parametrize(
+    ("location", "path"),
+    [
+        (rb"\deep\there", "/deep/there"),
+        (b"/de\tep/there", "/deep/there"),
+        (b" /deep/there ", "/deep/there"),
+        (b"http:/deep/there", "/deep/there"),
+        (b"there?a b|c#top", "/deep/there?a%20b%7Cc#top"),
+        ("/höhe".encode(), "/h%C3%B6he"),
+    ],
+)
+def test_a_location_is_read_as_by_browsers(scrape, odd, location, path):
+    moved = head(b"Location: " + location, first=b"HTTP/1.1 302 Found")
+    found = page_of(scrape(moved, path="/deep/from"))
+    assert found["metadata"]["url"] == odd.url(path)
+    assert found["markdown"] == "All is well."
+
+
+@pytest.mark.parametrize("location", [b"", b"  "])
+def test_an_empty_location_leads_nowhere(scrape, location):
+    moved = head(b"Location:" + location, LENGTH, first=b"HTTP/1.1 302 Found")
+    found = page_of(scrape(moved + BODY))
+    assert found["markdown"] == "All is well."
+    assert found["metadata"]["statusCode"] == 302
