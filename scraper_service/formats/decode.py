@@ -70,9 +70,14 @@ def decode_body(
     Of a stream that is damaged or truncated that is what comes before the fault, which
     is the second value, as in :func:`decode_start`.
 
+    A text whose encodings are unknown is as it came.
+
     :raises Unreadable: for an unknown encoding, more than :data:`MAX_ENCODINGS`, a
         stream without a beginning, and a result over the limit.
     """
+    is_known = all(name in _STREAMS or _is_no_coding(name) for name in encodings)
+    if not is_known and b"\0" not in body:
+        encodings = ()
     found, fault = decode_start(body, encodings, max_bytes)
     if fault and not 0 < len(found) < max_bytes:
         raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", f"The page {fault}"))

@@ -263,3 +263,8 @@ def test_an_empty_location_leads_nowhere(scrape, location):
     found = page_of(scrape(moved + BODY))
     assert found["markdown"] == "All is well."
     assert found["metadata"]["statusCode"] == 302
+
+
+@pytest.mark.parametrize("name", [b"foo", b"amz-1.0", b"UTF8; q=1"])
+def test_a_content_encoding_that_nobody_knows_does_not_count(scrape, name):
+    assert is_well(scrape(page(BODY, b"Content-Encoding: " + name)))
