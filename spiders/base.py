@@ -171,7 +171,7 @@ class PageSpider(scrapy.Spider):
             refresh is None
             or "upload" in response.meta  # which leads nowhere
             or response.meta.get("engine") == BROWSER  # which has followed it
-            or refresh.url == response.url
+            or (refresh.url == response.url and not _is_new_visitor(response))
             or refresh.delay_s > self.max_refresh_s
         ):
             yield content
@@ -248,6 +248,12 @@ class PageSpider(scrapy.Spider):
         """Yield the content of a page that could not be fetched."""
         request = failure.request  # type: ignore[attr-defined]
         yield PageContent(fetch=_fetch(request, url=request.url, cause=failure.value))
+
+
+def _is_new_visitor(response: Response) -> bool:
+    """Tell whether a site gave us its first cookie, for which it may show another page."""
+    assert response.request is not None
+    return "Set-Cookie" in response.headers and "Cookie" not in response.request.headers
 
 
 def _asked(meta: dict[str, Any]) -> dict[str, Any]:

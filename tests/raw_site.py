@@ -21,7 +21,8 @@ class RawSite(socketserver.ThreadingTCPServer):
     """A site on 127.0.0.2; a context manager.
 
     ``answers`` has the bytes for a path, or pieces of them, and may be changed at any
-    time. After :data:`PLAIN` a connection stays open, else it is closed.
+    time; ``known`` those for who sends a cookie. After :data:`PLAIN` a connection stays
+    open, else it is closed. ``asked`` are the paths, in order.
     """
 
     daemon_threads = True
@@ -30,6 +31,8 @@ class RawSite(socketserver.ThreadingTCPServer):
     def __init__(self, answers: Mapping[str, bytes | PiecesT] | None = None) -> None:
         super().__init__((SITE_HOST, 0), _Connection)
         self.answers = dict(answers or {})
+        self.known: dict[str, bytes | PiecesT] = {}
+        self.asked: list[str] = []
         self.connections = 0
 
     def __enter__(self) -> Self:
@@ -73,11 +76,14 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _answer(self) -> bool:
         request = self.rfile.readline()
-        while self.rfile.readline().strip():
-            pass
+        fields = b"".join(iter(lambda: self.rfile.readline().strip(), b"")).lower()
         if not request:
             return False
-        found = self.server.answers.get(request.split()[1].decode(), PLAIN)
+        path = request.split()[1].decode()
+        self.server.asked.append(path)
+        found = self.server.answers.get(path, PLAIN)
+        if b"cookie: " in fields:
+            found = self.server.known.get(path, found)
         for piece in found if isinstance(found, tuple) else (found,):
             if isinstance(piece, bytes):
                 self.wfile.write(piece)

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.raw_site import RawSite, head, page
+from tests.raw_site import PLAIN, RawSite, head, page
 
 BODY = b"<title>Odd</title><p>All is well.</p>"
 LENGTH = b"Content-Length: %d" % len(BODY)
@@ -268,3 +268,22 @@ def test_an_empty_location_leads_nowhere(scrape, location):
 @pytest.mark.parametrize("name", [b"foo", b"amz-1.0", b"UTF8; q=1"])
 def test_a_content_encoding_that_nobody_knows_does_not_count(scrape, name):
     assert is_well(scrape(page(BODY, b"Content-Encoding: " + name)))
+
+
+@pytest.mark.parametrize("in_the_head", [True, False])
+def test_a_page_that_refreshes_to_itself_with_a_cookie_is_asked_again(
+    scrape, odd, in_the_head
+):
+    wish = b"0; url=/door"
+    lines = [b"Set-Cookie: visitor=1; Path=/"]
+    lines += [b"Refresh: " + wish] if in_the_head else []
+    door = page(b'<meta http-equiv="refresh" content="%s"><p>Wait.</p>' % wish, *lines)
+    odd.known["/door"] = PLAIN
+    assert is_well(scrape(door, path="/door"))
+
+
+def test_a_page_that_refreshes_to_itself_for_ever_is_asked_once_more(scrape, odd):
+    lines = b"Set-Cookie: visitor=1; Path=/", b"Refresh: 0; url=/door"
+    found = page_of(scrape(page(BODY, *lines), path="/door"))
+    assert found["markdown"] == "All is well."
+    assert odd.asked == ["/door", "/door"]
