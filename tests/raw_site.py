@@ -13,6 +13,8 @@ from tests.mockserver import SITE_HOST
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+TLS_RECORD = b"\x16"  # its first byte, of a handshake
+
 # The pieces of an answer; numbers are pauses in seconds.
 PiecesT: TypeAlias = "tuple[bytes | float, ...]"
 
@@ -75,6 +77,9 @@ class _Connection(socketserver.StreamRequestHandler):
                 pass
 
     def _answer(self) -> bool:
+        if self.rfile.peek(1)[:1] == TLS_RECORD:
+            self.wfile.write(head(first=b"HTTP/1.1 400 Bad Request"))
+            return False
         request = self.rfile.readline()
         fields = b"".join(iter(lambda: self.rfile.readline().strip(), b"")).lower()
         if not request:

@@ -18,6 +18,10 @@ class CertificateError(DownloadFailedError):
     """The site's certificate, or its TLS, did not stand the check."""
 
 
+class NoCommonTls(CertificateError):
+    """The site speaks no TLS that we speak, or none at all; no option changes that."""
+
+
 class SiteBusy(DownloadTimeoutError):
     """The pace of the site leaves no time for the request before its deadline.
 

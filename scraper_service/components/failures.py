@@ -29,6 +29,7 @@ from scraper_service.components.browser.errors import (
 from scraper_service.components.cache import LockdownMiss, NoCachedData
 from scraper_service.components.download_errors import (
     CertificateError,
+    NoCommonTls,
     SiteBusy,
     TooManyRedirects,
 )
@@ -101,6 +102,14 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         CannotResolveHostError,
         "SCRAPE_DNS_RESOLUTION_ERROR",
         "The host name of the address does not resolve. Check its spelling.",
+    ),
+    (
+        NoCommonTls,
+        "SCRAPE_SSL_ERROR",
+        (
+            "The secure connection failed: the site speaks no TLS that this service"
+            " speaks, or none at all. An address with http:// may work."
+        ),
     ),
     (
         CertificateError,

@@ -17,7 +17,7 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
-from scraper_service.components.download_errors import CertificateError
+from scraper_service.components.download_errors import CertificateError, NoCommonTls
 from scraper_service.components.heads import HEAD_BYTES, MAX_FIELDS, LenientProtocol
 
 if TYPE_CHECKING:
@@ -71,10 +71,12 @@ def download_error(error: Exception, timeout: float) -> Exception:
         return DownloadTimeoutError(f"no complete answer within {timeout:.1f} s")
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return UnsupportedURLSchemeError(str(error))
-    if isinstance(error, (aiohttp.ClientConnectorCertificateError, ssl.SSLError)):
+    if isinstance(
+        error, (aiohttp.ClientConnectorCertificateError, ssl.CertificateError)
+    ):
         return CertificateError(str(error))
-    if isinstance(error, aiohttp.ClientSSLError):
-        return CertificateError(str(error))
+    if isinstance(error, (aiohttp.ClientSSLError, ssl.SSLError)):
+        return NoCommonTls(str(error))
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return CannotResolveHostError(str(error))
     if isinstance(error, aiohttp.ClientConnectorError):

@@ -287,3 +287,15 @@ def test_a_page_that_refreshes_to_itself_for_ever_is_asked_once_more(scrape, odd
     found = page_of(scrape(page(BODY, *lines), path="/door"))
     assert found["markdown"] == "All is well."
     assert odd.asked == ["/door", "/door"]
+
+
+@pytest.mark.parametrize("lenient", [True, False])
+def test_a_site_without_tls_is_not_said_to_have_a_bad_certificate(
+    service, odd, lenient
+):
+    url = odd.url("/").replace("http:", "https:")
+    body = {"url": url, "skipTlsVerification": lenient}
+    reply = service.post("/v2/scrape", body)
+    assert reply.json["code"] == "SCRAPE_SSL_ERROR"
+    assert "certificate" not in reply.json["error"]
+    assert "TLS" in reply.json["error"]

@@ -19,6 +19,7 @@ from scraper_service.components.browser import scripts
 from scraper_service.components.browser.errors import NotAPage
 from scraper_service.components.download_errors import (
     CertificateError,
+    NoCommonTls,
     TooManyRedirects,
 )
 
@@ -33,8 +34,8 @@ MAX_MOVES = 5  # pages that a script moves on to, while one is looked at
 CRASH_TOLD_S = 0.2
 
 # What Chromium says, and what the downloader of plain pages raises for it.
+_TLS_FAILURES = (("ERR_CERT", CertificateError), ("ERR_SSL", NoCommonTls))
 _FAILURES: tuple[tuple[tuple[str, ...], type[Exception]], ...] = (
-    (("ERR_CERT", "ERR_SSL"), CertificateError),
     (("ERR_TOO_MANY_REDIRECTS",), TooManyRedirects),
     (("ERR_CONNECTION", "ERR_TUNNEL", "ERR_EMPTY"), DownloadConnectionRefusedError),
 )
@@ -69,8 +70,9 @@ def _failure(opened: OpenPage, text: str) -> Exception:
     if "Download is starting" in text or "ERR_ABORTED" in text:
         return NotAPage("the address leads to a file")
     reason = text.split("\n", maxsplit=1)[0]
-    if any(sign in text for sign in _FAILURES[0][0]):
-        return CertificateError(reason)
+    for sign, failure in _TLS_FAILURES:
+        if sign in text:
+            return failure(reason)
     if failures := opened.passage.failures:
         return opened.passage.failure(opened.order.url) or next(iter(failures.values()))
     for signs, kind in _FAILURES:
