@@ -663,6 +663,7 @@ def make_tls_contexts(folder: Path) -> dict[str, ssl.SSLContext]:
         "expired": {"host": SITE_HOST, "days": -1, "signer": (ca, ca_key)},
         "wrong-name": {"host": "wrong.example", "signer": (ca, ca_key)},
         "valid": {"host": SITE_HOST, "signer": (ca, ca_key)},
+        "old-cipher": {"host": SITE_HOST, "signer": (ca, ca_key)},
     }
     contexts = {}
     for kind, options in kinds.items():
@@ -677,6 +678,8 @@ def make_tls_contexts(folder: Path) -> dict[str, ssl.SSLContext]:
         path.write_bytes(secret + certificate.public_bytes(serialization.Encoding.PEM))
         contexts[kind] = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         contexts[kind].load_cert_chain(path)
+    contexts["old-cipher"].maximum_version = ssl.TLSVersion.TLSv1_2
+    contexts["old-cipher"].set_ciphers("ECDHE-ECDSA-AES128-SHA")
     return contexts
 
 
@@ -733,7 +736,8 @@ class MockServer(ServerProcess):
 
     def https(self, path: str = "/", certificate: str = "self-signed") -> str:
         """Return an address with a ``self-signed``, ``expired``, ``wrong-name`` or
-        ``valid`` certificate; all but the first are signed by ``ca_file``.
+        ``valid`` certificate; all but the first are signed by ``ca_file``. That of
+        ``old-cipher`` is valid, too: it speaks TLS 1.2 with SHA-1 only.
         """
         return self.url(path, certificate)
 

@@ -270,9 +270,10 @@ def test_certificates_are_verified_when_asked(service, site, certificate):
     assert error_of(first, 500) == "SCRAPE_SSL_ERROR"
 
 
-def test_a_valid_certificate_passes_the_check(start_service, site):
+@pytest.mark.parametrize("certificate", ["valid", "old-cipher"])
+def test_a_valid_certificate_passes_the_check(start_service, site, certificate):
     service = start_service(SSL_CERT_FILE=site.ca_file)
-    body = {"url": site.https("/text", "valid"), "skipTlsVerification": False}
+    body = {"url": site.https("/text", certificate), "skipTlsVerification": False}
     assert page_of(service.post("/v2/scrape", body))["markdown"]
 
 
