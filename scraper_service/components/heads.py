@@ -19,7 +19,10 @@ HEAD_BYTES = 256 * 1024  # of all heads of one answer, as in Chromium
 MAX_FIELDS = 1000  # that a head may have
 
 _END = re.compile(rb"\n\r?\r?\n")
-_INFORMATIONAL = re.compile(rb"HTTP/\d\.\d +1(?!01)")  # 101 is not followed by another
+_STATUS = re.compile(
+    rb"HTTP(/1\.[01])?[^ \t]*[ \t]+(\d{3})(?!\d)(.*)", re.DOTALL | re.IGNORECASE
+)
+_INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)")  # 101 is not followed by another
 _FOLD = re.compile(rb"\n[ \t]+")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)", re.DOTALL)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -48,13 +51,15 @@ class LenientProtocol(ResponseHandler):
             if head is None:
                 return
             tidy, is_clear = tidied(head)
+            self._head = bytearray() if _INFORMATIONAL.match(tidy) else None
             super().data_received(tidy)
             if not is_clear:
                 self.force_close()
             if not data:
                 return
         payload = self._payload
-        if self._parser is not None and (payload is None or payload.is_eof()):
+        is_whole = payload is None or payload.is_eof()
+        if data and is_whole and self._parser is not None:
             self._refuse("more came than the answer")
             return
         super().data_received(data)
@@ -75,7 +80,6 @@ class LenientProtocol(ResponseHandler):
             return None, b""
         head, data = bytes(self._head[:size]), bytes(self._head[size:])
         self._head_bytes += size
-        self._head = bytearray() if _INFORMATIONAL.match(head) else None
         return head, data
 
     def _refuse(self, why: str) -> None:
@@ -88,9 +92,10 @@ class LenientProtocol(ResponseHandler):
 def tidied(head: bytes) -> tuple[bytes, bool]:
     """Return a head as aiohttp takes it, and whether it says clearly where it ends.
 
-    Lines that are no fields are left out, folded ones unfolded (RFC 9112, 5.2). Of what
-    is said on the length of the body stays what counts (6.3): chunks, else one length,
-    else its end is that of the connection. Different lengths stay, and are refused.
+    Its first line is set right, folded lines are unfolded (RFC 9112, 5.2), those that are
+    no fields left out. Of what is said on the length of the body stays what counts (6.3):
+    chunks, else one length, else its end is that of the connection. Different lengths
+    stay, and are refused.
     """
     first, *lines = [
         line.rstrip(b"\r").replace(b"\r", b" ")
@@ -108,6 +113,8 @@ def tidied(head: bytes) -> tuple[bytes, bool]:
             fields = _without(fields, b"content-length")
             if _LENGTH.fullmatch(lengths[0]):
                 fields.append((b"Content-Length", lengths[0]))
+    if (status := _STATUS.fullmatch(first)) is not None:
+        first = b"HTTP%s %s %s" % (status[1] or b"/1.1", status[2], status[3].strip())
     rows = [first, *(b": ".join(field) for field in fields), b"", b""]
     return b"\r\n".join(rows), len(lengths) + len(codings) < 2
 

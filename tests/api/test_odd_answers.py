@@ -135,6 +135,7 @@ def test_two_different_lengths_are_refused(scrape):
 def test_what_comes_before_the_head_is_borne(scrape, gap_s):
     early = b"HTTP/1.1 103 Early Hints\r\nLink: </style.css>\r\n\r\n"
     assert is_well(scrape(early * 3, gap_s, page(BODY)))
+    assert is_well(scrape(early.replace(b"/1.1", b"/2"), gap_s, page(BODY)))
     assert is_well(scrape(b"\r\n", gap_s, page(BODY)))
 
 
@@ -146,7 +147,8 @@ def test_a_head_may_come_byte_by_byte(scrape):
 @pytest.mark.parametrize("gap_s", [0.0, 0.1])
 @pytest.mark.parametrize("more", [b"<p>More.</p>", page(b"<p>Another one.</p>")])
 def test_what_comes_after_an_answer_is_left(scrape, odd, gap_s, more):
-    assert is_well(scrape(page(BODY), gap_s, more, 0.2, path="/first"))
+    assert is_well(scrape(page(BODY), gap_s, more, 3, path="/first"))
+    time.sleep(gap_s + 0.3)
     # Nothing of it may become the answer to a later request.
     assert is_well(scrape(page(BODY), path="/second"))
     assert odd.connections == 2
@@ -156,13 +158,6 @@ def test_what_comes_after_an_answer_is_left(scrape, odd, gap_s, more):
 def test_an_answer_without_body_may_have_one(scrape, status):
     reply = scrape(head(LENGTH, first=b"HTTP/1.1 " + status) + BODY)
     assert page_of(reply)["metadata"]["statusCode"] == int(status[:3])
-
-
-def test_what_comes_between_two_requests_ends_the_connection(scrape, odd):
-    late = page(b"<p>Too late.</p>")
-    assert is_well(scrape(page(BODY), 0.3, late, 3, path="/first"))
-    time.sleep(0.6)
-    assert is_well(scrape(page(BODY), path="/second"))
 
 
 @pytest.mark.parametrize("gap_s", [0.0, 0.1])
@@ -299,3 +294,42 @@ def test_a_site_without_tls_is_not_said_to_have_a_bad_certificate(
     assert reply.json["code"] == "SCRAPE_SSL_ERROR"
     assert "certificate" not in reply.json["error"]
     assert "TLS" in reply.json["error"]
+
+
+@pytest.mark.parametrize(
+    "first",
+    [
+        b"HTTP/2 200",
+        b"HTTP/2.0 200 OK",
+        b"HTTP/1 200 OK",
+        b"HTTP 200 OK",
+        b"http/1.1 200 OK",
+        b"HTTP/1.1  200  OK",
+        b"HTTP/1.1 200",
+        b"HTTP/1.1 200OK",
+        b"HTTP/1.1 200: OK",
+        b"HTTP/1.1 200 G\xfcnstig",
+        b"HTTP/1.0 200 OK",
+    ],
+)
+def test_a_first_line_with_a_status_is_enough(scrape, first):
+    assert is_well(scrape(head(LENGTH, first=first) + BODY, 0.1))
+
+
+@pytest.mark.parametrize("first", [b"ICY 200 OK", b"HTTP/1.1 OK", b"HTTP/1.1 2000 OK"])
+def test_a_first_line_without_is_no_answer(scrape, first):
+    reply = scrape(head(LENGTH, first=first) + BODY)
+    assert reply.json["code"] == "SCRAPE_SITE_ERROR"
+
+
+def test_robots_txt_and_sitemaps_may_come_oddly(service, odd):
+    rules = f"User-agent: *\nDisallow: /b\nSitemap: {odd.url('/odd.xml')}\n".encode()
+    rows = "".join(f"<url><loc>{odd.url(path)}</loc></url>" for path in ("/a", "/b"))
+    odd.answers["/robots.txt"] = page(rules, b"X Odd : \xfc", b"no field") + b"more"
+    length = b"Content-Length: %d" % len(rules)
+    odd.answers["/odd.xml"] = page(f"<urlset>{rows}</urlset>".encode(), b"(odd): \xfc")
+    odd.answers["/"] = head(length, length) + rules
+    reply = service.post("/v2/map", {"url": odd.url("/"), "ignoreCache": True})
+    assert reply.json["success"] is True, reply.json
+    assert {odd.url("/a"), odd.url("/b")} <= {x["url"] for x in reply.json["links"]}
+    assert "warning" not in reply.json
