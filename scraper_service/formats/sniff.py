@@ -40,6 +40,7 @@ _MAGIC = (
     (b"SQLite format 3\0", "application/vnd.sqlite3"),
 )
 _TEXT_LIKE = frozenset({b"BM", b"MZ", b"ID3", b"BZh", b"RIFF"})  # prose may start so
+_END_OF_TYPE = re.compile("[;,]")  # a comma where servers sent two of them as one
 _BINARY_BYTE = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
 _HTML_START = re.compile(
     rb"<(?:!doctype\s+html|html|head|body|script|iframe|h1|div|font|table|a|style|title|"
@@ -52,7 +53,7 @@ _BOMS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
 
 def sniff(body: bytes, content_type: str) -> tuple[Kind, str]:
     """Return the kind of ``body`` and the media type to name in a message."""
-    mime = content_type.split(";", 1)[0].strip().lower()
+    mime = _END_OF_TYPE.split(content_type, maxsplit=1)[0].strip().lower()
     if not body or body.isspace():
         return "empty", mime
     head = body[:SNIFFED_BYTES]

@@ -333,3 +333,11 @@ def test_robots_txt_and_sitemaps_may_come_oddly(service, odd):
     assert reply.json["success"] is True, reply.json
     assert {odd.url("/a"), odd.url("/b")} <= {x["url"] for x in reply.json["links"]}
     assert "warning" not in reply.json
+
+
+@pytest.mark.parametrize(
+    "value", [b"text/html,text/html", b"text/html, charset=utf-8", b"text/html ;; x"]
+)
+def test_a_content_type_ends_at_its_first_comma(scrape, value):
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n\r\n" % value
+    assert is_well(scrape(head + BODY))
