@@ -8,6 +8,7 @@ import time
 import pytest
 
 from tests.raw_site import PLAIN, RawSite, head, page
+from tests.waiting import wait_until
 
 BODY = b"<title>Odd</title><p>All is well.</p>"
 LENGTH = b"Content-Length: %d" % len(BODY)
@@ -341,3 +342,17 @@ def test_robots_txt_and_sitemaps_may_come_oddly(service, odd):
 def test_a_content_type_ends_at_its_first_comma(scrape, value):
     head = b"HTTP/1.1 200 OK\r\nContent-Type: %s\r\n\r\n" % value
     assert is_well(scrape(head + BODY))
+
+
+def test_a_crawl_goes_on_from_a_page_that_broke_off(service, odd):
+    start = b"<title>Start</title><p>All is well.</p><a href=/a>A</a><a href=/b"
+    odd.answers["/"] = head(b"Content-Length: 999") + start
+    job = service.post("/v2/crawl", {"url": odd.url("/"), "limit": 5}).json["id"]
+
+    def finished():
+        found = service.get(f"/v2/crawl/{job}").json
+        return found if found["status"] == "completed" else None
+
+    pages = {page["metadata"]["url"]: page for page in wait_until(finished)["data"]}
+    assert pages[odd.url("/")]["warning"].startswith(CUT)
+    assert "warning" not in pages[odd.url("/a")]
