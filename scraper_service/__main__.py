@@ -106,6 +106,7 @@ class Server:
 
     async def _start(self) -> None:
         from twisted.internet import reactor
+        from twisted.internet.error import CannotListenError
 
         from scraper_service.api.page_json import page_json
         from scraper_service.components.engines import Engines
@@ -133,7 +134,7 @@ class Server:
         )
         calls = self._operation_calls(maps)
         try:
-            accounts, first_key = await self._accounts()
+            accounts = await self._accounts()
             await asyncio.gather(
                 self.pool.warm_up(), resident.start(), maps.start(), self.runner.open()
             )
@@ -150,6 +151,15 @@ class Server:
                 BACKLOG,
                 self.settings["HOST"],
             )
+            # Last of all: it is shown only once, and nothing can keep it from that now.
+            first_key = await self._first_key()
+        except CannotListenError as error:
+            text = "%s:%s cannot be listened on (%s); is the service running?"
+            cause = getattr(error.socketError, "strerror", None) or error.socketError
+            logger.error(f"{text} Else use --port", error.interface, error.port, cause)
+            self.exit_code = 1
+            await self._stop()
+            return
         except Exception:
             logger.exception("the service could not start")
             self.exit_code = 1
@@ -161,23 +171,34 @@ class Server:
         self.webhooks.open()
         self.announce(f"http://{listening.host}:{listening.port}", first_key)
 
-    async def _accounts(self) -> tuple[Accounts, str | None]:
-        """Return who knows the keys, and the first key if there was none so far."""
+    def _key_secret(self) -> bytes:
+        from scraper_service.runtime.accounts import key_secret
+
+        return key_secret(self.data_dir, self.settings["KEY_SECRET"])
+
+    async def _accounts(self) -> Accounts:
+        """Return who knows the keys."""
         from scraper_service.jobs import store
         from scraper_service.runtime import accounts
 
-        secret = accounts.key_secret(self.data_dir, self.settings["KEY_SECRET"])
+        secret = self._key_secret()
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         await self.database.write(accounts.use_fixed_keys, secret, fixed)
         if not enabled:
             await self.database.write(store.make_team, accounts.OPEN_TEAM_ID)
-        first_key = None
-        if enabled and not await self.database.read(accounts.list_keys):
-            first_key = await self.database.write(
-                accounts.create_key, secret, "first key"
-            )
-        return accounts.DatabaseAccounts(self.database, secret, enabled), first_key
+        return accounts.DatabaseAccounts(self.database, secret, enabled)
+
+    async def _first_key(self) -> str | None:
+        """Make a key if there is none so far, and return it."""
+        from scraper_service.runtime import accounts
+
+        if not self.settings.getbool("AUTH_ENABLED"):
+            return None
+        if await self.database.read(accounts.list_keys):
+            return None
+        secret = self._key_secret()
+        return await self.database.write(accounts.create_key, secret, "first key")
 
     def _operation_calls(self, maps: MapCrawler) -> OperationCalls:
         from scraper_service.components.engines import Engines

@@ -205,13 +205,22 @@ def run_serve(*arguments, **environment):
     )
 
 
-def test_a_port_in_use_is_said_and_ends_the_start(tmp_path):
+def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         done = run_serve("--data-dir", str(tmp_path), "--port", port)
     assert done.returncode == 1
-    assert port in done.stderr
+    assert f"127.0.0.1:{port} cannot be listened on (Address already" in done.stderr
+    assert "Traceback" not in done.stderr
     assert "listening" not in done.stdout
+
+    command = (*SERVE, "--data-dir", str(tmp_path))
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+    ) as process:
+        said = [process.stdout.readline().decode() for _ in range(3)]
+        process.send_signal(signal.SIGTERM)
+    assert "A first API key was made" in "".join(said)
 
 
 @pytest.mark.parametrize(
