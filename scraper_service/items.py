@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 from attrs import field, fields, frozen
 
@@ -18,6 +19,7 @@ from scraper_service.options.scrape import ScrapeOptions
 # Hash, first byte and end of a block; see scraper_service/formats/blocks.py.
 BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of an answer that broke off
+UPLOADED = "upload://file/"  # and the name of a file; nothing resolves against it
 DUPLICATE = "duplicate"  # the code of a page that another one of its job is equal to
 
 
@@ -56,6 +58,13 @@ class PageSource:
     content_encodings: tuple[str, ...] = ()
     is_cut: bool = False
     max_bytes: int = 20 * 2**20
+
+    @property
+    def shown_url(self) -> str:
+        """The address; of a file that a caller sent its name."""
+        if not self.url.startswith(UPLOADED):
+            return self.url
+        return unquote(self.url.removeprefix(UPLOADED))
 
 
 class FoundLink(NamedTuple):

@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
+from scraper_service.items import UPLOADED
 from scraper_service.options.arguments import page_options
 from scraper_service.options.available import require_available
 from scraper_service.options.model import missing_model
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from scraper_service.items import Upload
     from scraper_service.options.jobs import PageOptions
     from scraper_service.options.scrape import ScrapeOptions
-
-UPLOADED = "upload://file/"  # nothing resolves against it
 
 
 class ScrapeSpider(PageSpider):

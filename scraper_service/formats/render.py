@@ -260,7 +260,7 @@ class _Making:
         """Make what rests on the page's own declarations and styles."""
         from scraper_service.formats import declared  # noqa: PLC0415  # rare
 
-        making = declared.Declared(evidence, self.source.url, looks)
+        making = declared.Declared(evidence, self.source.shown_url, looks)
         for name in self.names:
             if name in _DECLARED:
                 self.add(name, partial(making.make, name))

@@ -62,6 +62,18 @@ def test_a_page_becomes_markdown_and_is_named_by_its_file(service):
     assert scrape.json["data"] == data
 
 
+def test_a_product_and_a_menu_are_those_of_the_file_by_its_name(service):
+    lamp = (
+        b'<title>Lamp</title><script type="application/ld+json">{"@type": "Product",'
+        b' "@context": "https://schema.org", "name": "Lamp"}</script><h1>Lamp</h1>'
+    )
+    options = {"formats": ["product", "menu"]}
+    reply = upload(service, lamp, "my lämp.html", "text/html", options)
+    data = reply.json["data"]
+    assert data["product"]["url"] == data["metadata"]["url"] == "my lämp.html"
+    assert data["menu"]["sourceUrl"] == "my lämp.html"
+
+
 @pytest.mark.parametrize("path", FILES)
 def test_every_kind_of_document_is_told_by_name_type_or_content(service, path):
     body, kind, expected = FILES[path]

@@ -227,6 +227,19 @@ def test_a_declared_menu():
     assert (found["currency"], found["sourceUrl"]) == ("EUR", URL)
 
 
+def test_what_has_no_address_has_not_that_of_the_base():
+    base = '<base href="/other/"><h1>Kettle</h1>'
+    kettle = {"@type": "Product", "name": "Kettle", "image": "", "offers": OFFER}
+    found, _ = made("product", linked(kettle, base))
+    assert found["url"] == URL
+    assert "images" not in found["variants"][0]
+    soup = {"@type": "MenuItem", "name": "Goulash", "image": ""}
+    found, _ = made("menu", linked({"@type": "Menu", "hasMenuItem": [soup]}, base))
+    [item] = found["sections"][0]["items"]
+    assert item["name"] == "Goulash"
+    assert not {"url", "images"} & set(item)
+
+
 def test_a_menu_in_plain_sight():
     rows = "".join(
         f"<div><span>Dish {'abcdef'[n]}</span> <span>{n + 5}.50 €</span></div>"

@@ -99,11 +99,12 @@ class _Menu:
             return
         offer: NodeT = next(iter(offers_of(self.graph, node)), {})
         diets = [plain(x) for x in self.graph.values(node, "suitableForDiet")]
-        address = absolute(self.graph.base, plain(node.get("url")))
+        own_url = plain(node.get("url"))
         images = [
             whole
             for value in self.graph.values(node, "image")
-            if is_web(whole := absolute(self.graph.base, plain(value)))
+            if (text := plain(value))
+            and is_web(whole := absolute(self.graph.base, text))
         ]
         calories = re.match(
             r"\d+(?:\.\d+)?", plain(self._first(node, "nutrition.calories"))
@@ -116,7 +117,7 @@ class _Menu:
             dietary=[(_DIETS.search(d) or [d, d])[1] for d in diets],
             calories=float(calories[0]) if calories else None,
             images=[{"url": address} for address in images],
-            url=address,
+            url=own_url and absolute(self.graph.base, own_url),
         )
 
     def _first(self, node: NodeT, path: str) -> Any:

@@ -77,11 +77,12 @@ def _declared(graph: Graph, node: NodeT, url: str) -> dict[str, Any]:
     variants: list[dict[str, Any]] = []
     for each in own[:MAX_VARIANTS] or [node]:
         variants += _variants(graph, each, is_single=not own)
+    own_url = plain(first(graph, node, "url"))
     facts = {
         "title": plain(node.get("name"))[:MAX_TEXT],
         "brand": plain(first(graph, node, "brand", "manufacturer")),
         "category": plain(first(graph, node, "category")),
-        "url": absolute(graph.base, plain(first(graph, node, "url"))) or url,
+        "url": (own_url and absolute(graph.base, own_url)) or url,
         "description": plain(first(graph, node, "description"))[:MAX_TEXT],
     }
     known = {name: value for name, value in facts.items() if value}
@@ -145,7 +146,8 @@ def _images(graph: Graph, node: NodeT) -> list[dict[str, str]]:
         address = (
             plain(value.get("contentUrl") or value.get("url")) if is_node else value
         )
-        whole = absolute(graph.base, plain(address))
+        text = plain(address)
+        whole = absolute(graph.base, text) if text else None
         if whole and is_web(whole):
             caption = value.get("caption") or value.get("name") if is_node else ""
             found.setdefault(whole, plain(caption))
