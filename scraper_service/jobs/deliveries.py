@@ -32,7 +32,7 @@ from scraper_service.jobs.tables import (
     webhook,
 )
 from scraper_service.options.job_arguments import webhook_from_json, webhook_to_json
-from scraper_service.options.origins import host_of, plain_address
+from scraper_service.options.origins import origin, plain_address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -70,7 +70,7 @@ _SETTLE = (
 def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     """Send the events of a job to ``hook`` from now on, those that wait too."""
     values = {
-        "receiver": host_of(plain_address(hook.url)),
+        "receiver": _receiver(hook.url),
         "config": json.dumps(webhook_to_json(hook)),
     }
     connection.execute(
@@ -81,6 +81,12 @@ def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     connection.execute(
         update(job).where(job.c.id == job_id).values(hook_events=",".join(hook.events))
     )
+
+
+def _receiver(url: str) -> str:
+    """Return whom an address belongs to, as HOST:PORT."""
+    _, host, port = origin(plain_address(url))
+    return f"{host}:{port}"
 
 
 def tell(

@@ -252,7 +252,7 @@ class Due:
 class Turn:
     """The right to send what is ``due`` of a job, in this order.
 
-    ``receiver`` is the host of the webhook; ``token`` the fencing token.
+    ``receiver`` is host and port of the webhook; ``token`` the fencing token.
     """
 
     job_id: str

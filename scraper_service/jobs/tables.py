@@ -245,8 +245,8 @@ event = Table(
     Index("ix_event_job_id", "job_id", "id"),
 )
 
-#: Where the events of a job are sent. ``config`` is JSON, ``receiver`` the host of its
-#: address. Something is due at ``due_at``, None for nothing; who holds the lease until
+#: Where the events of a job are sent. ``config`` is JSON, ``receiver`` host and port
+#: of its address. Something is due at ``due_at``, None for nothing; who holds the lease until
 #: ``until`` sends it, and ``token`` counts leases.
 webhook = Table(
     "webhook",

@@ -59,7 +59,7 @@ READ_AT_ONCE = 4  # bodies, as there are threads that read
 
 @define(eq=False)
 class _Receiver:
-    """A host that events are sent to: jobs in their turn, attempts without answer."""
+    """Host and port that events are sent to: jobs in their turn, attempts without answer."""
 
     lanes: int = 0
     misses: int = 0

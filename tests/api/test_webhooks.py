@@ -7,6 +7,7 @@ import hmac
 import itertools
 import json
 import re
+import socket
 import time
 import uuid
 from collections import Counter
@@ -396,6 +397,20 @@ def test_silent_receivers_hold_up_nobody_and_are_left_alone(
 
         until(is_left_alone)
         assert len(silent.received("/silent")) < 20
+
+
+def test_a_port_that_is_shut_keeps_nothing_from_its_neighbour(
+    hooked, web, receiver, path
+):
+    urls = [web.url(f"/{n}") for n in range(PAGES)]
+    with socket.socket() as shut:  # bound, but nothing listens
+        shut.bind(("127.0.0.2", 0))
+        dead = f"http://127.0.0.2:{shut.getsockname()[1]}/"
+        rows = settled(hooked, start_batch(hooked, urls, hook=dead))
+    tried = [attempt["error"] for row in rows for attempt in row["attempts"]]
+    assert any("did not answer 5 times" in error for error in tried)
+    rows = settled(hooked, start_batch(hooked, urls, hook=receiver.url(path("ok"))))
+    assert [len(row["attempts"]) for row in rows] == [1] * (PAGES + 2)
 
 
 # -- the list, and sending again --------------------------------------------------------------

@@ -92,7 +92,7 @@ def test_nothing_is_written_for_a_job_without_a_webhook(outbox):
 def test_a_lost_lease_stores_nothing(outbox):
     job_id = outbox.begin()
     turn = outbox.take(job_id)
-    assert (turn.receiver, turn.team_id, turn.hook) == ("a.example", TEAM, HOOK)
+    assert (turn.receiver, turn.team_id, turn.hook) == ("a.example:81", TEAM, HOOK)
     assert outbox.take(job_id) is None
     assert outbox.due() == []
     outbox.run(lambda c: c.execute(update(webhook).values(until=0)).rowcount)
@@ -108,8 +108,8 @@ def test_a_lost_lease_stores_nothing(outbox):
 def test_failures_are_tried_again_and_then_given_up(outbox):
     job_id = outbox.begin()
     for attempt in (1, 2):
-        assert outbox.due() == [(job_id, "a.example")]
-        assert outbox.due(busy=["a.example"]) == []
+        assert outbox.due() == [(job_id, "a.example:81")]
+        assert outbox.due(busy=["a.example:81"]) == []
         turn = outbox.take(job_id)
         [due] = turn.due
         assert due.attempt == attempt
