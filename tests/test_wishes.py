@@ -73,10 +73,14 @@ def test_what_sets_an_option(text, values):
         ("everything but the faq", [], ["^/help/faq"]),
         ("not the faq, only the guides", ["^/guide"], ["^/help/faq"]),
         ("Guides. Skip the FAQ. Terms too.", ["^/guide", "^/terms"], ["^/help/faq"]),
+        ("at most 5 pages about the terms", ["^/terms"], []),
+        ("all about guides, nothing about terms", ["^/guide"], ["^/terms"]),
+        ("pages about us, about the FAQ", ["^/about", "^/help/faq"], []),
+        ("guides, about and terms", ["^/guide", "^/about", "^/terms"], []),
     ],
 )
 def test_places_are_those_of_the_site(text, included, excluded):
-    found = wished(text, "/help/faq", "/guide/a", "/terms").values
+    found = wished(text, "/help/faq", "/guide/a", "/terms", "/about").values
     for name, places in (("include_paths", included), ("exclude_paths", excluded)):
         patterns = [
             re.sub(r"\\|\(\?:/\|\$\)$", "", each) for each in found.get(name, [])

@@ -26,6 +26,10 @@ _OTHERWISE = (
     r"|(?:do not|don'?t|never)(?: (?:crawl|visit|follow|include|fetch|scrape|want"
     r"|need|touch|go|get|care|collect|open|read|download|into|about|to|any))*"
 )
+_ABOUT = (
+    r"(^|[,.;]|\b(?:pages?|articles?|posts?|stor(?:y|ies)|documents?|docs|news|info|all"
+    r"|content|information|(?:any|every|some|no)?things?|stuff|only|just|is|are|talks?))"
+)
 # Several words that mean one of the vocabulary.
 _PHRASES = (
     (r"\b(?:leave|let)\b([^.;,]{1,60}?)\b(?:alone|out|be)\b", r" skip \1 , "),
@@ -35,6 +39,8 @@ _PHRASES = (
     (r"\bbut only\b|\baber nur\b|\bmais seulement\b|\bpero solo\b", " only "),
     (rf"\b(?:{_OTHERWISE})\b", " skip "),
     (r"\b(?:log|sign)[ -](in|up|on)\b", r"log\1"),
+    # The word between two others; alone it is the name of a page.
+    (rf"{_ABOUT} +about\b(?= \w)(?! (?:us|me|pages?|section|and|or)\b)", r"\1"),
 )
 _TOKEN = re.compile(
     r"qpath\d+q|v?\d+(?:-\d+)?|[a-z][a-z0-9']*(?:-[a-z0-9]+)*|[,.;:!?()&+]"
