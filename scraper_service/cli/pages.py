@@ -122,7 +122,7 @@ def _links(
         from scraper_service.cli import remote_run
 
         found = remote_run.asked(where, lambda r: r.call("POST", "/v2/map", body))
-        return found.get("links") or [], [found["warning"]] * ("warning" in found)
+        return found.get("links") or [], _warnings(found)
     from scraper_service.components.failures import map_failure, map_warnings
 
     options = reading.map_options(body)
@@ -170,6 +170,11 @@ def search_command(
     )
 
 
+def _warnings(answer: dict[str, Any]) -> list[str]:
+    """Return what a service remarks on an answer."""
+    return [str(answer["warning"])] if answer.get("warning") else []
+
+
 def _results(
     overrides: tuple[str, ...], body: dict[str, Any], where: Where
 ) -> tuple[list[dict[str, Any]], list[str]]:
@@ -182,7 +187,7 @@ def _results(
         found = [
             {"source": kind, **item} for kind, items in groups.items() for item in items
         ]
-        return found, [answer["warning"]] * ("warning" in answer)
+        return found, _warnings(answer)
     from scraper_service.api.page_json import page_json
     from scraper_service.components.browser.chromium import why_missing
     from scraper_service.items import Page

@@ -114,6 +114,9 @@ class Remote:
             )
         if not 200 <= status < 300:
             raise RemoteError(self._refusal(status, found), status)
+        if found.get("success") is False:  # 200 with it: the name does not resolve
+            code = f" ({found['code']})" if found.get("code") else ""
+            raise RemoteError(f"{self._refusal(status, found)}{code}", status)
         return found
 
     def _refusal(self, status: int, found: dict[str, Any]) -> str:
@@ -199,8 +202,10 @@ class RemoteSource:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorError):
-        number = error.os_error.errno
-        return os.strerror(number) if number else str(error.os_error)
+        number = error.os_error.errno or 0
+        if number > 0:
+            return os.strerror(number)
+        return error.os_error.strerror or str(error.os_error)  # of the resolver
     return str(error) or type(error).__name__
 
 

@@ -12,7 +12,10 @@ import pytest
 
 from tests.cli.command import lines_of, pages_of, run, start, wait_for
 from tests.cli.test_runs import UNKNOWN, each_once, numbers
+from tests.conftest import KEY, Service
 from tests.linked_site import named
+from tests.scripted_site import ScriptedSite, page, sitemap, text
+from tests.search_engines import SearchEngines
 
 
 @pytest.fixture
@@ -52,6 +55,44 @@ def test_one_call_each(ask, site):
     assert done.returncode == 0
     assert len(done.stdout.splitlines()) == 2
     assert done.stderr == "left out: foo bar://\ncompleted: 1 page\n"
+
+
+def test_an_answer_without_a_warning_and_one_without_success(ask):
+    pages = {
+        "/": page("/a", title="Start"),
+        "/a": page(title="A"),
+        "/robots.txt": text("User-agent: *\nDisallow:\n"),
+        "/sitemap.xml": sitemap("/", "/a"),
+    }
+    with ScriptedSite(pages) as scripted:
+        done = ask("map", scripted.url("/"))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert scripted.url("/a") in done.stdout.split()
+    for verb in ("map", "scrape"):
+        done = ask(verb, "http://nobody.invalid/")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "does not resolve" in done.stderr
+        assert "(SCRAPE_DNS_RESOLUTION_ERROR)" in done.stderr
+
+
+def test_a_search_of_a_service_with_an_engine(tmp_path, site):
+    found = {"url": site.url("/article"), "title": "Found", "text": "words"}
+    with SearchEngines({"web": [found], "news": [], "images": []}) as engines:
+        settings = engines.environment("searxng")
+        running = Service(tmp_path / "service", **settings)
+        variables = {"SCRAPER_SERVER": running.url, "SCRAPER_KEY": KEY}
+        done = run(tmp_path, "search", "words", **variables)
+        running.stop()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert found["url"] in done.stdout
+
+
+def test_a_service_whose_name_does_not_resolve(tmp_path):
+    variables = {"SCRAPER_SERVER": "http://nobody.invalid", "SCRAPER_KEY": "fc-x"}
+    done = run(tmp_path, "scrape", "https://example.org", **variables)
+    assert done.returncode == 1
+    assert "cannot reach http://nobody.invalid: " in done.stderr
+    assert "Unknown error" not in done.stderr
 
 
 def test_a_job_of_a_service_is_left_followed_and_cancelled(ask, tmp_path, site):
