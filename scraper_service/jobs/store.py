@@ -5,6 +5,7 @@ Functions take a connection inside a transaction, as those of the frontier do.
 
 from __future__ import annotations
 
+import json
 import uuid
 import zlib
 from datetime import UTC, datetime
@@ -281,7 +282,10 @@ def read_pages(
 
 
 def read_scrape(connection: Connection, scrape_id: str, team_id: str) -> bytes | None:
-    """Return the JSON of a page by its id, of a single scrape or of a job."""
+    """Return the JSON of a page by its id, of a single scrape or of a job.
+
+    Not of what may be kept only for who reads the job.
+    """
     now = now_of(connection)
     body = connection.scalar(
         select(scrape.c.body).where(
@@ -289,12 +293,23 @@ def read_scrape(connection: Connection, scrape_id: str, team_id: str) -> bytes |
             scrape.c.team_id == team_id,
             scrape.c.expires_at > now,
         )
-    ) or connection.scalar(
-        select(page.c.body)
-        .join(job, job.c.id == page.c.job_id)
-        .where(page.c.id == scrape_id, job.c.team_id == team_id, job.c.expires_at > now)
-    )
+    ) or _page_of_job(connection, scrape_id, team_id, now)
     return None if body is None else zlib.decompress(body)
+
+
+def _page_of_job(
+    connection: Connection, scrape_id: str, team_id: str, now: float
+) -> bytes | None:
+    row = connection.execute(
+        select(page.c.body, job.c.options, frontier.c.options.label("own"))
+        .join(job, job.c.id == page.c.job_id)
+        .outerjoin(frontier, frontier.c.id == page.c.frontier_id)
+        .where(page.c.id == scrape_id, job.c.team_id == team_id, job.c.expires_at > now)
+    ).first()
+    if row is None:
+        return None
+    asked = json.loads(row.own) if row.own else json.loads(row.options)["scrape"]
+    return None if asked["zero_data_retention"] else bytes(row.body)
 
 
 def expire(connection: Connection) -> int:

@@ -1144,6 +1144,24 @@ def test_a_page_without_retention_cannot_be_read_again(service, site, version):
     assert error_of(reply, 400).startswith("Invalid job ID format")
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_page_of_a_job_without_retention_is_read_with_the_job_only(
+    service, site, crawl, batch, version
+):
+    private = {"zeroDataRetention": True}
+    crawled = completed(service, crawl(new("3"), version, **private))[1]
+    path = batch([site.url("/text")], version)
+    completed(service, path)
+    job_id = path.rpartition("/")[2]
+    batch([site.url("/article")], version, appendToId=job_id, **private)
+    kept, appended = completed(service, path)[1]
+    for each in (*crawled, appended):
+        reply = service.get(f"/{version}/scrape/{each['metadata']['scrapeId']}")
+        assert error_of(reply, 404) == "Job not found."
+    reply = service.get(f"/{version}/scrape/{kept['metadata']['scrapeId']}")
+    assert reply.json["data"] == kept
+
+
 # -- a database in trouble ------------------------------------------------------------------------
 
 
