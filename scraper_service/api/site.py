@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import time
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
@@ -30,6 +31,8 @@ FORM_S = 300  # the same, of a form with a file
 IDLE_S = 60  # between two requests on one connection
 LINGER_S = 2  # for a client to read the refusal of a body it is still sending
 JSON_TYPE = b"application/json; charset=utf-8"
+#: Twisted knows neither 429 nor 431.
+REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
 class DeadlineChannel(http.HTTPChannel):
@@ -94,7 +97,7 @@ def _ignore(_: bytes) -> None:
 def refuse(channel: http.HTTPChannel, status: int, error: str) -> None:
     """Write an error answer for a request that is not read to its end."""
     body = encode(error_body(error))
-    reason = http.RESPONSES.get(status, b"Error")
+    reason = REASONS[status]
     transport: Any = channel.transport
     transport.write(
         b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"
@@ -140,6 +143,9 @@ class JsonRequest(Request):
     def _refuse_body(self) -> None:
         self._refused = True
         refuse(self.channel, 413, f"The body is larger than {self._most} bytes.")
+
+    def setResponseCode(self, code: int, message: bytes | None = None) -> None:
+        super().setResponseCode(code, message or REASONS.get(code))
 
     def process(self) -> None:
         """Answer what needs no route; hand on the rest with a tidy path."""

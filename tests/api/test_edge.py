@@ -255,9 +255,17 @@ def test_what_is_no_http_is_answered_in_json(service, connect, sent, status):
     with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
         answer.begin()
         body = json.loads(answer.read())
-    assert answer.status == status
+    assert (answer.status, answer.reason) == (status, http.HTTPStatus(status).phrase)
     assert body["success"] is False
     assert isinstance(body["error"], str)
+
+
+def test_a_refusal_for_its_rate_has_a_reason(start_service, answer_of):
+    service = start_service(SCRAPER_RATE_LIMITS="account=1")
+    path, key = "/v2/team/queue-status", f"Bearer {service.key}"
+    answers = [answer_of(service, "GET", path, Authorization=key) for _ in range(2)]
+    found = [(answer.status, answer.reason) for answer in answers]
+    assert found == [(200, "OK"), (429, "Too Many Requests")]
 
 
 @pytest.mark.parametrize(
