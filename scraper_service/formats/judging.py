@@ -31,7 +31,8 @@ def remark(facts: dict[str, str]) -> str | None:
     if "verdict_evidence" not in facts:
         return None
     name, why = facts["verdict"], facts["verdict_evidence"]
-    return f"The page may not be what was asked for, but a {name}: {why}"
+    article = "an" if name[0] in "aeiou" else "a"
+    return f"The page may not be what was asked for, but {article} {name}: {why}"
 
 
 def count_of(text: str) -> int:

@@ -134,7 +134,8 @@ class _Work:
         if found.queries is None:
             found.queries = digest.searches_of(options.query, found.questions)
         count = len(found.queries)
-        found.note("thought", "complete", f"{count} searches are to begin with.")
+        planned_text = "1 search is" if count == 1 else f"{count} searches are"
+        found.note("thought", "complete", f"{planned_text} to begin with.")
         await self._remember()
 
     async def _further(self) -> list[str]:

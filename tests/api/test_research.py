@@ -77,6 +77,9 @@ def test_each_statement_has_its_source(running, web):
     assert found["activities"] == data["activities"]
     assert (found["currentDepth"], found["maxDepth"]) == (1, 1)
     assert found["totalUrls"] == len(data["sources"]) <= 3
+    begun = found["activities"][0]["message"]
+    assert begun.startswith("1 search is ") or " searches are " in begun
+    assert "1 searches" not in begun
     assert found["activities"][0].keys() == {
         *("type", "status", "message", "timestamp", "depth"),
     }

@@ -63,7 +63,8 @@ def test_verdict(status, page, expected):
     assert len(content.warnings) == doubtful
     if doubtful:
         evidence = content.known["verdict_evidence"]
-        assert content.warnings[0].endswith(f"a {expected}: {evidence}")
+        named = "an empty_shell" if expected == "empty_shell" else f"a {expected}"
+        assert content.warnings[0].endswith(f" {named}: {evidence}")
 
 
 @pytest.mark.parametrize("name", ["raw_html", "links", "html"])
