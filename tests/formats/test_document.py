@@ -47,6 +47,19 @@ def test_cleaning(page, expected):
     assert body_of(page) == expected
 
 
+def test_html_has_no_scripts_and_styles_in_its_head_either():
+    head = "<script>x</script><style>y</style><noscript><link href=z></noscript>"
+    page = f"<html><head><title>t</title>{head}</head><body>a</body></html><script>1</script>"
+    assert value(convert(page, "html"), "html") == (
+        "<html><head><title>t</title></head><body>a</body></html>"
+    )
+
+
+def test_html_has_no_event_handlers():
+    page = "<p onclick='x()' id=b>a</p><img src=i.png onerror='y()' onload='z()'>"
+    assert body_of(page) == '<p id="b">a</p><img src="https://site.example/dir/i.png">'
+
+
 PAGE = (
     "<nav>n</nav><div class=a>1<div class=a>2</div></div><p class=ad>x</p>"
     "<iframe srcdoc='<i>f</i>'></iframe><p id=b>3</p>"
