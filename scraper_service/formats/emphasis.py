@@ -32,6 +32,7 @@ _TAG = {
 _LAST = re.compile(r" ?(?<!\\)[.,:;?%/'\"\u2019\u201d»\u2026\u2013\u2014-]{1,9}\Z")
 _FIRST = re.compile(r"[.,:;?%/'\"\u2018\u201c«\u2026\u2013\u2014-]{1,9} ?")
 _STRIKES = frozenset({STRIKE, STRIKE_END})
+_TAGS = frozenset(_TAG.values())
 MARKS = frozenset(_TAG)
 _PUNCTUATION = frozenset(string.punctuation)
 
@@ -43,16 +44,16 @@ def emphasised(text: str) -> str:
     is_moved = False
     for _ in range(MAX_ATTEMPTS):
         marks = _delimited(parts)
-        if marks is None and not is_moved:
+        if not is_moved and not _TAGS.isdisjoint(marks[1::2]):
             parts, is_moved = _without_punctuation(parts), True
             marks = _delimited(parts)
-        if marks is None:
-            break
-        if all(marks[1::2]):
+        if all(marks[1::2]) and _TAGS.isdisjoint(marks[1::2]):
             return "".join(marks)
-        # Emphasis left out changes what is beside the other: once more without it.
-        kept = [part if mark else "" for part, mark in zip(parts, marks, strict=True)]
-        parts = _MARKS.split("".join(kept))
+        # Tags, and emphasis left out, change what is beside the other: once more.
+        for place in range(1, len(parts), 2):
+            if not marks[place] or marks[place] in _TAGS:
+                parts[place] = marks[place]
+        parts = _MARKS.split("".join(parts))
     return "".join([_TAG.get(part, part) for part in parts])
 
 
@@ -77,11 +78,11 @@ def _without_punctuation(parts: list[str]) -> list[str]:
     return _MARKS.split("".join(parts))
 
 
-def _delimited(parts: list[str]) -> list[str] | None:
-    """Return ``parts`` with delimiters for marks; None if there are none that work.
+def _delimited(parts: list[str]) -> list[str]:
+    """Return ``parts`` with delimiters for marks, or tags where none of them works.
 
-    Nested emphasis without a working delimiter is left out. Outer emphasis is settled
-    first, as what is inside has to differ from it.
+    Nested emphasis without a working delimiter is left out, and that of a mere sign.
+    Outer emphasis is settled first, as what is inside has to differ from it.
     """
     if len(parts) == 5:
         return _one_delimited(parts)
@@ -105,16 +106,26 @@ def _delimited(parts: list[str]) -> list[str] | None:
                 and (inside or delimiter[0] == "_")
             ]
         elif not free:
-            return None
+            marks[start], marks[end] = _tagged(parts, start, end)
+            continue
         marks[start] = marks[end] = free[0] if free else ""
     return marks
 
 
-def _one_delimited(parts: list[str]) -> list[str] | None:
+def _one_delimited(parts: list[str]) -> list[str]:
     """Do the same where only one text is marked."""
     before, start, inside, _, after = parts
     fitting = _fitting(start, (before[-1:], inside[:1], inside[-1:], after[:1]))
-    return [before, fitting[0], inside, fitting[0], after] if fitting else None
+    first, last = fitting[:1] * 2 or _tagged(parts, 1, 3)
+    return [before, first, inside, last, after]
+
+
+def _tagged(parts: list[str], start: int, end: int) -> tuple[str, str]:
+    """Return the tags for two marks, none where there are neither letters nor digits."""
+    text = "".join(parts[start + 1 : end : 2])
+    if not any(map(str.isalnum, text)):
+        return "", ""
+    return _TAG[parts[start]], _TAG[parts[end]]
 
 
 def _pairs(parts: list[str]) -> list[tuple[int, int, int]]:

@@ -191,11 +191,16 @@ class Spans:
     def _emphasis(self, element: Any, start: str, end: str) -> None:
         """Mark the content, unless there are blocks in it.
 
-        What is bold by one tag and then again by another is so once.
+        What is bold by one tag and then again by another is so once, in main content by
+        the same tag, too.
         """
         mark, taken, lines = len(self.run), self.taken, len(self.layout.lines)
         outer = self.emphasised.get(start)
-        if outer is not None and (outer != element.tag or start == emphasis.STRIKE):
+        if outer is not None and (
+            outer != element.tag
+            or start == emphasis.STRIKE
+            or (self.is_main and start == emphasis.STRONG)
+        ):
             self.content(element)
             return
         self.emphasised[start] = element.tag

@@ -186,6 +186,11 @@ TABLES = {
 
 SPANS = {
     "emphasis in Chinese": ("<b>「中文」</b>是", "<strong>「中文」</strong>是"),
+    "emphasis in Chinese beside others": (
+        "<b>a</b> 是<b>「中文」</b>是 <i>b</i>",
+        "**a** 是<strong>「中文」</strong>是 *b*",
+    ),
+    "signs that are bold in a word": ("<b>a</b> b<b>®</b> <b>c</b>", "**a** b® **c**"),
     "emphasis between letters": ("a<b>b</b>c<i>d</i>e", "a**b**c*d*e"),
     "emphasis by the same tag twice": ("<em>a <em>b</em> c</em>", "*a _b_ c*"),
     "scripts": ("10<sup>6</sup> H<sub>2</sub>O", "10<sup>6</sup> H<sub>2</sub>O"),
@@ -337,6 +342,10 @@ def test_html_becomes_markdown(page, expected):
 TEXT = "<p>" + "Some words of main content stand here, and more of them follow. " * 9
 
 MAIN = {
+    "what is bold twice": (
+        "<p><b>a <b>b</b></b> <em>c <em>d</em></em>",
+        "**a b** *c _d_*\n\n",
+    ),
     "links to where they stand": (
         "<h2><a href=#a>§</a>a</h2><h2>b <a href=page.html#b><span>#</span></a></h2>",
         "## a\n\n## b\n\n",
