@@ -16,6 +16,7 @@ from scraper_service.formats.hidden import (
     instruction_in,
     may_be_shown,
 )
+from scraper_service.formats.parting import part_words
 from scraper_service.formats.passes import compiled, elements, texts_in
 from scraper_service.formats.tags import DROPPED
 from scraper_service.formats.urls import absolute, best_candidate
@@ -29,12 +30,6 @@ UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
 SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
 FEW_WORDS = 30
 FAINT = 0.1  # share of the words; more without opacity wait for a script
-# Of scripts that put spaces between words; single letters are parts of a word.
-_ENDS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}$")
-_BEGINS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}")
-_ENDS_PHRASE = re.compile(r"\w[a-z\u00df-\u00f6\u00f8-\u00ff)]\Z")
-_PARTED = frozenset({"a", "span"})
-_EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 _NO_WORDS = frozenset({"script", "style", "template"})
 _WAITING = frozenset({"B:", "P:"})  # of the ids of such places
 _FRAMES = './/*[@data-original-tag="iframe"]'
@@ -74,7 +69,7 @@ def clean(document: Document, *, complete: bool = True) -> None:
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
-    _part_words(body)
+    part_words(body)
     for element in _unfinished(body) if complete else ():
         _complete(element, element.tag, document.base)
 
@@ -94,36 +89,6 @@ def _keep_formula(script: Any) -> None:
     del script.attrib["type"]
     script.tag = "math"
     script.set("data-tex", source)
-
-
-def _part_words(body: Any) -> None:
-    """Put a space between links, and spans of one class, that styles draw apart.
-
-    Between others too, where one of them has several words and a new one begins.
-    """
-    for element in body.iter("a", "span"):
-        if element.tail:
-            continue
-        behind = element.getnext()
-        if behind is None or behind.tag not in _PARTED:
-            continue
-        if behind.tag == element.tag and (
-            element.tag == "a"
-            or (element.get("class") and element.get("class") == behind.get("class"))
-        ):
-            before, after = "".join(element.itertext()), "".join(behind.itertext())
-            is_end = bool(_ENDS_WORD.search(before) and _BEGINS_WORD.match(after))
-        else:
-            after = behind.text or ""
-            if not after[:1].isalnum() or after[:1].islower():
-                continue
-            before = "".join(element.itertext())
-            is_end = (
-                _ENDS_PHRASE.search(before) is not None
-                and " " in f"{before}{after}".strip()
-            )
-        if is_end and not any(above.tag in _EXACT for above in element.iterancestors()):
-            element.tail = " "
 
 
 def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:

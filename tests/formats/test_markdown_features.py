@@ -290,6 +290,21 @@ SPANS = {
         "<p><span class=a>You</span><span class=b>Tube</span> <span>a b</span><span>c</span>",
         "YouTube a bc",
     ),
+    "spans in spans stand apart": (
+        ("<p><span><b>Maker</b></span><span><i>Ada and Sons</i></span><p><a href=x>b (2)</a><a href=y>Cd</a>"),
+        f"**Maker** *Ada and Sons*\n\n[b (2)]({BASE}x) [Cd]({BASE}y)",
+    ),
+    "labels stand apart from their values": (
+        ("<p><span class=a-label>Size</span><span class=a-value>Small</span>"
+         "<p><span class=tag-name>tea</span><span class=tag-count>3</span>"),
+        "Size Small\n\ntea 3",
+    ),
+    "prices stand apart": (
+        ("<p><span>$98.00</span><span>$130</span><span>Was $140</span><p><span>€1</span><span>9% off</span>"
+         "<p><span>1</span><span>9% off</span> <span>H2</span><span>O as it is</span>"),
+        "$98.00 $130 Was $140\n\n€1 9% off\n\n19% off H2O as it is",
+    ),
+    "a number of a note does not": ("<p><span>a b</span><a href=x>1</a>", f"a b[1]({BASE}x)"),
     "who is quoted in a forum": (
         "<blockquote><div><cite>Ada wrote:</cite>a</div></blockquote><blockquote><cite>B</cite> c",
         "> Ada wrote:\n>\n> a\n\n> B c",
