@@ -80,12 +80,36 @@ AUTHORS = {
     ),
     "no sentence": (f"{ARTICLE}<p>by using this site you agree</p>", None),
     "no role": ("<meta name=author content=admin>", None),
+    "no number": ("<meta property=article:author content=262588213843>", None),
+    "no way to sort": (f"{ARTICLE}<p>By Category</p>", None),
+    "no dealer": (f"{ARTICLE}<p class=authorized-dealer>Ropes and Sails</p>", None),
+    "an author of the authority": (
+        f"{ARTICLE}<p class='authority author'>Ann Lee</p>", "Ann Lee",
+    ),
+    "no month of its date": (f"{ARTICLE}<p>By Ann Lee Dec 16, 2024</p>", "Ann Lee"),
+    "what a click does is none": (
+        f"{ARTICLE}<a class=username>Sign in</a><b class=author>Ann Lee</b>", "Ann Lee",
+    ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize(("page", "expected"), AUTHORS.values(), ids=AUTHORS)
 def test_author(page, expected):
     assert known(page).get("author") == expected
+
+
+PLAIN = {
+    "escaped twice": ("Bear&amp;#39;s &amp;amp; Bull&amp;nbsp;1&amp;hellip;", "Bear's & Bull 1…"),
+    "no reference": ("AT&amp;T ?a=1&amp;copy=2 &lt;br> tags", "AT&T ?a=1&copy=2 <br> tags"),
+    "tags": ("&lt;p>The &lt;b>tides&lt;/b>, here&lt;br>they rise&lt;/p>", "The tides, here they rise"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), PLAIN.values(), ids=PLAIN)
+def test_descriptions_are_plain(text, expected):
+    page = f"<title>t</title><meta property=og:title content='{text}'>"
+    facts = known(f"{page}<meta name=description content='{text}'>")
+    assert facts["description"] == facts["og_title"] == facts["headline"] == expected
 
 
 DATES = {

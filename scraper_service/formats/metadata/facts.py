@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from html import unescape
 from typing import TYPE_CHECKING
 
 from scraper_service.formats.metadata.languages import language_of
@@ -48,6 +50,10 @@ _NAMED = {
 }
 _LISTS = frozenset({"keywords", "article_tag"})
 _JOINED = frozenset({"description", "robots"})  # rules for robots add up
+_PLAIN = frozenset({"description", "og_title", "og_description"})
+_REFERENCE = re.compile(r"&(?:#\d{1,6}|#[xX][0-9a-fA-F]{1,5}|[a-zA-Z]{2,8}\d{0,2});")
+_HAS_TAGS = re.compile(r"</(?:a|b|div|em|h\d|i|li|p|span|strong|ul)>")
+_TAG = re.compile(r"</?(?:(a|b|em|i|span|strong)\b|[a-zA-Z])[^<>]*>")
 # Keys of the page object which a page must not be able to set.
 _RESERVED = frozenset("title language favicon description keywords robots".split())
 _FEED_TYPES = frozenset(
@@ -77,11 +83,23 @@ def _merged(name: str, values: list[str]) -> str | list[str]:
     if name == "og_locale_alternate":
         return values
     values = list(filter(str.strip, values)) or [""]
+    if name in _PLAIN:
+        values = [_plain(value) for value in values]
     if name in _JOINED:
         return ", ".join(values)
     if name in _LISTS and len(values) > 1:
         return values
     return values[0]
+
+
+def _plain(text: str) -> str:
+    """Return a text without tags, and without what was escaped once too often."""
+    if "<" in text and _HAS_TAGS.search(text):
+        text = " ".join(_TAG.sub(lambda tag: "" if tag[1] else " ", text).split())
+    if "&" in text:
+        text = _REFERENCE.sub(lambda reference: unescape(reference[0]), text)
+        text = text.replace("\xa0", " ")
+    return text
 
 
 def _found(evidence: Evidence, named: Facts) -> Facts:
@@ -95,7 +113,9 @@ def _found(evidence: Evidence, named: Facts) -> Facts:
         "title": title,
         "headline": headline if headline != title else "",
         "description": named.get("description")
-        or evidence.first("og:description", "twitter:description", "dc.description"),
+        or _plain(
+            evidence.first("og:description", "twitter:description", "dc.description")
+        ),
         "language": language,
         "favicon": next(iter(_linked(evidence, "icon")), None),
         "canonical_url": canonical(evidence),
@@ -122,7 +142,7 @@ def _headline(evidence: Evidence) -> str:
     if best >= LEAST_SHARED:
         return headings[shares.index(best)]
     headline = named or text_of(evidence.linked.first("headline")) or evidence.title
-    return " ".join(headline.split()) or next(iter(evidence.headings), "")
+    return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
 
 
 def canonical(evidence: Evidence) -> str | None:

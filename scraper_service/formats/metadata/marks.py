@@ -24,6 +24,7 @@ _AUTHOR = (
     "author byline by-line username user-name writer contributor postedby posted-by "
     "writtenby written-by"
 ).split()
+_AUTHORISED = re.compile(r"authori\w*")
 _DATE = "date publish posted created time byline meta".split()
 # Attributes in which forum software and the like names who wrote a post, and when.
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
@@ -159,6 +160,10 @@ def _kind(names: str) -> Kind:
     """Tell whether a class or the like is of an author, and of a date."""
     lower = names.lower()
     is_author = bool([part for part in _AUTHOR if part in lower])
+    if is_author and "authori" in lower:  # what is authorised, or an authority
+        is_author = bool(
+            [part for part in _AUTHOR if part in _AUTHORISED.sub("", lower)]
+        )
     is_date = bool([part for part in _DATE if part in lower])
     return (is_author, is_date) if is_author or is_date else _NEITHER
 

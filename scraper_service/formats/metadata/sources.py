@@ -43,16 +43,23 @@ _BY = re.compile(
     r"автор|著者|作者)\b\s*[:\uff1a]?\s*|^(?:author|written by)\s*[:\uff1a]\s*",
     re.IGNORECASE,
 )
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec"
 _END = re.compile(
-    r"\s*(?:[|•·\u2013—\n\t]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|,?\s*\d|\bin\b).*",
+    r"\s*(?:[|•·\u2013—\n\t]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|,?\s*\d|\bin\b"
+    rf"|\b(?:{_MONTHS})[a-z]{{0,6}}\.?\s+\d).*",
     re.IGNORECASE | re.DOTALL,
 )
 _NO_NAME = re.compile(
-    r"https?:|www\.|@|[{}<>=\[\]#]|^(?:about|admin|administrator|none|null|undefined|"
+    r"https?:|www\.|@|[{}<>=\[\]#$]|^(?:about|admin|administrator|none|null|undefined|"
     r"anonymous|guest|author|authors|the author|by|share|follow|read more|unknown|"
-    r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|\\d+|stories|"
-    r"topic author|staff writer|original poster|(?:jan|feb|mar|apr|jun|jul|aug|sept?|oct|"
-    r"nov|dec)[a-z]*|"
+    r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|\d+|stories|"
+    rf"topic author|staff writer|original poster|(?:{_MONTHS.replace('may|', '')})[a-z]*|"
+    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|"
+    # After "by" in menus, and what a click does.
+    r"brand|category|collection|colou?r|date|feature|gender|industry|manufacturer|material|popularity|"
+    r"price|rating|relevance|reviews?|room|size|style|topic|type|use|weight|"
+    r"account|home|log ?in|my account|register|search|sign(?: in| up)?|unlock|view|the|"
+    r"(?:this|follow|photo of|picture of) .+|insights from|"
     r"meet the author|about the authors?|default|root|wordpress|test)$",
     re.IGNORECASE,
 )
