@@ -19,7 +19,7 @@ from scraper_service.formats.hidden import (
 from scraper_service.formats.parting import part_words
 from scraper_service.formats.passes import compiled, elements, texts_in
 from scraper_service.formats.tags import DROPPED
-from scraper_service.formats.urls import absolute, best_candidate
+from scraper_service.formats.urls import absolute, best_candidate, is_placeholder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +53,6 @@ _ADDRESSES = {
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED = "/cdn-cgi/l/email-protection"
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
-_PLACEHOLDERS = ("blank.gif", "spacer.gif", "placeholder")
 
 
 def clean(document: Document, *, complete: bool = True) -> None:
@@ -191,7 +190,7 @@ def _settle_before(block: Any) -> None:
     ):
         return
     source = image.get("src", "").strip()
-    if not source or _is_placeholder(source[:200].lower()):
+    if not source or is_placeholder(source):
         image.set("data-src", inner.get("src", ""))
 
 
@@ -278,7 +277,7 @@ def _unmasked(link: Any) -> bool:
 
 def _settle_lazy(attributes: Any) -> None:
     source = attributes.get("src", "").strip()
-    if source and not _is_placeholder(source[:200].lower()):
+    if source and not is_placeholder(source):
         return
     for name in _LAZY:
         value = attributes.get(name, "").strip()
@@ -291,12 +290,7 @@ def _settle_lazy(attributes: Any) -> None:
             attributes["src"] = best
             return
     for name, value in attributes.items():  # each script of lazy images has its own
-        if name[-4:] == "-src" and _PICTURE.match(value):
+        is_source = name[-4:] == "-src" or name[:9] == "data-src-"
+        if is_source and _PICTURE.match(value):
             attributes["src"] = value.strip()
             return
-
-
-def _is_placeholder(source: str) -> bool:
-    return source.startswith("data:image/") or any(
-        name in source for name in _PLACEHOLDERS
-    )

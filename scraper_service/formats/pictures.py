@@ -8,6 +8,7 @@ from scraper_service.formats import inline, maths
 from scraper_service.formats.inline import APART
 from scraper_service.formats.roles import KATEX, MATHJAX, MATHS_RENDERED, role
 from scraper_service.formats.spans import Spans
+from scraper_service.formats.urls import is_placeholder
 
 REMOVED_IMAGE = "<Base64-Image-Removed>"
 
@@ -39,6 +40,8 @@ class Pictures(Spans):
             if self.remove_base64 and not alt:
                 return
             source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
+        elif self.is_main and not alt and is_placeholder(source):
+            return
         else:
             source = inline.destination(source)
         image = f"![{alt}]({source})"

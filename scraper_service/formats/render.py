@@ -42,6 +42,7 @@ from scraper_service.formats.metadata import (
 )
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
+from scraper_service.formats.twins import drop_twins
 from scraper_service.formats.verdicts import TRUNCATED
 from scraper_service.formats.wire import wire_from_content
 from scraper_service.formats.words import main_words
@@ -319,6 +320,7 @@ class _Making:
         if wants_main:
             main_content.keep_main_content(document, page)
             document.is_main = True
+            drop_twins(document.body)
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),

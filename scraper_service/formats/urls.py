@@ -15,6 +15,11 @@ _BREAKS = re.compile(r"[\t\r\n]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 # Addresses that begin at the root and have nothing in them to resolve or to tidy.
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
+# Parts of what images are called that are nothing to look at.
+_PLACEHOLDERS = (
+    "placeholder /spacer. blank.gif blank.png clear.gif pixel.gif transparent.gif "
+    "transparent.png /loading.gif /loading.svg"
+).split()
 _SCRIPTS = ("javascript:", "vbscript:")
 
 
@@ -96,3 +101,11 @@ def _candidates(srcset: str) -> list[tuple[str, str]]:
     if url:
         found.append((url, ""))
     return found
+
+
+def is_placeholder(source: str) -> bool:
+    """Tell whether an image only stands where a script puts another one."""
+    start = source[:200].lower()
+    return start.startswith("data:image/") or any(
+        name in start for name in _PLACEHOLDERS
+    )

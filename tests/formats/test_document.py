@@ -6,6 +6,7 @@ from scraper_service.formats.cleaning import clean
 from scraper_service.formats.document import exclude, include, parse
 from scraper_service.formats.html import cleaned_html
 from scraper_service.formats.render import make_content
+from scraper_service.formats.twins import drop_twins
 from scraper_service.formats.urls import absolute, best_candidate
 from tests.formats.pages import URL, convert, markdown, options, source, value
 
@@ -38,6 +39,10 @@ CLEANED = {
         "<img src=blank.gif data-original=r.png>",
         '<img src="https://site.example/dir/r.png" data-original="r.png">',
     ),
+    "lazy image of several screens": (
+        "<img src=/i/spacer.png data-src-wide=/w.png>",
+        '<img src="https://site.example/w.png" data-src-wide="/w.png">',
+    ),
     "forbidden references": ("<p title='a&#1;&#x1f;'>b&#11;c&#xfffe;</p>", '<p title="a">bc</p>'),
 }  # fmt: skip
 
@@ -58,6 +63,34 @@ def test_html_has_no_scripts_and_styles_in_its_head_either():
 def test_html_has_no_event_handlers():
     page = "<p onclick='x()' id=b>a</p><img src=i.png onerror='y()' onload='z()'>"
     assert body_of(page) == '<p id="b">a</p><img src="https://site.example/dir/i.png">'
+
+
+TWINS = {
+    "Bootstrap": (
+        "<div class='d-none d-md-block'><h3>a</h3><p>b</p></div><div class=d-md-none><p>a</p>b</div>c",
+        '<div class="d-none d-md-block"><h3>a</h3><p>b</p></div>c',
+    ),
+    "Tailwind": (
+        "<div class='x lg:hidden'>a</div><div class='hidden lg:block'>a</div>",
+        '<div class="x lg:hidden">a</div>',
+    ),
+    "own names": (
+        "<section class='x hide-mobile'>a</section><section class=hide-desktop>a</section><p class=mobile-only>a</p>",
+        '<section class="x hide-mobile">a</section>',
+    ),
+    "one of them for all screens": ("<div class=mobile>a</div><div class=b>a</div><div>a</div>", None),
+    "of one class": ('<div class="is-mobile">a</div><div class="is-mobile">a</div>', None),
+    "other texts": ('<div class="mobile">a</div><div class="desktop">b</div>', None),
+    "no text": ('<div class="mobile"></div><div class="desktop"></div>', None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), TWINS.values(), ids=TWINS)
+def test_copies_for_other_screens(page, expected):
+    document = parse(page, URL)
+    drop_twins(document.body)
+    body = cleaned_html(document).partition("<body>")[2].partition("</body>")[0]
+    assert body.replace('"', "") == (expected or page).replace('"', "")
 
 
 PAGE = (

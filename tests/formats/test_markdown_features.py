@@ -357,6 +357,10 @@ def test_html_becomes_markdown(page, expected):
 TEXT = "<p>" + "Some words of main content stand here, and more of them follow. " * 9
 
 MAIN = {
+    "images that wait for others": (
+        "<p>a<img src=grey-placeholder.png><img src=/loading.svg alt=b></p>",
+        "a ![b](https://site.example/loading.svg)\n\n",
+    ),
     "what is bold twice": (
         "<p><b>a <b>b</b></b> <em>c <em>d</em></em>",
         "**a b** *c _d_*\n\n",
