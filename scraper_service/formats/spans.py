@@ -240,9 +240,10 @@ class Spans:
         if _NO_SCRIPT.fullmatch(text) or _holds_links(element):
             self.content(element)
             return
-        self.run.append(f"<{element.tag}>")
+        mark, taken = len(self.run), self.taken
         self.content(element)
-        self.run.append(f"</{element.tag}>")
+        if self.taken == taken:  # there are no blocks in it
+            self._wrap(mark, f"<{element.tag}>", f"</{element.tag}>")
 
     def reading(self, element: Any) -> None:
         """Write the ``rt`` of a ruby in parentheses, where the page has none."""

@@ -194,6 +194,10 @@ SPANS = {
     "emphasis between letters": ("a<b>b</b>c<i>d</i>e", "a**b**c*d*e"),
     "emphasis by the same tag twice": ("<em>a <em>b</em> c</em>", "*a _b_ c*"),
     "scripts": ("10<sup>6</sup> H<sub>2</sub>O", "10<sup>6</sup> H<sub>2</sub>O"),
+    "scripts with space or blocks in them": (
+        "<p>a<sup> 1 </sup>b<sub></sub></p><sub>c<p>d</p></sub>",
+        "a <sup>1</sup> b\n\nc\n\nd",
+    ),
     "scripts that are typography": ("1<sup>st</sup> A<sup>®</sup>", "1st A®"),
     "ruby": ("<ruby>漢<rt>kan</rt></ruby>字", "漢(kan)字"),
     "ruby with parentheses": ("<ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby>", "漢(kan)"),
