@@ -122,7 +122,8 @@ class Extract:
             else:
                 plan.add([url])
         if options.allow_external_links:
-            plan.add(await self._elsewhere(operation, words, until))
+            found = await self._elsewhere(operation, words, until)
+            plan.add(await self._permitted(found, plan))
         if options.searches:
             await self._searched(operation, words, plan)
         return plan
@@ -151,7 +152,15 @@ class Extract:
         urls: list[str] = await self._pool.run(
             relevance.pages_of_site, found.slices, url, words, limit
         )
-        return urls or [url]
+        return await self._permitted(urls, plan, url) or [url]
+
+    async def _permitted(
+        self, urls: Sequence[str], plan: _Plan, *named: str
+    ) -> list[str]:
+        kept, refused = await self._sources.permitted(urls, *named)
+        if refused:
+            plan.warnings.append(refused)
+        return kept
 
     async def _elsewhere(
         self, operation: Operation, words: str, until: float

@@ -72,7 +72,11 @@ class LlmsText:
         await self._read(operation, step, pages)
         if not (good := _good(pages)):
             raise OperationFailed(await self._reason(operation, step, pages, early))
-        warning = early and f"It ended early: {early}."
+        remarks = [
+            operation.memory.get("refused"),
+            early and f"It ended early: {early}.",
+        ]
+        warning = " ".join(filter(None, remarks)) or None
         result = await self._text(
             operation, good, full=options.show_full_text, warning=warning
         )
@@ -90,8 +94,9 @@ class LlmsText:
             relevance.rows_of, found.slices
         )
         urls = as_asked((row[0] for row in rows[:limit]), options.url)
+        urls, refused = await self._sources.permitted(urls, options.url)
         urls = urls or [options.url]
-        await operation.remember(urls=urls, error=found.error)
+        await operation.remember(urls=urls, error=found.error, refused=refused)
 
     async def _read(
         self, operation: Operation, step: str, pages: dict[int, LlmsPage]

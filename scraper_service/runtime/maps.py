@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.components.failures import map_failure, map_warnings
+from scraper_service.components.robots import RobotsPolicy
 from scraper_service.components.signals import page_ended
 from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable
 from scraper_service.items import PageError
@@ -17,7 +18,7 @@ from scraper_service.jobs import known
 from scraper_service.runtime.resident import Resident
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Sequence
 
     from scrapy.crawler import AsyncCrawlerProcess
 
@@ -84,6 +85,17 @@ class MapCrawler(Resident):
         if failure is not None and failure.code == "SCRAPE_TIMEOUT":
             raise MapTimedOut
         return Map(found.slices, found.count, map_warnings(found), failure)
+
+    async def permitted(self, urls: Sequence[str]) -> list[str]:
+        """Return those addresses that no robots.txt keeps us from."""
+        policy = RobotsPolicy.shared(self._crawler.settings)
+        agents = policy.agents()
+        kept = []
+        for url in urls:
+            rules = await policy.rules(self._crawler, url)
+            if rules.refusal(url, agents) is None:
+                kept.append(url)
+        return kept
 
     async def _found(
         self,

@@ -17,7 +17,7 @@ from scraper_service.options.search import MAX_QUERY
 from scraper_service.providers.searches import options_for
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.providers.searches import Searches
@@ -102,6 +102,18 @@ class Sources:
         if found.failure is not None:
             return Listed(error=found.failure.message)
         return Listed(found.slices)
+
+    async def permitted(
+        self, urls: Sequence[str], *named: str
+    ) -> tuple[list[str], str | None]:
+        """Leave out pages that robots.txt refuses, but for those that a caller named.
+
+        The second value tells of them, None if there are none.
+        """
+        found = set(await self._maps.permitted(urls)) | set(named)
+        kept = [url for url in urls if url in found]
+        count = len(urls) - len(kept)
+        return kept, f"robots.txt refuses {count} of its pages." if count else None
 
 
 def as_asked(urls: Iterable[str], start: str) -> list[str]:

@@ -17,7 +17,7 @@ from tests.chat_server import ChatServer
 from tests.conftest import Service
 from tests.crash import kill, sqlite_of
 from tests.receiver import Receiver
-from tests.scripted_site import ScriptedSite, moved, page, slow
+from tests.scripted_site import ScriptedSite, moved, page, slow, text
 
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 RESUME_S = 60  # of a restarted service on a busy machine, until it is done
@@ -98,6 +98,33 @@ def test_the_text_of_a_site_is_as_long_as_asked_for(running, web):
     found = run(running, "/v1/llmstxt", url=web.url("/"), maxUrls=2)
     assert found["data"].keys() == {"llmstxt"}
     assert found["data"]["llmstxt"].count("\n- ") == 2
+
+
+CLOSED = {
+    "/": page("/open", "/private/a", "/private/b", title="Home"),
+    "/open": page(title="Open"),
+    "/private/a": page(title="Private"),
+    "/private/b": page(title="Private"),
+    "/robots.txt": text("User-agent: *\nDisallow: /private"),
+}
+
+
+def test_pages_of_a_site_that_robots_txt_refuses_are_left_out(running):
+    with ScriptedSite(CLOSED) as site:
+        found = run(running, "/v1/llmstxt", url=site.url("/"))
+        assert found["data"]["llmstxt"].count("\n- ") == 2
+        assert found["warning"] == "robots.txt refuses 2 of its pages."
+        found = run(
+            running, "/v2/extract", urls=[site.url("/*")], prompt="the title", limit=9
+        )
+        assert found["status"] == "completed"
+        assert "robots.txt refuses 2 of its pages" in found["warning"]
+        assert not any(path.startswith("/private") for path in site.paths())
+        # What a caller names is read, as in a batch.
+        url = site.url("/private/a")
+        run(running, "/v2/extract", urls=[url], prompt="the title")
+        run(running, "/v1/llmstxt", url=site.url("/private/b"))
+        assert {"/private/a", "/private/b"} <= set(site.paths())
 
 
 def test_a_site_that_cannot_be_read_fails(running, web):
