@@ -108,7 +108,6 @@ def test_only_the_egress_module_and_its_user_open_connections():
         "scraper_service.components.browser.proxy",
         "scraper_service.components.egress",
         "scraper_service.components.handler",
-        "scraper_service.components.heads",  # reads answers on connections of the next
         "scraper_service.components.http_session",
         "scraper_service.components.proxies",
         "scraper_service.doctor",
