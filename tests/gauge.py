@@ -7,20 +7,18 @@ import itertools
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Self
 
 from tests.mockserver import SITE_HOST
+from tests.servers import InThread
 
 
-class Gauge(ThreadingHTTPServer):
+class Gauge(InThread, ThreadingHTTPServer):
     """A site on 127.0.0.2 whose pages take ``wait_s`` each; a context manager.
 
     Every path without a dot is a page and links to ``/p/1`` and so on, which are
     :attr:`pages` with the page ``/p/``.
     """
 
-    daemon_threads = True
-    request_queue_size = 128
     pages = 12
     wait_s = 0.05
 
@@ -28,19 +26,6 @@ class Gauge(ThreadingHTTPServer):
         super().__init__((SITE_HOST, 0), _Handler)
         self.log: list[tuple[int, str]] = []  # 1 for a begin, -1 for an end; the path
         self._lock = threading.Lock()
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self.serve_forever)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-    def url(self, path: str) -> str:
-        return f"http://{SITE_HOST}:{self.server_port}{path}"
 
     def note(self, step: int, path: str) -> None:
         with self._lock:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import socketserver
-import threading
 import time
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from tests.mockserver import SITE_HOST
+from tests.servers import InThread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,7 +19,7 @@ TLS_RECORD = b"\x16"  # its first byte, of a handshake
 PiecesT: TypeAlias = "tuple[bytes | float, ...]"
 
 
-class RawSite(socketserver.ThreadingTCPServer):
+class RawSite(InThread):
     """A site on 127.0.0.2; a context manager.
 
     ``answers`` has the bytes for a path, or pieces of them, and may be changed at any
@@ -27,28 +27,12 @@ class RawSite(socketserver.ThreadingTCPServer):
     open, else it is closed. ``asked`` are the paths, in order.
     """
 
-    daemon_threads = True
-    request_queue_size = 64
-
     def __init__(self, answers: Mapping[str, bytes | PiecesT] | None = None) -> None:
         super().__init__((SITE_HOST, 0), _Connection)
         self.answers = dict(answers or {})
         self.known: dict[str, bytes | PiecesT] = {}
         self.asked: list[str] = []
         self.connections = 0
-
-    def __enter__(self) -> Self:
-        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
-        self._thread.start()
-        return self
-
-    def __exit__(self, *exc_info: object) -> None:
-        self.shutdown()
-        self._thread.join()
-        self.server_close()
-
-    def url(self, path: str) -> str:
-        return f"http://{SITE_HOST}:{self.server_address[1]}{path}"
 
 
 def page(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import socketserver
 import sys
 import threading
 import urllib.request
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bench.processes import ServerProcess
 
@@ -46,6 +47,27 @@ class HttpServer(ServerProcess):
         request = urllib.request.Request(self.url(path), data, method=method)
         with _opener.open(request, timeout=30) as found:
             return json.loads(found.read() or "null")
+
+
+class InThread(socketserver.ThreadingTCPServer):
+    """A server in a thread of this process; a context manager."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,))
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+    def url(self, path: str) -> str:
+        host, port = self.server_address[:2]
+        return f"http://{host!s}:{port}{path}"
 
 
 def serve(server: HTTPServer) -> None:

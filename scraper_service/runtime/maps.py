@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+JUDGED_AT_ONCE = 50  # addresses by robots.txt, in about a millisecond of the reactor's
+
 
 @frozen
 class Map:
@@ -91,7 +93,9 @@ class MapCrawler(Resident):
         policy = RobotsPolicy.shared(self._crawler.settings)
         agents = policy.agents()
         kept = []
-        for url in urls:
+        for number, url in enumerate(urls):
+            if number % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
+                await asyncio.sleep(0)
             rules = await policy.rules(self._crawler, url)
             if rules.refusal(url, agents) is None:
                 kept.append(url)

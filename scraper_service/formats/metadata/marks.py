@@ -161,9 +161,8 @@ def _kind(names: str) -> Kind:
     lower = names.lower()
     is_author = bool([part for part in _AUTHOR if part in lower])
     if is_author and "authori" in lower:  # what is authorised, or an authority
-        is_author = bool(
-            [part for part in _AUTHOR if part in _AUTHORISED.sub("", lower)]
-        )
+        rest = _AUTHORISED.sub("", lower)
+        is_author = any(part in rest for part in _AUTHOR)
     is_date = bool([part for part in _DATE if part in lower])
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
