@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
 	@echo "make test    install, then run the tests of a change"
-	@echo "make soak    200 kills, 1,000 rendered pages, other long tests; an hour"
+	@echo "make soak    kills, preemptions, restarts of the database, 1,000 rendered pages"
 	@echo "make lint    formatter, linter, types"
 	@echo "make format  let the formatter and the linter mend what they can"
 	@echo "make bench   latency and throughput beside a plain client and other crawlers"

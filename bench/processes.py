@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[1]
-START_TIMEOUT_S = 90  # of a process on a busy machine
-STOP_TIMEOUT_S = 40  # the service gives accepted requests up to 30 s
+START_TIMEOUT_S = 200  # of a process on a busy machine
+STOP_TIMEOUT_S = 120  # the service gives accepted requests up to 30 s
 
 
 class ServerProcess:

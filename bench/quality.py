@@ -36,7 +36,7 @@ from bench.quality_pages import (
 )
 from bench.quality_scorers import fidelity_and_metadata
 from bench.report import MACHINE
-from scraper_service.components.pool import OBJECTS_A_COLLECTION
+from scraper_service.components.converter_process import OBJECTS_A_COLLECTION
 from scraper_service.formats.sentences import split
 from scraper_service.formats.summary import summary
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import json
 import os
+import random
 import shutil
 import socket
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from bench.processes import ROOT, ServerProcess
@@ -116,7 +118,7 @@ class ScrapydNode(ServerProcess):
         """Return the ids of processes that are ``pending``, ``running`` or so."""
         return [job["id"] for job in self.call("listjobs.json")[state]]
 
-    def wait_for(self, job: str, seconds: float = 60) -> None:
+    def wait_for(self, job: str, seconds: float = START_TIMEOUT_S) -> None:
         """Wait until a process has finished."""
         end = time.monotonic() + seconds
         while job not in self.jobs("finished"):
@@ -133,6 +135,8 @@ class ScrapydNode(ServerProcess):
 
 
 def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-    return port
+    """Return a port below those that the kernel gives to others meanwhile."""
+    while True:
+        port = random.randrange(10_000, 32_000)
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port

@@ -1,1 +1,23 @@
-"""Scrape any web page as Markdown, HTML, links, images and metadata over HTTP."""
+"""Scrape any web page as Markdown, HTML, links, images and metadata over HTTP.
+
+:func:`convert` and :class:`Converted` are the interface for Python programs without a
+service.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from scraper_service.library import Converted, convert
+
+__all__ = ["Converted", "convert"]
+
+
+def __getattr__(name: str) -> Any:
+    # Every module of the package imports this one: what it names is loaded when used.
+    if name in __all__:
+        from scraper_service import library  # noqa: PLC0415
+
+        return getattr(library, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

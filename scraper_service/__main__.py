@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import resource
 import signal
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -32,6 +33,7 @@ logger = logging.getLogger("scraper_service")
 
 BACKLOG = 512  # connections that wait to be accepted
 RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
+OTHER_FILES = 1000  # beside those of connections: fetches, databases, processes
 FLUSH_S = 1  # for the last answers to leave
 # Made and kept, until the young ones are looked through for circles, of which there are
 # few: a page makes some hundred objects, and Python's own limit is 700.
@@ -89,7 +91,7 @@ class Server:
         try:
             make_runner = load_object(settings["JOB_RUNNER"])
         except (ImportError, NameError, TypeError, ValueError) as error:
-            raise ValueError(f"setting JOB_RUNNER: {error}") from error
+            raise ValueError(f"setting SCRAPER_JOB_RUNNER: {error}") from error
         self.runner: JobRunner = make_runner(self.process, self.database)
         self.lag = LoopLag()
         self._port: IListeningPort | None = None
@@ -111,6 +113,7 @@ class Server:
         from scraper_service.api.page_json import page_json
         from scraper_service.components.engines import Engines
         from scraper_service.components.robots import RobotsPolicy
+        from scraper_service.errors import ConvertersFailed
         from scraper_service.runtime.maps import MapCrawler
         from scraper_service.runtime.resident import ResidentCrawler
         from scraper_service.runtime.service import ScraperService
@@ -157,6 +160,11 @@ class Server:
             text = "%s:%s cannot be listened on (%s); is the service running?"
             cause = getattr(error.socketError, "strerror", None) or error.socketError
             logger.error(f"{text} Else use --port", error.interface, error.port, cause)
+            self.exit_code = 1
+            await self._stop()
+            return
+        except ConvertersFailed as error:
+            logger.error("the service could not start: %s", error)
             self.exit_code = 1
             await self._stop()
             return
@@ -230,18 +238,26 @@ class Server:
         )
 
     def _make_site(self, accounts: Accounts, calls: OperationCalls) -> JsonSite:
+        from importlib.metadata import version
+
         from scraper_service.api.artefacts import ArtefactFiles
+        from scraper_service.api.connections import Connections, Proxies
+        from scraper_service.api.health import HealthPages
         from scraper_service.api.jobs import Addresses
         from scraper_service.api.routes import Edge
         from scraper_service.api.site import JsonSite, Root
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
         from scraper_service.components.artefacts import shared_artefacts
+        from scraper_service.jobs.database import HEAD
         from scraper_service.options.limits import parse_rates, parse_sites
+        from scraper_service.runtime.capabilities import PACKAGE
+        from scraper_service.runtime.checks import service_checks
+        from scraper_service.runtime.health import Health
         from scraper_service.runtime.rates import Rates
 
-        trusted = tuple(self.settings.getlist("TRUSTED_PROXIES"))
-        addresses = Addresses(self.settings["PUBLIC_URL"], trusted)
+        proxies = Proxies(self.settings.getlist("TRUSTED_PROXIES"))
+        addresses = Addresses(self.settings["PUBLIC_URL"], proxies)
         rates = Rates(self.database, parse_rates(self.settings.getlist("RATE_LIMITS")))
         sites = parse_sites(self.settings.getlist("BLOCKED_SITES"))
         edge = Edge(accounts, self.pool, addresses, rates, sites)
@@ -250,14 +266,25 @@ class Server:
             "v2": V2(edge, self.service, self.watchers, calls).app.resource(),
         }
         files = ArtefactFiles(shared_artefacts(self.settings))
-        root = Root({**versions, "artefacts": files}, self.health)
-        return JsonSite(root, self.settings.getint("MAX_CONNECTIONS"))
+        checks = service_checks(self.settings, self.database, self.pool, self.lag)
+        health = HealthPages(
+            Health(checks, lambda: self.service.stopping),
+            self.facts,
+            {"version": version(PACKAGE), "schemaVersion": HEAD},
+        )
+        root = Root({**versions, "artefacts": files, "health": health})
+        connections = Connections(
+            _connections_at_most(self.settings.getint("MAX_CONNECTIONS")),
+            self.settings.getint("MAX_PEER_CONNECTIONS"),
+            proxies,
+        )
+        return JsonSite(root, connections)
 
-    def health(self) -> dict[str, Any]:
-        """Return what ``/health`` tells."""
+    def facts(self) -> dict[str, Any]:
+        """Return what ``/health`` tells where all is well."""
         return {
             "success": True,
-            "status": "stopping" if self.service.stopping else "ok",
+            "status": "ok",
             "pendingMaps": self.service.maps.pending,
             "pendingScrapes": self.service.resident.pending,
             "pendingSearches": self.searches.pending,
@@ -317,6 +344,30 @@ class Server:
         task = asyncio.get_event_loop().create_task(function())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+def _connections_at_most(wanted: int) -> int:
+    """Return how many connections there may be, by the limit of open files.
+
+    Raises that limit as far as needed and allowed. A process at its limit can neither
+    fetch nor read its database.
+    """
+    infinity = resource.RLIM_INFINITY
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == infinity:
+        return wanted
+    needed = wanted + OTHER_FILES
+    if soft < needed:
+        soft = needed if hard == infinity else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    most = max(1, min(wanted, soft - min(OTHER_FILES, soft // 2)))
+    if most < wanted:
+        text = (
+            "SCRAPER_MAX_CONNECTIONS is %s, not %s: this process may open %s files"
+            " (ulimit -n)"
+        )
+        logger.warning(text, most, wanted, soft)
+    return most
 
 
 def _configure_logs(settings: Settings) -> None:

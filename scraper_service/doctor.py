@@ -80,17 +80,16 @@ def _data_directory(path: Path) -> Check:
 
 
 def _database(settings: Settings) -> Check:
-    from sqlalchemy.exc import SQLAlchemyError
-
+    from scraper_service.errors import DatabaseUnusable
     from scraper_service.jobs.database import Database
 
     path, url = Path(settings["DATA_DIR"]), settings["DATABASE_URL"]
     if not url and not (path / "jobs.sqlite").exists():
         return Check("job database", "works", "none yet; the first start makes it")
     try:
-        Database(path, url).close()
-    except (OSError, SQLAlchemyError) as error:
-        return Check("job database", "fails", f"cannot be opened: {error}")
+        Database(path, url, settings["KEY_SECRET"]).close()
+    except DatabaseUnusable as error:
+        return Check("job database", "fails", str(error))
     return Check("job database", "works", "opens, and its tables are up to date")
 
 
@@ -140,7 +139,7 @@ def _browser(settings: Settings) -> Check:
             (path, "--version"), capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        text = f"{path} does not run ({error}); install it anew, or see CHROMIUM_PATH"
+        text = f"{path} does not run ({error}); install it anew, or see SCRAPER_CHROMIUM_PATH"
         return Check("browser", "fails", text)
     return Check("browser", "works", f"{path}, {done.stdout.strip()}")
 
@@ -151,14 +150,15 @@ def _model(settings: Settings) -> Check:
     name = "language model"
     model = language_model(settings)
     if model is None:
-        text = "none (LLM_BASE_URL); rules answer json and summary, and say so"
+        text = "none (SCRAPER_LLM_BASE_URL); rules answer json and summary, and say so"
         return Check(name, "missing", text)
     where = urlsplit(settings["LLM_BASE_URL"]).netloc
     try:
         return Check(name, "works", f"{asyncio.run(model.check())} at {where}")
     except ModelError as error:
-        text = f"{settings['LLM_MODEL']} at {where}: {error.reason}; see LLM_BASE_URL,"
-        return Check(name, "fails", f"{text} LLM_MODEL and LLM_API_KEY")
+        text = f"{settings['LLM_MODEL']} at {where}: {error.reason}; see"
+        text += " SCRAPER_LLM_BASE_URL,"
+        return Check(name, "fails", f"{text} SCRAPER_LLM_MODEL and SCRAPER_LLM_API_KEY")
 
 
 def _search(settings: Settings) -> Check:
@@ -169,7 +169,7 @@ def _search(settings: Settings) -> Check:
     except ValueError as error:
         return Check("search", "fails", str(error))
     if names == [OWN]:
-        text = "only in pages that were scraped before; see SEARXNG_URL, or install"
+        text = "only in pages that were scraped before; see SCRAPER_SEARXNG_URL, or install"
         return Check("search", "missing", f"{text} the extra search")
     engines = ", ".join("scraped pages" if n == OWN else n for n in names)
     return Check("search", "works", f"asks {engines}, in this order")

@@ -12,6 +12,11 @@ from typing import Any
 from attrs import field, frozen
 
 
+def variable(setting: str) -> str:
+    """Return the environment variable that sets ``setting``, as messages name it."""
+    return f"SCRAPER_{setting}"
+
+
 class ServiceError(Exception):
     """Root of all errors below."""
 
@@ -48,6 +53,17 @@ class InvalidOptions(ServiceError, ValueError):
         super().__init__(
             "; ".join(f"{'.'.join(map(str, i.path))}: {i.message}" for i in issues)
         )
+
+
+class ConversionFailed(ServiceError, ValueError):
+    """Raised by :func:`scraper_service.convert` for a document that cannot be read.
+
+    ``code`` is an error code of the interface, as that of a page that failed.
+    """
+
+    def __init__(self, code: str, message: str):
+        self.code = code
+        super().__init__(message)
 
 
 class OptionUnavailable(ServiceError, ValueError):
@@ -111,6 +127,27 @@ class JobEnded(ServiceError, ValueError):
         super().__init__(f"{kind.capitalize()} is already {state}")
 
 
+class HeadersForgotten(ServiceError, ValueError):
+    """Events cannot be sent: headers of their webhook were deleted as all had arrived."""
+
+    def __init__(self, advice: str):
+        super().__init__(
+            "The headers of the webhook were deleted when all its events had arrived:"
+            f" {advice}"
+        )
+
+
+class SecretsUnreadable(ServiceError, RuntimeError):
+    """Headers and actions of a job were encrypted with another secret than ours."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The headers or actions of this job cannot be decrypted: SCRAPER_KEY_SECRET"
+            " (or the file key.secret in SCRAPER_DATA_DIR) is not the same in all"
+            " processes that share the job database."
+        )
+
+
 class RunRefused(ServiceError, RuntimeError):
     """A process may not work on the job that it was started for."""
 
@@ -150,6 +187,35 @@ class QueueFull(ServiceError, RuntimeError):
     retry_after_s = 5
 
 
+class NoConverter(ServiceError, TimeoutError):
+    """The time of a task ended before a converter process was free for it."""
+
+
+class ConverterDied(ServiceError, RuntimeError):
+    """A task ended its converter process twice, alone in it each time.
+
+    ``how`` says how the process ended, such as ``signal 9``.
+    """
+
+    def __init__(self, how: str):
+        self.how = how
+        super().__init__(f"ended its converter twice ({how})")
+
+
+class ConvertersFailed(ServiceError, RuntimeError):
+    """Converter processes cannot be started; raised while the service starts.
+
+    ``reason`` is what kept the last one from starting.
+    """
+
+    def __init__(self, reason: str):
+        self.reason = reason
+        super().__init__(
+            f"The converter processes cannot be started: {reason}."
+            " SCRAPER_CONVERTER_MEMORY_MB may be too small."
+        )
+
+
 class OutOfCredits(ServiceError, RuntimeError):
     """A team has fewer credits than a call needs; nothing was done, nothing charged."""
 
@@ -177,6 +243,10 @@ class RateLimited(ServiceError, RuntimeError):
 
 class SiteBlocked(ServiceError, PermissionError):
     """The operator keeps the service away from a site."""
+
+
+class DatabaseUnusable(ServiceError, RuntimeError):
+    """The job database cannot be opened; the text tells an operator why."""
 
 
 class ServiceUnavailable(ServiceError, RuntimeError):

@@ -21,6 +21,7 @@ BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of an answer that broke off
 UPLOADED = "upload://file/"  # and the name of a file; nothing resolves against it
 DUPLICATE = "duplicate"  # the code of a page that another one of its job is equal to
+QUEUE_FULL = "QUEUE_FULL"  # the code of a page that was refused before its conversion
 
 
 @frozen

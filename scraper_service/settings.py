@@ -7,10 +7,13 @@ the command line; lists are comma-separated, switches are ``true`` or ``false``.
 from __future__ import annotations
 
 import os
+from ipaddress import ip_network
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from scrapy.settings import default_settings as _defaults
+
+from scraper_service.errors import variable
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -103,7 +106,7 @@ RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
 RETRY_HTTP_CODES = [429, 503]  # of pages of jobs; a single scrape is not repeated
 RETRY_TIMES = 3  # after them; then the answer is the page
 SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"  # the oldest caller first
-SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20  # bytes of bodies being converted
+SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20  # bytes of bodies of one job's crawler
 WARN_ON_GENERATOR_RETURN_VALUE = False  # it would be looked up for each page
 
 # -- Scrapy: how requests look -------------------------------------------------------------
@@ -120,22 +123,31 @@ LOG_LEVEL = "INFO"
 LOG_VERSIONS: list[str] = []
 
 # -- The service: where it listens and keeps its data ------------------------------------
-DATABASE_URL = ""  # empty: sqlite in DATA_DIR
+DATABASE_URL = ""  # postgresql://USER:PASSWORD@HOST/DATABASE; empty: SQLite in DATA_DIR
 DATA_DIR = "data"  # the job database and the key secret
 HOST = "127.0.0.1"  # address to listen on
-MAX_CONNECTIONS = 2000  # open client connections; further ones are closed at once
+# Open client connections. A further one closes the connection that has waited longest
+# for a request, or is refused where all others have one under way.
+MAX_CONNECTIONS = 2000
+# The same from one peer: an IPv4 address or an IPv6 network of 64 bits. Those of
+# TRUSTED_PROXIES have no limit of their own.
+MAX_PEER_CONNECTIONS = 500
 MAX_PENDING_SCRAPES = 1000  # single scrapes under way; further ones are answered 429
+MIN_DISK_MB = 100  # MiB left in DATA_DIR; with fewer the service is not ready
 PORT = 3002  # 0 takes a free one
 PUBLIC_URL = ""  # of the addresses in answers; empty: the host of the request
 SHUTDOWN_TIMEOUT_S = 30  # time for work under way after SIGTERM
 
-# Networks of proxies whose X-Forwarded-Host and -Proto count.
+# Networks of proxies whose X-Forwarded-Host and -Proto count, and which may open more
+# than MAX_PEER_CONNECTIONS.
 TRUSTED_PROXIES = ["127.0.0.0/8", "::1/128"]
 
 # -- The service: who may call -----------------------------------------------------------
 API_KEYS: list[str] = []  # fixed keys beside those of `keys create`, a team each
 AUTH_ENABLED = True  # False: every caller is one team, with or without a key
-KEY_SECRET = ""  # keys are hashed with it; empty: made once, kept in DATA_DIR
+# Keys are hashed with it, sessions and headers of jobs encrypted: the same for all
+# services and nodes on one database. Empty: made once, kept in DATA_DIR.
+KEY_SECRET = ""
 
 # Calls per minute and team by mode, such as `scrape=100,crawl=15`; a mode that is not
 # named, or 0, is unlimited. Teams may have their own: `scraper-service teams set`.
@@ -197,7 +209,8 @@ CONVERTER = "scraper_service.components.pool.ConverterPool"
 ENGINES = "scraper_service.components.engines.Engines"
 ROBOTS_POLICY = "scraper_service.components.robots.RobotsPolicy"
 CONVERTER_MEMORY_MB = 1024  # address space of one process
-CONVERTER_PROCESSES = 0  # 0: one per processor
+CONVERTER_PROCESSES = 0  # 0: one per processor; one more while all are slow
+CONVERTER_QUEUE_MB = 256  # MiB of inputs of all teams; see the converter queue
 CONVERTER_TASKS = 1000  # conversions before a process is replaced
 CONVERTER_TIMEOUT_S = 60  # time for one page, less where its caller waits for less
 MARKDOWN_CONVERTER = "native"  # or html2text, for that library's own output
@@ -275,6 +288,7 @@ _choices = {"ARTEFACTS": ("files", "inline"), "RENDER": ("auto", "never", "alway
 _minima = {
     "BROWSER_PAGES": 1,
     "CONVERTER_MEMORY_MB": 256,  # it could not load what it needs
+    "CONVERTER_QUEUE_MB": 1,
     "CONVERTER_TIMEOUT_S": 1,
     "HOST_CONCURRENCY": 1,
     "JOB_CONCURRENCY": 1,
@@ -291,6 +305,7 @@ _minima = {
     "EXTRACT_PAGES": 1,
     "OPERATION_TIMEOUT_S": 1,
     "MAX_CONNECTIONS": 1,
+    "MAX_PEER_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
     "MAX_PENDING_SEARCHES": 1,
     "MAX_TEAM_WATCHERS": 1,
@@ -334,12 +349,16 @@ def check_settings(settings: BaseSettings) -> None:
         value = settings[name]
         if kind is bool:
             if str(value).lower() not in {"true", "false", "1", "0"}:
-                raise ValueError(f"{name} must be true or false, got {value!r}")
+                text = f"{variable(name)} must be true or false, got {value!r}"
+                raise ValueError(text)
         elif kind in {int, float}:
             _check_number(name, value)
         elif name in _choices and value not in _choices[name]:
             allowed = ", ".join(_choices[name])
-            raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
+            text = f"{variable(name)} must be one of {allowed}, got {value!r}"
+            raise ValueError(text)
+    for text in settings.getlist("TRUSTED_PROXIES"):
+        _check_network("TRUSTED_PROXIES", text)
     for text in settings.getlist("WEBHOOK_RETRY_S"):
         _check_number("WEBHOOK_RETRY_S", text)
     if url := settings["WEBHOOK_URL"]:
@@ -354,7 +373,8 @@ def check_settings(settings: BaseSettings) -> None:
 
 def _check_number(name: str, value: object) -> None:
     low, high = _minima.get(name, 0), _maxima.get(name)
-    text = f"{name} must be a number from {low}" + (f" to {high}" if high else " up")
+    text = f"{variable(name)} must be a number from {low}"
+    text += f" to {high}" if high else " up"
     try:
         number = float(str(value))
     except ValueError:
@@ -363,13 +383,22 @@ def _check_number(name: str, value: object) -> None:
         raise ValueError(f"{text}, without fraction, got {value!r}")
 
 
+def _check_network(name: str, text: str) -> None:
+    try:
+        ip_network(text.strip())
+    except ValueError as error:
+        raise ValueError(
+            f"{name} must be IP networks, such as 10.1.0.0/16: {error}"
+        ) from None
+
+
 def _check_model(settings: BaseSettings) -> None:
     url = settings["LLM_BASE_URL"]
     names = [name for name in ("LLM_MODEL", "LLM_API_KEY") if settings[name]]
     if not url and names:
-        raise ValueError(f"LLM_BASE_URL must be set with {names[0]}")
+        raise ValueError(f"SCRAPER_LLM_BASE_URL must be set with {variable(names[0])}")
     if url and not settings["LLM_MODEL"]:
-        raise ValueError("LLM_MODEL must be set with LLM_BASE_URL")
+        raise ValueError("SCRAPER_LLM_MODEL must be set with SCRAPER_LLM_BASE_URL")
     try:
         parts = urlsplit(url)
         usable = parts.scheme in {"http", "https"} and parts.hostname
@@ -377,7 +406,7 @@ def _check_model(settings: BaseSettings) -> None:
         usable = False
     if url and (not usable or parts.query or parts.username):
         raise ValueError(
-            "LLM_BASE_URL must be an http(s) address without user and query, got"
+            "SCRAPER_LLM_BASE_URL must be an http(s) address without user and query, got"
             f" {url.rpartition('@')[2]!r}"
         )
 
@@ -391,4 +420,4 @@ def _check_webhook(url: str) -> None:
     except ValueError:
         whole = False
     if not whole:
-        raise ValueError(f"WEBHOOK_URL must be an http(s) address, got {url!r}")
+        raise ValueError(f"SCRAPER_WEBHOOK_URL must be an http(s) address, got {url!r}")

@@ -10,6 +10,7 @@ from attrs import evolve
 from scrapy import Request
 from scrapy.utils.misc import load_object
 
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
     Fetch,
@@ -43,7 +44,12 @@ class ConverterPool(Protocol):
     """What the setting ``CONVERTER`` names; made by its ``shared(settings)``."""
 
     async def convert(
-        self, source: PageSource, options: ScrapeOptions, timeout_s: float
+        self,
+        source: PageSource,
+        options: ScrapeOptions,
+        timeout_s: float,
+        team_id: str | None = None,
+        job_id: str = "",
     ) -> PageContent:
         """Return the content of a page, or the error why there is none."""
         ...
@@ -54,14 +60,26 @@ class ConverterPool(Protocol):
         timeout_s: float,
         choose: Any = None,
         read: Callable[..., Any] = ...,
+        team_id: str | None = None,
+        job_id: str = "",
     ) -> Any:
         """Return what a sitemap lists, or the error why nothing."""
         ...
 
     async def run(
-        self, function: Callable[..., T], *args: object, timeout_s: float = ...
+        self,
+        function: Callable[..., T],
+        *args: object,
+        timeout_s: float = ...,
+        team_id: str | None = None,
     ) -> T:
         """Return what an importable function returns in a process of the pool."""
+        ...
+
+    def has_capacity(
+        self, team_id: str | None, wake: Callable[[], None] | None = None
+    ) -> bool:
+        """Return True if a team may queue another page."""
         ...
 
 
@@ -109,6 +127,7 @@ class PageSpider(scrapy.Spider):
     max_refresh_s: float
     robots: RobotsPolicy
     engines: Engines
+    job_id = ""
     text_limit: int  # characters of a page that a language model may read; 0 for none
     find_links = False
     find_blocks = False
@@ -121,6 +140,7 @@ class PageSpider(scrapy.Spider):
         spider.pool = load_object(settings["CONVERTER"]).shared(settings)
         spider.robots = load_object(settings["ROBOTS_POLICY"]).shared(settings)
         spider.engines = load_object(settings["ENGINES"]).shared(settings)
+        spider.job_id = settings.get("JOB_ID") or ""
         spider.text_limit = text_limit(settings) if language_model(settings) else 0
         spider.max_bytes = settings.getint("DOWNLOAD_MAXSIZE")
         spider.max_hops = settings.getint("REDIRECT_MAX_TIMES")
@@ -200,7 +220,9 @@ class PageSpider(scrapy.Spider):
             source = evolve(source, max_bytes=most)
         headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
-        content = await self.pool.convert(source, options, time_left)
+        content = await self.pool.convert(
+            source, options, time_left, **self.owner(response)
+        )
         return evolve(
             content,
             fetch=_fetch(
@@ -211,6 +233,15 @@ class PageSpider(scrapy.Spider):
                 robots_tag=", ".join(map(_text, headers.getlist("X-Robots-Tag"))),
             ),
         )
+
+    def owner(self, response: Response) -> dict[str, Any]:
+        """Return whose converter time a page uses, as arguments of the pool."""
+        meta = response.meta
+        is_of_job = meta.get("lease") is not None
+        return {
+            "team_id": meta.get("converter_team") or meta.get("team_id"),
+            "job_id": (self.job_id or "local") if is_of_job else "",
+        }
 
     def _is_searched(self, response: Response) -> bool:
         """Tell whether a page is for the index of its team."""
@@ -245,7 +276,12 @@ class PageSpider(scrapy.Spider):
         return PageSource(**{**known, **facts})
 
     def failed(self, failure: Failure) -> Iterator[PageContent]:
-        """Yield the content of a page that could not be fetched."""
+        """Yield the content of a page that could not be fetched.
+
+        Raises :exc:`ServiceUnavailable` where that is no matter of the page.
+        """
+        if isinstance(failure.value, ServiceUnavailable):
+            raise failure.value
         request = failure.request  # type: ignore[attr-defined]
         yield PageContent(fetch=_fetch(request, url=request.url, cause=failure.value))
 

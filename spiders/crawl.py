@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.formats.sitemap import FETCH_TIMEOUT_S
 from scraper_service.formats.sitemap_places import (
     first_scope,
@@ -232,6 +233,7 @@ class CrawlSpider(JobSpider):
                 "lease": lease,
                 "robots_agents": self._agents() if lease.depth == 0 else (),
                 "scrape_id": page_id,
+                "converter_team": team_id,  # no team_id: nothing of it is cached
             },
         )
 
@@ -265,6 +267,8 @@ class CrawlSpider(JobSpider):
         """Yield a sitemap file that could not be fetched, which fails no crawl."""
         request = failure.request  # type: ignore[attr-defined]
         cause = failure.value
+        if isinstance(cause, ServiceUnavailable):
+            raise cause
         yield SitemapFile(lease=request.meta["lease"], cause=cause)
 
 

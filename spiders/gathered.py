@@ -59,4 +59,9 @@ class Gathered:
         Who waits has a deadline.
         """
         left_s = self._call.deadline - time.monotonic()
-        return await self._pool.run(function, *args, timeout_s=max(1, left_s + 1))
+        return await self._pool.run(
+            function,
+            *args,
+            timeout_s=max(1, left_s + 1),
+            team_id=self._call.team_id,
+        )

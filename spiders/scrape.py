@@ -28,7 +28,8 @@ class ScrapeSpider(PageSpider):
     """One page per request.
 
     Arguments are those of :mod:`scraper_service.options.arguments`, or ``page``, a
-    :class:`~scraper_service.options.jobs.PageOptions`. With the argument ``resident``
+    :class:`~scraper_service.options.jobs.PageOptions`; with ``upload``, a file, that is
+    its page. With the argument ``resident``
     it starts with no page and is given them one by one.
     """
 
@@ -39,10 +40,12 @@ class ScrapeSpider(PageSpider):
         *args: Any,
         resident: bool = False,
         page: PageOptions | None = None,
+        upload: Upload | None = None,
         **kwargs: Any,
     ):
         super().__init__(*args)
         self.page = None if resident else page or page_options(kwargs)
+        self.upload = upload
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -58,7 +61,7 @@ class ScrapeSpider(PageSpider):
         options: ScrapeOptions,
         scrape_id: str,
         deadline: float,
-        team_id: str,
+        team_id: str | None = None,
     ) -> Request:
         """Return the request for a file that a caller sent; nothing is fetched."""
         request = self.page_request(
@@ -74,4 +77,8 @@ class ScrapeSpider(PageSpider):
             return
         options = self.page.scrape
         deadline = time.monotonic() + options.deadline_ms / 1000
-        yield self.page_request(self.page.url, options, str(uuid.uuid4()), deadline)
+        scrape_id = str(uuid.uuid4())
+        if self.upload is not None:
+            yield self.upload_request(self.upload, options, scrape_id, deadline)
+        else:
+            yield self.page_request(self.page.url, options, scrape_id, deadline)

@@ -71,7 +71,7 @@ async def read_sitemap(
         return SitemapReading(error=PageError("SITEMAP_ABSENT", text))
     source = spider.page_source(response, max_bytes=MAX_BYTES)
     content: SitemapContent = await spider.pool.read_sitemap(
-        source, time_s, choice, **how
+        source, time_s, choice, **spider.owner(response), **how
     )
     nested = [url for url, _ in content.nested] if level < MAX_LEVELS else []
     warnings = [f"{response.url}: {text}" for text in content.warnings]

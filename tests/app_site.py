@@ -16,6 +16,7 @@ from aiohttp import web
 
 from bench.processes import ServerProcess
 from tests.formats.pdfmaker import pdf
+from tests.waiting import WAIT_S
 
 HOSTS = ("127.0.0.2", "127.0.0.3")
 WORDS = (
@@ -135,6 +136,21 @@ ECHO_JS = """fetch('/headers').then((r) => r.text()).then((text) => {
 MOVING = "<script>location.replace('{to}')</script>"
 PAPER = pdf([[(72, 700, 12, "The words of a paper.")]])
 SLOW = f"""<!doctype html><title>Slow</title><h1>Slow</h1><p>{WORDS}</p>"""
+# What is said after the question mark becomes 256 Mi characters long.
+HUGE = """<!doctype html><title>Huge</title><h1>Huge</h1><p>Its words are few.</p><script>
+const kind = location.search.slice(1);
+const text = () => 'a'.repeat(2 ** 28);
+setTimeout(() => {
+  if (kind === 'title') document.title = text();
+  if (kind === 'attribute') document.body.setAttribute('data-x', text());
+  if (kind === 'fetch') fetch('/data', { method: 'POST', body: text() });
+  if (kind === 'error') throw new Error(text());
+  if (kind === 'console') console.log(text());
+});
+</script>"""
+# What is said after the question mark is told to tests.browser.fragile.
+ENDER = f"""<!doctype html><title>Ender</title><h1>Ender</h1><p>{WORDS}</p>
+<script>console.log(`end ${{location.search.slice(1)}}`)</script>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
 
 PAGES: dict[str, str] = {
@@ -165,6 +181,8 @@ PAGES: dict[str, str] = {
     "/moving": MOVING.replace("{to}", "/client"),
     "/slow": SLOW,
     "/loop": LOOP,
+    "/huge": HUGE,
+    "/ender": ENDER,
     "/links": "".join(f"<a href='/client?n={n}'>page {n}</a> " for n in range(4)),
 }
 
@@ -182,7 +200,7 @@ class AppSite(ServerProcess):
     def paths(self) -> list[str]:
         """Return host and path of what was asked for since the last call, in order."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(self.url("/log"), timeout=30) as found:
+        with opener.open(self.url("/log"), timeout=WAIT_S) as found:
             return [f"{host}{path}" for host, path in json.load(found)]
 
 

@@ -18,7 +18,7 @@ from tests.servers import HttpServer, serve
 
 KEY = "sk-very-secret"
 MODEL = "stand-in"
-SLOW_S = 30
+SLOW_S = 60
 HUGE_BYTES = 20 * 2**20
 DEPTH = 50_000
 ORDER = re.compile(r"SYSTEM OVERRIDE: (\{.*?\}) END", re.DOTALL)

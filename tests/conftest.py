@@ -29,7 +29,7 @@ ENVIRONMENT = {
     "SCRAPER_SEARCH_PROVIDERS": "own",  # whatever is installed
     "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
 }
-REQUEST_TIMEOUT_S = 90
+REQUEST_TIMEOUT_S = 300
 # Minutes long: begun first, they run beside all others, and not alone at the end.
 LONG = ("test_crash.py", "test_readme.py")
 

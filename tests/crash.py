@@ -9,13 +9,13 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import time
 from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import sqlalchemy as sa
 
 from tests import linked_site
+from tests.waiting import WAIT_S, wait_until
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -161,12 +161,9 @@ class Invariants:
         assert len(self.documents) <= status["completed"], "shows more than it counts"
         return self.state
 
-    def wait(self, service: Service, seconds: float = 120) -> None:
+    def wait(self, service: Service, seconds: float = WAIT_S) -> None:
         """Poll until the job has ended."""
-        end = time.monotonic() + seconds
-        while self.poll(service) not in TERMINAL:
-            assert time.monotonic() < end, f"no end in {seconds} s: {self._last}"
-            time.sleep(POLL_S)
+        wait_until(lambda: self.poll(service) in TERMINAL, seconds, POLL_S)
 
     def check(self, service: Service) -> None:
         """Check a job that has completed: what ended, the rows, what was fetched."""

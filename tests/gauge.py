@@ -10,13 +10,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from tests.mockserver import SITE_HOST
 from tests.servers import InThread
+from tests.waiting import WAIT_S
 
 
 class Gauge(InThread, ThreadingHTTPServer):
     """A site on 127.0.0.2 whose pages take ``wait_s`` each; a context manager.
 
     Every path without a dot is a page and links to ``/p/1`` and so on, which are
-    :attr:`pages` with the page ``/p/``.
+    :attr:`pages` with the page ``/p/``. No page is answered while :attr:`gate` is
+    clear.
     """
 
     pages = 12
@@ -25,7 +27,13 @@ class Gauge(InThread, ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__((SITE_HOST, 0), _Handler)
         self.log: list[tuple[int, str]] = []  # 1 for a begin, -1 for an end; the path
+        self.gate = threading.Event()
+        self.gate.set()
         self._lock = threading.Lock()
+
+    def __exit__(self, *exc_info: object) -> None:
+        self.gate.set()
+        super().__exit__(*exc_info)
 
     def note(self, step: int, path: str) -> None:
         with self._lock:
@@ -54,6 +62,7 @@ class _Handler(BaseHTTPRequestHandler):
         is_page = "." not in self.path
         if is_page:
             self.server.note(1, self.path)
+            self.server.gate.wait(WAIT_S)
             time.sleep(self.server.wait_s)
             # Before the answer: after it the next request may begin.
             self.server.note(-1, self.path)

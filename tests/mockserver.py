@@ -10,6 +10,7 @@ is written here.
 ``/article``  ``/big``       realistic pages of 17 kB and 200 kB
 ``/status/N``                answers N
 ``/delay/SECONDS``           waits, then answers
+``/held/NAME``               answers once ``/_release/NAME`` was asked for
 ``/slow-body?seconds=``      head and half of the body, waits, the other half
 ``/redirect/N?to=``          N redirects, then ``to`` (default ``/``)
 ``/redirect-loop``           redirects to itself
@@ -86,6 +87,7 @@ from bench import pages
 from bench.processes import ServerProcess
 from tests import linked_site
 from tests.lines import answer_lines
+from tests.waiting import WAIT_S
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -256,6 +258,21 @@ def _status(asked: Asked) -> Answer:
 async def _delay(asked: Asked) -> Answer:
     await asyncio.sleep(float(asked.rest))
     return Answer(b"<h1>Waited</h1>")
+
+
+gates: dict[str, asyncio.Event] = collections.defaultdict(asyncio.Event)
+
+
+@resource("held")
+async def _held(asked: Asked) -> Answer:
+    await gates[asked.rest].wait()
+    return Answer(b"<h1>Held</h1>")
+
+
+@resource("_release")
+def _release(asked: Asked) -> Answer:
+    gates[asked.rest].set()
+    return _json(None)
 
 
 @resource("redirect")
@@ -582,7 +599,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Asked:
 async def _answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
     """Write the answer; false when the connection has to end after it."""
     name = asked.path.split("/")[1]
-    if name != "_log":
+    if not name.startswith("_"):
         seen.append(
             {
                 "method": asked.method,
@@ -729,6 +746,7 @@ class MockServer(ServerProcess):
         super().__init__("tests.mockserver")
         self.addresses: dict[str, str] = json.loads(self.line("{"))
         self.ca_file = self.addresses.pop("ca_file")
+        self._held = itertools.count()
 
     def url(self, path: str = "/", origin: str = "http") -> str:
         """Return an address of the site; ``other`` is a second origin of it."""
@@ -748,21 +766,30 @@ class MockServer(ServerProcess):
         Keys: ``method``, ``path`` (with its query), ``headers`` (names in lower
         case), ``body`` (Latin-1).
         """
-        with _opener.open(self.url("/_log"), timeout=10) as answer:
+        with _opener.open(self.url("/_log"), timeout=WAIT_S) as answer:
             found: list[dict[str, Any]] = json.load(answer)
         return found
 
     def paths(self, prefix: str = "/") -> list[str]:
         """Return the paths in :attr:`requests` that begin so; cheap for thousands."""
         query = urllib.parse.urlencode({"paths": prefix})
-        with _opener.open(self.url(f"/_log?{query}"), timeout=10) as answer:
+        with _opener.open(self.url(f"/_log?{query}"), timeout=WAIT_S) as answer:
             found: list[str] = json.load(answer)
         return found
+
+    def held(self) -> str:
+        """Return the address of a new page that answers after :meth:`release`."""
+        return self.url(f"/held/{next(self._held)}")
+
+    def release(self, url: str) -> None:
+        """Let a held page answer, from now on."""
+        name = url.rpartition("/")[2]
+        _opener.open(self.url(f"/_release/{name}"), timeout=WAIT_S).close()
 
     def forget(self) -> None:
         """Empty :attr:`requests`."""
         request = urllib.request.Request(self.url("/_log"), method="DELETE")
-        _opener.open(request, timeout=10).close()
+        _opener.open(request, timeout=WAIT_S).close()
 
 
 class Canary(ServerProcess):

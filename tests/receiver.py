@@ -26,7 +26,7 @@ SILENT_S = 60
 
 
 class Received(NamedTuple):
-    """A request: when it came and was answered, path, headers in lower case, body."""
+    """A request: when it came, when its answer began, path, headers in lower case, body."""
 
     at: float
     until: float
@@ -80,15 +80,15 @@ class _Handler(BaseHTTPRequestHandler):
             number = self.tries[key]
         kind, _, rest = self.path[1:].partition("/")
         argument = rest.partition("/")[0]
-        with contextlib.suppress(OSError):
-            self._answer(kind, argument, number)
-        entry[1] = time.time()
-
-    def _answer(self, kind: str, argument: str, number: int) -> None:
         if kind == "slow":
             time.sleep(int(argument) / 1000)
-            self._send(200)
-        elif kind == "fails":
+        # Before the answer: after it the next request may begin.
+        entry[1] = time.time()
+        with contextlib.suppress(OSError):
+            self._answer(kind, argument, number)
+
+    def _answer(self, kind: str, argument: str, number: int) -> None:
+        if kind == "fails":
             self._send(200 if number > int(argument) else 500)
         elif kind == "always":
             self._send(int(argument))

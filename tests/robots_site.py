@@ -73,9 +73,9 @@ class Site:
         special += " failing paused"
         for name in (*ANSWERS, *special.split()):
             await self.listen(name)
-        with socket.socket() as unused:
-            unused.bind((SITE_HOST, 0))
-            self.addresses["refused"] = f"http://{SITE_HOST}:{unused.getsockname()[1]}"
+        self.shut = socket.socket()  # bound, so that nobody else listens there
+        self.shut.bind((SITE_HOST, 0))
+        self.addresses["refused"] = f"http://{SITE_HOST}:{self.shut.getsockname()[1]}"
 
     async def listen(self, name: str) -> None:
         async def serve(reader: Any, writer: Any) -> None:
@@ -108,7 +108,7 @@ class Site:
                 await writer.drain()
                 await asyncio.sleep(0.1)
         if name == "slow":
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(2)
         writer.write(self.answer(name, path))
         await writer.drain()
 
@@ -125,7 +125,7 @@ class Site:
         if name == "failing" and times > 1:
             return answer(CLOSED, 503)
         if name == "paused" and times == 1:  # longer than the tests wait for an answer
-            return answer(CLOSED, 429, "Retry-After: 3")
+            return answer(CLOSED, 429, "Retry-After: 5")
         return ANSWERS.get(name) or answer(RULES)
 
 

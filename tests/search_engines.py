@@ -4,7 +4,7 @@
 stdin, announces its address on stdout and ends with its stdin. The first part of the
 path says how it answers: ``ok``, ``empty``, ``silent`` (SearXNG's own engines are
 blocked), ``blocked`` (429), ``closed`` (403), ``broken`` (500), ``malformed``, ``list``,
-``slow``, ``huge``, ``moved``.
+``huge``, ``moved``. :meth:`SearchEngines.held` keeps all of them from answering.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from __future__ import annotations
 import json
 import sys
 import threading
-import time
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, urlsplit
 
 from tests.servers import HttpServer, serve
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 HOST = "127.0.0.2"
 LOG = "/engine-log"
+GATE = "/engine-gate"
 KEY = "engine-key"
 PAGE = 10  # results in one answer
-SLOW_S = 20
 STATUS = {"blocked": 429, "closed": 403, "broken": 500}
 
 
@@ -58,12 +61,22 @@ class SearchEngines(HttpServer):
         asked: list[dict[str, Any]] = self.ask(LOG)
         return asked
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no engine answer before the end of the block."""
+        self.ask(GATE, False, "PUT")
+        try:
+            yield
+        finally:
+            self.ask(GATE, True, "PUT")
+
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     results: dict[str, list[dict[str, Any]]]
     requests: list[dict[str, Any]]
     lock = threading.Lock()
+    gate = threading.Event()
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -77,10 +90,16 @@ class _Handler(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers["Content-Length"]))
         self._answer(self.path, json.loads(body))
 
+    def do_PUT(self) -> None:
+        is_open = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        (self.gate.set if is_open else self.gate.clear)()
+        self._send(200, b"null")
+
     def _answer(self, path: str, asked: dict[str, Any]) -> None:
         headers = {name.lower(): value for name, value in self.headers.items()}
         with self.lock:
             self.requests.append({"path": path, "asked": asked, "headers": headers})
+        self.gate.wait()
         _, mode, engine, *rest = path.split("/")
         if mode in STATUS:
             self._send(STATUS[mode], b'{"error":"no"}')
@@ -95,9 +114,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
         elif mode == "huge":
             self._send(200, b'{"results": "%s"}' % (b"x" * 8 * 2**20))
-        elif mode == "slow":
-            time.sleep(SLOW_S)
-            self.close_connection = True
         else:
             found = getattr(self, f"_{engine}")("/".join(rest), asked, mode)
             self._send(200, json.dumps(found).encode())
@@ -195,6 +211,7 @@ class _Server(ThreadingHTTPServer):
 def main() -> None:
     _Handler.results = json.loads(sys.stdin.readline())
     _Handler.requests = []
+    _Handler.gate.set()
     server = _Server((HOST, 0), _Handler)
     serve(server)
 

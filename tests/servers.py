@@ -10,6 +10,7 @@ import urllib.request
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from bench.processes import ServerProcess
+from tests.waiting import WAIT_S
 
 if TYPE_CHECKING:
     from http.server import HTTPServer
@@ -45,7 +46,7 @@ class HttpServer(ServerProcess):
         """Return the JSON of a path that is none of the pages; ``body`` is JSON too."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url(path), data, method=method)
-        with _opener.open(request, timeout=30) as found:
+        with _opener.open(request, timeout=WAIT_S) as found:
             return json.loads(found.read() or "null")
 
 

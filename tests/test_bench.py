@@ -15,6 +15,7 @@ from bench.crawl import NAMES, QUICK, WORK
 from bench.processes import ROOT
 from bench.sitemap import WORK as SITEMAP_WORK
 from tests.browser.conftest import why_no_browser
+from tests.waiting import WAIT_S
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +29,7 @@ def run_quick(module: str) -> str:
         env=environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=WAIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr + done.stdout

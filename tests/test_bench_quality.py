@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import WAIT_S
+
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "tests" / "samples" / "pages"
 
@@ -21,7 +23,7 @@ def run(**environment):
         env=inherited | environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=True,
     )
 

@@ -13,11 +13,15 @@ from scraper_service.options.limits import Mode
 
 @pytest.fixture
 def run(tmp_path):
-    """Return a function that runs a command; it returns exit code and output."""
+    """Return a function that runs a command; it returns exit code and output.
+
+    That is standard output, or what a command that fails says.
+    """
 
     def call(*arguments):
         done = CliRunner().invoke(main, [*arguments, "--data-dir", str(tmp_path)])
-        return done.exit_code, done.output.strip()
+        output = done.output if done.exit_code else done.stdout
+        return done.exit_code, output.strip()
 
     return call
 
@@ -41,6 +45,45 @@ def test_a_key_has_a_team_of_its_own_without_limits(run):
     assert f"...{key[-4:]}  valid" in listed
     assert "mine  credits unlimited  concurrency unlimited  rates default" in listed
     assert key not in listed
+
+
+def test_a_new_key_says_whose_it_is_and_whether_that_is_new(tmp_path):
+    def said(*arguments):
+        asked = ["keys", "create", *arguments, "--data-dir", str(tmp_path)]
+        done = CliRunner().invoke(main, asked)
+        assert re.fullmatch("fc-[0-9a-f]{64}\n", done.stdout)
+        return done.stderr
+
+    first, second = said("--team", "shop", "--credits", "9"), said("--team", "shop")
+    assert first.startswith("a new team: ")
+    assert second.startswith("a team: ")
+    assert "  shop  credits 9 of 9  concurrency unlimited" in first
+    assert ids_of(first) == ids_of(second)
+    assert said("--name", "mine").startswith("a new team: ")
+
+
+def served(monkeypatch, *arguments):
+    """Return what `serve` says before it would start, and its exit code."""
+    monkeypatch.setattr("scraper_service.__main__.serve", lambda *_: 0)
+    done = CliRunner().invoke(main, [*arguments[:-1], "serve", "--host", arguments[-1]])
+    assert done.stdout == ""
+    return done.stderr, done.exit_code
+
+
+def test_a_service_that_all_may_use_does_not_start_without_a_word(monkeypatch):
+    sample = ("-s", "API_KEYS=fc-secret,fc-change-me")
+    said, code = served(monkeypatch, *sample, "0.0.0.0")
+    assert code == 2
+    assert "SCRAPER_API_KEYS has the key of the documentation, fc-change-me" in said
+    said, code = served(monkeypatch, *sample, "127.0.0.1")
+    assert (code, said[:9]) == (0, "WARNING: ")
+    for host, is_told in (("0.0.0.0", True), ("10.1.2.3", True), ("::1", False)):
+        said, code = served(monkeypatch, "-s", "AUTH_ENABLED=false", host)
+        assert (code, said[:9]) == (0, "WARNING: ")
+        assert "everybody who can reach this service may use it" in said
+        assert ("can be reached from other machines" in said) == is_told
+    for host in ("0.0.0.0", "127.0.0.1"):
+        assert served(monkeypatch, "-s", "API_KEYS=fc-secret", host) == ("", 0)
 
 
 def test_a_team_has_limits_and_further_keys(run):

@@ -42,7 +42,7 @@ def test_v2_scrapes_with_every_option_of_this_release(client, site):
         only_main_content=False,
         exclude_tags=["footer"],
         headers={"X-A": "b"},
-        timeout=20_000,
+        timeout=200_000,
         parsers=["pdf"],
         max_age=0,
     )
@@ -92,7 +92,7 @@ def test_v2_async_scrapes(service, site):
 
 def test_v1_scrapes(first_client, site):
     document = first_client.scrape_url(
-        site.url("/article"), formats=["markdown", "html", "links"], timeout=20_000
+        site.url("/article"), formats=["markdown", "html", "links"], timeout=200_000
     )
     assert document.markdown.startswith("# ")
     assert document.links
@@ -132,7 +132,7 @@ def test_v2_maps(client, listed):
         include_subdomains=False,
         limit=2,
         sitemap="only",
-        timeout=20_000,
+        timeout=200_000,
         integration="test",
     )
     assert [link.url for link in found.links] == [
@@ -166,6 +166,6 @@ def test_v1_maps(first_client, listed):
         include_subdomains=True,
         sitemap_only=True,
         limit=1,
-        timeout=20_000,
+        timeout=200_000,
     )
     assert found.links == [listed.url("/pricing")]

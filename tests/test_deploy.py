@@ -14,6 +14,7 @@ import pytest
 from bench.processes import ROOT
 from scraper_service import settings
 from tests.image import steps
+from tests.waiting import WAIT_S
 
 DEPLOY = ROOT / "deploy"
 COMMANDS = Path(sys.executable).parent
@@ -23,7 +24,7 @@ COMPOSE = sorted(DEPLOY.glob("compose*.yaml"))
 
 def lint(*command):
     done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=ROOT, capture_output=True, text=True, timeout=WAIT_S, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr

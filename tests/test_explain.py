@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.waiting import WAIT_S
+
 PAGE = Path(__file__).parent / "samples" / "pages" / "news-cards.html"
 
 
@@ -17,7 +19,7 @@ def explain(*arguments):
         env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 import uuid
 
 import pytest
@@ -13,6 +12,7 @@ from firecrawl.v1.client import AsyncV1CrawlWatcher, AsyncV1FirecrawlApp
 from firecrawl.v2.types import PaginationConfig, ScrapeOptions
 
 from tests.linked_site import named, page_number
+from tests.waiting import WAIT_S, wait_until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
@@ -62,15 +62,15 @@ def addresses(site):
 
 
 def until_done(read):
-    end = time.monotonic() + 60
-    while (status := read()).status == "scraping":
-        assert time.monotonic() < end, status
-        time.sleep(POLL_S)
-    return status
+    def ended():
+        status = read()
+        return status if status.status != "scraping" else None
+
+    return wait_until(ended, every_s=POLL_S)
 
 
 async def until_done_async(read):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(WAIT_S):
         while (status := await read()).status == "scraping":  # noqa: ASYNC110  # remote
             await asyncio.sleep(POLL_S)
     return status
@@ -105,7 +105,7 @@ def is_listed(active, job_id):
 
 
 def test_v2_crawl_waits_for_every_page(client, address):
-    job = client.crawl(address("30-py"), poll_interval=1, timeout=60)
+    job = client.crawl(address("30-py"), poll_interval=1, timeout=WAIT_S)
     assert_completed(job, 30)
     assert job.expires_at is not None
 
@@ -118,7 +118,7 @@ def test_v2_crawl_obeys_limit_and_scrape_options(client, address):
         sitemap="skip",
         max_concurrency=2,
         poll_interval=1,
-        timeout=60,
+        timeout=WAIT_S,
     )
     assert_completed(job, 7)
     assert all(page.links and page.html for page in job.data)
@@ -174,7 +174,10 @@ def test_v2_an_unknown_crawl_is_an_error(client):
 
 def test_v2_batch_scrape_waits_for_every_page(client, addresses):
     job = client.batch_scrape(
-        addresses("8-pybatch"), formats=["markdown"], poll_interval=1, wait_timeout=60
+        addresses("8-pybatch"),
+        formats=["markdown"],
+        poll_interval=1,
+        wait_timeout=WAIT_S,
     )
     assert_completed(job, 8)
 
@@ -248,7 +251,7 @@ def test_v2_async_lists_and_cancels_a_running_crawl(run, address):
 
 def test_v2_async_batch_scrape_waits_for_every_page(run, addresses):
     urls = addresses("8-pyasyncbatch")
-    job = run(lambda client: client.batch_scrape(urls, poll_interval=1, timeout=60))
+    job = run(lambda client: client.batch_scrape(urls, poll_interval=1, timeout=WAIT_S))
     assert_completed(job, 8)
 
 
@@ -338,12 +341,12 @@ def test_v2_watcher_tells_of_every_page(client, address, addresses, kind):
         started = client.start_crawl(address(name))
     else:
         started = client.start_batch_scrape(addresses(name))
-    watcher = client.watcher(started.id, kind=kind, poll_interval=30, timeout=60)
+    watcher = client.watcher(started.id, kind=kind, poll_interval=30, timeout=WAIT_S)
     documents, ends = listened(watcher)
     snapshots = []
     watcher.add_listener(snapshots.append)
     watcher.start()
-    watcher._thread.join(60)
+    watcher._thread.join(WAIT_S)
     assert_watched(documents, 12)
     [(end, detail)] = ends
     assert (end, detail["status"]) == ("done", "completed")
@@ -352,33 +355,38 @@ def test_v2_watcher_tells_of_every_page(client, address, addresses, kind):
 
 
 @pytest.mark.parametrize("kind", ["crawl", "batch"])
-def test_v2_async_watcher_tells_of_every_page(run, address, addresses, kind):
-    name = f"12-slow60-pyasyncwatch{kind}"
+def test_v2_async_watcher_tells_of_every_page(run, site, kind):
+    held = site.held()  # until the first snapshot
 
     async def steps(client):
         if kind == "crawl":
-            started = await client.start_crawl(address(name))
+            url = site.url(f"/html?body=<a%20href={held}>x</a>")
+            started = await client.start_crawl(url, crawl_entire_domain=True)
         else:
-            started = await client.start_batch_scrape(addresses(name))
-        watcher = client.watcher(started.id, kind=kind, poll_interval=30, timeout=60)
-        return [snapshot async for snapshot in watcher]
+            started = await client.start_batch_scrape([site.url("/text"), held])
+        watcher = client.watcher(
+            started.id, kind=kind, poll_interval=30, timeout=WAIT_S
+        )
+        snapshots = []
+        async for snapshot in watcher:
+            snapshots.append(snapshot)
+            await asyncio.to_thread(site.release, held)
+        return snapshots
 
-    snapshots = run(steps)
-    assert_completed(snapshots[-1], 12)
-    assert snapshots[0].status == "scraping"
+    first, *_, last = run(steps)
+    assert first.status == "scraping"
+    assert (last.status, last.completed, len(last.data)) == ("completed", 2, 2)
 
 
 def test_v2_watcher_ends_with_a_cancel(client, address):
     started = client.start_crawl(address("900-slow200-pywatchcancel"))
-    watcher = client.watcher(started.id, poll_interval=30, timeout=60)
+    watcher = client.watcher(started.id, poll_interval=30, timeout=WAIT_S)
     snapshots = []
     watcher.add_listener(snapshots.append)
     watcher.start()
-    end = time.monotonic() + 30
-    while not snapshots and time.monotonic() < end:
-        time.sleep(POLL_S)
+    wait_until(lambda: snapshots)
     client.cancel_crawl(started.id)
-    watcher._thread.join(30)
+    watcher._thread.join(WAIT_S)
     assert [job.status for job in snapshots] == ["scraping", "cancelled"]
 
 

@@ -20,7 +20,7 @@ from tests.search_engines import SearchEngines
 
 SOURCES = Path(__file__).parent / "js"
 INSTALL_TIMEOUT_S = 120
-RUN_TIMEOUT_S = 240
+RUN_TIMEOUT_S = 600
 
 pytestmark = pytest.mark.timeout(INSTALL_TIMEOUT_S + RUN_TIMEOUT_S + 60)
 

@@ -103,7 +103,9 @@ def test_only_the_egress_module_and_its_user_open_connections():
         module_of(path) for path in SOURCES if imports_of(path) & {"socket", *opening}
     }
     assert users == {
+        "scraper_service.api.site",  # options of what clients have opened
         "scraper_service.cli.blocklist",  # the operator's own address
+        "scraper_service.cli.parts",  # files that the user's own service keeps
         "scraper_service.cli.remote",  # the user's own service, not a page's address
         "scraper_service.components.browser.proxy",
         "scraper_service.components.egress",

@@ -12,6 +12,7 @@ import pytest
 
 from tests.linked_site import named, page_number
 from tests.scripted_site import ScriptedSite, page, sitemap
+from tests.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "scraper_service")
@@ -28,7 +29,7 @@ def run(*command, cwd=ROOT):
         },
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
 
@@ -187,7 +188,7 @@ def test_the_command_refuses_wrong_use_in_one_sentence(arguments, text):
 def test_doctor_names_what_fails(tmp_path):
     done = run(*COMMAND, "-s", "EGRESS_ALLOW=x", "doctor", "--data-dir", str(tmp_path))
     assert done.returncode == 1
-    assert "fails    egress: EGRESS_ALLOW entry 'x'" in done.stdout
+    assert "fails    egress: SCRAPER_EGRESS_ALLOW entry 'x'" in done.stdout
     assert "works    python" in done.stdout
     assert "browser" in done.stdout
 

@@ -13,7 +13,9 @@ import pytest
 
 from bench.processes import ROOT
 from tests.crash import started
+from tests.gauge import Gauge
 from tests.paced_site import PacedSite
+from tests.waiting import WAIT_S, wait_until
 
 FRESH = {"maxAge": 0}
 DELAY_S = 0.2
@@ -59,23 +61,18 @@ def scrape(service, url, **options):
     return service.post("/v2/scrape", {"url": url, **FRESH, **options})
 
 
-def documents(service, path, seconds=60):
+def documents(service, path):
     """Wait for the end of a job; return its pages."""
-    end = time.monotonic() + seconds
-    while (status := service.get(path).json)["status"] == "scraping":
-        assert time.monotonic() < end, status
-        time.sleep(0.1)
+
+    def ended():
+        found = service.get(path).json
+        return found if found["status"] != "scraping" else None
+
+    status = wait_until(ended)
     assert status["status"] == "completed"
     errors = service.get(f"{path}/errors").json["errors"]
     assert not errors, errors
     return status["data"]
-
-
-def wait_until(condition, seconds=15):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def codes(pages):
@@ -124,6 +121,20 @@ def test_a_site_that_counts_is_asked_as_often_as_it_allows(start_service, paced_
     assert early(log) <= 3
 
 
+@pytest.mark.parametrize("kind", ["batch", "crawl", "scrapes"])
+def test_a_site_that_takes_two_a_second_is_begun_gently(service, paced_site, kind):
+    site = paced_site(pages=12, rate=2, retry_after=2, wait=0.1)
+    urls = [site.url(f"/p/{n}") for n in range(12)]
+    if kind == "scrapes":
+        with concurrent.futures.ThreadPoolExecutor(12) as threads:
+            list(threads.map(lambda url: scrape(service, url), urls))
+    else:
+        job = batch(service, urls) if kind == "batch" else crawl(service, site.url())
+        wait_until(lambda: len(service.get(job).json["data"]) >= 4, 60)
+        service.request("DELETE", job)
+    assert 1 <= site.statuses().count(429) <= 3
+
+
 def early(log):
     """Return how many requests began in a pause that had been asked for before."""
     pauses = [(seen.end, seen.end + seen.pause_s) for seen in log if seen.pause_s]
@@ -136,7 +147,7 @@ def early(log):
 def test_two_processes_learn_a_rate_from_each_other(start_service, paced_site):
     site = paced_site(pages=28, rate=6, retry_after=1)
     services = [start_service(**SQLITE) for _ in range(2)]
-    time.sleep(REFRESH_S)
+    time.sleep(3 * REFRESH_S)
     job = crawl(services[0], site.url())
     assert codes(documents(services[1], job)) == [200] * 28
     log = site.log
@@ -157,8 +168,8 @@ def refused_at(log):
 @pytest.mark.parametrize(
     ("status", "retry_after", "least_s"),
     [
-        (503, "date+2", 2),
-        (429, "2", 2),
+        (503, "date+6", 6),
+        (429, "6", 6),
         (503, "soon", 0.7),
         (429, "-5", 0.7),
         (429, "1e9", 0.7),
@@ -169,7 +180,7 @@ def test_a_page_of_a_job_is_fetched_again_after_the_pause(
     service, paced_site, status, retry_after, least_s
 ):
     site = paced_site(first=1, status=status, retry_after=retry_after)
-    job = batch(service, [site.url()], timeout=1500)
+    job = batch(service, [site.url()], timeout=5000)
     assert codes(documents(service, job)) == [200]
     assert site.statuses() == [status, 200]
     assert site.gaps()[0] >= least_s
@@ -191,26 +202,24 @@ def test_a_single_scrape_gets_what_its_site_answered(service, paced_site, status
     assert reply.status == 200
     assert codes([reply.json["data"]]) == [status]
     # Ten minutes are the longest pause, and too long for anybody who waits.
-    before = time.monotonic()
-    reply = scrape(service, site.url("/p/1"), timeout=20_000)
+    reply = scrape(service, site.url("/p/1"), timeout=100_000)
     assert (reply.status, reply.json["code"]) == (408, "SCRAPE_TIMEOUT")
     assert "no further requests" in reply.json["error"]
-    assert time.monotonic() - before < 10
     assert len(site.log) == 1
 
 
 def test_a_scrape_waits_for_its_site_if_it_has_the_time(service, paced_site):
-    site = paced_site(first=1, status=429, retry_after="2")
+    site = paced_site(first=1, status=429, retry_after="8")
     scrape(service, site.url())
     assert scrape(service, site.url(), timeout=1000).status == 408
-    reply = scrape(service, site.url(), timeout=10_000)
+    reply = scrape(service, site.url(), timeout=200_000)
     assert codes([reply.json["data"]]) == [200]
-    assert site.gaps()[0] >= 2
+    assert site.gaps()[0] >= 8
 
 
 def test_pages_that_wait_for_their_site_lose_no_time(service, paced_site):
-    site = paced_site(first=8, status=503, retry_after="4")
-    job = batch(service, [site.url(f"/p/{n}") for n in range(30)], timeout=1500)
+    site = paced_site(first=8, status=503, retry_after="8")
+    job = batch(service, [site.url(f"/p/{n}") for n in range(30)], timeout=7000)
     assert codes(documents(service, job)) == [200] * 30
     assert early(site.log) == 0
 
@@ -221,7 +230,7 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
     site = paced_site()
     urls = [closed.url(f"/p/{n}") for n in range(40)]
     job = batch(service, [*urls, *(site.url(f"/p/{n}") for n in range(10))])
-    wait_until(lambda: len(service.get(job).json["data"]) == 10, 10)
+    wait_until(lambda: len(service.get(job).json["data"]) == 10)
     assert len(closed.log) <= 8
     assert early(closed.log) == 0
     # What waits does not hold up the end.
@@ -230,9 +239,9 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
-    site = paced_site(pages=20, wait=0.3)
+    site = paced_site(pages=20, wait=0.5)
     services = [start_service() for _ in range(processes)]
-    time.sleep(REFRESH_S + 0.5)
+    time.sleep(3 * REFRESH_S * (processes - 1))  # until they know of each other
     jobs = [crawl(service, site.url()) for service in services]
     with concurrent.futures.ThreadPoolExecutor(20) as threads:
         replies = list(
@@ -244,19 +253,21 @@ def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
     assert [reply.status for reply in replies] == [200] * 40
     for job in jobs:
         documents(services[0], job)
-    assert 6 <= site.most() <= 8
+    assert 5 <= site.most() <= 8
 
 
-def test_a_big_job_does_not_starve_a_scrape(start_service, paced_site):
+def test_a_big_job_does_not_starve_a_scrape(start_service):
     service = start_service(SCRAPER_HOST_CONCURRENCY="2")
-    site = paced_site(wait=0.3)
-    job = batch(service, [site.url(f"/p/{n}") for n in range(60)])
-    wait_until(lambda: len(site.log) >= 4)
-    for number in (1000, 1001):
-        before = len(site.log)
-        assert scrape(service, site.url(f"/p/{number}")).status == 200
-        assert len(site.log) - before < 20  # of 60
-    assert service.request("DELETE", job).status == 200
+    patient = {"timeout": 200_000}
+    with Gauge() as site, concurrent.futures.ThreadPoolExecutor(1) as threads:
+        site.gate.clear()
+        batch(service, [site.url(f"/{n}") for n in range(60)], **patient)
+        wait_until(lambda: site.now == 2)
+        reply = threads.submit(scrape, service, site.url("/mine"), **patient)
+        wait_until(lambda: service.get("/health").json["pendingScrapes"] == 1)
+        site.gate.set()
+        assert reply.result().status == 200
+        assert site.asked.index("/mine") < 20  # of 60
 
 
 @pytest.mark.slow
@@ -284,7 +295,7 @@ def test_a_local_run_keeps_the_delay(tmp_path, paced_site, arguments):
         env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert done.returncode == 0, done.stderr

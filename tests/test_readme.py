@@ -17,6 +17,7 @@ from tests.formats.pdfmaker import pdf
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+TERMINAL = (ROOT / "docs" / "terminal.md").read_text()
 PUBLIC = "https://example.org"
 DOCUMENTS = [README, (ROOT / "deploy" / "README.md").read_text()]
 
@@ -126,13 +127,19 @@ def test_the_local_commands_work(site, tmp_path):
     assert (tmp_path / "results.jsonl").exists()
 
 
+@pytest.mark.timeout(300)  # each command starts an interpreter
 def test_the_commands_of_the_shell_work(site, tmp_path):
-    scrape, urls, *_, listed = run_block("scraper-service crawl", site, tmp_path)
+    scrape, _, parsed, urls, *_, listed = run_block(
+        "scraper-service map", site, tmp_path
+    )
     assert scrape.startswith("# Example Domain")
+    assert "# Example Domain" in parsed
+    assert len(list((tmp_path / "page").iterdir())) == 2
     assert urls == site.url("/example") + "\n"
     [line] = (tmp_path / "site" / "index.jsonl").read_text().splitlines()
     text = (tmp_path / "site" / json.loads(line)["file"]).read_text()
-    assert text.startswith("# Example Domain")
+    assert text.startswith('---\ntitle: "Example Domain"\n')
+    assert "\n---\n\n# Example Domain" in text
     [line] = (tmp_path / "pages.jsonl").read_text().splitlines()
     assert json.loads(line)["metadata"]["url"] == site.url("/example")
     [_, row] = (tmp_path / "pages.csv").read_text().splitlines()
@@ -141,12 +148,48 @@ def test_the_commands_of_the_shell_work(site, tmp_path):
     assert kinds == ["batch", "crawl", "crawl"]
 
 
+@pytest.mark.timeout(300)  # each command starts an interpreter
+@pytest.mark.parametrize("number", [0, 1], ids=["120 columns", "40 columns"])
+def test_the_session_at_a_terminal_prints_what_is_shown(site, tmp_path, number):
+    session = re.findall(r"^```console\n(.*?)^```", TERMINAL, re.DOTALL | re.MULTILINE)
+    shown = re.findall(r"^\$ (.+)\n((?:(?!\$ ).*\n)*)", session[number], re.MULTILINE)
+    lines = [re.sub("^scraper", ".venv/bin/scraper", command) for command, _ in shown]
+    lines = [line.replace("site/*example*", "site/*-example") for line in lines]
+    for output, (command, text) in zip(run(lines, site, tmp_path), shown, strict=True):
+        if "crawl" in command:
+            assert json.loads(output)["metadata"]["title"] in text
+        elif "jobs list" in command:
+            assert json.loads(output)["state"] in text.replace("\n", "")
+        else:
+            expected = "" if "export" in command else text
+            assert output == expected.replace(PUBLIC, site.url("/example"))
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_a_shell_takes_the_completion(shell):
+    line = next(line for line in TERMINAL.splitlines() if f"{shell}_source" in line)
+    variable, value = re.search(r"(\w+)=(\w+)", line).groups()
+    done = subprocess.run(
+        (f"{Path(sys.executable).parent}/scraper-service",),
+        env={**os.environ, variable: value},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert f"{variable}={shell}_complete" in done.stdout
+
+
 def run_block(part, site, folder):
     """Run the lines of the block that has ``part``; return what each printed."""
     block = next(block for block in blocks("sh") if part in block)
+    return run(block.strip().splitlines(), site, folder)
+
+
+def run(lines, site, folder):
+    """Run commands with a local page in place of the public one; return what they print."""
     scripts = Path(sys.executable).parent
     outputs = []
-    for line in block.strip().splitlines():
+    for line in lines:
         command = line.replace(PUBLIC, site.url("/example"))
         done = subprocess.run(
             ("sh", "-c", command.replace(".venv/bin/", f"{scripts}/")),
@@ -190,7 +233,7 @@ def test_make_names_its_targets():
     assert in_readme <= named
 
 
-@pytest.mark.timeout(600)  # it installs everything
+@pytest.mark.timeout(1800)  # it installs everything
 @pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs a git checkout")
 def test_make_serve_in_a_fresh_clone_and_a_fresh_environment(tmp_path, site):
     clone = tmp_path / "clone"

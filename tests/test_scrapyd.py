@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,16 +22,17 @@ from bench.scrapyd_node import PASSWORD, PROJECT, USER, ScrapydNode, free_port
 from tests.crash import LEASED, Invariants, crawl_of, fetches, kill, sqlite_of, started
 from tests.linked_site import named
 from tests.mockserver import SITE_HOST
+from tests.servers import InThread
 from tests.test_process import children_of
+from tests.waiting import WAIT_S
 
-LEASE_S = 3
+LEASE_S = 5
 ENDED = 3  # state of a run
-SOON_S = 30  # for what a node has to begin or to end
 RUNNER = "scraper_service.runtime.scrapyd.ScrapydRunner"
 SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S), "SCRAPER_HOST_CONCURRENCY": "24"}
 EGRESS = {"SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32"}
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(1200)
 
 
 class Place(NamedTuple):
@@ -46,7 +48,8 @@ def sqlite_place(folder):
 
 
 def postgres_place(folder, address):
-    url = {"SCRAPER_DATABASE_URL": address}
+    # As an operator writes it: without the name of the driver.
+    url = {"SCRAPER_DATABASE_URL": address.replace("postgresql+psycopg:", "postgres:")}
     return Place(address, url, {**url, "SCRAPER_DATA_DIR": str(folder / "none")})
 
 
@@ -153,8 +156,8 @@ def make_cluster(start_service, tmp_path, site):
         yield make
 
 
-def wait_until(condition, what, seconds=SOON_S):
-    end = time.monotonic() + seconds
+def wait_until(condition, what):
+    end = time.monotonic() + WAIT_S
     while not (found := condition()):
         assert time.monotonic() < end, what
         time.sleep(0.1)
@@ -168,7 +171,7 @@ def crawls_with(cluster, job, service, count, pages=20):
         assert job.poll(service) == "scraping", "it ended too early for this test"
         return job.completed >= pages and len(cluster.owners(job)) == count
 
-    wait_until(condition, f"no {count} processes: {cluster.runs(job)}", 60)
+    wait_until(condition, f"no {count} processes: {cluster.runs(job)}")
 
 
 def by_readme(node, wanted, replacements):
@@ -254,7 +257,7 @@ def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_
     nodes = [cluster.node(number) for number in range(2)]
     service = cluster.service()
     name = each_place.address[:6]
-    job = cluster.crawl(service, f"400-slow400-dies-{name}")
+    job = cluster.crawl(service, f"400-slow1500-dies-{name}")
     crawls_with(cluster, job, service, 2)
     assert sorted(len(node.jobs("running")) for node in nodes) == [1, 1]
     nodes[0].kill()
@@ -279,7 +282,7 @@ def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_
 def test_jobs_wait_for_nodes_and_survive_the_service(make_cluster):
     cluster = make_cluster(nodes=1, processes=1)
     service = cluster.service()
-    job = cluster.crawl(service, "250-slow400-waits")
+    job = cluster.crawl(service, "250-slow1500-waits")
     time.sleep(LEASE_S)
     assert job.poll(service) == "scraping"
     assert job.completed == 0
@@ -287,8 +290,10 @@ def test_jobs_wait_for_nodes_and_survive_the_service(make_cluster):
     crawls_with(cluster, job, service, 1, pages=5)
     kill(service)
     before = sum(fetches(cluster.site, job.prefix).values())
-    time.sleep(LEASE_S)
-    assert sum(fetches(cluster.site, job.prefix).values()) > before
+    wait_until(
+        lambda: sum(fetches(cluster.site, job.prefix).values()) > before,
+        "the process did not go on",
+    )
     service = cluster.service()
     job.wait(service)
     job.check(service)
@@ -311,11 +316,11 @@ def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
     )
     cluster.stack.callback(kill_node, node)
     service = cluster.service()
-    job = cluster.crawl(service, "2000-slow100-cancel")
+    job = cluster.crawl(service, "2000-slow400-cancel")
     crawls_with(cluster, job, service, 1)
     wait_until(lambda: len(node.jobs("pending")) == 1, "none waits")
     assert service.request("DELETE", job.path).status == 200
-    wait_until(lambda: not node.jobs("pending") + node.jobs("running"), "one stays", 10)
+    wait_until(lambda: not node.jobs("pending") + node.jobs("running"), "one stays")
     after = fetches(cluster.site, job.prefix)
     time.sleep(2)
     assert fetches(cluster.site, job.prefix) == after
@@ -336,7 +341,7 @@ def test_a_process_started_by_hand_shares_a_crawl_until_its_node_stops(
     service = cluster.service()
     cluster.ports.append(free_port())
     nodes.append(cluster.node(1))
-    job = cluster.crawl(service, "240-slow400-hand")
+    job = cluster.crawl(service, "240-slow1500-hand")
     by_hand = by_readme(nodes[1], "job_id=", {"$ID": job.job_id})
     crawls_with(cluster, job, service, 2)
     assert len(cluster.runs(job)) == 1, cluster.runs(job)
@@ -359,7 +364,7 @@ def test_a_process_that_was_given_up_gives_way(make_cluster):
     cluster = make_cluster(nodes=2, processes=1)
     nodes = [cluster.node(number) for number in range(2)]
     service = cluster.service()
-    job = cluster.crawl(service, "200-slow400-gives")
+    job = cluster.crawl(service, "200-slow1500-gives")
     crawls_with(cluster, job, service, 1)
     [run] = cluster.runs(job)
     node = next(node for node in nodes if node.name == run.node)
@@ -381,7 +386,7 @@ def test_a_process_for_no_job_of_its_database_says_so(tmp_path):
         env={**os.environ, "SCRAPER_DATA_DIR": str(tmp_path)},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert done.returncode != 0
@@ -393,6 +398,53 @@ def test_a_node_for_others_needs_a_password(tmp_path):
         ScrapydNode(tmp_path, SCRAPYD_BIND_ADDRESS="0.0.0.0", SCRAPYD_PASSWORD="")
 
 
+class FakeNode(InThread):
+    """A node that takes every run, starts none, and remembers what it was asked."""
+
+    def __init__(self):
+        self.calls = []
+        super().__init__(("127.0.0.1", 0), FakeNodeHandler)
+
+    def count(self, name):
+        return sum(name in path for path in self.calls)
+
+
+class FakeNodeHandler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        length = int(self.headers.get("Content-Length", 0))
+        self.rfile.read(length)
+        self.server.calls.append(self.path)
+        answer = {"status": "ok", "pending": 0, "running": 0, "finished": []}
+        if "listjobs" in self.path:
+            answer |= {"pending": [], "running": []}
+        body = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_POST = do_GET
+
+    def log_message(self, *args):
+        """Keep quiet."""
+
+
+def test_an_idle_service_seldom_asks_its_nodes(start_service, site):
+    with FakeNode() as node:
+        service = start_service(
+            SCRAPER_JOB_RUNNER=RUNNER, SCRAPER_SCRAPYD_NODES=node.url("")
+        )
+        wait_until(lambda: node.count("listjobs") > 0, "a poll")
+        before = len(node.calls)
+        time.sleep(6)
+        # Two calls a poll: every second they would be twelve.
+        assert len(node.calls) - before <= 4
+        reply = service.post("/v2/crawl", {"url": site.url("/"), "limit": 1})
+        assert reply.status == 200
+        wait_until(lambda: node.count("schedule") > 0, "a run")
+        service.request("DELETE", f"/v2/crawl/{reply.json['id']}")
+
+
 def test_the_service_refuses_to_have_no_nodes(tmp_path):
     done = subprocess.run(
         (
@@ -402,7 +454,7 @@ def test_the_service_refuses_to_have_no_nodes(tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     assert done.returncode != 0

@@ -42,9 +42,7 @@ def engines(pages):
 
 
 def _service(engines, folder, mode):
-    return Service(
-        folder, **engines.environment("searxng", mode), SCRAPER_SEARCH_TIMEOUT_S="2"
-    )
+    return Service(folder, **engines.environment("searxng", mode))
 
 
 @pytest.fixture(scope="module")
@@ -132,13 +130,13 @@ def test_v1_searches_asynchronously(searching):
     assert len(asyncio.run(search())["data"]) == 1
 
 
-def test_errors_are_those_of_the_clients(client, searching, blocked):
+def test_errors_are_those_of_the_clients(client, engines, blocked):
     with pytest.raises(BadRequestError, match="not a domain"):
         client.search("hay", include_domains=["not a domain"])
     down = Firecrawl(api_key=blocked.key, api_url=blocked.url)
     with pytest.raises(InternalServerError, match="SearXNG"):
         down.search("hay")
-    with pytest.raises(RequestTimeoutError):
+    with engines.held(), pytest.raises(RequestTimeoutError):
         client.search("hay", timeout=1)
 
 

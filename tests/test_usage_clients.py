@@ -25,7 +25,7 @@ def account(tmp_path_factory, site):
     service = Service(data_dir)
     limits = ("--credits", "50", "--concurrency", "2", "--name", "the key")
     command = ("keys", "create", *limits, "--data-dir", str(data_dir))
-    key = CliRunner().invoke(main, command).output.strip()
+    key = CliRunner().invoke(main, command).output.split()[-1]
     for n in range(3):
         reply = service.post("/v2/scrape", {"url": site.url(f"/text?{n}")}, key=key)
         assert reply.status == 200

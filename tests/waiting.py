@@ -10,11 +10,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+#: Seconds until a test gives up; far more than anything takes on a busy machine.
+WAIT_S = 200
 
-def wait_until(condition: Callable[[], T], seconds: float = 30) -> T:
-    """Return what ``condition`` returns as soon as that counts as true."""
+
+def wait_until(
+    condition: Callable[[], T], seconds: float = WAIT_S, every_s: float = 0.05
+) -> T:
+    """Return the first value of ``condition`` that counts as true."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.05)
+        time.sleep(every_s)
     return found

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
 
+from tests.waiting import WAIT_S
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from tests.conftest import Service
-
-WAIT_S = 60
 
 
 class Watched(NamedTuple):
@@ -65,14 +65,18 @@ def open_socket(
     )
 
 
-def watched(connection: ClientConnection) -> Watched:
-    """Read a WebSocket to its end."""
+def watched(
+    connection: ClientConnection, then: Callable[[], object] | None = None
+) -> Watched:
+    """Read a WebSocket to its end; call ``then`` after the first message."""
     texts: list[str] = []
     try:
         while True:
             text = connection.recv(timeout=WAIT_S)
             assert isinstance(text, str), "a client closes on binary messages"
             texts.append(text)
+            if then and len(texts) == 1:
+                then()
     except ConnectionClosed as closed:
         end = closed.rcvd
         return Watched(texts, end.code if end else None, end.reason if end else "")

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.page_json import encode
-from scraper_service.api.routes import error_body
+from scraper_service.api.leaves import not_found, refused_method
 from scraper_service.jobs.artefacts import BASE, KINDS
 
 if TYPE_CHECKING:
@@ -41,14 +40,13 @@ class ArtefactFiles(Resource):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def render(self, request: Request) -> bytes | int:
-        if request.method not in {b"GET", b"HEAD"}:
-            request.setResponseCode(405)
-            request.setHeader(b"Allow", b"GET, HEAD")
-            return encode(error_body("Method not allowed"))
+        if (refusal := refused_method(request)) is not None:
+            return refusal
         name = b"/".join(request.postpath or ()).decode("latin-1")
         query = request.uri.partition(b"?")[2].decode("latin-1")
+        # The same for what was never there, is gone, or is not signed.
         if not self._files.allows(name, query):
-            return _missing(request)
+            return not_found(request)
         task = asyncio.ensure_future(self._answer(request, name))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -64,7 +62,7 @@ class ArtefactFiles(Resource):
         if gone.called:
             return
         if data is None:
-            request.write(_missing(request))
+            request.write(not_found(request))
         else:
             request.setHeader(b"Content-Type", KINDS[name.rpartition(".")[2]].encode())
             request.setHeader(b"Content-Length", b"%d" % len(data))
@@ -73,9 +71,3 @@ class ArtefactFiles(Resource):
             if request.method == b"GET":
                 request.write(data)
         request.finish()
-
-
-def _missing(request: Request) -> bytes:
-    """Answer the same for what was never there, is gone, or is not signed."""
-    request.setResponseCode(404)
-    return encode(error_body("Not found"))

@@ -87,6 +87,25 @@ def asked_of_text(body: bytes, counted: str, sites: BlockedSites) -> Asked:
     return asked_of(load_json(body), counted, sites)
 
 
+def ignored_of(value: object, names: frozenset[str]) -> list[str]:
+    """Return the options of a body that have no effect here, in the order given.
+
+    ``names`` are those of its route; options of ``scrapeOptions`` count too. An option
+    that is null, false or empty asks for nothing.
+    """
+    if not isinstance(value, dict):
+        return []
+    found = [key for key, given in value.items() if key in names and given]
+    if isinstance(scrape := value.get("scrapeOptions"), dict):
+        found += [f"scrapeOptions.{key}" for key in ignored_of(scrape, names)]
+    return found
+
+
+def ignored_of_text(body: bytes, names: frozenset[str]) -> list[str]:
+    """Do as :func:`ignored_of` with a JSON text."""
+    return ignored_of(load_json(body), names)
+
+
 def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 

@@ -240,6 +240,20 @@ def patient(options: ScrapeOptions) -> ScrapeOptions:
     return evolve(options, timeout_ms=timeout_ms, wait_for_ms=wait_for_ms)
 
 
+# Public clients always send these, they are refused unless they ask for nothing, or what
+# they ask for is always so (no map is cached).
+_SILENT = {"ignoreCache", "redactPII", "toolDetail", "urlTrace"}
+
+
+def ignored_names(fields: FieldsT) -> frozenset[str]:
+    """Return the keys that are accepted without effect and worth a warning."""
+    return frozenset(
+        key
+        for key, field in {**SCRAPE_FIELDS, **fields}.items()
+        if field.to is None and key not in _SILENT and not key.startswith("__")
+    )
+
+
 def wire_names(fields: FieldsT) -> dict[str, str]:
     """Return the JSON key of each attribute that a field of ``fields`` sets."""
     return {

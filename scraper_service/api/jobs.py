@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from ipaddress import ip_address, ip_network
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
 
+from scraper_service.api.connections import Proxies
 from scraper_service.api.page_json import camel, encode, iso
 from scraper_service.errors import IdempotencyKeyUsed, InvalidParameter
 from scraper_service.jobs.model import JobState
@@ -22,18 +22,20 @@ if TYPE_CHECKING:
 PATHS = {"crawl": "crawl", "batch": "batch/scrape"}
 MAX_PAGES = 1000  # in one answer
 MAX_SKIP = 2**31 - 1
+MAX_DIGITS = 18
+_PAGING = frozenset({"skip", "limit"})
 
 
 @frozen
 class Addresses:
     """How the service is reached from outside, for the addresses in answers.
 
-    ``public_url`` wins; else the request's own host counts, and what a proxy of
-    ``trusted`` says of it.
+    ``public_url`` wins; else the request's own host counts, and what one of
+    ``proxies`` says of it.
     """
 
     public_url: str = ""
-    trusted: tuple[str, ...] = ()
+    proxies: Proxies = field(factory=Proxies)
 
     def base(self, request: JsonRequest) -> str:
         """Return scheme, host and port, without a slash at the end."""
@@ -41,19 +43,15 @@ class Addresses:
             return self.public_url.rstrip("/")
         host = request.header("Host") or "localhost"
         scheme = "http"
-        if self._is_trusted(request):
+        if getattr(request.getClientAddress(), "host", "") in self.proxies:
             host = _first(request, "X-Forwarded-Host") or host
             scheme = _first(request, "X-Forwarded-Proto") or scheme
         return f"{'https' if scheme == 'https' else 'http'}://{host}"
 
-    def _is_trusted(self, request: JsonRequest) -> bool:
-        client = ip_address(getattr(request.getClientAddress(), "host", "0.0.0.0"))  # noqa: S104
-        return any(client in ip_network(network) for network in self.trusted)
-
 
 def _first(request: JsonRequest, name: str) -> str:
     """Return what the outermost of several proxies said in a header."""
-    return (request.header(name) or "").partition(",")[0].strip()
+    return request.headers_of(name).partition(",")[0].strip()
 
 
 def job_id(text: str) -> str:
@@ -89,9 +87,20 @@ def paging(request: JsonRequest) -> tuple[int | None, int | None]:
 
 
 def argument(request: JsonRequest, name: str) -> str | None:
-    """Return a parameter of the query, the last one of equal names."""
-    values = request.args.get(name.encode()) if request.args else None
-    return values[-1].decode("utf-8", "replace") if values else None
+    """Return a parameter of the query, None where it is not given.
+
+    Raises :exc:`InvalidParameter` for two of it, and for NUL, which PostgreSQL refuses.
+    """
+    values = (request.args or {}).get(name.encode()) or []
+    if len(values) > 1:
+        kind = "pagination" if name in _PAGING else name
+        raise InvalidParameter(
+            f"Invalid {kind}: {name} must be given once, got {len(values)} of it"
+        )
+    text = values[0].decode("utf-8", "replace") if values else None
+    if text is not None and "\0" in text:
+        raise InvalidParameter(f"Invalid {name}: must not contain NUL")
+    return text
 
 
 def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
@@ -99,12 +108,19 @@ def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
     text = argument(request, name)
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit()) or not low <= int(text[:12]) <= high:
+    if not is_number(text, low, high):
         raise InvalidParameter(
             f"Invalid pagination: {name} must be an integer from {low} to {high},"
             f" got {text[:60]!r}"
         )
     return int(text)
+
+
+def is_number(text: str, low: int, high: int) -> bool:
+    """Return True for at most 18 ASCII digits, a number from ``low`` to ``high``."""
+    # Python refuses to parse numbers of some thousand digits.
+    is_short = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+    return is_short and low <= int(text) <= high
 
 
 def started(

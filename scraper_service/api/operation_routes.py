@@ -6,7 +6,8 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs
-from scraper_service.api.operations import admit_work
+from scraper_service.api.fields import ignored_names
+from scraper_service.api.operations import admit_work, warned
 from scraper_service.api.page_json import encode, iso
 from scraper_service.api.routes import asyncio_route, note_caller
 from scraper_service.jobs.model import JobState
@@ -53,6 +54,7 @@ def add_extract_routes(
         members: dict[str, Any] = {"urlTrace": []}
         if asked.invalid_urls is not None:
             members["invalidURLs"] = list(asked.invalid_urls)
+        members |= warned(await body.warning(ignored_names({})))
         return _started(operation_id, **members)
 
     @app.route("/extract/<operation_id>", methods=["GET"])

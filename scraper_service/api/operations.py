@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from attrs import evolve
+
 from scraper_service.api import jobs, watch
 from scraper_service.api.artefacts import with_base
+from scraper_service.api.fields import ignored_names
 from scraper_service.api.routes import answer_errors, asyncio_route, note_caller
 from scraper_service.options.limits import Mode
 
@@ -47,6 +50,17 @@ class Api:
         self.usage = service.usage
 
 
+def joined(*sentences: str | None) -> str | None:
+    """Return the sentences that there are as one warning, None for none."""
+    return " ".join(filter(None, sentences)) or None
+
+
+def warned(*sentences: str | None) -> dict[str, Any]:
+    """Return the member ``warning`` of an answer, no member where all are None."""
+    text = joined(*sentences)
+    return {} if text is None else {"warning": text}
+
+
 async def admit_work(
     api: Api, request: JsonRequest, mode: Mode, counted: str = ""
 ) -> tuple[Team, Body, int]:
@@ -78,6 +92,8 @@ def add_routes(  # noqa: PLR0915  # a list of routes
     the version has one, and returns what to say of it.
     """
     answer_errors(app, requests.wire_name)
+    ignored_by_page = ignored_names(requests.PAGE.fields)
+    ignored_by_map = ignored_names(requests.MAP.fields)
 
     @app.route("/scrape", methods=["POST"])
     @asyncio_route
@@ -85,7 +101,9 @@ def add_routes(  # noqa: PLR0915  # a list of routes
         team, body, _ = await admit_work(api, request, Mode.SCRAPE)
         options = await body.read(requests.page_options)
         note_caller(request, options)
+        warning = await body.warning(ignored_by_page)
         page = await api.service.scrape(options, team, version)
+        page = evolve(page, warning=joined(page.warning, warning))
         answer = views.scraped(request, page, options)
         return with_base(answer, api.edge.addresses.base(request))
 
@@ -103,7 +121,9 @@ def add_routes(  # noqa: PLR0915  # a list of routes
         team, body, _ = await admit_work(api, request, Mode.MAP)
         options = await body.read(requests.map_options)
         note_caller(request, options)
+        warning = await body.warning(ignored_by_map)
         found = await api.service.map(options, team, version, views.MAP_SHAPE)
+        found.warnings.extend(filter(None, [warning]))
         answer: bytes = views.mapped(request, found)
         return answer
 
@@ -118,6 +138,7 @@ def add_routes(  # noqa: PLR0915  # a list of routes
         facts: dict[str, Any] = {}
         if prompted is not None:
             options, facts = await prompted(api.service, body, options, team)
+        facts |= warned(facts.get("warning"), await body.warning(ignored_by_page))
         job = await api.service.start(options, team, version, key, pages)
         base = api.edge.addresses.base(request)
         return jobs.started(job, base, f"v{version}", facts=facts)
@@ -141,6 +162,7 @@ def add_routes(  # noqa: PLR0915  # a list of routes
             api.edge.addresses.base(request),
             f"v{version}",
             asked.invalid_urls,
+            warned(await body.warning(ignored_by_page)),
         )
 
     @app.route("/crawl/active", methods=["GET"])

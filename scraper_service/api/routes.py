@@ -21,12 +21,16 @@ from scraper_service.api.body import (
     asked_of,
     asked_of_text,
     check_json,
+    ignored_of,
+    ignored_of_text,
     load_json,
     structured,
 )
 from scraper_service.api.page_json import encode, iso
 from scraper_service.components.blocked import SITE_BLOCKED
 from scraper_service.errors import (
+    ConverterDied,
+    HeadersForgotten,
     IdempotencyKeyUsed,
     InvalidBody,
     InvalidOptions,
@@ -46,6 +50,7 @@ from scraper_service.errors import (
     SiteBlocked,
     Unauthorized,
 )
+from scraper_service.runtime.capabilities import why_not_offered
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -88,6 +93,7 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
     (JobNotFound, 404, {}),
     (JobEnded, 409, {}),
+    (HeadersForgotten, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),
     (SearchDown, 500, {}),
@@ -156,6 +162,7 @@ class Edge:
         body = Body(raw, self._pool)
         await body.check()
         team = await self.recheck(request)
+        body.team_id = team.id
         note(request, team=team.id)
         await self._rates.count(team, mode)
         return team, body
@@ -191,13 +198,25 @@ class Edge:
         return asked.pages
 
 
+def warning_of(ignored: list[str]) -> str | None:
+    """Return a sentence that names options without effect, None for none."""
+    if not ignored:
+        return None
+    noun = "This option has" if len(ignored) == 1 else "These options have"
+    return f"{noun} no effect here: {', '.join(ignored)}."
+
+
 class Body:
-    """A request's body; a large one is read in the converter pool."""
+    """A request's body; a large one is read in the converter pool.
+
+    All bodies share one queue there until ``team_id`` is known.
+    """
 
     def __init__(self, raw: bytes, pool: ConverterPool):
         self._raw = raw
         self._pool = pool
         self._value: Any = None
+        self.team_id: str | None = None
 
     async def check(self) -> None:
         """Raise :exc:`InvalidBody` if it is not JSON; no body at all is fine."""
@@ -228,11 +247,29 @@ class Body:
         found: Asked = await self._run(asked_of_text, counted, sites)
         return found
 
+    async def warning(self, names: frozenset[str]) -> str | None:
+        """Return a sentence that names the options without effect, None without one.
+
+        ``names`` are those of the route, see :func:`fields.ignored_names`. They are
+        accepted so that public clients work.
+        """
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            found = ignored_of(self._value, names)
+        else:
+            found = await self._run(ignored_of_text, names)
+        return warning_of(found)
+
     async def _run(self, function: Callable[..., Any], *args: object) -> Any:
         try:
-            return await self._pool.run(function, self._raw, *args)
+            return await self._pool.run(
+                function, self._raw, *args, team_id=self.team_id, may_refuse=True
+            )
         except TimeoutError:
             raise InvalidBody("the body takes too long to read") from None
+        except MemoryError:
+            raise InvalidBody("the body takes too much memory to read") from None
+        except ConverterDied:
+            raise InvalidBody("the body cannot be read") from None
 
 
 def note(request: JsonRequest, **facts: str | None) -> None:
@@ -389,6 +426,11 @@ def answer_errors(app: Klein, wire_name: Callable[[str], str]) -> None:
 
     def answer_error(_api: object, request: JsonRequest, failure: Failure) -> bytes:
         assert isinstance(failure.value, Exception)
-        return write(request, answer_to(failure.value, wire_name))
+        answer = answer_to(failure.value, wire_name)
+        if isinstance(failure.value, NotFound):
+            path = request.path.decode("latin-1")
+            if reason := why_not_offered(path):
+                answer = Answer(404, error_body(reason))
+        return write(request, answer)
 
     app.handle_errors(Exception)(answer_error)  # type: ignore[arg-type]  # our request

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from attrs import evolve
+
 from scraper_service.api.artefacts import with_base
+from scraper_service.api.fields import ignored_names
 from scraper_service.api.operations import admit_work
 from scraper_service.api.routes import asyncio_route, note_caller
 from scraper_service.errors import InvalidOptions
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
 
 def add_search_route(app: Klein, version: int, requests: Any, views: Any) -> None:
     """Give ``app`` the route of searches; the arguments are those of ``add_routes``."""
+    ignored = ignored_names(requests.SEARCH.fields)
 
     @app.route("/search", methods=["POST"])
     @asyncio_route
@@ -30,5 +34,8 @@ def add_search_route(app: Klein, version: int, requests: Any, views: Any) -> Non
             error.heading, error.code = views.BAD_SEARCH
             raise
         note_caller(request, options)
+        warning = await body.warning(ignored)
         found = await api.service.answer_search(options, team, version)
+        if warning is not None:
+            found = evolve(found, warnings=(*found.warnings, warning))
         return with_base(views.searched(found), api.edge.addresses.base(request))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,8 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from scraper_service.api.body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
+from scraper_service.api.connections import Phase
+from scraper_service.api.leaves import Constant, NotFound
 from scraper_service.api.page_json import encode
 from scraper_service.api.routes import error_body
 
@@ -23,13 +26,24 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IAddress, IDelayedCall
     from twisted.web.iweb import IRequest
 
+    from scraper_service.api.connections import Connections
+
 access_log = logging.getLogger("scraper_service.access")
 
-HEADERS_S = 10  # from the first byte of a request to the end of its headers
+# From the first byte of a request to the end of its headers; of the first request of
+# a connection from its start.
+HEADERS_S = 10
 BODY_S = 30  # from there to the end of its body
 FORM_S = 300  # the same, of a form with a file
 IDLE_S = 60  # between two requests on one connection
 LINGER_S = 2  # for a client to read the refusal of a body it is still sending
+STALL_MS = 120_000  # until a client that reads nothing of a response is cut off
+# Two of them are refused: proxies and servers differ in which one they use.
+SINGLE_HEADERS = (
+    *("Authorization", "Content-Type", "Host", "Last-Event-ID", "X-Idempotency-Key"),
+    *("Sec-WebSocket-Key", "Sec-WebSocket-Version"),
+)
+GREETING = "scraper-service: see /v1, /v2 and /health"
 JSON_TYPE = b"application/json; charset=utf-8"
 #: Twisted knows neither 429 nor 431.
 REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -40,9 +54,25 @@ class DeadlineChannel(http.HTTPChannel):
 
     #: Takes what comes once the connection speaks no HTTP any more.
     receive: Callable[[bytes], None] | None = None
+    _connections: Connections
     _deadline: IDelayedCall | None = None
+    _is_silent = True
+
+    @property
+    def is_sending(self) -> bool:
+        """Return True if the client has yet to read more than 64 KiB."""
+        return bool(self._waitingForTransport)
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        transport: Any = self.transport
+        _limit_stalls(transport)
+        self._connections = self.factory.connections
+        self._connections.opened(self, _host(transport.getPeer()))
+        self._arm(HEADERS_S)
 
     def dataReceived(self, data: bytes) -> None:
+        self._is_silent = False
         if self.receive is not None:
             self.receive(data)
             return
@@ -52,17 +82,32 @@ class DeadlineChannel(http.HTTPChannel):
 
     def allHeadersReceived(self) -> None:
         request: Any = self.requests[-1]
+        self._connections.enter(self, Phase.BODY)
         self._arm(FORM_S if request.is_form else BODY_S)
         super().allHeadersReceived()
 
     def allContentReceived(self) -> None:
+        self._connections.enter(self, Phase.ANSWER)
         self._disarm()
         super().allContentReceived()
 
+    def requestDone(self, request: Any) -> None:
+        if self.persistent:
+            self._connections.enter(self, Phase.HEAD)
+            if self._dataBuffer:  # the begin of a next request has arrived already
+                self._arm(HEADERS_S)
+        super().requestDone(request)
+
     def connectionLost(self, reason: Any = None) -> None:
         self._disarm()
-        self.factory.channel_closed()
+        self._connections.closed(self)
         super().connectionLost(reason)
+
+    def close_early(self) -> None:
+        """Close a connection without a request, once what was written has left."""
+        self.receive = _ignore
+        self._arm(LINGER_S, self._abort)
+        self.loseConnection()
 
     def lineLengthExceeded(self, line: bytes) -> None:
         self._end(431, "The head of the request is too long.")
@@ -77,9 +122,9 @@ class DeadlineChannel(http.HTTPChannel):
         self._disarm()
         refuse(self, status, error)
 
-    def _arm(self, seconds: float) -> None:
+    def _arm(self, seconds: float, end: Callable[[], None] | None = None) -> None:
         self._disarm()
-        self._deadline = self.callLater(seconds, self._too_late)
+        self._deadline = self.callLater(seconds, end or self._too_late)
 
     def _disarm(self) -> None:
         if self._deadline is not None and self._deadline.active():
@@ -87,7 +132,26 @@ class DeadlineChannel(http.HTTPChannel):
         self._deadline = None
 
     def _too_late(self) -> None:
-        refuse(self, 408, "The request did not arrive in time.")
+        if self._is_silent:
+            self.close_early()  # nobody waits for a response
+        else:
+            self._end(408, "The request did not arrive in time.")
+
+    def _abort(self) -> None:
+        transport: Any = self.transport
+        transport.abortConnection()
+
+
+def _host(address: IAddress | None) -> str:
+    return getattr(address, "host", "")
+
+
+def _limit_stalls(transport: Any) -> None:
+    """Have the kernel end a connection whose client stops reading or is gone."""
+    # Not on every system; the connection of a test has no socket.
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None and hasattr(transport, "getHandle"):
+        transport.getHandle().setsockopt(socket.IPPROTO_TCP, option, STALL_MS)
 
 
 def _ignore(_: bytes) -> None:
@@ -160,10 +224,11 @@ class JsonRequest(Request):
             self.finish()
             return
         if not _is_utf8(self.path):
-            self.setResponseCode(http.NOT_FOUND)
-            self.setHeader(b"Content-Type", JSON_TYPE)
-            self.write(encode(error_body("Not found")))
-            self.finish()
+            self._answer(404, error_body("Not found"))
+            return
+        if (name := self._doubled()) is not None:
+            error = f"The header {name} must be sent once, not more often."
+            self._answer(400, error_body(error, code="BAD_REQUEST"))
             return
         # Clients join a base address that ends in a slash with "/v1/...".
         self.path = b"/" + b"/".join(part for part in self.path.split(b"/") if part)
@@ -182,6 +247,11 @@ class JsonRequest(Request):
         """Return a header as text, whatever its bytes are; None if it was not sent."""
         value = self.getHeader(name.encode())
         return None if value is None else value.decode("latin-1")
+
+    def headers_of(self, name: str) -> str:
+        """Return all headers of a name as one list (RFC 9110, 5.3), empty for none."""
+        values = self.requestHeaders.getRawHeaders(name.encode(), [])
+        return b", ".join(values).decode("latin-1")
 
     def take_over(self, answer: bytes, receive: Callable[[bytes], None]) -> None:
         """Leave HTTP with ``answer``; ``receive`` takes what comes from now on.
@@ -204,6 +274,19 @@ class JsonRequest(Request):
         self.sentLength += len(data)
         self.channel.write(data)
 
+    def _answer(self, status: int, members: dict[str, Any]) -> None:
+        self.setResponseCode(status)
+        self.setHeader(b"Content-Type", JSON_TYPE)
+        self.write(encode(members))
+        self.finish()
+
+    def _doubled(self) -> str | None:
+        """Return a header that was sent more than once although it has one value."""
+        for name in SINGLE_HEADERS:
+            if len(self.requestHeaders.getRawHeaders(name.encode(), [])) > 1:
+                return name
+        return None
+
     def _allow_any_origin(self) -> None:
         self.setHeader(b"Access-Control-Allow-Origin", b"*")
         if self.method != b"OPTIONS":
@@ -225,54 +308,25 @@ def _is_utf8(path: bytes) -> bool:
     return True
 
 
-class JsonAnswer(Resource):
-    """A leaf that always gives the same kind of answer.
-
-    ``value`` is called for each request.
-    """
-
-    isLeaf = True
-
-    def __init__(self, value: Callable[[], dict[str, Any]], status: int = 200):
-        super().__init__()
-        self._value = value
-        self._status = status
-
-    def render(self, request: IRequest) -> bytes:
-        if self._status == 200 and request.method not in {b"GET", b"HEAD"}:
-            request.setResponseCode(405)
-            request.setHeader(b"Allow", b"GET, HEAD")
-            return encode(error_body("Method not allowed"))
-        request.setResponseCode(self._status)
-        return encode(self._value())
-
-
 class Root(Resource):
-    """``/``, ``/health`` and the versions; everything else is a 404 in JSON."""
+    """``/`` and the resources ``below`` it; everything else is a 404 in JSON."""
 
-    def __init__(
-        self, versions: dict[str, Resource], health: Callable[[], dict[str, Any]]
-    ):
+    def __init__(self, below: dict[str, Resource]):
         super().__init__()
-        for name, resource in versions.items():
+        for name, resource in below.items():
             self.putChild(name.encode(), resource)
-        self.putChild(b"health", JsonAnswer(health))
-        self.putChild(b"", JsonAnswer(_greeting))
+        self.putChild(b"", Constant({"success": True, "message": GREETING}))
 
     def getChild(self, path: bytes, request: IRequest) -> Resource:
-        return JsonAnswer(lambda: error_body("Not found"), 404)
-
-
-def _greeting() -> dict[str, Any]:
-    return {"success": True, "message": "scraper-service: see /v1, /v2 and /health"}
+        return NotFound()
 
 
 class JsonSite(Site):
-    """A site with at most ``max_connections`` open, which logs in JSON."""
+    """A site whose open ``connections`` are limited, which logs in JSON."""
 
     protocol = DeadlineChannel  # type: ignore[assignment]
 
-    def __init__(self, root: Root, max_connections: int):
+    def __init__(self, root: Root, connections: Connections):
         super().__init__(
             root,
             requestFactory=JsonRequest,
@@ -280,18 +334,13 @@ class JsonSite(Site):
             parsePOSTFormSubmission=False,
         )
         self.displayTracebacks = False
-        self._open = 0
-        self._max = max_connections
+        self.connections = connections
         self.answering = 0  # requests read and not yet answered
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
-        if self._open >= self._max:
+        if not self.connections.has_room(_host(addr)):
             return None
-        self._open += 1
         return super().buildProtocol(addr)
-
-    def channel_closed(self) -> None:
-        self._open -= 1
 
     def answered(self, _: object) -> None:
         self.answering -= 1

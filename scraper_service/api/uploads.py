@@ -14,13 +14,15 @@ from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import Upload
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from typing import BinaryIO
 
     from scraper_service.api.site import JsonRequest
 
 MAX_NAME = 255  # characters of a file name
-MAX_PARTS = 10
+# Of the head of a part. It is much longer than names may be, so that the answer to a
+# long name is about the name.
+MAX_HEADER_BYTES = 32 * 2**10
+SHOWN = 60  # characters of a name, in the answer that refuses it
 
 
 @frozen
@@ -43,19 +45,22 @@ async def read_form(request: JsonRequest) -> Form:
         raise _refused("file", message)
     assert request.content is not None
     # A body this large lies in a file: no thread of the reactor reads it.
-    return await asyncio.to_thread(_form, request.content, values["boundary"])
+    boundary = values["boundary"].encode("latin-1")
+    return await asyncio.to_thread(_form, request.content, boundary)
 
 
-def _form(body: BinaryIO, boundary: str) -> Form:
+def _form(body: BinaryIO, boundary: bytes) -> Form:
     parts: dict[str, tuple[multipart.MultipartSegment, bytearray]] = {}
-    taken: Callable[[bytes], None] | None = None
+    content = bytearray()
     try:
         parser = multipart.PushMultipartParser(
-            boundary, max_segment_size=MAX_FILE_BYTES, max_segment_count=MAX_PARTS
+            boundary,
+            max_header_size=MAX_HEADER_BYTES,
+            header_charset="latin-1",  # every byte is one character, see _decoded
         )
         for event in parser.parse_blocking(body.read):
             if isinstance(event, multipart.MultipartSegment):
-                name = event.name or ""
+                name = _decoded(event.name or "", "name of a part", "file")
                 if name not in {"file", "options"}:
                     known = "file and options"
                     raise _refused(name, f"the parts of the form are {known}")
@@ -63,12 +68,17 @@ def _form(body: BinaryIO, boundary: str) -> Form:
                     raise _refused(name, f"the form has more than one part {name!r}")
                 content = bytearray()
                 parts[name] = event, content
-                taken = content.extend
-            elif event and taken is not None:
-                taken(bytes(event))
+            elif event:
+                content += event
+                if len(content) > MAX_FILE_BYTES:
+                    message = f"a file has at most {MAX_FILE_BYTES} bytes"
+                    raise _refused("file", message)
     except multipart.ParserLimitReached as error:
-        message = f"a file has at most {MAX_FILE_BYTES} bytes ({error})"
-        raise _refused("file", message) from None
+        raise _refused(
+            "file",
+            f"a header of a part has at most {MAX_HEADER_BYTES} bytes, a file name at"
+            f" most {MAX_NAME} characters ({error})",
+        ) from None
     except multipart.MultipartError as error:
         raise _refused("file", f"the form cannot be read: {error}") from None
     if "file" not in parts:
@@ -78,18 +88,40 @@ def _form(body: BinaryIO, boundary: str) -> Form:
 
 
 def _upload(part: multipart.MultipartSegment, body: bytes) -> Upload:
-    name = (part.filename or "").replace("\\", "/").rpartition("/")[2].strip()
+    sent = _decoded(part.filename or "", "file name", "file")
+    return upload_of(sent, part.header("Content-Type") or "", body)
+
+
+def upload_of(filename: str, kind: str, body: bytes) -> Upload:
+    """Return a file by the name and content type that its sender gives it.
+
+    Raises :exc:`InvalidOptions` for one without name or content.
+    """
+    name = filename.replace("\\", "/").rpartition("/")[2].strip()
     name = "".join(c for c in name if c.isprintable())
     if not name:
         raise _refused("file", "the file has no name")
     if len(name) > MAX_NAME:
-        raise _refused("file", f"a file name has at most {MAX_NAME} characters")
+        message = (
+            f"a file name has at most {MAX_NAME} characters, got {len(name)}:"
+            f" {name[:SHOWN]!r}..."
+        )
+        raise _refused("file", message)
     if not body:
         raise _refused("file", f"the file {name!r} is empty")
-    kind = part.header("Content-Type") or ""
     if kind.lower() in {"", "application/octet-stream"}:
         kind = mimetypes.guess_type(name)[0] or ""
     return Upload(name, kind, body)
+
+
+def _decoded(text: str, what: str, path: str) -> str:
+    """Return the UTF-8 (RFC 7578, 5.1) whose bytes are the characters of ``text``."""
+    raw = text.encode("latin-1")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        shown = raw.decode("utf-8", "backslashreplace")[:SHOWN]
+        raise _refused(path, f"the {what} must be UTF-8, got '{shown}'") from None
 
 
 def _options(parts: dict[str, Any]) -> Any:

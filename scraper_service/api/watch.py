@@ -84,7 +84,7 @@ class Handshake:
     """What a client asks for; its key may stand in the place of a sub-protocol."""
 
     def __init__(self, request: JsonRequest):
-        offered = request.header("Sec-WebSocket-Protocol") or ""
+        offered = request.headers_of("Sec-WebSocket-Protocol")
         entries = [entry.strip() for entry in offered.split(",") if entry.strip()]
         self._protocol = entries[0] if len(entries) == 1 else None
         if self._protocol and request.header("Authorization") is None:

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
+from scraper_service.cli.catalogue import NAMES, WITH_OPTIONS
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-FORMATS = "markdown, html, rawHtml, links, images, summary, json or rawBase64"
 FURTHER = "further"
 _LEFT_OUT = frozenset({"sources", "categories", "includeDomains"})  # where empty
 
@@ -66,7 +67,16 @@ def _headers(
 def _formats(
     context: click.Context, option: click.Parameter, values: tuple[str, ...]
 ) -> list[str]:
-    return list(dict.fromkeys(values or ("markdown",)))
+    named = [name.strip() for value in values for name in value.split(",")]
+    return list(dict.fromkeys(filter(None, named))) or ["markdown"]
+
+
+def _complete_formats(
+    context: click.Context, option: click.Parameter, incomplete: str
+) -> list[str]:
+    """Return the formats that a shell may complete, also the last one of a list."""
+    before, comma, last = incomplete.rpartition(",")
+    return [f"{before}{comma}{n}" for n in NAMES if n.startswith(last)]
 
 
 def _milliseconds(context: click.Context, option: click.Parameter, value: int) -> int:
@@ -174,7 +184,10 @@ _PAGE = (
         "--format",
         callback=_formats,
         metavar="FORMAT",
-        help=f"{FORMATS}; may be repeated.  [default: markdown]",
+        shell_complete=_complete_formats,
+        help=f"{', '.join(NAMES)}; a list with commas, or repeated. Those with options"
+        f" of their own ({', '.join(WITH_OPTIONS)}) go into --options."
+        "  [default: markdown]",
     ),
     _off("onlyMainContent", "--whole-page", "Keep navigation, header and footer."),
     _many(
@@ -212,6 +225,10 @@ _PAGE = (
 PAGE = (*_PAGE, *_data_of("--prompt", "--json-prompt"))
 # Of a page of a job, which may have a prompt of its own.
 JOB_PAGE = (*_PAGE, *_data_of("--json-prompt"))
+# Of a file, which is not fetched.
+FILE_PAGE = tuple(
+    each for each in PAGE if each.key not in {"headers", "maxAge", "storeInCache"}
+)
 PACE = (
     _one(
         "maxConcurrency",
@@ -326,7 +343,7 @@ def takes(
         def with_body(**values: Any) -> Any:
             body = _taken(own, values)
             asked = _with_data(_taken(page, values))
-            if asked:
+            if "storeInCache" in asked:
                 asked["storeInCache"] |= asked["maxAge"] > 0
             body |= {"scrapeOptions": asked} if nested else asked
             body |= values.pop(FURTHER)

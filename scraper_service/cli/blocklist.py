@@ -32,7 +32,7 @@ def blocklist_group() -> None:
 def update_command(
     overrides: tuple[str, ...], url: str | None, data_dir: str | None
 ) -> None:
-    """Download the list at URL, or at BLOCKLIST_URL; a new browser uses it.
+    """Download the list at URL, or at SCRAPER_BLOCKLIST_URL; a new browser uses it.
 
     It has a host name in each line, also as in a hosts file or as ||host^. Mind its
     licence: none comes with this program.
@@ -40,7 +40,7 @@ def update_command(
     settings = load_settings(overrides, DATA_DIR=data_dir)
     url = url or settings["BLOCKLIST_URL"]
     if not url:
-        raise click.UsageError("give an URL, or set BLOCKLIST_URL")
+        raise click.UsageError("give an URL, or set SCRAPER_BLOCKLIST_URL")
     if not url.startswith(("http://", "https://")):
         raise click.UsageError(f"{url}: must be an address of http or https")
     try:

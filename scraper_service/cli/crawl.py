@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import asking, reading
-from scraper_service.cli.options import takes_output, takes_service
-from scraper_service.cli.output import check_formats
+from scraper_service.cli import asking, catalogue, reading
+from scraper_service.cli.options import examples, takes_output, takes_service
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import printable
 
@@ -25,7 +24,14 @@ _detach = click.option(
 )
 
 
-@click.command("crawl")
+@click.command(
+    "crawl",
+    epilog=examples(
+        "scraper-service crawl https://example.org --limit 50 -o site/",
+        "scraper-service crawl https://example.org -f markdown,links -o pages.jsonl",
+        "scraper-service crawl https://example.org --exclude '^/blog' > pages.jsonl",
+    ),
+)
 @click.argument("url")
 @asking.takes(asking.CRAWL, asking.JOB_PAGE, nested=True)
 @takes_output
@@ -43,20 +49,27 @@ def crawl_command(
     """Fetch a site from URL on, and write its pages as they come.
 
     Pages go to standard output as lines of JSON, or with -o to a file that ends in
-    .jsonl or .csv, or to a folder of Markdown files, which ends in /. On a terminal
-    without -o they are listed, and kept for `jobs export`.
+    .jsonl or .csv, or to a folder with the files of each page, which ends in /. On a
+    terminal without -o they are listed, and kept for `jobs export`.
 
     Ctrl-C ends it cleanly; `jobs resume` goes on where it was, and also after a crash.
 
     Exit codes: 0 all is well, 1 the job failed or brought no page, 2 wrong use, 130
-    interrupted.
+    interrupted, 141 nobody reads the output any more.
     """
     if body.get("prompt"):
         body = asking.without_defaults(body)
     _run("crawl", overrides, {"url": url, **body}, wanted, where, detach=detach)
 
 
-@click.command("batch")
+@click.command(
+    "batch",
+    epilog=examples(
+        "scraper-service batch urls.txt -o pages.jsonl",
+        "scraper-service batch urls.txt -f json --schema s.json -o pages.csv",
+        "echo https://example.org | scraper-service batch - -f screenshot -o out/",
+    ),
+)
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
 @asking.takes(asking.PACE, asking.PAGE)
 @takes_output
@@ -91,8 +104,8 @@ def _run(
     *,
     detach: bool,
 ) -> None:
-    place = wanted.destination()
-    check_formats(place, body.get("scrapeOptions", body).get("formats"))
+    keys = catalogue.keys_of_body(body.get("scrapeOptions", body))
+    place = wanted.destination().of_pages(keys)
     if where.server:
         from scraper_service.cli import remote_run
 

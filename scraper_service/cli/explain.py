@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from scraper_service.cli.settings import check_egress, load_settings
+from scraper_service.cli.terminal import end_when_interrupted
 
 
 @click.command("explain")
@@ -56,11 +57,12 @@ def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     def keep(item: Any) -> None:
         pages.append(item)
 
+    end_when_interrupted()
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler("scrape")
     crawler.signals.connect(keep, signals.item_scraped)
     process.crawl(crawler, url=url, formats="rawHtml")
-    process.start()
+    process.start(install_signal_handlers=False)
     if not pages:
         raise click.ClickException("no page came out; see the log above")
     if pages[0].failure:

@@ -1,4 +1,4 @@
-"""A folder with a Markdown file for each page, and an index for people and programs."""
+"""A folder with the files of each page, and an index for people and programs."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+import click
+
 from scraper_service.cli.names import PageNames
 from scraper_service.cli.output import Failure, OutputFailed
+from scraper_service.cli.parts import front_matter, parts_of
 from scraper_service.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -20,11 +23,13 @@ MAX_TITLE = 200  # characters
 
 
 class MarkdownFolder:
-    """Write ``NAME.md`` for each page, ``index.md`` and ``index.jsonl`` beside them.
+    """Write the files of each page, ``index.md`` and ``index.jsonl`` beside them.
 
-    A line of ``index.jsonl`` has ``url``, ``sourceURL``, ``title``, ``file`` and
-    ``status``, and ``error`` for what brought no page; those come last. Names are those
-    of :class:`~scraper_service.cli.names.PageNames`. A folder with other files in it is
+    A page has ``NAME.md``, ``NAME.html``, a picture, and ``NAME.json``, as its formats
+    are. A line of ``index.jsonl`` has ``url``, ``sourceURL``, ``title``, ``status``,
+    ``file``, the first of its ``files``, which are by format. URLs without a page come
+    last, with ``error`` or ``leftOut``. Names are those of
+    :class:`~scraper_service.cli.names.PageNames`. A folder with other files in it is
     taken only to ``overwrite`` what has the same name.
     """
 
@@ -33,6 +38,7 @@ class MarkdownFolder:
         self._overwrite = overwrite
         self._names = PageNames((INDEX, LINES))
         self._files: list[Any] = []
+        self._lost = 0  # files of pages that could not be had
 
     def open(self) -> None:
         try:
@@ -65,44 +71,56 @@ class MarkdownFolder:
         facts = page.get("metadata", {})
         url = str(facts.get("url") or facts.get("sourceURL") or "")
         title = facts.get("title")
-        name = None
-        if isinstance(text := page.get("markdown"), str):
-            name = self._names.name(url)
-            data = f"{text}\n".encode("utf-8", "replace")
-            (self._path / name).write_bytes(data)
-        line = {
+        files, faults = write_page(self._path, page, self._names)
+        name = next(iter(files.values()), None)
+        line: dict[str, Any] = {
             "url": url,
             "sourceURL": facts.get("sourceURL"),
             "title": title,
             "file": name,
+            "files": files,
             "status": facts.get("statusCode"),
         }
+        warnings = [page["warning"]] if page.get("warning") else []
+        if warnings or faults:
+            line["warning"] = " ".join([*warnings, *faults])
+        self._lost += len(faults)
         words = _escaped(title if isinstance(title, str) and title.strip() else url)
-        place = f"[{words}](<{name}>)" if name else words
-        self._send(f"- {place} {_linked(url)}\n", json.dumps(line, ensure_ascii=False))
+        text = f"[{words}](<{name}>)" if name else words
+        for key, other in list(files.items())[1:]:
+            text += f" [{key}](<{other}>)"
+        self._send(f"- {text} {_linked(url)}\n", json.dumps(line, ensure_ascii=False))
 
     def close(self, failures: Sequence[Failure] | None) -> None:
         try:
             if failures is not None:
                 self._begin()
-            if failures:
-                self._send("\n# Failed\n\n", "")
-                for failure in failures:
+            for heading, is_left_out in (("Failed", False), ("Left out", True)):
+                those = [f for f in failures or () if f.is_left_out == is_left_out]
+                if those:
+                    self._send(f"\n# {heading}\n\n", "")
+                for failure in those:
                     self._fail(failure)
             for file in self._files:
                 file.close()
+            if self._lost:
+                text = f"{self._lost} files of pages are missing; {LINES} says why"
+                click.echo(f"warning: {text}", err=True)
+                self._lost = 0
         except OSError as error:
             raise self._failed(error) from error
 
     def _fail(self, failure: Failure) -> None:
-        line = {
+        line: dict[str, Any] = {
             "url": failure.url,
             "sourceURL": failure.url,
             "title": None,
             "file": None,
+            "files": {},
             "status": None,
-            "error": f"{failure.error} ({failure.code})",
         }
+        reason = "leftOut" if failure.is_left_out else "error"
+        line[reason] = f"{failure.error} ({failure.code})"
         text = f"- {_linked(failure.url)} {_escaped(failure.error)}\n"
         self._send(text, json.dumps(line, ensure_ascii=False))
 
@@ -114,6 +132,28 @@ class MarkdownFolder:
 
     def _failed(self, error: OSError) -> OutputFailed:
         return OutputFailed(f"{error.filename or self._path}: {error.strerror}")
+
+
+def write_page(
+    folder: Path, page: dict[str, Any], names: PageNames
+) -> tuple[dict[str, str], list[str]]:
+    """Write the files of a page; return their names by format, and what is missing.
+
+    Markdown comes first and names the others in its head. Raises :exc:`OSError`.
+    """
+    parts, faults = parts_of(page)
+    parts.sort(key=lambda part: part.key != "markdown")
+    facts = page.get("metadata", {})
+    url = str(facts.get("url") or facts.get("sourceURL") or "")
+    stem = names.stem(url, [part.ending for part in parts])
+    files = {part.key: f"{stem}{part.ending}" for part in parts}
+    for part in parts:
+        data = part.data
+        if part.key == "markdown":
+            others = {k: name for k, name in files.items() if k != part.key}
+            data = front_matter(page, others) + data
+        (folder / files[part.key]).write_bytes(data)
+    return files, faults
 
 
 def _escaped(text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import uuid
@@ -12,14 +13,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scraper_service.cli.follow import counted
 from scraper_service.cli.options import takes_output, takes_service
 from scraper_service.cli.output import OutputFailed, ReaderGone
 from scraper_service.cli.record import forget_run, is_run_here
 from scraper_service.cli.settings import check_egress, load_settings
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.terminal import fitted, leave_pipe, printable
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from scrapy.settings import Settings
     from sqlalchemy import Connection
@@ -29,21 +31,75 @@ if TYPE_CHECKING:
     from scraper_service.jobs.model import Job
 
 MAX_ERRORS = 20  # shown on a terminal
+MAX_SHOWN = 3  # ids that begin alike
+LAST = "last"
+MIN_PREFIX, UUID_LENGTH = 4, 36  # characters
+MOST_RECENT = 100  # jobs of a service that an id is looked for in
+USUAL_JOBS = 20  # of a service in a list: each costs a call
+_PREFIX = re.compile(rf"[0-9a-f-]{{{MIN_PREFIX},{UUID_LENGTH - 1}}}")
 
 
 class JobId(click.ParamType[str]):
-    """The id of a job, a UUID."""
+    """The id of a job, a UUID, the beginning of one, or ``last``."""
 
     name = "JOB_ID"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> str:
+        text = str(value).strip().lower()
         try:
-            return str(uuid.UUID(value))
+            return str(uuid.UUID(text))
         except ValueError:
-            self.fail(f"must be the id of a job, a UUID, got {value!r}", param, ctx)
+            if text == LAST or _PREFIX.fullmatch(text):
+                return text
+            self.fail(
+                f"must be the id of a job, its first {MIN_PREFIX} characters or more,"
+                f" or {LAST}, got {value!r}",
+                param,
+                ctx,
+            )
 
 
 _job_id = click.argument("job_id", type=JobId())
+
+
+def _chosen(text: str, ids: Sequence[str]) -> str:
+    """Return the one of ``ids``, the newest first, that ``text`` stands for.
+
+    Raises :exc:`click.ClickException`.
+    """
+    found = ids[:1] if text == LAST else [each for each in ids if each.startswith(text)]
+    if not found:
+        missing = "there are no jobs" if text == LAST else f"no job has an id {text}..."
+        raise click.ClickException(f"{missing}; see `jobs list`")
+    if len(found) > 1:
+        shown = ", ".join(found[:MAX_SHOWN])
+        more = ", ..." if len(found) > MAX_SHOWN else ""
+        raise click.ClickException(
+            f"{len(found)} jobs have an id {text}...: {shown}{more}"
+        )
+    return found[0]
+
+
+def _of_service(where: Where, text: str) -> str:
+    """Return the id of a job of a service that ``text`` stands for."""
+    from scraper_service.cli import remote_run
+    from scraper_service.cli.remote_jobs import recent
+
+    if len(text) == UUID_LENGTH:
+        return text
+    rows = remote_run.asked(where, lambda remote: recent(remote, MOST_RECENT))
+    return _chosen(text, [row["id"] for row in rows])
+
+
+def _of_database(settings: Settings, text: str) -> str:
+    """Return the id of a job of the database that ``text`` stands for."""
+    from scraper_service.jobs import store
+
+    if len(text) == UUID_LENGTH:
+        return text
+    return _chosen(text, [job.id for job in _read(settings, store.all_jobs)])
+
+
 _as_json = click.option(
     "--json", "as_json", is_flag=True, help="Print JSON, as to a pipe."
 )
@@ -55,41 +111,48 @@ def jobs_group() -> None:
 
     Those of the job database in --data-dir, or with --server of a running service. What
     has ended is kept for 24 hours.
+
+    JOB_ID is the id of a job, the beginning of one, or `last` for the newest job.
     """
 
 
 @jobs_group.command("list")
+@click.option(
+    "--limit",
+    type=click.IntRange(1, MOST_RECENT),
+    metavar="N",
+    help=f"At most N jobs.  [default: {USUAL_JOBS} of a service, else all]",
+)
 @_as_json
 @takes_service
 @click.pass_obj
-def list_command(overrides: tuple[str, ...], as_json: bool, where: Where) -> None:
-    """List jobs, the newest first; of a service, the crawls that go on.
+def list_command(
+    overrides: tuple[str, ...], limit: int | None, as_json: bool, where: Where
+) -> None:
+    """List crawls and batches, the newest first, also those that have ended.
 
-    A stopped one waits for `jobs resume`.
+    A stopped one waits for `jobs resume`. Of a service they are those of the team of
+    the key, of the last 24 hours.
     """
     if where.server:
         from scraper_service.cli import remote_run
+        from scraper_service.cli.remote_jobs import listed
 
-        found = remote_run.asked(where, lambda r: r.call("GET", "/v2/crawl/active"))
-        crawls = found.get("crawls") or []
-        rows = [
-            {"id": c["id"], "kind": "crawl", "state": "scraping"}
-            | {"created": c.get("created_at"), "url": c.get("url")}
-            for c in reversed(crawls)
-        ]
+        most = limit or USUAL_JOBS
+        rows = remote_run.asked(where, lambda remote: listed(remote, most))
     else:
         from scraper_service.jobs import store
 
         settings = load_settings(overrides, DATA_DIR=where.data_dir)
         jobs = _read(settings, store.all_jobs) if _has_jobs(settings) else []
-        rows = [_facts(settings, job) for job in jobs]
-    if as_json or not sys.stdout.isatty():
+        rows = [_facts(settings, job) for job in jobs[:limit]]
+    if not rows:
+        click.echo("there are no jobs", err=True)
+    elif as_json or not sys.stdout.isatty():
         for row in rows:
             click.echo(json.dumps(row, ensure_ascii=False))
-    elif rows:
-        _print_table(rows)
     else:
-        click.echo("there are no jobs")
+        _print_table(rows)
 
 
 @jobs_group.command("show")
@@ -102,11 +165,13 @@ def show_command(
 ) -> None:
     """Tell of a job how far it is, and which of its addresses failed, and why."""
     if where.server:
+        job_id = _of_service(where, job_id)
         facts, failures = _remote_facts(where, job_id)
     else:
         from scraper_service.cli.local import DatabaseSource, known_job, open_database
 
         settings = _known_settings(overrides, where)
+        job_id = _of_database(settings, job_id)
         job = _read(settings, known_job, job_id)
         facts = _facts(settings, job)
         source = DatabaseSource(open_database(settings), job_id)
@@ -133,12 +198,14 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
     if where.server:
         from scraper_service.cli import remote_run
 
+        job_id = _of_service(where, job_id)
         path = f"/v2/crawl/{job_id}"
         remote_run.asked(where, lambda r: r.call("DELETE", path))
     else:
         from scraper_service.jobs.model import JobState
 
         settings = _known_settings(overrides, where)
+        job_id = _of_database(settings, job_id)
         job = _write(settings, _cancelled, job_id)
         if job.state is not JobState.CANCELLED:
             raise click.ClickException(f"job {job_id} is {job.state} already")
@@ -164,8 +231,9 @@ def resume_command(
         from scraper_service.cli.remote_run import RemoteRun
 
         run = RemoteRun(where, wanted.destination(), quiet=wanted.quiet)
-        sys.exit(run.run_known(job_id))
+        sys.exit(run.run_known(_of_service(where, job_id)))
     settings = _known_settings(overrides, where, LOG_LEVEL="ERROR")
+    job_id = _of_database(settings, job_id)
     check_egress(settings)
     from scraper_service.cli.local import LocalRun
 
@@ -189,13 +257,19 @@ def export_command(
         from scraper_service.cli.remote_run import RemoteRun
 
         run = RemoteRun(where, place, quiet=wanted.quiet)
-        sys.exit(run.export(job_id))
-    from scraper_service.cli.local import DatabaseSource, known_job, open_database
+        sys.exit(run.export(_of_service(where, job_id)))
+    from scraper_service.cli.local import (
+        DatabaseSource,
+        keys_of_job,
+        known_job,
+        open_database,
+    )
 
     settings = _known_settings(overrides, where)
+    job_id = _of_database(settings, job_id)
     job = _read(settings, known_job, job_id)
     source = DatabaseSource(open_database(settings), job_id)
-    output = place.output()
+    output = place.of_pages(keys_of_job(job)).output()
     written = 0
     try:
         output.open()
@@ -203,10 +277,12 @@ def export_command(
             output.write(pages)
             written += len(pages)
         output.close(_read(settings, source.read_failures))
-    except (OutputFailed, ReaderGone) as error:
-        raise click.ClickException(str(error) or "nobody reads the output") from error
+    except OutputFailed as error:
+        raise click.ClickException(str(error)) from error
+    except ReaderGone:
+        leave_pipe()
     if not wanted.quiet:
-        click.echo(f"{written} pages of a job that is {job.state}", err=True)
+        click.echo(f"{counted(written)} of a job that is {job.state}", err=True)
 
 
 def _known_settings(
@@ -313,7 +389,9 @@ def _print_table(rows: Iterable[dict[str, Any]]) -> None:
     for row in rows:
         words = f"{row['id']}  {row['state']}"
         if "pages" in row:
-            words += f", {row['pages']} done, {row['failed']} failed"
+            words += f", {row['pages']} done"
+        if "failed" in row:
+            words += f", {row['failed']} failed"
         click.echo(words)
         made = str(row.get("created") or "")[:16].replace("T", " ")
-        click.echo(f"  {made}  {printable(str(row['url']), max(width - 20, 20))}")
+        click.echo(f"  {made}  {fitted(str(row['url']), max(width - 20, 20))}")

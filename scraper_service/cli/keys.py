@@ -93,7 +93,7 @@ def limit_options(command: Any) -> Any:
             metavar="MODE=N",
             help="Calls per minute of a mode (scrape, crawl, map, extract, search,"
             " crawlStatus, extractStatus, account); 0 is unlimited, `default` what"
-            " RATE_LIMITS says. May be repeated.",
+            " SCRAPER_RATE_LIMITS says. May be repeated.",
         ),
         click.option(
             "--concurrency",
@@ -110,15 +110,19 @@ def open_database(
     overrides: Iterable[str], data_dir: str | None
 ) -> tuple[Database, Settings]:
     """Return the job database and the settings; raise what click shows."""
-    from sqlalchemy.exc import SQLAlchemyError
-
+    from scraper_service.errors import DatabaseUnusable
     from scraper_service.jobs.database import Database
 
     settings = load_settings(overrides, DATA_DIR=data_dir)
     try:
-        return Database(Path(settings["DATA_DIR"]), settings["DATABASE_URL"]), settings
-    except (OSError, SQLAlchemyError) as error:
-        raise click.ClickException(f"the job database: {error}") from error
+        database = Database(
+            Path(settings["DATA_DIR"]),
+            settings["DATABASE_URL"],
+            settings["KEY_SECRET"],
+        )
+    except DatabaseUnusable as error:
+        raise click.ClickException(str(error)) from error
+    return database, settings
 
 
 @contextmanager
@@ -158,7 +162,7 @@ def create_key_command(
 ) -> None:
     """Make a key and print it; it is shown only now.
 
-    Credits, rates and concurrency are those of its team, if that is new.
+    Standard error has its team, and whether that is new. Credits, rates and concurrency are those of its team, if that is new.
     """
     from scraper_service.runtime import accounts, teams
 
@@ -175,7 +179,10 @@ def create_key_command(
             )
         team_id = known or accounts.create_team(connection, team_name or name)
         teams.change_team(connection, team_id, change)
-        click.echo(accounts.create_key(connection, secret, name, team_id))
+        key = accounts.create_key(connection, secret, name, team_id)
+        team = next(t for t in teams.list_teams(connection) if t.id == team_id)
+    click.echo(f"{'a team' if known else 'a new team'}: {described(team)}", err=True)
+    click.echo(key)
 
 
 @keys_group.command("list")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import json
 import shlex
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from scraper_service.cli.catalogue import keys_of_options
 from scraper_service.cli.follow import (
+    Ending,
     Follower,
     Status,
     counted,
@@ -29,6 +31,7 @@ from scraper_service.cli.output import (
 )
 from scraper_service.cli.progress import Silent, progress
 from scraper_service.cli.record import JobTaken, RunRecord
+from scraper_service.cli.terminal import READER_GONE, end_at_once, end_when_interrupted
 
 if TYPE_CHECKING:
     from scrapy.settings import Settings
@@ -46,14 +49,13 @@ RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
 
 def open_database(settings: Settings) -> Database:
     """Return the job database; raise :exc:`click.ClickException`."""
-    from sqlalchemy.exc import SQLAlchemyError
-
+    from scraper_service.errors import DatabaseUnusable
     from scraper_service.jobs.database import Database
 
     try:
         return Database.shared(settings)
-    except (OSError, SQLAlchemyError) as error:
-        raise click.ClickException(f"the job database: {error}") from error
+    except DatabaseUnusable as error:
+        raise click.ClickException(str(error)) from error
 
 
 def new_job(connection: Connection, options: CrawlOptions | BatchOptions) -> Job:
@@ -76,6 +78,18 @@ def known_job(connection: Connection, job_id: str) -> Job:
     if job is None:
         raise click.ClickException(f"no job has the id {job_id}; see `jobs list`")
     return job
+
+
+def keys_of_job(job: Job | CrawlOptions | BatchOptions) -> tuple[str, ...]:
+    """Return the keys that the pages of a job have, beside their metadata."""
+    from scraper_service.jobs.model import Job
+    from scraper_service.options.job_arguments import options_from_json
+
+    if isinstance(job, Job):
+        return keys_of_options(
+            options_from_json(job.kind, json.loads(job.options)).scrape
+        )
+    return keys_of_options(job.scrape)
 
 
 def status_of(job: Job) -> Status:
@@ -130,6 +144,14 @@ class DatabaseSource:
             found += [Failure.of_robots(url) for url in refused]
         return found
 
+    async def left_out(self) -> dict[str, int]:
+        return await self._database.read(self._read_left_out)
+
+    def _read_left_out(self, connection: Connection) -> dict[str, int]:
+        from scraper_service.jobs import listing
+
+        return listing.count_addresses(connection, self.job_id)[1]
+
 
 class LocalRun:
     """One job, run by this process until it has ended or is interrupted.
@@ -165,6 +187,7 @@ class LocalRun:
         """Return the exit code; raise :exc:`click.ClickException`."""
         from twisted.internet import reactor
 
+        end_when_interrupted()  # until the run listens itself
         reactor.callWhenRunning(self._start)
         self._process.start(stop_after_crawl=False, install_signal_handlers=False)
         if isinstance(self._result, BaseException):
@@ -201,7 +224,7 @@ class LocalRun:
     def _signalled(self, number: int) -> None:
         if self._stopped.is_set():
             self._progress.stop()
-            os._exit(128 + number)
+            end_at_once(128 + number)
         self._signal = number
         self._stopped.set()
         self._progress.say("stopping: pages under way end first; again to end at once")
@@ -214,7 +237,7 @@ class LocalRun:
             job = await self._database.read(known_job, self._asked)
             place, output = self._place, None
         else:
-            place = self._place or Destination(STDOUT)
+            place = self._place or Destination(STDOUT, keys=keys_of_job(self._asked))
             output = place.output()
             output.open()  # before there is a job
             job = await self._database.write(new_job, self._asked)
@@ -223,28 +246,33 @@ class LocalRun:
                 # It is gone: its leases need not run out by themselves.
                 await self._database.write(frontier.forget_worker, record.owner)
             if output is None:
-                place = record.resumed(place)
+                place = record.resumed(place).of_pages(keys_of_job(job))
                 output = place.output()
                 output.open()
             assert place is not None
             self._runner = LocalRunner(self._process, self._database, only=job.id)
             record.note(self._runner.owner, place)
-            status, failures = await self._deliver(job, place, output)
+            try:
+                status, ending = await self._deliver(job, place, output)
+            except ReaderGone:
+                text = "stopped: nobody reads the output any more"
+                self._progress.say(f"{text}\n{self._how_to_resume(job)}")
+                return READER_GONE
             if not status.is_active:
                 record.forget()
         if status.is_active:
             self._progress.say(
-                f"stopped: {counted(status)}\n{self._how_to_resume(job)}"
+                f"stopped: {counted(status.pages)}\n{self._how_to_resume(job)}"
             )
             return 128 + self._signal
-        self._progress.say(summary(status, failures))
+        self._progress.say(summary(status, ending))
         if place.path is None and status.pages:
             self._progress.say(f"to keep them: {self._command('export', job)} -o FILE")
         return exit_code(status)
 
     async def _deliver(
         self, job: Job, place: Destination, output: Output
-    ) -> tuple[Status, list[Failure]]:
+    ) -> tuple[Status, Ending]:
         """Run the job and write its pages; all there are, however that ended."""
         self._progress = progress(
             quiet=self._quiet,
@@ -263,8 +291,7 @@ class LocalRun:
             return status, await follower.close(status)
         except ReaderGone:
             await self._halt()
-            text = f"nobody reads the output any more\n{self._how_to_resume(job)}"
-            raise OutputFailed(text) from None
+            raise
         except OutputFailed as error:
             await self._halt()
             raise OutputFailed(f"{error}\n{self._how_to_resume(job)}") from error

@@ -5,7 +5,11 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_BYTES = 120  # of a name in UTF-8; some encrypted file systems take 143
 # Windows, "Naming Files, Paths, and Namespaces": not even with an ending.
@@ -16,7 +20,7 @@ _SUFFIX = re.compile(r"\.(html?|php|aspx?|md|markdown)$", re.IGNORECASE)
 
 
 class PageNames:
-    """Give each page a file name of its own, ending in ``.md``.
+    """Give the files of each page a name of their own.
 
     The same addresses in the same order get the same names. Two names differ on file
     systems that ignore case or the form of accents, too: an address whose name is taken
@@ -27,14 +31,22 @@ class PageNames:
         self._taken = {_folded(name) for name in taken}
 
     def name(self, url: str) -> str:
-        """Return the name for the next page, without any folder."""
+        """Return the name of a file of Markdown for the next page."""
+        return f"{self.stem(url, ('.md',))}.md"
+
+    def stem(self, url: str, endings: Iterable[str]) -> str:
+        """Return the common part of the names of the files for the next page.
+
+        With each of ``endings`` it is the name of a file, without any folder.
+        """
         stem, digest = _stem(url), hashlib.sha256(url.encode("utf-8", "replace"))
-        candidate, number = f"{stem}.md", 1
-        while (folded := _folded(candidate)) in self._taken:
+        candidate, number = stem, 1
+        endings = tuple(endings)
+        while self._taken & (folded := {_folded(candidate + e) for e in endings}):
             again = f"-{number}" if number > 1 else ""
-            candidate = f"{stem}-{digest.hexdigest()[:8]}{again}.md"
+            candidate = f"{stem}-{digest.hexdigest()[:8]}{again}"
             number += 1
-        self._taken.add(folded)
+        self._taken |= folded
         return candidate
 
 

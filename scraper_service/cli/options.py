@@ -85,6 +85,12 @@ _SERVICE = (
 )
 
 
+def examples(*commands: str) -> str:
+    """Return the end of a command's help that shows how it is called."""
+    # Without the mark click would join the lines.
+    return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
+
+
 def takes_output(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add options that say where pages go; the command gets them as ``wanted``."""
 

@@ -1,4 +1,4 @@
-"""Where the pages of a job go: lines of JSON, a table, or a folder of Markdown files.
+"""Where the pages of a job go: lines of JSON, a table, or a folder with files.
 
 Everything is written from the first page on, also when a job is resumed: pages have
 their order in the job database, so what was written before is written again the same.
@@ -12,25 +12,31 @@ import json
 import os
 import stat
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
-from attrs import frozen
+from attrs import evolve, frozen
+
+from scraper_service.cli.catalogue import EVERY_KEY, FILE, KINDS, PICTURE
+from scraper_service.cli.names import PageNames
+from scraper_service.cli.parts import Unavailable, content_of, ending_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable
 
 FORMATS = ("jsonl", "csv", "markdown")
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 STDOUT = "-"
-# Of a table: what is told of every page, then the formats that may be asked for.
+# Codes of URLs that a rule leaves out: before they are fetched, or their page.
+ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL = "ROBOTS", "EXTERNAL_LINK", "CRAWL_DENIAL"
+# Of a table: what is told of every page, before the formats.
 FACTS = (
     *("url", "sourceURL", "statusCode", "contentType"),
     *("title", "description", "language"),
 )
-VALUES = ("markdown", "html", "rawHtml", "links", "images", "attributes", "rawBase64")
-COLUMNS = (*FACTS, *VALUES, "warning", "error")
+LAST = ("warning", "error")
 # Spreadsheets would take a cell that begins so for a formula, wide forms too.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
@@ -53,7 +59,12 @@ class Failure:
 
     @classmethod
     def of_robots(cls, url: str) -> Failure:
-        return cls(url, "ROBOTS", "robots.txt refuses it")
+        return cls(url, ROBOTS, "robots.txt refuses it")
+
+    @property
+    def is_left_out(self) -> bool:
+        """Whether a rule left it out: nothing went wrong."""
+        return self.code in {ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL}
 
 
 class Output(Protocol):
@@ -71,11 +82,15 @@ class Output(Protocol):
 
 @frozen
 class Destination:
-    """A place for output: ``path`` None is nowhere, :data:`STDOUT` standard output."""
+    """A place for output: ``path`` None is nowhere, :data:`STDOUT` standard output.
+
+    ``keys`` are those that the pages of the job have, None if that is not known.
+    """
 
     path: str | None
     format: str = "jsonl"
     overwrite: bool = False
+    keys: Sequence[str] | None = None
 
     @property
     def is_stdout(self) -> bool:
@@ -89,8 +104,17 @@ class Destination:
             return Nowhere()
         if self.format == "markdown":
             return MarkdownFolder(Path(self.path), overwrite=self.overwrite)
-        kind = JsonLines if self.format == "jsonl" else Table
-        return kind(None if self.is_stdout else Path(self.path))
+        path = None if self.is_stdout else Path(self.path)
+        return JsonLines(path) if self.format == "jsonl" else Table(path, self.keys)
+
+    def of_pages(self, keys: Sequence[str] | None) -> Destination:
+        """Return the place for pages with these keys; raise :exc:`click.UsageError`.
+
+        A terminal takes no pictures and files.
+        """
+        if self.is_stdout and sys.stdout.isatty() and keys is not None:
+            refuse_binary(keys)
+        return evolve(self, keys=keys)
 
 
 def destination(path: str | None, name: str | None, *, overwrite: bool) -> Destination:
@@ -110,8 +134,8 @@ def destination(path: str | None, name: str | None, *, overwrite: bool) -> Desti
     format_ = name or ("markdown" if is_folder else ENDINGS.get(_ending(path)))
     if format_ is None:
         raise click.UsageError(
-            f"-o {path}: must end in .jsonl or .csv, or in / for a folder of Markdown"
-            " files; else say --output-format"
+            f"-o {path}: must end in .jsonl or .csv, or in / for a folder of files;"
+            " else say --output-format"
         )
     if is_folder and format_ != "markdown":
         raise click.UsageError(f"-o {path}: {format_} needs a file, this is a folder")
@@ -120,13 +144,15 @@ def destination(path: str | None, name: str | None, *, overwrite: bool) -> Desti
     return Destination(str(Path(path).absolute()), format_, overwrite)
 
 
-def check_formats(place: Destination, formats: Sequence[Any] | None) -> None:
-    """Raise :exc:`click.UsageError` where a place takes no pages of these formats."""
-    if place.format != "markdown" or formats is None:
-        return
-    named = [f if isinstance(f, str) else f.get("type") for f in formats]
-    if "markdown" not in named:
-        raise click.UsageError("-o: a folder takes Markdown; add --format markdown")
+def refuse_binary(keys: Iterable[str]) -> None:
+    """Raise :exc:`click.UsageError` where pages have what a terminal cannot show."""
+    found = [key for key in keys if KINDS.get(key) in {PICTURE, FILE}]
+    if found:
+        names = " and ".join(found)
+        raise click.UsageError(
+            f"{names}: a terminal cannot show it; write it with -o PATH, such as"
+            " -o FOLDER/, or into a pipe"
+        )
 
 
 def _ending(path: str) -> str:
@@ -165,7 +191,8 @@ class _File:
 
     def write(self, pages: Sequence[bytes]) -> None:
         self._begin()
-        self._send(b"".join(map(self._page, pages)))
+        for page in pages:
+            self._send(self._page(page))
 
     def close(self, failures: Sequence[Failure] | None) -> None:
         if self._file is None:
@@ -174,12 +201,19 @@ class _File:
             self._begin()
         self._file.close()
 
+    @property
+    def _is_regular(self) -> bool:
+        """Whether it is a file that can be read again."""
+        assert self._file is not None
+        mode = os.fstat(self._file.fileno()).st_mode
+        return self._path is not None and stat.S_ISREG(mode)
+
     def _begin(self) -> None:
         assert self._file is not None
         if self._is_begun:
             return
         self._is_begun = True
-        if stat.S_ISREG(os.fstat(self._file.fileno()).st_mode) and self._path:
+        if self._is_regular:
             self._file.truncate(0)
         self._send(self._head())
 
@@ -213,22 +247,89 @@ class JsonLines(_File):
 
 
 class Table(_File):
-    """A page in each row, with the columns of :data:`COLUMNS` (RFC 4180, UTF-8).
+    """A page in each row (RFC 4180, UTF-8): :data:`FACTS`, its formats, :data:`LAST`.
 
-    A list has one element in each line of its cell. A cell that a spreadsheet could
-    take for a formula begins with an apostrophe.
+    ``keys`` are those of the formats. Where they are not known, a file gets a column
+    for each that comes, and a pipe all there are. A list of texts has one in each line
+    of its cell, other data are JSON. A cell that a spreadsheet could take for a formula
+    begins with an apostrophe. Pictures and files stand beside the table, in a folder of
+    its name, and their cells name them; into a pipe they go as they are.
     """
 
+    def __init__(self, path: Path | None, keys: Sequence[str] | None = None):
+        super().__init__(path)
+        known = EVERY_KEY if path is None else ()
+        self._keys = list(known if keys is None else keys)
+        self._files = None if path is None else path.with_suffix(".files")
+        self._names = PageNames()
+
+    @property
+    def _columns(self) -> tuple[str, ...]:
+        return (*FACTS, *self._keys, *LAST)
+
     def _head(self) -> bytes:
-        return self._row(COLUMNS)
+        return self._row(self._columns)
 
     def _page(self, page: bytes) -> bytes:
         values = json.loads(page)
-        known = {**values, **values.get("metadata", {})}
-        facts = {name: known.get(name) for name in FACTS}
-        facts |= {name: values.get(name) for name in (*VALUES, "warning")}
-        facts["error"] = known.get("error")
-        return self._row([cell(facts[name]) for name in COLUMNS])
+        metadata = values.pop("metadata", {})
+        facts = {name: metadata.get(name) for name in FACTS}
+        facts |= {name: values.pop(name, None) for name in LAST}
+        facts["error"] = facts["error"] or metadata.get("error")
+        new = [key for key in values if key not in self._keys]
+        if new and self._is_regular:
+            self._widen(new)
+        for key, value in values.items():
+            facts[key] = self._shown(key, value, {**values, "metadata": metadata})
+        return self._row([cell(facts.get(name)) for name in self._columns])
+
+    def _shown(self, key: str, value: Any, page: dict[str, Any]) -> Any:
+        """Return what a cell has; a picture or a file is written beside the table."""
+        is_file = KINDS.get(key) in {PICTURE, FILE} and isinstance(value, str)
+        if not is_file or self._files is None:
+            return value
+        try:
+            data, kind = content_of(key, value, page)
+        except Unavailable:
+            return value  # where a service has it
+        ending = ending_of(kind, page)
+        facts = page["metadata"]
+        url = str(facts.get("url") or facts.get("sourceURL") or "")
+        name = f"{self._names.stem(url, (ending,))}{ending}"
+        try:
+            self._files.mkdir(parents=True, exist_ok=True)
+            (self._files / name).write_bytes(data)
+        except OSError as error:
+            raise OutputFailed(f"{self._files / name}: {error.strerror}") from error
+        return f"{self._files.name}/{name}"
+
+    def _widen(self, keys: list[str]) -> None:
+        """Give the table columns for ``keys``, before the last ones.
+
+        Rows that are there get empty cells.
+        """
+        assert self._path is not None
+        assert self._file is not None
+        place = len(self._columns) - len(LAST)
+        self._keys += keys
+        wider = self._path.with_name(f"{self._path.name}.new")
+        csv.field_size_limit(sys.maxsize)
+        try:
+            with (
+                self._path.open(newline="", encoding="utf-8") as rows,
+                wider.open("w", newline="", encoding="utf-8") as file,
+            ):
+                writer = csv.writer(file)
+                next(csv.reader(rows), None)
+                writer.writerow(self._columns)
+                for row in csv.reader(rows):
+                    writer.writerow([*row[:place], *("" for _ in keys), *row[place:]])
+            wider.replace(self._path)
+            self._file.close()
+            self._file = io.FileIO(os.open(self._path, os.O_WRONLY | os.O_CLOEXEC), "w")
+            self._file.seek(0, os.SEEK_END)
+        except OSError as error:
+            raise self._failed(error) from error
 
     def _row(self, cells: Sequence[str]) -> bytes:
         text = io.StringIO(newline="")

@@ -1,10 +1,11 @@
-"""Commands that answer at once: one page, or the addresses of a site.
+"""Commands that answer at once: one page, a file, or the URLs of a site.
 
 Heavy imports stand inside the commands, see :mod:`scraper_service.cli.root`.
 """
 
 from __future__ import annotations
 
+import http
 import json
 import sys
 from pathlib import Path
@@ -12,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import asking, reading
-from scraper_service.cli.options import takes_service
+from scraper_service.cli import asking, catalogue, reading, single
+from scraper_service.cli.options import examples, takes_service
 from scraper_service.cli.settings import check_egress, load_settings
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.terminal import end_when_interrupted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -24,16 +25,37 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.options import Where
 
+MAX_FILE_BYTES = 50 * 2**20  # as POST /v2/parse has it
+ERROR_STATUS = 3  # the exit code where a site answers with a status of 400 or more
 _output = click.option(
     "-o", "--output", metavar="FILE", help="Write to FILE, not the terminal."
 )
+_page_output = click.option(
+    "-o",
+    "--output",
+    metavar="PATH",
+    help="Write to a file: its ending says what goes there, .md, .html, .png, .jpg,"
+    " .json, .jsonl or .csv; or to FOLDER/, a file for each format.",
+)
+_as_object = click.option(
+    "--json", "as_json", is_flag=True, help="Print the whole page object."
+)
 
 
-@click.command("scrape")
-@click.argument("url")
+@click.command(
+    "scrape",
+    epilog=examples(
+        "scraper-service scrape https://example.org",
+        "scraper-service scrape https://example.org -f markdown,links -o page.json",
+        "scraper-service scrape https://example.org -f screenshot -o page.png",
+        "scraper-service scrape https://example.org -f json --prompt 'the title'",
+        "scraper-service scrape report.pdf -o report.md",
+    ),
+)
+@click.argument("url", metavar="URL|FILE")
 @asking.takes((), asking.PAGE)
-@_output
-@click.option("--json", "as_json", is_flag=True, help="Print the whole page object.")
+@_page_output
+@_as_object
 @takes_service
 @click.pass_obj
 def scrape_command(
@@ -46,15 +68,130 @@ def scrape_command(
 ) -> None:
     """Fetch URL and print it: Markdown, or JSON for several formats.
 
-    Exit codes: 0 all is well, 1 there is no page, 2 wrong use, 130 interrupted.
+    A FILE that exists is read as `parse` does.
+
+    Exit codes: 0 all is well, 1 there is no page, 2 wrong use, 3 the site answered with
+    an error (status 400 or more; its page is printed), 130 interrupted, 141 nobody
+    reads the output any more.
     """
-    page = _page(overrides, {"url": url, **body}, where)
+    if "://" not in url and Path(url).is_file():
+        click.echo(f"{printable(url)} is a file: read as `parse` does", err=True)
+        _parse(overrides, url, body, output, where, as_json=as_json)
+        return
+    body = single.with_picture({"url": url, **body}, output)
+    place = _place(body, output, where, as_json=as_json)
+    page = _page(overrides, body, where)
+    _tell(page)
+    place.write(page)
+    metadata = page.get("metadata", {})
+    status = metadata.get("statusCode")
+    if isinstance(status, int) and status >= http.HTTPStatus.BAD_REQUEST:
+        shown = printable(str(metadata.get("url") or url))
+        text = f"{shown}: the site answered {_status(status)}; this is its page"
+        click.echo(f"warning: {text}", err=True)
+        sys.exit(ERROR_STATUS)
+
+
+@click.command(
+    "parse",
+    epilog=examples(
+        "scraper-service parse report.pdf",
+        "scraper-service parse page.html -f markdown,links -o page/",
+        "curl -s https://example.org | scraper-service parse -",
+    ),
+)
+@click.argument("file", metavar="FILE")
+@asking.takes((), asking.FILE_PAGE)
+@_page_output
+@_as_object
+@takes_service
+@click.pass_obj
+def parse_command(
+    overrides: tuple[str, ...],
+    file: str,
+    body: dict[str, Any],
+    output: str | None,
+    as_json: bool,
+    where: Where,
+) -> None:
+    """Convert FILE, or standard input with -, and print it as `scrape` does.
+
+    It may be HTML, PDF, Word, Excel, PowerPoint, OpenDocument, RTF, EPUB, CSV, a feed,
+    Markdown, JSON, XML or text, of at most 50 MiB. Nothing is fetched.
+
+    Exit codes: 0 all is well, 1 there is no page, 2 wrong use, 130 interrupted, 141
+    nobody reads the output any more.
+    """
+    _parse(overrides, file, body, output, where, as_json=as_json)
+
+
+def _parse(
+    overrides: tuple[str, ...],
+    file: str,
+    body: dict[str, Any],
+    output: str | None,
+    where: Where,
+    *,
+    as_json: bool,
+) -> None:
+    for name in ("headers", "maxAge", "storeInCache"):
+        if body.pop(name, None):
+            flag = asking.SPELLINGS[name]
+            raise click.UsageError(f"{flag}: it is for pages that are fetched")
+    place = _place(body, output, where, as_json=as_json)
+    try:
+        with click.open_file(file, "rb") as source:
+            data: bytes = source.read(MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise click.UsageError(f"{file} cannot be read: {error.strerror}") from error
+    if len(data) > MAX_FILE_BYTES:
+        raise click.UsageError(f"{file}: a file has at most {MAX_FILE_BYTES} bytes")
+    name = "stdin" if file == "-" else Path(file).name
+    page = _parsed(overrides, name, data, body, where)
+    _tell(page)
+    place.write(page)
+
+
+def _parsed(
+    overrides: tuple[str, ...],
+    name: str,
+    data: bytes,
+    body: dict[str, Any],
+    where: Where,
+) -> dict[str, Any]:
+    """Return the page object of a file; raise :exc:`click.ClickException`."""
+    if where.server:
+        from scraper_service.cli import remote_run
+
+        found = remote_run.asked(where, lambda r: r.send_file(name, data, body))
+        return found.get("data") or {}
+    from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.options.model import missing_model
+
+    settings = _settings(overrides, where)
+    missing = why_missing(settings), missing_model(settings)
+    upload, options = reading.parse_options(name, data, body, *missing)
+    return _first(*_run(settings, "scrape", page=options, upload=upload), options.url)
+
+
+def _place(
+    body: dict[str, Any], output: str | None, where: Where, *, as_json: bool
+) -> single.Target:
+    keys = catalogue.keys_of_body(body)
+    is_remote = where.server is not None
+    return single.target(output, keys, as_json=as_json, is_remote=is_remote)
+
+
+def _tell(page: dict[str, Any]) -> None:
     if warning := page.get("warning"):
         click.echo(f"warning: {printable(warning)}", err=True)
-    values = [v for k, v in page.items() if k not in {"metadata", "warning"}]
-    value = values[0] if len(values) == 1 and not as_json else page
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    _write([text], output)
+
+
+def _status(status: int) -> str:
+    try:
+        return f"{status} {http.HTTPStatus(status).phrase}"
+    except ValueError:
+        return str(status)
 
 
 def _page(
@@ -65,9 +202,7 @@ def _page(
         from scraper_service.cli import remote_run
 
         found = remote_run.asked(where, lambda r: r.call("POST", "/v2/scrape", body))
-        page: dict[str, Any] = found.get("data") or {}
-        return page
-    from scraper_service.api.page_json import page_json
+        return found.get("data") or {}
     from scraper_service.components.browser.chromium import why_missing
     from scraper_service.options.model import missing_model
 
@@ -76,16 +211,28 @@ def _page(
     options = reading.page_options(body, *missing)
     if options.scrape.max_age_ms:
         raise click.UsageError("--max-age: only a service keeps pages; see --server")
-    pages, _ = _run(settings, "scrape", page=options)
+    return _first(*_run(settings, "scrape", page=options), options.url)
+
+
+def _first(pages: list[Any], _: Any, url: str) -> dict[str, Any]:
+    """Return the object of the one page of a run; raise :exc:`click.ClickException`."""
+    from scraper_service.api.page_json import page_json
+
     if not pages:
         raise click.ClickException("no page came out; see the log above")
     if failure := pages[0].failure:
-        text = f"{options.url}: {failure.message} ({failure.code})"
+        text = f"{url}: {failure.message} ({failure.code})"
         raise click.ClickException(printable(text))
     return dict(json.loads(page_json(pages[0])))
 
 
-@click.command("map")
+@click.command(
+    "map",
+    epilog=examples(
+        "scraper-service map https://example.org --limit 100",
+        "scraper-service map https://example.org --search price --json",
+    ),
+)
 @click.argument("url")
 @asking.takes(asking.MAP)
 @_output
@@ -136,7 +283,13 @@ def _links(
     return [link.as_dict() for link in links], map_warnings(spider.found)
 
 
-@click.command("search")
+@click.command(
+    "search",
+    epilog=examples(
+        "scraper-service search 'hay for rabbits' --limit 10",
+        "scraper-service search 'site:example.org price' --json",
+    ),
+)
 @click.argument("query")
 @asking.takes(asking.SEARCH)
 @_output
@@ -155,7 +308,7 @@ def search_command(
 ) -> None:
     """Search the web for QUERY, and what crawls have kept (--keep) here before.
 
-    Engines are those of the settings; see SEARCH_PROVIDERS. Exit codes: 0 all is well,
+    Engines are those of the settings; see SCRAPER_SEARCH_PROVIDERS. Exit codes: 0 all is well,
     1 no engine answered, 2 wrong use, 130 interrupted.
     """
     results, warnings = _results(overrides, {"query": query, **body}, where)
@@ -224,21 +377,13 @@ def _settings(overrides: tuple[str, ...], where: Where) -> Settings:
 
 def _write(lines: Iterable[str], output: str | None) -> None:
     data = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-    try:
-        if output in {None, "-"}:
-            sys.stdout.buffer.write(data)
-            sys.stdout.flush()
-        else:
-            Path(str(output)).write_bytes(data)
-    except OSError as error:
-        name = output or "standard output"
-        raise click.ClickException(f"{name}: {error.strerror}") from error
+    single.write_bytes(data, output)
 
 
 def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], Any]:
     """Run a spider as `scrapy crawl` does; return its items, and the spider.
 
-    Raises :exc:`KeyboardInterrupt` when it was interrupted.
+    Ctrl-C ends the process at once: nothing of the run is worth waiting for.
     """
     from scrapy import signals
     from scrapy.crawler import AsyncCrawlerProcess
@@ -248,13 +393,10 @@ def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], An
     def keep(item: Any) -> None:
         items.append(item)
 
+    end_when_interrupted()
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(name)
     crawler.signals.connect(keep, signals.item_scraped)
     process.crawl(crawler, **arguments)
-    process.start()
-    if crawler.stats is not None:
-        reason = crawler.stats.get_value("finish_reason")
-        if reason == "shutdown":
-            raise KeyboardInterrupt
+    process.start(install_signal_handlers=False)
     return items, crawler.spider

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.terminal import fitted, printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -189,7 +189,7 @@ class LiveLine:
         cells.append(Text(numbers, no_wrap=True, overflow="ellipsis"))
         left = self._console.width - len(numbers) - 3
         if host and left >= 4:
-            cells.append(Text(printable(host, left), no_wrap=True, overflow="ellipsis"))
+            cells.append(Text(fitted(host, left), no_wrap=True, overflow="ellipsis"))
         for _ in cells:
             line.add_column(no_wrap=True)
         line.add_row(*cells)
@@ -204,7 +204,7 @@ class LiveLine:
             words = f"{facts.get('statusCode', '-')} {facts.get('url', '')}"
             if isinstance(title, str):
                 words += f"  {title}"
-            self.say(printable(words, self._console.width))
+            self.say(fitted(words, self._console.width))
 
     def say(self, text: str) -> None:
         self._console.print(text, markup=False, soft_wrap=True)

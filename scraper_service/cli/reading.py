@@ -7,6 +7,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import click
+from attrs import evolve
 
 from scraper_service.cli.asking import SPELLINGS
 from scraper_service.cli.terminal import printable
@@ -14,6 +15,7 @@ from scraper_service.cli.terminal import printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scraper_service.items import Upload
     from scraper_service.options.jobs import (
         BatchOptions,
         CrawlOptions,
@@ -37,6 +39,30 @@ def page_options(
     options = _read(requests.page_options, body)
     _checked(require_available, options.scrape, browser, model)
     return options  # type: ignore[no-any-return]
+
+
+def parse_options(
+    name: str,
+    data: bytes,
+    body: dict[str, Any],
+    browser: str | None = None,
+    model: str | None = None,
+) -> tuple[Upload, PageOptions]:
+    """Return a file as a caller of /v2/parse sends it, and the options for it.
+
+    ``browser`` and ``model`` as for :func:`page_options`. Raises
+    :exc:`click.UsageError`.
+    """
+    from scraper_service.api.uploads import upload_of
+    from scraper_service.api.v2 import requests
+    from scraper_service.options.available import require_available
+    from scraper_service.options.uploads import require_parseable
+
+    upload: Upload = _read(lambda _: upload_of(name, "", data), None)
+    options = evolve(_read(requests.parse_options, body), url=upload.name)
+    _checked(require_parseable, options.scrape)
+    _checked(require_available, options.scrape, browser, model)
+    return upload, options
 
 
 def map_options(body: dict[str, Any]) -> MapOptions:
@@ -102,7 +128,7 @@ def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     return previews.filled(found.values, body)
 
 
-def _read(read: Callable[[object], Any], body: dict[str, Any]) -> Any:
+def _read(read: Callable[[Any], Any], body: object) -> Any:
     from scraper_service.errors import InvalidOptions
 
     try:

@@ -85,7 +85,20 @@ class Remote:
                     raise
             await asyncio.sleep(wait_s)
 
-    async def call(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
+    async def send_file(self, name: str, data: bytes, options: Any) -> dict[str, Any]:
+        """Return what ``POST /v2/parse`` makes of a file; see :meth:`call`."""
+        form = aiohttp.FormData()
+        form.add_field("file", data, filename=name)
+        form.add_field("options", json.dumps(options))
+        return await self.call("POST", "/v2/parse", form=form)
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        form: aiohttp.FormData | None = None,
+    ) -> dict[str, Any]:
         """Return the JSON object of an answer of 2xx; raise :exc:`RemoteError`."""
         assert self._session is not None
         headers = {} if body is None else {"x-idempotency-key": str(uuid.uuid4())}
@@ -94,6 +107,7 @@ class Remote:
                 method,
                 f"{self.address}{path}",
                 json=body,
+                data=form,
                 headers=headers,
                 allow_redirects=False,  # the key is for this address only
             ) as response:
@@ -146,6 +160,7 @@ class RemoteSource:
         self._tells_more = True
         self._failed: int | None = None
         self._pending: int | None = None
+        self._reasons: dict[str, int] = {}
         self._next = 0.0
 
     async def poll(self, skip: int) -> tuple[Status, list[bytes]]:
@@ -175,6 +190,7 @@ class RemoteSource:
             return
         states = report.get("addresses") or {}
         self._failed = states.get("failed")
+        self._reasons = report.get("reasons") or {}
         self._pending = states.get("pending", 0) + states.get("leased", 0)
 
     async def current(self) -> str | None:
@@ -187,6 +203,9 @@ class RemoteSource:
             return None
         url = urls[0].get("url")
         return None if url is None else str(url)
+
+    async def left_out(self) -> dict[str, int]:
+        return self._reasons
 
     async def failures(self) -> list[Failure]:
         found = await self._remote.get(f"{self._path}/errors")

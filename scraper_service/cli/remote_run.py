@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shlex
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,7 +18,7 @@ from scraper_service.cli.follow import (
 from scraper_service.cli.output import OutputFailed, ReaderGone
 from scraper_service.cli.progress import Silent, progress
 from scraper_service.cli.remote import Remote, RemoteError, RemoteSource
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.terminal import READER_GONE, end_at_once, printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -110,7 +109,7 @@ class RemoteRun:
                 written += len(pages)
                 status, pages = await source.poll(written)
             output.close(await source.failures())
-            self._progress.say(f"{written} pages of a job that is {status.state}")
+            self._progress.say(f"{counted(written)} of a job that is {status.state}")
             return 0
 
         return self._run(work)
@@ -120,6 +119,8 @@ class RemoteRun:
             return asked(self._where, work)
         except OutputFailed as error:
             raise click.ClickException(str(error)) from error
+        except ReaderGone:
+            return READER_GONE
         finally:
             self._progress.stop()
 
@@ -131,7 +132,7 @@ class RemoteRun:
     def _signalled(self, number: int) -> None:
         if self._stopped.is_set():
             self._progress.stop()
-            os._exit(128 + number)
+            end_at_once(128 + number)
         self._signal = number
         self._stopped.set()
 
@@ -150,7 +151,7 @@ class RemoteRun:
             status = await follower.follow(self._stopped)
             if self._stopped.is_set() and status.is_active and is_new:
                 status = await self._cancel(remote, job_id, follower)
-            failures = await follower.close(status)
+            ending = await follower.close(status)
         except RemoteError as error:
             text = (
                 f"{error}; the job may go on there: {self._command('resume', job_id)}"
@@ -159,11 +160,15 @@ class RemoteRun:
         except (OutputFailed, ReaderGone) as error:
             if is_new:
                 await remote.call("DELETE", f"/v2/crawl/{job_id}")
-            reason = str(error) or "nobody reads the output any more"
-            raise OutputFailed(f"{reason}\nits pages so far: {again}") from error
+            if isinstance(error, OutputFailed):
+                raise OutputFailed(f"{error}\nits pages so far: {again}") from error
+            end = "cancelled" if is_new else "stopped"
+            text = f"{end}: nobody reads the output any more"
+            self._progress.say(f"{text}\nits pages so far: {again}")
+            return READER_GONE
         self._progress.stop()
         if not self._signal:
-            self._progress.say(summary(status, failures))
+            self._progress.say(summary(status, ending))
             if place.path is None and status.pages:
                 words = f"{self._command('export', job_id)} -o FILE"
                 self._progress.say(f"to keep them: {words}")
@@ -172,7 +177,7 @@ class RemoteRun:
             text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
         else:
             text = (
-                f"{status.state}: {counted(status)}; a service does not go on with a"
+                f"{status.state}: {counted(status.pages)}; a service does not go on with a"
                 f" cancelled job. Its pages: {again}"
             )
         self._progress.say(text)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import Any
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,22 +18,36 @@ from scraper_service.cli.crawl import batch_command, crawl_command
 from scraper_service.cli.explain import explain_command
 from scraper_service.cli.jobs import jobs_group
 from scraper_service.cli.keys import data_dir_option, keys_group, teams_group
-from scraper_service.cli.pages import map_command, scrape_command, search_command
+from scraper_service.cli.pages import (
+    map_command,
+    parse_command,
+    scrape_command,
+    search_command,
+)
 from scraper_service.cli.settings import check_egress, load_settings
+from scraper_service.cli.terminal import INTERRUPTED, leave_pipe
 
-INTERRUPTED = 130  # as shells say it of SIGINT: 128 + 2
+if TYPE_CHECKING:
+    from scrapy.settings import Settings
+
+# Of deploy/README.md, where earlier versions had it to be copied.
+SAMPLE_KEYS = {"fc-change-me", "change-me"}
 EXAMPLE_URL = "https://example.org"
 
 
 class Commands(click.Group):
-    """A group whose commands say so when they are interrupted."""
+    """A group whose commands end well when interrupted, or read no more."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            leave_pipe()
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -42,17 +57,17 @@ class Commands(click.Group):
     "overrides",
     metavar="NAME=VALUE",
     multiple=True,
-    help="Change a setting; may be repeated. See scraper_service/settings.py, or use"
-    " SCRAPER_<NAME> in the environment.",
+    help="Change a setting; may be repeated. -s PORT=80 is the same as SCRAPER_PORT=80"
+    " in the environment. See scraper_service/settings.py.",
 )
 @click.version_option(package_name="scraper-service")
 @click.pass_context
 def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     """Scrape any web page as Markdown, HTML, links, images and metadata.
 
-    `serve` runs the HTTP API; `scrape` fetches one page and prints it, `map` lists the
-    addresses of a site, `search` searches the web, `crawl` and `batch` fetch many
-    pages, `jobs` looks after those.
+    `serve` runs the HTTP API; `scrape` fetches one page and prints it, `parse` converts
+    a file, `map` lists the URLs of a site, `search` searches the web, `crawl` and
+    `batch` fetch many pages, `jobs` looks after those.
     """
     context.obj = overrides
 
@@ -75,16 +90,49 @@ def serve_command(
     """
     settings = load_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
     check_egress(settings)
-    from sqlalchemy.exc import SQLAlchemyError
-
+    warn_of_exposure(settings)
     from scraper_service.__main__ import serve
+    from scraper_service.errors import DatabaseUnusable
 
     try:
         sys.exit(serve(settings, announce))
-    except SQLAlchemyError as error:
-        raise click.ClickException(f"DATABASE_URL or DATA_DIR: {error}") from error
-    except (OSError, ValueError) as error:
+    except (DatabaseUnusable, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def warn_of_exposure(settings: Settings) -> None:
+    """Print a warning where others than this machine may call, and need no secret.
+
+    Raises :exc:`click.UsageError` for the key of the documentation, which all know.
+    """
+    host = str(settings["HOST"])
+    is_open = not settings.getbool("AUTH_ENABLED")
+    has_sample = not is_open and SAMPLE_KEYS & set(settings.getlist("API_KEYS"))
+    if not (is_open or has_sample):
+        return
+    if has_sample and not _is_loopback(host):
+        raise click.UsageError(
+            f"setting SCRAPER_API_KEYS has the key of the documentation,"
+            f" {min(has_sample)}, which everybody knows, and {host} can be reached"
+            " from other machines. Choose a secret one, such as fc-$(openssl rand"
+            " -hex 20)"
+        )
+    text = (
+        f"the key {min(has_sample)} is that of the documentation" if has_sample else ""
+    )
+    if is_open:
+        text = "everybody who can reach this service may use it (SCRAPER_AUTH_ENABLED"
+        text += " is false)"
+    if not _is_loopback(host):
+        text += f", and {host} can be reached from other machines"
+    click.secho(f"WARNING: {text}.", err=True, fg="red", bold=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def announce(address: str, first_key: str | None) -> None:
@@ -130,6 +178,7 @@ COMMANDS = (
     jobs_group,
     keys_group,
     map_command,
+    parse_command,
     scrape_command,
     search_command,
     serve_command,

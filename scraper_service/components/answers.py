@@ -19,12 +19,12 @@ from scraper_service.components.questions import (
     questions,
     remarks,
 )
+from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.formats.cleanup import numbered, without
 from scraper_service.items import PageContent, PageError
 from scraper_service.jobs import model_tokens
-from scraper_service.jobs.database import Database
 from scraper_service.options.model import BY_MODEL, asks_model
 from scraper_service.providers.model import ModelAnswer, ModelError, language_model
 
@@ -41,7 +41,7 @@ RESERVE_SHARE = 0.1  # the same for callers in a hurry
 LONGEST_S = 120.0  # for one page, where its caller would wait longer
 POOL_S = 20.0  # for what is done to a page in the pool
 
-NO_MODEL = "the operator has not set one up (LLM_BASE_URL)"
+NO_MODEL = "the operator has not set one up (SCRAPER_LLM_BASE_URL)"
 NO_TEXT = "the page has no text"
 BY_RULES = "{} answered by rules, not by a language model: {}."
 LEFT_OUT = "{} left out, for it takes a language model: {}."
@@ -138,8 +138,11 @@ class ModelPipeline:
                     account=await self._account_of(fetch),
                     job_id=self._job_id,
                 )
-            except ModelError:
+            except ModelError as error:
                 self._count("failures", 1)
+                cause = error.__cause__
+                if self._job_id and isinstance(cause, ServiceUnavailable):
+                    raise cause from None  # the page comes again
                 raise
             self._count("answers", 1)
             self._count("tokens", answer.tokens)
@@ -157,13 +160,9 @@ class ModelPipeline:
         if self._job_id is None:
             return fetch.account
         if self._account is None:
-            database = Database.shared(self._crawler.settings)
-            try:
-                self._account = await database.read(
-                    model_tokens.account_of, self._job_id
-                )
-            except ServiceUnavailable:
-                raise ModelError("its tokens cannot be counted now") from None
+            self._account = await LeasedScheduler.of(self._crawler).read(
+                model_tokens.account_of, self._job_id
+            )
         return self._account
 
     async def _answer(self, question: Question, page: _Answers, ask: Asker) -> None:
@@ -183,15 +182,21 @@ class ModelPipeline:
         if fetch is None or not fetch.options.only_clean_content or markdown is None:
             return
         try:
-            data = "" if self._model is None else await self._run(numbered, markdown)
+            data = (
+                ""
+                if self._model is None
+                else await self._run(fetch, numbered, markdown)
+            )
             dropped = await blocks_to_drop(data, ask)
-            page.values["markdown"] = await self._run(without, markdown, dropped)
+            page.values["markdown"] = await self._run(fetch, without, markdown, dropped)
         except ModelError as error:
             page.left_out.setdefault(error.reason, []).append(CLEAN_UP)
 
-    async def _run(self, function: Any, *args: Any) -> Any:
+    async def _run(self, fetch: Fetch, function: Any, *args: Any) -> Any:
         try:
-            return await self._pool.run(function, *args, timeout_s=POOL_S)
+            return await self._pool.run(
+                function, *args, timeout_s=POOL_S, team_id=fetch.team_id
+            )
         except Exception as error:
             raise ModelError(f"it failed ({type(error).__name__})") from error
 

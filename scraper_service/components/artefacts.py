@@ -7,6 +7,7 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scraper_service.components.patience import before
 from scraper_service.jobs import artefacts
 from scraper_service.jobs.artefacts import KINDS, Artefacts
 from scraper_service.jobs.database import Database
@@ -28,17 +29,20 @@ def keeper(
     """Return what keeps a file of a page, given its bytes and kind.
 
     It returns the file's address: a signed one, or the file itself as ``data:`` where
-    nothing is to be kept, or nobody serves it.
+    nothing is to be kept, or nobody serves it. Raises :exc:`ServiceUnavailable` when the
+    database did not answer in the time of the page.
     """
     is_served = request.meta.get("team_id") not in {None, LOCAL_TEAM}
     is_inline = settings["ARTEFACTS"] == "inline"
     if is_inline or not is_served or options.zero_data_retention:
         return _data_url
 
+    ask_on = before(request.meta.get("deadline", 0.0))
+
     async def keep(data: bytes, kind: str) -> str:
         files = shared_artefacts(settings)
         name = await asyncio.to_thread(files.put, data, kind)
-        await hold_artefact(settings, name, request)
+        await ask_on(lambda: hold_artefact(settings, name, request))
         return files.address(name)
 
     return keep

@@ -59,7 +59,8 @@ class PageCache:
 
     Sets ``meta["cache_state"]`` (``hit`` or ``miss``, only where it was looked up) and
     ``meta["cached_at"]`` (seconds). Requests without ``meta["team_id"]``, as in local
-    runs, pass untouched. Sites that the caller or the operator keeps away from are
+    runs, pass untouched. While the database does not answer, nothing is stored: a page
+    that may only come from there is a :exc:`ServiceUnavailable`. Sites that the caller or the operator keeps away from are
     refused as in a fetch, also as the end of redirects that were followed before.
     """
 
@@ -83,15 +84,21 @@ class PageCache:
         only_stored = options.lockdown or options.min_age_ms is not None
         if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
             request.meta["cache_state"] = "miss"
-            found = await self._find(request, options)
+            try:
+                found = await self._find(request, options)
+                if found is not None:
+                    check_site(found.url, options)
+                    if self._sites.covers(found.url):
+                        raise BlockedSite(SITE_BLOCKED)
+                    await self._hold(request, found)
+            except ServiceUnavailable:
+                if only_stored:
+                    raise  # nobody knows whether it is there
+                found = None
             if found is not None:
-                check_site(found.url, options)
-                if self._sites.covers(found.url):
-                    raise BlockedSite(SITE_BLOCKED)
                 request.meta["cache_state"] = "hit"
                 request.meta["cached_at"] = found.fetched_at
                 request.meta["engine"] = found.engine
-                await self._hold(request, found)
                 return _response(found, request.url)
         if options.lockdown:
             raise LockdownMiss

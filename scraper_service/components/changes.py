@@ -5,12 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Self
 
-import pebble
 from attrs import evolve
 
+from scraper_service.components.patience import once
 from scraper_service.components.pool import ConverterPool
 from scraper_service.components.scheduler import LeasedScheduler
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.formats.changes import compared
 from scraper_service.items import Page, Snapshot
 from scraper_service.jobs import snapshots, store
@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
     from sqlalchemy import Connection
 
+    from scraper_service.components.patience import Insist
     from scraper_service.items import Tracked
     from scraper_service.jobs.snapshots import Earlier
 
+NOT_NOW = (ConverterDied, MemoryError, ServiceUnavailable, TimeoutError)
 COMPARE_S = 30.0  # in the pool; the search for differences bounds itself
 NOT_COMPARED = "The format changeTracking could not be made ({})."
 NOT_KEPT = (
@@ -45,18 +47,21 @@ class Changes:
     def database(self) -> Database:
         return Database.shared(self._settings)
 
-    async def compared(self, page: Page) -> Page:
+    async def compared(self, page: Page, ask_on: Insist | None = None) -> Page:
         """Return a page with its ``change_tracking``, and the snapshot to be stored.
 
         One that cannot be compared has a warning in its place. A page that was compared
-        before is compared anew, with what is the last snapshot now.
+        before is compared anew, with what is the last snapshot now. With ``ask_on``, the
+        database is waited for, and :exc:`ServiceUnavailable` is raised.
         """
         tracked = page.tracked
         assert tracked is not None
         values = {k: v for k, v in page.values.items() if k != "change_tracking"}
         try:
-            answer, remark, snapshot = await self._comparison(tracked)
-        except (ServiceUnavailable, TimeoutError, pebble.ProcessExpired) as error:
+            answer, remark, snapshot = await self._comparison(tracked, ask_on or once)
+        except NOT_NOW as error:
+            if ask_on is not None and isinstance(error, ServiceUnavailable):
+                raise
             logger.warning("a page was not compared (%r)", error)
             remark = NOT_COMPARED.format(type(error).__name__)
             return evolve(
@@ -73,10 +78,12 @@ class Changes:
         )
 
     async def _comparison(
-        self, tracked: Tracked
+        self, tracked: Tracked, ask_on: Insist
     ) -> tuple[bytes, str | None, Snapshot | None]:
         key = snapshots.snapshot_key(tracked.url, tracked.options.tag)
-        earlier, is_hidden = await self.database.read(_read, tracked, key)
+        earlier, is_hidden = await ask_on(
+            lambda: self.database.read(_read, tracked, key)
+        )
         found = await ConverterPool.shared(self._settings).run(
             compared,
             tracked.draft,
@@ -87,6 +94,8 @@ class Changes:
             tracked.is_gone,
             "hidden" if is_hidden else "visible",
             timeout_s=COMPARE_S,
+            team_id=tracked.team_id,
+            job_id=self._settings.get("JOB_ID") or "",
         )
         if not tracked.is_kept:
             return found.answer, _joined(found.remark, NOT_KEPT), None
@@ -127,7 +136,10 @@ class ChangePipeline:
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, Page) or item.tracked is None:
             return item
-        page = await self._changes.compared(item)
+        ask_on = None
+        if item.lease is not None:
+            ask_on = LeasedScheduler.of(self._crawler).insist
+        page = await self._changes.compared(item, ask_on)
         return await self._changes.kept(page) if self._is_local(page) else page
 
     def _is_local(self, page: Page) -> bool:

@@ -51,11 +51,21 @@ BAD_PORTS = frozenset(
     ).split()
 )
 
-_refused: ContextVar[list[str] | None] = ContextVar("refused", default=None)
+_refused: ContextVar[list[ForbiddenDestination] | None] = ContextVar(
+    "refused", default=None
+)
 
 
 class ForbiddenDestination(OSError):
     """An address that pages must not come from; raised before any packet is sent."""
+
+
+class ForbiddenPort(ForbiddenDestination):
+    """Raised for a port of :data:`BAD_PORTS`, whatever its network; ``port`` is it."""
+
+    def __init__(self, reason: str, port: int):
+        super().__init__(reason)
+        self.port = port
 
 
 @frozen
@@ -78,7 +88,7 @@ class AllowedNetwork:
             )
         except ValueError as error:
             raise ValueError(
-                f"EGRESS_ALLOW entry {text!r} must be NETWORK or NETWORK@PORT+PORT,"
+                f"SCRAPER_EGRESS_ALLOW entry {text!r} must be NETWORK or NETWORK@PORT+PORT,"
                 f" such as 10.1.0.0/16@80+8080: {error}"
             ) from None
 
@@ -110,18 +120,29 @@ class EgressPolicy:
             denied = next((n for n in V6_DENIED if address in n), None)
         return f"in {denied}" if denied else None
 
+    def check(self, host: str, port: int) -> None:
+        """Raise :exc:`ForbiddenDestination` if ``host`` may not be dialled.
+
+        It is :exc:`ForbiddenPort` where the port is refused.
+        """
+        if reason := self.refusal(host, port):
+            if port in BAD_PORTS:
+                raise ForbiddenPort(reason, port)
+            raise ForbiddenDestination(reason)
+
     def open_socket(self, addr_info: AddrInfoType) -> socket.socket:
         """Return a socket for one connection attempt, as aiohttp's socket_factory.
 
         Raises :exc:`ForbiddenDestination` and notes it for :class:`Refusals`.
         """
         family, kind, protocol, _, address = addr_info
-        host, port = _host_and_port(address)
-        if reason := self.refusal(host, port):
+        try:
+            self.check(*_host_and_port(address))
+        except ForbiddenDestination as error:
             noted = _refused.get()
             if noted is not None:
-                noted.append(reason)
-            raise ForbiddenDestination(reason)
+                noted.append(error)
+            raise
         return socket.socket(family=family, type=kind, proto=protocol)
 
 
@@ -133,10 +154,10 @@ class Refusals:
     """
 
     def __init__(self) -> None:
-        self.reasons: list[str] = []
+        self.errors: list[ForbiddenDestination] = []
 
     def __enter__(self) -> Self:
-        self._token = _refused.set(self.reasons)
+        self._token = _refused.set(self.errors)
         return self
 
     def __exit__(self, *_: object) -> None:

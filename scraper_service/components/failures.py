@@ -25,6 +25,7 @@ from scraper_service.components.browser.errors import (
     BrowserBusy,
     BrowserGone,
     BrowserMissing,
+    PageTooLarge,
 )
 from scraper_service.components.cache import LockdownMiss, NoCachedData
 from scraper_service.components.download_errors import (
@@ -33,7 +34,7 @@ from scraper_service.components.download_errors import (
     SiteBusy,
     TooManyRedirects,
 )
-from scraper_service.components.egress import ForbiddenDestination
+from scraper_service.components.egress import ForbiddenDestination, ForbiddenPort
 from scraper_service.components.robots_middleware import (
     RobotsRefused,
     RobotsUnreachable,
@@ -51,8 +52,17 @@ ROBOTS: dict[type[BaseException], str] = {
     RobotsRefused: "robots",
     RobotsUnreachable: "ROBOTS_UNREACHABLE",
 }
-# As above: which action, and why.
-ACTIONS: dict[type[BaseException], str] = {ActionFailed: "SCRAPE_ACTION_ERROR"}
+# As above: which action, and why; how large a page may be.
+RENDERING: dict[type[BaseException], str] = {
+    ActionFailed: "SCRAPE_ACTION_ERROR",
+    PageTooLarge: "SCRAPE_SITE_ERROR",
+}
+
+BAD_PORT = (
+    "Port {0} is on the list of ports that no page comes from (bad ports of the Fetch"
+    " standard). The operator can allow it for a network:"
+    " SCRAPER_EGRESS_ALLOW=NETWORK@{0}."
+)
 
 # The first class that fits counts, so the narrow ones come first.
 FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
@@ -61,7 +71,7 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         "UNSUPPORTED_SITE",
         (
             "The address leads to a network that this service does not fetch from."
-            " Its operator can allow it with EGRESS_ALLOW."
+            " Its operator can allow it with SCRAPER_EGRESS_ALLOW."
         ),
     ),
     (BlockedSite, "UNSUPPORTED_SITE", SITE_BLOCKED),
@@ -128,8 +138,8 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         BrowserGone,
         "SCRAPE_SITE_ERROR",
         (
-            "The browser ended while it showed the page, two times in a row; the page"
-            " may need more memory than it can have."
+            "The browser ended while it showed the page, two times with no other page"
+            " beside it; the page may need more memory than it can have."
         ),
     ),
     (
@@ -162,13 +172,15 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
 
 def page_error(cause: BaseException) -> PageError:
     """Return the code and sentence for ``cause``; an unknown one is logged."""
-    for refusal, code in (*ROBOTS.items(), *ACTIONS.items()):
+    for refusal, code in (*ROBOTS.items(), *RENDERING.items()):
         if isinstance(cause, refusal):
             return PageError(code, str(cause))
     if isinstance(cause, BrowserMissing):
         return PageError(
             "SCRAPE_ACTIONS_NOT_SUPPORTED", f"The page needs a browser: {cause}."
         )
+    if isinstance(cause, ForbiddenPort):
+        return PageError("UNSUPPORTED_SITE", BAD_PORT.format(cause.port))
     for kind, code, message in FAILURES:
         if isinstance(cause, kind):
             logger.debug("%s: %s", code, cause)

@@ -35,7 +35,6 @@ from scraper_service.components.browser.errors import (
 from scraper_service.components.download_errors import SiteBusy
 from scraper_service.components.egress import (
     EgressPolicy,
-    ForbiddenDestination,
     Refusals,
 )
 from scraper_service.components.http_session import download_error, open_session
@@ -241,8 +240,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             except (OSError, ValueError, aiohttp.ClientError) as error:
                 if upstream is not None:
                     upstream.failed()
-                if refusals.reasons:
-                    raise ForbiddenDestination(refusals.reasons[0]) from error
+                if refusals.errors:
+                    raise refusals.errors[0] from error
                 raise download_error(error, timeout) from error
 
     @staticmethod

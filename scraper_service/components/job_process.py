@@ -15,8 +15,8 @@ from scrapy.exceptions import NotConfigured
 
 from scraper_service.components.presence import Presence
 from scraper_service.components.scheduler import LeasedScheduler
-from scraper_service.errors import ServiceUnavailable
-from scraper_service.jobs import runs
+from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
+from scraper_service.jobs import job_secrets, runs
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.model import ACTIVE, JobState
 from scraper_service.options.job_arguments import options_from_json
@@ -39,7 +39,8 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
     ``run_id`` is what scrapyd calls this process, empty without scrapyd. Pages go into
     the job database and nowhere else. Blocks until the database has answered: this
     process has nothing else to do. Raises :exc:`JobNotFound`, :exc:`RunRefused`,
-    :exc:`ValueError` for settings or options that cannot be used, and what keeps the
+    :exc:`ValueError` for settings or options that cannot be used,
+    :exc:`SecretsUnreadable`, after which the job has failed, and what keeps the
     database from answering.
     """
     settings = crawler.settings
@@ -49,11 +50,13 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
     lease_s = settings.getfloat("LEASE_S")
     joined = database.write_at_once(runs.join, job_id, kind, run_id, lease_s)
     try:
-        options = options_from_json(kind, json.loads(joined.job.options))
-    except ValueError as error:
-        database.write_at_once(
-            runs.leave, job_id, joined.owner, "failed", broken(error)
+        text = database.write_at_once(
+            job_secrets.whole_options, job_id, joined.job.options
         )
+        options = options_from_json(kind, json.loads(text))
+    except (SecretsUnreadable, ValueError) as error:
+        told = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
+        database.write_at_once(runs.leave, job_id, joined.owner, "failed", told)
         raise
     values: dict[str, Any] = {
         "JOB_ID": job_id,

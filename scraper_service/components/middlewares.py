@@ -14,6 +14,7 @@ from scrapy.downloadermiddlewares.retry import RetryMiddleware
 
 from scraper_service.components.download_errors import SiteBusy, TooManyRedirects
 from scraper_service.components.signals import page_ended
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.formats.urls import has_place
 from scraper_service.jobs.hosts import backoff_s
 from scraper_service.options.origins import origin
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from scrapy.http import Response
 
 
+DATABASE_S = 2.0  # until a page asks a database again that did not answer
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 
@@ -77,7 +79,8 @@ class RetryAfter(RetryMiddleware):
 
     Those answered with one of ``RETRY_HTTP_CODES`` at most ``RETRY_TIMES`` times, then
     the answer is the page; those that did not get their turn in time as often as it
-    takes. ``meta["retry_at"]`` (:func:`time.monotonic`) has the scheduler hold them, and
+    takes, and so do those that need the database while it does not answer.
+    ``meta["retry_at"]`` (:func:`time.monotonic`) has the scheduler hold them, and
     give them their time anew; ``meta["backoff_s"]`` is the part of it that no site asked
     for. A single scrape gets what its site answered: its caller can wait better than we.
     """
@@ -97,9 +100,15 @@ class RetryAfter(RetryMiddleware):
     def process_exception(  # type: ignore[override]  # its spider is deprecated
         self, request: Request, exception: Exception
     ) -> Request | None:
-        if request.meta.get("lease") is None or not isinstance(exception, SiteBusy):
+        if request.meta.get("lease") is None:
             return None
-        meta = {**request.meta, "retry_at": exception.opens_at}
+        if isinstance(exception, SiteBusy):
+            retry_at = exception.opens_at
+        elif isinstance(exception, ServiceUnavailable):
+            retry_at = time.monotonic() + DATABASE_S
+        else:
+            return None
+        meta = {**request.meta, "retry_at": retry_at}
         return request.replace(meta=meta, dont_filter=True)
 
 

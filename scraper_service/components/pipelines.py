@@ -150,7 +150,7 @@ class PagePipeline:
             yield "The headers had no effect: no site was asked for the file."
         if options.proxy == "stealth" and not self._has_stealth:
             yield (
-                "The proxy was basic: the operator has no stealth proxies (PROXIES)."
+                "The proxy was basic: the operator has no stealth proxies (SCRAPER_PROXIES)."
             )
         if fetch.engine != HTTP or fetch.cause is not None:
             return
@@ -235,7 +235,7 @@ class FeedPipeline:
 
         async def renew() -> Outcome:
             nonlocal page
-            page = await self._changes.compared(page)
+            page = await self._changes.compared(page, scheduler.insist)
             return self._outcome(page, lease, scheduler)
 
         outcome = self._outcome(page, lease, scheduler)

@@ -7,11 +7,13 @@ import contextlib
 import logging
 from typing import TYPE_CHECKING
 
+from scraper_service.components.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import frontier
 from scraper_service.jobs.pace import REFRESH_S, HostPace
 from scraper_service.jobs.places import REFRESH_S as PLACES_S
 from scraper_service.jobs.places import TeamPlaces
+from scraper_service.jobs.waits import end_half_sent
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,8 +28,9 @@ logger = logging.getLogger(__name__)
 class Presence:
     """Signs of life of ``owner``, by which its leases last ``LEASE_S`` beyond the last.
 
-    While it is open it gives back the leases of processes that are gone, and keeps one
-    pace with those that live, and to the limits of teams together with them.
+    While it is open it gives back the leases of processes that are gone, and those of
+    this one that no crawler of it has. It keeps one pace with the processes that live,
+    and to the limits of teams together with them.
     """
 
     def __init__(self, settings: BaseSettings, database: Database, owner: str):
@@ -35,6 +38,7 @@ class Presence:
         self._database = database
         self._owner = owner
         self._tasks: set[asyncio.Task[None]] = set()
+        self._unknown: set[tuple[str, int, int]] = set()  # leases, at the last look
 
     async def open(self) -> None:
         """Show the first sign of life; raise what keeps the database from it."""
@@ -50,6 +54,7 @@ class Presence:
         places.connect(self._database, self._owner)
         self.every(lease_s / 3, self._beat)
         self.every(lease_s / 3, self._reap)
+        self.every(lease_s / 3, self._return_strays)
         self.every(REFRESH_S, pace.refresh)
         self.every(PLACES_S, places.refresh)
 
@@ -77,10 +82,32 @@ class Presence:
         await self._database.write_apart(frontier.beat, self._owner, lease_s)
 
     async def _reap(self) -> None:
+        if ended := await self._database.write_apart(end_half_sent):
+            logger.warning("%d connections of a stopped process were ended", ended)
         await self._database.write(frontier.forget_workers)
         for job_id in await self._database.read(frontier.bereft_jobs):
             if returned := await self._database.write_locking(frontier.reap, job_id):
                 logger.warning("%d addresses of a process that is gone", returned)
+
+    async def _return_strays(self) -> None:
+        """Give back what the database calls leased, and no crawler here has.
+
+        As after an answer that was lost. A page may end between the two questions: only
+        leases that were unknown twice in a row are given back.
+        """
+        leases = await self._database.read(frontier.leases_of, self._owner)
+        unknown = {
+            (job_id, row_id, token)
+            for job_id, row_id, token in leases
+            if not LeasedScheduler.holds(self._owner, job_id, (row_id, token))
+        }
+        strays, self._unknown = unknown & self._unknown, unknown
+        by_job: dict[str, list[tuple[int, int]]] = {}
+        for job_id, *lease in sorted(strays):
+            by_job.setdefault(job_id, []).append((lease[0], lease[1]))
+        for job_id, found in by_job.items():
+            await self._database.write_locking(frontier.release, job_id, found)
+            logger.warning("%d leases that no crawler had were returned", len(found))
 
 
 async def _repeat(

@@ -20,10 +20,10 @@ import aiohttp
 from attrs import define, field
 from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError
 
-from scraper_service.components.egress import EgressPolicy, ForbiddenDestination
-
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
+
+    from scraper_service.components.egress import EgressPolicy
 
 # Family, kind and protocol of a socket, and what it is connected to.
 AddressT: TypeAlias = "tuple[int, int, int, tuple[Any, ...]]"
@@ -68,7 +68,7 @@ class UpstreamProxy:
             or not port
         ):
             raise ValueError(
-                "PROXIES entries must be http://HOST:PORT or KIND=http://HOST:PORT, with"
+                "SCRAPER_PROXIES entries must be http://HOST:PORT or KIND=http://HOST:PORT, with"
                 f" USER:PASSWORD@ before the host if needed and KIND one of"
                 f" {', '.join(KINDS)}; got {parts.scheme or '?'}://...{parts.hostname}"
             )
@@ -202,6 +202,5 @@ async def vetted(policy: EgressPolicy, url: str) -> list[AddressT]:
     except (OSError, UnicodeError) as error:
         raise CannotResolveHostError(str(error)) from error
     for *_, address in found:
-        if reason := policy.refusal(str(address[0]), port):
-            raise ForbiddenDestination(reason)
+        policy.check(str(address[0]), port)
     return [(family, kind, proto, address) for family, kind, proto, _, address in found]

@@ -12,11 +12,13 @@ from scrapy.http import Response
 from scraper_service.components.artefacts import keeper, service_secret
 from scraper_service.components.browser.errors import BrowserGone, MovedOn
 from scraper_service.components.browser.pool import SharedBrowser
+from scraper_service.components.patience import before
 from scraper_service.components.robots_middleware import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.sessions import SessionBox, read_session, save_session
 from scraper_service.options.limits import parse_sites
+from scraper_service.options.origins import host_of
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -31,7 +33,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-ATTEMPTS = 2  # at a page whose browser ended
+MOST_LONE_ENDS = 2  # of browsers that showed a page and no other; then it is the cause
+MAX_BYTES = 200 * 2**20  # of a page where DOWNLOAD_MAXSIZE sets no limit
 CONVERT_S = 0.5  # left for the page to be understood
 EMPTY: StateT = {"cookies": [], "origins": []}
 
@@ -68,12 +71,15 @@ class PageRendering:
         the downloader of plain pages raises.
         """
         options: ScrapeOptions = request.meta["options"]
-        before = await self._state(request, options)
-        state = request.meta.get("browser_state", before)
+        earlier = await self._state(request, options)
+        state = request.meta.get("browser_state", earlier)
         began = time.monotonic()
-        for attempt in range(1, ATTEMPTS + 1):
+        host = host_of(request.url)
+        alone = self._browser.is_dangerous(host)
+        lone_ends = 0
+        while True:
             try:
-                page = await self._open(request, options, upstream, state)
+                page = await self._open(request, options, upstream, state, alone=alone)
                 break
             except MovedOn as moved:
                 request.meta["browser_state"] = moved.state
@@ -81,11 +87,15 @@ class PageRendering:
                 headers = {"Location": moved.url}
                 return Response(request.url, 302, headers=headers, request=request)
             except BrowserGone:
-                if attempt == ATTEMPTS:
+                # Any of the pages that were open may have ended it.
+                lone_ends += alone
+                if lone_ends == MOST_LONE_ENDS:
+                    self._browser.note_dangerous(host)
                     raise
-                logger.info("a browser ended in the middle of a page; trying again")
+                logger.info("a browser ended while a page was open; trying it alone")
+                alone = True
         if page.state is not None:
-            await self._save(request, options, before or EMPTY, page.state)
+            await self._save(request, options, earlier or EMPTY, page.state)
         request.meta["rendered"] = page.rendered
         request.meta["download_latency"] = page.latency_s
         request.meta["transport_warnings"] = (
@@ -107,10 +117,12 @@ class PageRendering:
         options: ScrapeOptions,
         upstream: UpstreamProxy | None,
         state: StateT | None,
+        *,
+        alone: bool,
     ) -> RenderedPage:
         is_of_job = request.meta.get("lease") is not None
         asked_at = time.monotonic()
-        async with self._browser.lend(patient=is_of_job) as running:
+        async with self._browser.lend(patient=is_of_job, alone=alone) as running:
             if is_of_job:  # nobody waits for it: the queue does not cost its time
                 request.meta["deadline"] += time.monotonic() - asked_at
             # Playwright takes 0.3 s to import, which lend() has done in a thread.
@@ -129,6 +141,7 @@ class PageRendering:
                 options=options,
                 load_s=request.meta["download_timeout"],
                 ends_at=ends_at - CONVERT_S,
+                max_bytes=self._max_bytes(request),
                 name=self._name,
                 policy=self._policy,
                 sites=self._sites,
@@ -139,7 +152,11 @@ class PageRendering:
                 upstream=upstream,
                 state=state,
             )
-            return await render(running, order)
+            return await running.run(render(running, order))
+
+    def _max_bytes(self, request: Request) -> int:
+        default = self._settings.getint("DOWNLOAD_MAXSIZE")
+        return int(request.meta.get("download_maxsize", default)) or MAX_BYTES
 
     def _judge(self, request: Request) -> Judge:
         """Return what says by robots.txt where a page of a crawl may move to."""
@@ -165,15 +182,20 @@ class PageRendering:
         )
 
     async def _save(
-        self, request: Request, options: ScrapeOptions, before: StateT, after: StateT
+        self, request: Request, options: ScrapeOptions, earlier: StateT, after: StateT
     ) -> None:
         assert options.storage is not None
         if not (team_id := request.meta.get("team_id")):
             remark = "The session was not kept: only the service keeps sessions."
         else:
+            name = options.storage
+            ask_on = before(request.meta.get("deadline", 0.0))
+            database = Database.shared(self._settings)
             try:
-                await Database.shared(self._settings).write_locking(
-                    _save, options.storage, team_id, self._box(), before, after
+                await ask_on(
+                    lambda: database.write_locking(
+                        _save, name, team_id, self._box(), earlier, after
+                    )
                 )
                 return
             except (ValueError, ServiceUnavailable) as error:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from attrs import evolve
 
 from scraper_service.components.scheduler import LeasedScheduler
-from scraper_service.errors import ServiceUnavailable
 from scraper_service.formats.blocks import without_blocks
 from scraper_service.items import Page
 from scraper_service.jobs.repeats import READ_ROWS, PageText, Repeats, texts_after
@@ -46,14 +44,12 @@ class RepeatsPipeline:
 
     async def _look(self) -> None:
         scheduler = LeasedScheduler.of(self._crawler)
-        # A page is delivered as it is while the database does not answer.
-        with contextlib.suppress(ServiceUnavailable):
-            while True:
-                last = self._repeats.last
-                texts = await scheduler.read(texts_after, scheduler.job_id, last)
-                self._repeats.add(texts)
-                if len(texts) < READ_ROWS:
-                    return
+        while True:
+            last = self._repeats.last
+            texts = await scheduler.read(texts_after, scheduler.job_id, last)
+            self._repeats.add(texts)
+            if len(texts) < READ_ROWS:
+                return
 
     def _changed(self, page: Page) -> Page:
         repeats, url = self._repeats, page.metadata.url

@@ -11,7 +11,6 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-import pebble
 from attrs import evolve, field, frozen
 from scrapy import Request, signals
 from scrapy.exceptions import (
@@ -26,8 +25,9 @@ from scrapy.exceptions import (
 from scrapy.http.request import NO_CALLBACK
 
 from scraper_service.components.download_errors import CertificateError, SiteBusy
-from scraper_service.components.egress import ForbiddenDestination
+from scraper_service.components.egress import ForbiddenDestination, ForbiddenPort
 from scraper_service.components.pool import ConverterPool
+from scraper_service.errors import ConverterDied
 from scraper_service.formats.robots import MAX_BYTES, read_robots
 from scraper_service.formats.robots_rules import REFUSE_ALL, RobotsRules
 from scraper_service.options.origins import origin
@@ -45,10 +45,12 @@ logger = logging.getLogger(__name__)
 MAX_REDIRECTS = 5  # RFC 9309, 2.3.1.2
 PASSING = frozenset({408, 425, 429})  # "not now" instead of "none": asked again soon
 PATIENCE_S = 900  # for a site whose pace has no room, as its pages wait too
+READERS = "robots.txt"  # in place of a team: its converter time is its own
 PAUSE_S = 0.1  # at least between two requests for room
 
 # The first class that fits counts. Said of the robots.txt, to callers.
 FAILURES: tuple[tuple[type[Exception], str], ...] = (
+    (ForbiddenPort, "no page comes from its port"),
     (ForbiddenDestination, "it leads to a network that is not fetched from"),
     (SiteBusy, "the site asks for a pause that is too long to wait"),
     (DownloadTimeoutError, "no complete answer came in time"),
@@ -58,7 +60,7 @@ FAILURES: tuple[tuple[type[Exception], str], ...] = (
     (ResponseDataLossError, "the site broke off in the middle of its answer"),
     (DownloadFailedError, "the site closed the connection or did not speak HTTP"),
     (TimeoutError, "it took too long to read"),
-    (pebble.ProcessExpired, "it took too much memory to read"),
+    (ConverterDied, "reading it ended the process that read it"),
     (MemoryError, "it took too much memory to read"),
 )
 
@@ -141,6 +143,7 @@ async def fetch_robots(crawler: Crawler, url: str, timeout_s: float) -> RobotsAn
         response.body,
         response.url,
         tuple(name.strip() for name in names if name.strip()),
+        team_id=READERS,
     )
     if rules.fault:
         return unreachable(f"it {rules.fault}")

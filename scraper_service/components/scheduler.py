@@ -10,7 +10,7 @@ import time
 import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, WeakSet
 
 from attrs import evolve
 from scrapy import signals
@@ -19,6 +19,7 @@ from scrapy.utils.defer import deferred_from_coro
 
 from scraper_service.components.host_queue import HostQueue
 from scraper_service.components.job_places import JobPlaces
+from scraper_service.components.patience import insist
 from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
@@ -51,7 +52,6 @@ STORED_AT_ONCE = 8  # pages in whose place others are fetched while they are sto
 LOOK_AHEAD = 4  # times as many rows, while those in front wait for their hosts
 LOOK_EVERY_S = 5.0  # after it found no other host
 POLL_S = 1.0  # for rows that other processes bring
-RETRY_S = (0.5, 1, 2, 5)  # while the database does not answer; the last one repeats
 
 
 class LeasedScheduler(BaseScheduler):
@@ -60,11 +60,13 @@ class LeasedScheduler(BaseScheduler):
     The job is that of the setting ``JOB_ID``; without one it is made of the spider's
     options, in memory, and its pages are not kept. Rows are claimed ahead in batches,
     because Scrapy asks synchronously. Every lease ends in :meth:`settle` or is given
-    back in :meth:`close`. What waits for its host waits here, before its time begins;
-    rows of other hosts pass in front.
+    back in :meth:`close`, or later by
+    :class:`~scraper_service.components.presence.Presence`. What waits for its host
+    waits here, before its time begins; rows of other hosts pass in front.
     """
 
     _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
+    _live: ClassVar[WeakSet[LeasedScheduler]] = WeakSet()  # that may have leases
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
@@ -93,6 +95,7 @@ class LeasedScheduler(BaseScheduler):
         self._ended = False
         self._tasks: set[asyncio.Task[None]] = set()
         type(self)._of[crawler] = self
+        type(self)._live.add(self)
         connect = crawler.signals.connect
         connect(self._page_lost, signals.spider_error)
         connect(self._page_lost, signals.item_error)
@@ -110,6 +113,19 @@ class LeasedScheduler(BaseScheduler):
     def find(cls, crawler: Crawler) -> LeasedScheduler | None:
         """Return the scheduler of a crawler, None while it is opening."""
         return cls._of.get(crawler)
+
+    @classmethod
+    def holds(cls, owner: str, job_id: str, lease: tuple[int, int]) -> bool:
+        """Return True if a crawler of ``owner`` has a lease, as (id, token).
+
+        Or if it may have: the answer to a claim of the job is on its way.
+        """
+        return any(
+            each.owner == owner
+            and each.job_id == job_id
+            and (each._claiming or each._leases.get(lease[0]) == lease[1])
+            for each in cls._live
+        )
 
     def abandon(self) -> None:
         """End what is under way: the job was cancelled, and nothing more is added."""
@@ -140,7 +156,9 @@ class LeasedScheduler(BaseScheduler):
             self._claim_soon()
         if self._out - len(self._queue.held) >= self._limit():
             return None
-        if not (self._queue.held or self._queue.rows) or not self._places.take():
+        if not (self._queue.held or self._queue.rows):
+            return None
+        if not self._has_converters() or not self._places.take():
             return None
         request = self._queue.next_held() or self._next_row()
         if request is None:
@@ -151,6 +169,12 @@ class LeasedScheduler(BaseScheduler):
         if waited_s is not None:
             request.meta["queued_s"] = request.meta.get("queued_s", 0.0) + waited_s
         return request
+
+    def _has_converters(self) -> bool:
+        """Return True if the converters take another page of the team."""
+        spider: Any = self._crawler.spider
+        has_capacity: bool = spider.pool.has_capacity(self._team_id, self._nudge)
+        return has_capacity
 
     def _next_row(self) -> Request | None:
         row = self._queue.next_row()
@@ -169,9 +193,9 @@ class LeasedScheduler(BaseScheduler):
         self._concurrency = options.max_concurrency
         self._queue.delay_s = getattr(options, "delay_s", None) or 0.0
         if self.job_id:
-            job = await self._database.read(store.get_job, self.job_id, None)
+            job = await self.read(store.get_job, self.job_id, None)
             self._team_id = job.team_id if job else None
-            await TeamPlaces.shared().learn()
+            await self.insist(TeamPlaces.shared().learn)
         else:
             await self._make_job(options)
         self._places.open(self._team_id or LOCAL_TEAM, self.job_id)
@@ -239,6 +263,9 @@ class LeasedScheduler(BaseScheduler):
             self._spawn(self._claim())
 
     async def _claim(self) -> None:
+        if self._ended:
+            self._claiming = False
+            return
         self._claiming = True
         try:
             claim = await self._database.write_locking(
@@ -290,11 +317,7 @@ class LeasedScheduler(BaseScheduler):
                 commit = await self.store(await renew())
         finally:
             self._storing -= 1
-        self._leases.pop(outcome.row_id, None)
-        self._pages.pop(outcome.row_id, None)
-        self._queue.ended(outcome.row_id)
-        self._places.free(outcome.row_id)
-        self._out -= 1
+        self._forget(outcome.row_id)
         if commit.new_links or not commit.delivered:
             self._dry = False
         if commit.state not in ACTIVE:
@@ -302,16 +325,27 @@ class LeasedScheduler(BaseScheduler):
         self._nudge()
         return commit
 
+    def _forget(self, row_id: int) -> None:
+        """Note that a page which was handed to the engine has ended."""
+        self._leases.pop(row_id, None)
+        self._pages.pop(row_id, None)
+        self._queue.ended(row_id)
+        self._places.free(row_id)
+        self._out -= 1
+
     async def read(self, function: Callable[..., T], *args: object) -> T:
-        """Return what ``function`` reads in the database of the job."""
-        return await self._database.read(function, *args)
+        """Return what ``function`` reads in the database, however long it takes.
+
+        Raises :exc:`ServiceUnavailable` as :meth:`insist`.
+        """
+        return await self.insist(lambda: self._database.read(function, *args))
 
     async def store(self, outcome: Outcome) -> Commit:
         """Store an outcome, however long the database takes, as :meth:`settle`.
 
         One that goes on keeps its lease.
         """
-        commit = await self._insist(
+        commit = await self.insist(
             lambda: self._database.write_each(
                 outcomes.append, self.job_id, outcome, waits=not outcome.goes_on
             )
@@ -329,8 +363,10 @@ class LeasedScheduler(BaseScheduler):
         if self._page_price is None or self._team_id is None:
             return outcome
         team_id, extra = self._team_id, outcome.credits - self._page_price
-        if extra <= 0 or await self._insist(
-            lambda: self._database.write_apart(top_up, team_id, self.job_id, extra)
+        if extra <= 0 or await self.insist(
+            lambda: self._database.write_aside(
+                top_up, team_id, team_id, self.job_id, extra
+            )
         ):
             return outcome
         text = f"Insufficient credits: the page costs {outcome.credits}."
@@ -343,24 +379,26 @@ class LeasedScheduler(BaseScheduler):
             snapshot=None,
         )
 
-    async def _insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what the database answers, however long it takes."""
-        waits = iter(RETRY_S)
-        while True:
-            try:
-                return await ask()
-            except ServiceUnavailable:
-                if not self._crawler.crawling:
-                    raise
-                await asyncio.sleep(next(waits, RETRY_S[-1]))
+    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return what the database answers, however long it takes.
+
+        Raises :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
+        """
+        return await insist(ask, lambda: self._crawler.crawling)
 
     def _page_lost(self, response: Any, failure: Any = None) -> None:
-        """End the lease of a page that a bug kept from coming out."""
+        """End the lease of a page that a bug kept from coming out.
+
+        That of a page which needs the database is given back: it is fetched again.
+        """
         request = getattr(response, "request", None)
         if request is None:
             return
         lease = request.meta.get("lease")
         if lease is None or lease.row_id not in self._leases:
+            return
+        if isinstance(getattr(failure, "value", None), ServiceUnavailable):
+            self._spawn(self._return(lease))
             return
         outcome = Outcome(
             row_id=lease.row_id,
@@ -378,18 +416,40 @@ class LeasedScheduler(BaseScheduler):
         with contextlib.suppress(ServiceUnavailable):  # then the lease is given back
             await self.settle(outcome)
 
+    async def _return(self, lease: Lease) -> None:
+        leases = [(lease.row_id, lease.token)]
+        with contextlib.suppress(ServiceUnavailable):  # then it is done at the end
+            await self.insist(
+                lambda: self._database.write_locking(
+                    frontier.release, self.job_id, leases
+                )
+            )
+            self._forget(lease.row_id)
+            self._dry = False
+            self._nudge()
+
     async def _close(self) -> None:
-        for task in self._tasks:
-            task.cancel()
+        self._ended = True
         self._queue.close()
         self._places.close()
         type(self)._of.pop(self._crawler, None)  # the value keeps its key alive
+        # Not cancelled: the database does what it was asked for all the same, and the
+        # rows of a claim would be nobody's.
+        while self._tasks:
+            await asyncio.wait(self._tasks)
         leases = tuple(self._leases.items())
-        self._leases.clear()
-        if not self.keeps_pages:
-            self._database.close()
-        elif leases:
-            await self._database.write_locking(frontier.release, self.job_id, leases)
+        try:
+            if not self.keeps_pages:
+                self._database.close()
+            elif leases:
+                await self._database.write_locking(
+                    frontier.release, self.job_id, leases
+                )
+        except ServiceUnavailable:
+            logger.warning("%d leases are given back by a later look", len(leases))
+        finally:
+            self._leases.clear()
+            type(self)._live.discard(self)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
+import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
+from scraper_service.components.patience import before
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Page
 from scraper_service.jobs.database import Database
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
 PAUSE_S = 0.05  # pages that come meanwhile share a transaction
 MAX_WAITING = 2000  # pages, before those who bring more wait
 AT_ONCE = 100  # pages in one transaction
+PATIENCE_S = 60.0  # with a database that does not answer, as in a restart
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +56,8 @@ class SearchIndexPipeline:
 class SearchIndex:
     """Writes pages into the index, and keeps the number of its parts small.
 
-    A page that the database does not take is not found by searches; that is logged.
+    A page that the database does not take for :data:`PATIENCE_S` is not found by
+    searches; that is logged.
     """
 
     _shared: ClassVar[dict[tuple[str, str], SearchIndex]] = {}
@@ -128,7 +132,9 @@ class SearchIndex:
                 )
                 return is_grown
 
-            is_grown = await database.write_locking(add, f"search:{team_id}")
+            end = time.monotonic() + PATIENCE_S
+            name = rows.index_name(team_id)
+            is_grown = await before(end)(lambda: database.write_locking(add, name))
         except ServiceUnavailable:
             logger.warning("%d pages were not added to the search index", len(pages))
             return

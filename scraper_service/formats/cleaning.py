@@ -19,7 +19,12 @@ from scraper_service.formats.hidden import (
 from scraper_service.formats.parting import part_words
 from scraper_service.formats.passes import compiled, elements, texts_in
 from scraper_service.formats.tags import DROPPED
-from scraper_service.formats.urls import absolute, best_candidate, is_placeholder
+from scraper_service.formats.urls import (
+    absolute,
+    best_candidate,
+    is_placeholder,
+    without_session,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -245,6 +250,8 @@ def _complete(element: Any, tag: str, base: str) -> None:
         # Without text it is the page for links and forms, nothing for what is shown.
         is_nothing = name in {"src", "poster"} and not value.strip()
         address = None if is_nothing else absolute(base, value)
+        if address is not None and tag == "a":
+            address = without_session(address)
         if address is None:
             del element.attrib[name]
         elif address != value:

@@ -48,7 +48,7 @@ def count_of(text: str) -> int:
 
 def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts:
     root = evidence.root
-    words = count_of(text)
+    words = count_of(_without_title(text, evidence.title))
     unscripted = _unscripted(root) if words < LITTLE else ""
     if len(unscripted) > MAX_NOTE:  # forums write their pages there, for robots
         words += len(unscripted.split())
@@ -61,12 +61,28 @@ def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts
         text=text,
         words=words,
         has_password=any(_is_password(element) for element in fields),
-        has_scripts=bool(evidence.scripts),
+        has_scripts=bool(evidence.scripts) or any(map(_loads_script, evidence.links)),
         is_rich=next(evidence.document.body.iter(*_RICH), None) is not None,
         is_free=_is_free(evidence),
         unscripted=unscripted[:MAX_NOTE],
         words_in_all=_words_in_all(root) if words < LITTLE else words,
     )
+
+
+def _loads_script(link: Any) -> bool:
+    relation = link.get("rel")
+    is_preload = bool(relation == "preload" and link.get("as") == "script")
+    return is_preload or bool(relation == "modulepreload")
+
+
+def _without_title(text: str, title: str) -> str:
+    """Return the text of the body: that of the page begins with its ``<title>``.
+
+    An empty page with a long title has no words to read.
+    """
+    words = text.split(None, MUCH)
+    named = title.split()
+    return " ".join(words[len(named) :]) if words[: len(named)] == named else text
 
 
 def _is_password(element: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.formats.passes import compiled
-from scraper_service.formats.urls import absolute, is_web
+from scraper_service.formats.urls import absolute, is_web, without_session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -34,7 +34,11 @@ def links(document: Document) -> list[str]:
         if value.lstrip().startswith("#"):
             continue
         address = value if is_complete else absolute(document.base, value)
-        if address is None or address in found:
+        if address is None:
+            continue
+        if not is_complete:
+            address = without_session(address)
+        if address in found:
             continue
         if is_complete or is_web(address) or address[:7].lower() == "mailto:":
             found[address] = None

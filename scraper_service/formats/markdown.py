@@ -32,6 +32,11 @@ _holds_big = finder(
     *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
 )
 _holds_items = finder("li")
+_holds_images = finder("img", "input", "math", "video", "audio", "hr")
+_holds_title = finder("h1")
+_holds_pictures = finder("img")
+_WRAPPERS = frozenset({"li", "div", "span", "nav", "section"})
+RULE = "---"
 # Also addresses, which are not read.
 _EMBOLDENED = re.compile(
     rf"{STRONG}[^{STRONG}{STRONG_END}]*{STRONG_END}|\]\((?:<[^>]*>|[^\s<][^\s{STRONG}]*)\)"
@@ -46,6 +51,9 @@ def markdown(document: Document, *, remove_base64_images: bool) -> str:
     writer = _Writer(document, remove_base64=remove_base64_images)
     writer.content(document.body)
     writer.flush()
+    lines = writer.layout.lines
+    while document.is_main and lines[-1:] in ([RULE], [""]):
+        lines.pop()
     return clean_text(writer.layout.text())
 
 
@@ -115,8 +123,14 @@ class _Writer(Pictures):
 
     def rule(self, _element: Any) -> None:
         self.flush()
-        if self.flat is None:
-            self.layout.add("___" if self.layout.levels else "---")
+        if self.flat is not None:
+            return
+        lines, levels = self.layout.lines, self.layout.levels
+        if self.is_main and (
+            lines[-1:] in ([], [RULE]) or (levels and levels[-1].in_list)
+        ):
+            return  # nothing to part, or parted by the marks of a list
+        self.layout.add("___" if self.layout.levels else RULE)
 
     def heading(self, element: Any) -> None:
         if self.flat is not None or (len(element) and _holds_big(element)):
@@ -155,11 +169,17 @@ class _Writer(Pictures):
             self._inside(Level("", "", definition=True), element)
 
     def listing(self, element: Any) -> None:
-        """Write a list; text between its items stands between them."""
-        if self.flat is not None:
+        """Write a list; text between its items stands between them.
+
+        One with the title of the page in it is layout.
+        """
+        if self.flat is not None or (self.is_main and _holds_title(element)):
             self.block(element)
             return
         self.flush()
+        if self.is_main and _is_gallery(element):
+            self._gallery(element)
+            return
         if element.text:
             self.text(element.text)
         own = self.layout.begin_list(
@@ -167,8 +187,9 @@ class _Writer(Pictures):
             number=_number(element, "start", 1) if element.tag == "ol" else None,
         )
         for child in element:
-            if child.tag in _LISTS:
-                self._list_in_list(child, own)
+            inner = _only_list(child) if self.is_main and child.tag == "li" else child
+            if inner.tag in _LISTS:
+                self._list_in_list(inner, own)
             elif child.tag == "li" or not _holds_items(child):
                 self._item(child, own)
             else:
@@ -178,6 +199,14 @@ class _Writer(Pictures):
                 own.count = 0
         self.flush()
         self.layout.end_list(own)
+
+    def _gallery(self, element: Any) -> None:
+        """Write a list of nothing but pictures as a row of them."""
+        self.flat = " "
+        self.content(element)
+        self.flat = None
+        if text := self.take(" "):
+            self.layout.add(text)
 
     def _list_in_list(self, element: Any, own: ListLevel) -> None:
         """Write a list that was put straight into a list, as part of the last item."""
@@ -192,10 +221,15 @@ class _Writer(Pictures):
 
     def item(self, element: Any) -> None:
         """Write an item which is in no list."""
-        if self.flat is not None:
+        if self.flat is not None or (self.is_main and _holds_title(element)):
             self.block(element)
             return
         self.flush()
+        around = self.layout.levels[-1:]
+        if self.is_main and around and around[0].in_list and not around[0].used:
+            self.content(element)  # it is all of another item
+            self.flush()
+            return
         own = self.layout.continued_list()
         self._item(element, own)
         self.layout.end_list(own)
@@ -242,6 +276,8 @@ class _Writer(Pictures):
         if rows is None:
             self.block(element)
             return
+        if not any(cell is not None for cell in rows[0]):
+            del rows[0]  # the first row stands for the header that GFM wants
         self.flush()
         caption = element.find("caption")
         if caption is not None:
@@ -265,6 +301,36 @@ class _Writer(Pictures):
         if "|" in text:
             text = text.replace("|", "\\|")
         return f" {text} "
+
+
+def _only_list(item: Any) -> Any:
+    """Return the list that is all of an item, as some indent lists; else the item."""
+    inner = item
+    while inner.tag not in _LISTS:
+        if inner.tag not in _WRAPPERS or (inner.text and not inner.text.isspace()):
+            return item
+        full = [child for child in inner if _has_content(child)]
+        if len(full) != 1 or (full[0].tail and not full[0].tail.isspace()):
+            return item
+        inner = full[0]
+    return inner
+
+
+def _is_gallery(element: Any) -> bool:
+    return _holds_pictures(element) and all(map(str.isspace, element.itertext()))
+
+
+def _has_content(element: Any) -> bool:
+    """Tell whether there is anything to write in an element or behind it."""
+    if element.tail and not element.tail.isspace():
+        return True
+    if element.tag in SKIPPED or not isinstance(element.tag, str):
+        return False
+    return (
+        any(not text.isspace() for text in element.itertext())
+        or element.tag == "img"
+        or _holds_images(element)
+    )
 
 
 def _is_task(attributes: Any) -> bool:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.formats.inline import PAD, plain
 from scraper_service.formats.tags import BLOCKS
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
 
 _ATTRIBUTES = (
     "data-lang",
@@ -30,6 +33,15 @@ _NO_LANGUAGE = frozenset(
     "container block notranslate linenums prettyprinted line-numbers en en-us "
     "true false".split()
 )
+_BREAKS = BLOCKS | {"br"}
+# What highlighters call a line, its number, and what is beside the code.
+_LINE = re.compile(r"(?<![^\s_-])line(?![^\s_-])(?!-n|-highlight)", re.IGNORECASE)
+_NUMBER = re.compile(
+    r"(?<![^\s_-])(?:lnt?|lntd|blob-num|line-?(?:no|num(?:ber)?s?))(?![^\s_-])",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(rf"{_LINE.pattern}|{_NUMBER.pattern}|select-none", re.IGNORECASE)
+_NOT_SELECTED = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 _BLANK_END = re.compile(r"\n\s*\Z")
 
 
@@ -52,34 +64,85 @@ def text_with_breaks(element: Any) -> str:
 
     Highlighters put lines into elements of their own, with or without newlines.
     """
-    if next(element.iterdescendants("br", *BLOCKS), None) is None:
+    if next(element.iterdescendants(), None) is None:
+        return element.text or ""
+    marks = [e for e in element.iterdescendants() if e.tag in _BREAKS or _is_named(e)]
+    if not marks:
         return "".join(element.itertext())
+    unwritten = {e for e in marks if _is_no_code(e)}
+    lines = {e for e in marks if e.tag not in BLOCKS and _is_line(e, unwritten)}
     parts: list[str] = []
-    _collect(element, parts)
+    _collect(element, parts, unwritten, lines)
     return "".join(parts)
 
 
-def _collect(element: Any, parts: list[str]) -> None:
+def _is_named(element: Any) -> bool:
+    """Tell whether an element may be a line of code, or no code, by what it is called."""
+    names, style = element.get("class"), element.get("style")
+    return bool(
+        (names and _NAMES.search(names))
+        or (style and "user-select" in style)
+        or "data-line" in element.attrib
+    )
+
+
+def _is_no_code(element: Any) -> bool:
+    """Tell the number of a line, and what is not to be copied with the code."""
+    names, style = element.get("class", ""), element.get("style", "")
+    if _NOT_SELECTED.search(style) or "select-none" in names.split():
+        return True
+    return bool(
+        _NUMBER.search(names) and "".join("".join(element.itertext()).split()).isdigit()
+    )
+
+
+def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
+    """Tell a line that styles draw as a block: one of those that are all of the code."""
+    above = element.getparent()
+    if not _is_called_line(element) or (above.text and not above.text.isspace()):
+        return False
+    return all(
+        (beside in unwritten or _is_called_line(beside))
+        and (not beside.tail or beside.tail.isspace())
+        for beside in above
+    )
+
+
+def _is_called_line(element: Any) -> bool:
+    return bool(
+        "data-line" in element.attrib or _LINE.search(element.get("class") or "")
+    )
+
+
+def _collect(
+    element: Any, parts: list[str], unwritten: Collection[Any], lines: Collection[Any]
+) -> None:
     """Walk without recursion: events of an element's start and end."""
-    stack = [(element, False)]
+    stack = [(element, -1)]  # with how many parts there were when it began
     while stack:
-        current, done = stack.pop()
-        block = current is not element and current.tag in BLOCKS
-        if not done:
+        current, began = stack.pop()
+        is_line = current in lines
+        is_written = current not in unwritten
+        block = (
+            is_written and current is not element and (is_line or current.tag in BLOCKS)
+        )
+        if began < 0 and is_written:
             begins = block and parts and not parts[-1].endswith("\n")
             if current.tag == "br" or begins:
                 parts.append("\n")
+            stack.append((current, len(parts)))
             if current.text:
                 parts.append(current.text)
-            stack.append((current, True))
-            stack += [(child, False) for child in reversed(current)]
+            stack += [(child, -1) for child in reversed(current)]
             continue
-        if block and parts and not parts[-1].endswith("\n"):
+        is_empty = is_line and len(parts) == began
+        if is_empty or (block and parts and not parts[-1].endswith("\n")):
             parts.append("\n")
         if current is not element and current.tail:
-            tail = current.tail
             # The newline between two lines that are elements is theirs.
-            parts.append(tail.removeprefix("\n") if block else tail)
+            tail = current.tail.removeprefix("\n") if block else current.tail
+            if tail:
+                parts.append(tail)
 
 
 def fenced(element: Any) -> str:
@@ -99,11 +162,11 @@ def fenced(element: Any) -> str:
     if "```" in code:
         longest = max(len(run) for run in re.findall("`{3,}", code))
     fence = "`" * (longest + 1)
-    return f"{fence}{_language(element)}\n{code}\n{fence}"
+    return f"{fence}{language_of(element)}\n{code}\n{fence}"
 
 
-def _language(element: Any) -> str:
-    """Read the language from pre, its code, and its parents."""
+def language_of(element: Any) -> str:
+    """Return the language that ``pre``, its code or its parents name, or nothing."""
     parents: list[Any] = []
     parent = element.getparent()
     while parent is not None and len(parents) < 2:

@@ -31,6 +31,7 @@ from scraper_service.formats.html import cleaned_html, preformatted
 from scraper_service.formats.images import attribute_values, images
 from scraper_service.formats.judging import judged, remark
 from scraper_service.formats.links import feed_links, found_links, links
+from scraper_service.formats.logos import drop_logos
 from scraper_service.formats.looks import without_looks
 from scraper_service.formats.metadata import (
     Evidence,
@@ -42,7 +43,8 @@ from scraper_service.formats.metadata import (
 )
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
-from scraper_service.formats.twins import drop_twins
+from scraper_service.formats.toolbars import drop_toolbars
+from scraper_service.formats.twins import drop_copies, drop_twins
 from scraper_service.formats.verdicts import TRUNCATED
 from scraper_service.formats.wire import wire_from_content
 from scraper_service.formats.words import main_words
@@ -318,9 +320,12 @@ class _Making:
             include(document, options.include_tags)
         self.answering.extract()
         if wants_main:
+            drop_copies(document.body)
             main_content.keep_main_content(document, page)
             document.is_main = True
             drop_twins(document.body)
+            drop_toolbars(document.body)
+            drop_logos(document.body, document.base)
         # The order matters: Markdown is made last, for what it may do to the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),

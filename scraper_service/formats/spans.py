@@ -33,7 +33,13 @@ MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
 _NO_TEXT = MARKS | {APART}
 _AFTER_BRACKET = frozenset("([:")
-_SIGNS_OF_PLACE = frozenset("# ¶ § 🔗".split())
+# Of a link beside a heading, to be copied; and of one from a note back to the text.
+_SIGNS_OF_PLACE = frozenset("# ¶ § 🔗 ↩ ↩︎ ↩️ ⏎ ↵ ↑ ⇑ ⬆ ⤴ ^ [↩] [↩︎] [↑] [^]".split())
+_HOST = re.compile(r"https?://(?:www\.)?")
+# A sign that parted what is no longer there.
+_LONE = re.compile(
+    r"[\u200c\u200d\s.,;:|/\xb7\u2022\u2023\u203a\xbb\xab\u2039>\\\u2013\u2014+_*-]{1,3}"
+)
 MAX_SIGNS = 3  # elements in such a link
 _IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
 _holds_lines = finder("br", "div", "li", "pre")  # then code has lines
@@ -41,12 +47,17 @@ _holds_links = finder("a")
 
 
 def _is_sign_of_place(link: Any) -> bool:
-    """Tell a link to where it stands itself, put beside a heading to be copied."""
+    """Tell a link to where it stands itself, or back to where it was mentioned."""
     text = "".join(link.itertext()) if len(link) < MAX_SIGNS else ""
     if text.strip() not in _SIGNS_OF_PLACE or link.find(".//img") is not None:
         return False
     above = link.getparent()
     return above is None or above.tag != "sup"
+
+
+def _without_host(address: str) -> str:
+    """Return an address without what is often left out or added."""
+    return _HOST.sub("", address).rstrip("/")
 
 
 class Spans:
@@ -139,7 +150,7 @@ class Spans:
             and _IMAGE.fullmatch(text)
         ):
             self.layout.add_once(text)
-        elif text:
+        elif text and not (self.is_main and _LONE.fullmatch(text)):
             self.layout.paragraph(text)
 
     def take(self, line_break: str) -> str:
@@ -270,12 +281,20 @@ class Spans:
             href = urljoin(self.base, href)
         if self.is_main and "#" in href and _is_sign_of_place(element):
             return
+        if self.is_main and self.flat == " " and self._is_here(href):
+            self._inner(element, code)  # a heading that links to itself
+            return
         self.in_link = True
         self.link, self.link_from = href, len(self.run)
         self._inner(element, code)
         if self.link is not None:
             self._end_link()
         self.in_link, self.link = False, None
+
+    def _is_here(self, href: str) -> bool:
+        """Tell whether a link leads to the page itself, or to a place on it."""
+        page, base = href.partition("#")[0], self.base.partition("#")[0]
+        return page == base or _without_host(page) == _without_host(base)
 
     def _inner(self, element: Any, code: str | None) -> None:
         if code is None:

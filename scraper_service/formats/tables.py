@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from scraper_service.formats.digits import parse_digits
 from scraper_service.formats.passes import finder, texts_in
 
 MAX_COLUMNS = 200
@@ -128,5 +129,4 @@ def _skip_covered(line: list[Any], pending: dict[int, int]) -> None:
 
 
 def _span(cell: Any, name: str) -> int:
-    value = cell.get(name, "1").strip()
-    return min(int(value), MAX_COLUMNS) if value.isdecimal() and value != "0" else 1
+    return min(max(parse_digits(cell.get(name, "1")), 1), MAX_COLUMNS)

@@ -1,4 +1,4 @@
-"""Copies of a text for other sizes of screens, of which a reader sees one."""
+"""Copies of a text, of which a reader sees one: of slides, and for sizes of screens."""
 
 from __future__ import annotations
 
@@ -7,11 +7,18 @@ from functools import lru_cache
 from typing import Any
 
 from scraper_service.formats.document import drop
-from scraper_service.formats.passes import texts_in
+from scraper_service.formats.passes import compiled, texts_in
 
 MAX_TWINS = 100  # pairs whose texts are compared
 MAX_NAMES = 300  # characters of a class attribute that are looked at
 _BLOCKS = ("div", "section", "ul")  # more would take too long
+_SLIDES = ("div", "li")
+# Of Slick, Swiper, Splide, Glide, bxSlider; and of Owl Carousel.
+_COPIED = frozenset(
+    "slick-cloned swiper-slide-duplicate splide__slide--clone glide__slide--clone "
+    "bx-clone".split()
+)
+_OWL = frozenset({"owl-item", "cloned"})
 # Of Bootstrap, Foundation and Tailwind, and those that sites make up.
 _SCREENS = re.compile(
     r"(?:^|[\s_-])(?:hidden-(?:xs|sm|md|lg)|visible-(?:xs|sm|md|lg)|d-(?:\w\w-)?none"
@@ -19,6 +26,12 @@ _SCREENS = re.compile(
     r"|(?:hide|show|hidden|visible)-(?:on-|for-)?(?:mobile|desktop|tablet|small|large)"
     r"|(?:mobile|desktop)(?:-only|-show|-hide|-hidden|-visible)?)(?=$|[\s_-])"
 )
+
+
+def drop_copies(body: Any) -> None:
+    """Drop the copies that a carousel makes of its first and last slides, to go round."""
+    for copy in _copies(body):
+        drop(copy)
 
 
 def drop_twins(body: Any) -> None:
@@ -38,6 +51,17 @@ def drop_twins(body: Any) -> None:
         text = "".join("".join(texts_in(element)).split())
         if text and text == "".join("".join(texts_in(twin)).split()):
             drop(twin)
+
+
+def _copies(body: Any) -> list[Any]:
+    if compiled is not None:
+        return compiled.classed(body, _is_copy, *_SLIDES)  # type: ignore[no-any-return]
+    return [e for e in body.iter(*_SLIDES) if _is_copy(e.get("class") or "")]
+
+
+def _is_copy(names: str) -> bool:
+    parts = names[:MAX_NAMES].split()
+    return not _COPIED.isdisjoint(parts) or _OWL.issubset(parts)
 
 
 @lru_cache(maxsize=4096)

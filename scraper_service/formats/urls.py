@@ -15,6 +15,13 @@ _BREAKS = re.compile(r"[\t\r\n]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
 # Addresses that begin at the root and have nothing in them to resolve or to tidy.
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
+# What a site adds to every link, to know a visitor who takes no cookies. The ``s`` of
+# other pages than those of forums signs an image.
+_SESSION = re.compile(
+    r"([?&;])(?:(?:phpsessid|jsessionid|oscsid|zenid|aspsessionid[a-z]*)=[\w.,!-]{20,}"
+    r"|sid=(?:[a-z]:)?[0-9a-f]{32}|(?<=\.php\?)s=[0-9a-f]{32})(?:(&)|(?=[#?]|\Z))",
+    re.IGNORECASE | re.ASCII,
+)
 # Parts of what images are called that are nothing to look at.
 _PLACEHOLDERS = (
     "placeholder /spacer. blank.gif blank.png clear.gif pixel.gif transparent.gif "
@@ -52,6 +59,13 @@ def _absolute(base: str, value: str) -> str | None:
         return urljoin(base, value) or None
     except ValueError:  # "http://[bad" and the like
         return None
+
+
+def without_session(address: str) -> str:
+    """Return the URL without the session of the visitor, which means nothing later."""
+    if "=" not in address:
+        return address
+    return _SESSION.sub(lambda m: m[1] if m[1] == "?" and m[2] else m[2] or "", address)
 
 
 @lru_cache(maxsize=16)

@@ -24,6 +24,12 @@ def shared_words(one: str, other: str) -> float:
     return len(words & others) / max(1, min(len(words), len(others)))
 
 
+def likeness(one: str, other: str) -> float:
+    """Return how alike two texts are by their words: 1 if each has all of the other."""
+    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
+    return 2 * len(words & others) / max(1, len(words) + len(others))
+
+
 def main_words(document: Document) -> str:
     """Return the text outside what the pages of a site share, from the start a part."""
     parts: list[str] = []

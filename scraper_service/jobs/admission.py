@@ -14,6 +14,7 @@ from attrs import evolve, frozen
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import (
+    HeadersForgotten,
     IdempotencyKeyUsed,
     JobEnded,
     JobNotFound,
@@ -21,7 +22,7 @@ from scraper_service.errors import (
     QueueFull,
     ServiceError,
 )
-from scraper_service.jobs import deliveries, ledger, operations
+from scraper_service.jobs import deliveries, job_secrets, ledger, operations
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Job, JobState, Link, RowState
 from scraper_service.jobs.rows import RETENTION_S, dialect_insert, now_of
@@ -210,9 +211,9 @@ def add_entries(
     """Add entries to a batch, which goes on if it was completed.
 
     With options of their own; its webhook takes the place of the batch's. May return
-    :exc:`JobNotFound`, :exc:`JobEnded`, :exc:`OutOfCredits` and
-    :exc:`IdempotencyKeyUsed`. In a transaction of its own
-    (:meth:`Database.write_apart`): it locks the team, then the job.
+    :exc:`JobNotFound`, :exc:`JobEnded`, :exc:`HeadersForgotten`, :exc:`OutOfCredits`
+    and :exc:`IdempotencyKeyUsed`. In a transaction of its own
+    (:meth:`Database.write_aside`): it locks the team, then the job.
     """
     team_id, urls = terms.team_id, asked.urls
     ledger.lock_team(connection, team_id)
@@ -221,11 +222,15 @@ def add_entries(
         .where(job.c.id == job_id, job.c.team_id == team_id, job.c.parent_id.is_(None))
         .with_for_update()
     ).one_or_none()
+    at = now_of(connection)
     if found is None or found.kind != "batch":
         return JobNotFound("Job not found")
+    if found.state not in ACTIVE and found.expires_at <= at:
+        return JobNotFound("Job not found")  # part of it may be deleted already
     if found.state not in {*ACTIVE, JobState.COMPLETED}:
         return JobEnded("batch", found.state)
-    at = now_of(connection)
+    if asked.webhook is None and deliveries.lacks_headers(connection, job_id):
+        return HeadersForgotten("send the webhook again, with these entries.")
     bill = _further_bill(connection, terms, found, len(urls))
     if isinstance(bill, ServiceError):
         return bill
@@ -234,7 +239,11 @@ def add_entries(
         ledger.give_back(connection, team_id, reserved)
         return IdempotencyKeyUsed("Idempotency key already used")
     first = found.open + found.done + found.failed
-    options = json.dumps(options_to_json(asked)["scrape"])
+    scrape = options_to_json(asked)["scrape"]
+    if entrusted := job_secrets.hide(scrape):
+        scrape[job_secrets.KEY] = part = f"entries {first}"
+        job_secrets.store(connection, job_id, part, entrusted)
+    options = json.dumps(scrape)
     links = [Link(first + n, url, 0, options) for n, url in enumerate(urls)]
     insert_links(connection, job_id, links, RowState.PENDING)
     connection.execute(

@@ -14,11 +14,17 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs
 
-from sqlalchemy import delete, select
+from sqlalchemy import and_, select
 
-from scraper_service.jobs.rows import RETENTION_S, dialect_insert, now_of
+from scraper_service.jobs.rows import (
+    RETENTION_S,
+    delete_some,
+    dialect_insert,
+    now_of,
+)
 from scraper_service.jobs.secrets import derived_key
 from scraper_service.jobs.tables import artefact, job
+from scraper_service.private import private_file, private_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,6 +39,7 @@ BASE = "http://artefacts.invalid"
 ADDRESS_S = 7 * RETENTION_S  # a signature is good for; a job may go on for days
 GRACE_S = 600.0  # a file without a row may be about to get one
 MAX_SWEPT = 500  # files in one go
+EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
 
@@ -50,11 +57,14 @@ class Artefacts:
         """Store a file, whole or not at all, and return its name; blocks."""
         name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
         path = self.path(name)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.parent.exists():
+            private_folder(self.folder)
+            private_folder(path.parent)
         try:
             os.utime(path)  # it is in use again, whatever its rows say
         except FileNotFoundError:
             temporary = path.with_name(f"{name}.{os.getpid()}.{time.monotonic_ns()}")
+            private_file(temporary)
             temporary.write_bytes(data)
             temporary.replace(path)
         return name
@@ -138,13 +148,13 @@ def hold(
 
 
 def expire(connection: Connection) -> int:
-    """Delete rows that nobody needs any more; return how many."""
-    now = now_of(connection)
-    old = delete(artefact).where(artefact.c.expires_at <= now)
-    gone = delete(artefact).where(
-        artefact.c.job_id.is_not(None), artefact.c.job_id.not_in(select(job.c.id))
+    """Delete a slice of the rows that nobody needs any more; return how many."""
+    columns, now = artefact.c, now_of(connection)
+    is_gone = and_(columns.job_id.is_not(None), columns.job_id.not_in(select(job.c.id)))
+    return sum(
+        delete_some(connection, artefact, which, limit=EXPIRE_ROWS, skips_locked=True)
+        for which in (columns.expires_at <= now, is_gone)
     )
-    return connection.execute(old).rowcount + connection.execute(gone).rowcount
 
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:

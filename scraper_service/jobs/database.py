@@ -5,34 +5,55 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import logging
+import secrets
+import sqlite3
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import create_engine, event, inspect, text
+from sqlalchemy import event, inspect, text
+from sqlalchemy.engine import make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import DatabaseUnusable, ServiceUnavailable
 from scraper_service.jobs.commits import Commits
+from scraper_service.jobs.database_url import (
+    database_url,
+    is_sqlite,
+    make_engine,
+    unusable,
+)
+from scraper_service.jobs.secrets import (
+    SECRET_BYTES,
+    Box,
+    key_secret,
+    make_data_dir,
+)
 from scraper_service.jobs.tables import metadata
+from scraper_service.jobs.waits import MIGRATING, READING, is_ended
 from scraper_service.jobs.writer import Writer
+from scraper_service.private import close_to_others, private_file
 
 if TYPE_CHECKING:
-    import sqlite3
     from collections.abc import Awaitable, Callable, Iterator
 
     from scrapy.settings import BaseSettings
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import URL, Connection, Engine
 
 ItemT = TypeVar("ItemT")
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
-HEAD = "0016"  # the newest of the migrations; a test holds the two together
+HEAD = "0017"  # the newest of the migrations; a test holds the two together
+ENCRYPTED = "0017"  # before it, headers of jobs were in clear
 READERS = 4  # threads
+READ_S = 40  # for an answer, the wait for a thread included
 BUSY_TIMEOUT_MS = 5_000
+NO_ANSWER = "The job database does not answer."
 MOMENT_S = 0.1
 # As Alembic makes it.
 _VERSION_TABLE = (
@@ -46,6 +67,7 @@ _VERSION = "INSERT INTO alembic_version (version_num) VALUES (:head)"
 WRITER_CACHE_KB = 16 * 1024
 CHECKPOINT_PAGES = 4_000  # of 4 kB each
 MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
+LOOK_S = 0.1  # at the lock of a file
 
 logger = logging.getLogger(__name__)
 
@@ -53,65 +75,75 @@ logger = logging.getLogger(__name__)
 class Database:
     """SQLite in ``data_dir``, or the server of ``url``.
 
-    The constructor brings the schema up to date; it raises
-    :exc:`sqlalchemy.exc.SQLAlchemyError` or :exc:`OSError` when there is no database
-    to be had. Functions given to :meth:`read` and :meth:`write` take a connection
-    inside a transaction, which their return commits and their exception rolls back.
+    ``secret`` is the setting ``KEY_SECRET``, with which secrets of jobs are encrypted;
+    an empty one is kept in ``data_dir``.
+
+    The constructor brings the schema up to date. It raises :exc:`DatabaseUnusable` if
+    the database cannot be opened, or ``data_dir`` cannot be made. Functions given to
+    :meth:`read` and :meth:`write` take a connection inside a transaction, which their
+    return commits and their exception rolls back.
     """
 
     _shared: ClassVar[dict[tuple[str, str], Database]] = {}
 
-    def __init__(self, data_dir: Path, url: str = ""):
+    def __init__(self, data_dir: Path, url: str = "", secret: str = ""):
         self.data_dir = data_dir
-        data_dir.mkdir(parents=True, exist_ok=True)
-        address = url or f"sqlite:///{data_dir / 'jobs.sqlite'}"
-        engine = create_engine(address)
+        address = database_url(url, data_dir)
+        _make_files(data_dir, address)
+        engine = make_engine(address)
         writing = engine
-        if engine.dialect.name == "sqlite":
+        if is_sqlite(address):
             # Of its own: what a connection has read is of no use to another one.
-            writing = create_engine(address, pool_size=1, max_overflow=0)
+            writing = make_engine(address, pool_size=1, max_overflow=0)
             event.listen(writing, "connect", _prepare_sqlite_writer)
-        self._open(engine, writing)
-        _prepare(self.engine, data_dir)
+        self._open(engine, writing, Box(lambda: key_secret(data_dir, secret), "jobs"))
+        try:
+            _connect(self.engine)
+            _prepare(self.engine, data_dir)
+        except BaseException:
+            self.close()
+            raise
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Database:
         """Return the one database of this process for these settings."""
         key = (settings["DATA_DIR"], settings["DATABASE_URL"])
         if key not in cls._shared:
-            cls._shared[key] = cls(Path(key[0]), key[1])
+            cls._shared[key] = cls(Path(key[0]), key[1], settings["KEY_SECRET"])
         return cls._shared[key]
 
     @classmethod
     def in_memory(cls) -> Database:
         """Return a database of its own that leaves no file behind."""
         database = cls.__new__(cls)
-        engine = create_engine(
-            "sqlite://",
+        engine = make_engine(
+            make_url("sqlite://"),
             poolclass=StaticPool,
             connect_args={"check_same_thread": False},
         )
-        database._open(engine, engine, readers=0)
+        box = Box(partial(secrets.token_bytes, SECRET_BYTES), "jobs")
+        database._open(engine, engine, box, readers=0)
         metadata.create_all(database.engine)
         return database
 
-    def _open(self, engine: Engine, writing: Engine, readers: int = READERS) -> None:
-        self.engine, self._writing = engine, writing
+    def _open(
+        self, engine: Engine, writing: Engine, box: Box, readers: int = READERS
+    ) -> None:
         if engine.dialect.name == "sqlite":
             for each in {engine, writing}:
                 event.listen(each, "connect", _prepare_sqlite, insert=True)
                 event.listen(each, "begin", _begin_sqlite)
+        elif engine.driver == "psycopg":
+            from scraper_service.jobs.postgres import prepare_engine  # noqa: PLC0415
+
+            prepare_engine(engine)
+        engine, writing = (e.execution_options(box=box) for e in (engine, writing))
+        self.engine, self._writing = engine, writing
         self._writer = Writer(writing)
         self._commits = Commits()
         self._moment: asyncio.Future[None] | None = None
         # Counts and rows of one answer must be of one moment.
-        self._snapshots = (
-            engine.execution_options(
-                isolation_level="REPEATABLE READ", postgresql_readonly=True
-            )
-            if engine.dialect.name == "postgresql"
-            else engine
-        )
+        self._snapshots = engine.execution_options(waits=READING)
         # One connection in memory serves all: reads queue with the writes.
         self._readers = (
             ThreadPoolExecutor(readers, "database-read") if readers else None
@@ -131,8 +163,7 @@ class Database:
             with self._snapshots.begin() as connection:
                 return function(connection, *args, **kwargs)
 
-        loop = asyncio.get_running_loop()
-        return await _answered(loop.run_in_executor(self._readers, transact))
+        return await self._in_thread(transact)
 
     async def write(
         self,
@@ -176,7 +207,8 @@ class Database:
     ) -> ResultT:
         """Do as :meth:`write`, but not behind what waits, where the database can.
 
-        SQLite has one writer at a time.
+        SQLite has one writer at a time. ``function`` locks nothing that others want,
+        since readers wait for its thread, and may be repeated.
         """
         if self._readers is None or self.engine.dialect.name == "sqlite":
             return await self.write(function, *args, **kwargs)
@@ -185,8 +217,27 @@ class Database:
             with self.engine.begin() as connection:
                 return function(connection, *args, **kwargs)
 
-        loop = asyncio.get_running_loop()
-        return await _answered(loop.run_in_executor(self._readers, transact))
+        return await self._in_thread(transact)
+
+    async def write_aside(
+        self,
+        function: Callable[Concatenate[Connection, ParamT], ResultT],
+        name: str,
+        *args: ParamT.args,
+        **kwargs: ParamT.kwargs,
+    ) -> ResultT:
+        """Do as :meth:`write_first`, but not behind what waits, where the database can.
+
+        SQLite has one writer at a time.
+        """
+        if self.engine.dialect.name == "sqlite":
+            return await self.write_first(function, name, *args, **kwargs)
+
+        def work_on(connection: Connection) -> ResultT:
+            return function(connection, *args, **kwargs)
+
+        work = self._writer.submit_aside(work_on, f"!{name}")
+        return await _answered(asyncio.wrap_future(work))
 
     def write_at_once(
         self,
@@ -275,6 +326,25 @@ class Database:
         """
         return self._commits.next(name, within_s)
 
+    async def _in_thread(self, transact: Callable[[], ResultT]) -> ResultT:
+        """Run ``transact`` in a reader thread, twice if its connection had ended."""
+
+        def run() -> ResultT:
+            try:
+                return transact()
+            except SQLAlchemyError as error:
+                if not is_ended(error):
+                    raise
+                return transact()
+
+        work = asyncio.get_running_loop().run_in_executor(self._readers, run)
+        try:
+            async with asyncio.timeout(READ_S):
+                return await _answered(work)
+        except TimeoutError:
+            logger.error("the job database did not answer within %d s", READ_S)
+            raise ServiceUnavailable(NO_ANSWER) from None
+
     def close(self) -> None:
         """Wait for what is under way and close the connections."""
         for key, database in tuple(self._shared.items()):
@@ -292,7 +362,7 @@ async def _answered(work: Awaitable[ResultT]) -> ResultT:
         return await work
     except SQLAlchemyError as error:
         logger.error("the job database failed: %s", error)
-        raise ServiceUnavailable("The job database does not answer.") from error
+        raise ServiceUnavailable(NO_ANSWER) from error
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
@@ -316,17 +386,78 @@ def _begin_sqlite(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-def _prepare(engine: Engine, data_dir: Path) -> None:
-    """Make the tables of an empty database, or bring those of an older one up to date."""
-    if _revision(engine) == HEAD:
+def _make_files(data_dir: Path, url: URL) -> None:
+    """Make what has to be private before anything is written into it."""
+    try:
+        make_data_dir(data_dir)
+    except OSError as error:
+        text = f"the data directory {data_dir} cannot be made: {error.strerror}"
+        raise DatabaseUnusable(text) from error
+    if not is_sqlite(url) or "uri" in url.query:
         return
-    with _alone(engine, data_dir), engine.begin() as connection:
-        if inspect(connection).get_table_names():
-            migrate(connection)
-        else:
-            metadata.create_all(connection)
-            connection.execute(text(_VERSION_TABLE))
-            connection.execute(text(_VERSION), {"head": HEAD})
+    path = Path(url.database or "")
+    try:
+        private_file(path)  # SQLite gives its mode to what it makes beside it
+    except OSError as error:
+        raise unusable(url, error) from error
+    for suffix in ("-wal", "-shm"):
+        close_to_others(path.with_name(path.name + suffix))
+
+
+def _connect(engine: Engine) -> None:
+    """Open a first connection; raise :exc:`DatabaseUnusable`."""
+    try:
+        with engine.connect():
+            pass
+    except (SQLAlchemyError, TypeError, ValueError) as error:
+        # The drivers raise all of them for parts of a URL.
+        raise unusable(engine.url, error) from error
+
+
+def _prepare(engine: Engine, data_dir: Path) -> None:
+    """Make the tables of an empty database, or bring those of an older one up to date.
+
+    Raises :exc:`OSError` when another process does that, and does not come to an end.
+    """
+    try:
+        found = _revision(engine)
+    except SQLAlchemyError as error:
+        raise unusable(engine.url, error) from error
+    if found == HEAD:
+        return
+    if found is not None and found > HEAD:
+        raise DatabaseUnusable(
+            f"the tables of the job database are of a newer version ({found}) than this"
+            f" program knows ({HEAD}): install the newer version here, too"
+        )
+    engine = engine.execution_options(waits=MIGRATING)
+    with _alone(engine, data_dir):
+        with engine.begin() as connection:
+            if engine.dialect.name != "sqlite":
+                # Of the transaction: a session may have many behind a pooler.
+                lock = text("SELECT pg_advisory_xact_lock(:id)")
+                connection.execute(lock, {"id": MIGRATION_LOCK})
+            if inspect(connection).get_table_names():
+                migrate(connection)
+            else:
+                metadata.create_all(connection)
+                connection.execute(text(_VERSION_TABLE))
+                connection.execute(text(_VERSION), {"head": HEAD})
+        if found is not None and found < ENCRYPTED and engine.dialect.name == "sqlite":
+            _rewrite(engine)
+
+
+def _rewrite(engine: Engine) -> None:
+    """Write the file of SQLite anew, without what was deleted from it in clear."""
+    connection = engine.raw_connection()
+    try:
+        for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
+            connection.cursor().execute(statement)
+    except sqlite3.Error as error:
+        text = "the job database could not be rewritten (%s): headers of ended jobs may"
+        logger.warning(f"{text} be left in free parts of it", error)
+    finally:
+        connection.close()
 
 
 def migrate(connection: Connection) -> None:
@@ -352,16 +483,23 @@ def _revision(engine: Engine) -> str | None:
 
 @contextmanager
 def _alone(engine: Engine, data_dir: Path) -> Iterator[None]:
-    """Keep other processes from migrating the same database at the same time."""
-    if engine.dialect.name == "sqlite":
-        with (data_dir / "jobs.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-    else:
-        with engine.connect() as connection:
-            lock_id = {"id": MIGRATION_LOCK}
-            connection.execute(text("SELECT pg_advisory_lock(:id)"), lock_id)
+    """Keep other processes from migrating the same file at the same time."""
+    if engine.dialect.name != "sqlite":
+        yield
+        return
+    path = data_dir / "jobs.lock"
+    private_file(path)
+    with path.open("w") as lock:
+        end = time.monotonic() + MIGRATING.lock_s
+        while True:
             try:
-                yield
-            finally:
-                connection.execute(text("SELECT pg_advisory_unlock(:id)"), lock_id)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > end:
+                    text = (
+                        "another process has been migrating the job database for long"
+                    )
+                    raise TimeoutError(text) from None
+                time.sleep(LOOK_S)
+        yield

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from attrs import evolve
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
+from scraper_service.errors import HeadersForgotten, SecretsUnreadable
+from scraper_service.jobs import job_secrets
 from scraper_service.jobs.model import (
+    ACTIVE,
     DeliveryState,
     Due,
     Event,
@@ -22,13 +26,14 @@ from scraper_service.jobs.model import (
     Turn,
     event_error,
 )
-from scraper_service.jobs.rows import dialect_insert, lock_job, now_of
+from scraper_service.jobs.rows import dialect_insert, lock_job, now_of, written
 from scraper_service.jobs.tables import (
     delivery,
     frontier,
     job,
     operation,
     page,
+    secret,
     webhook,
 )
 from scraper_service.options.job_arguments import webhook_from_json, webhook_to_json
@@ -41,6 +46,8 @@ if TYPE_CHECKING:
 
     from scraper_service.jobs.model import Answer
     from scraper_service.options.jobs import Webhook
+
+HeadersT: TypeAlias = tuple[tuple[str, str], ...]
 
 FIRST_ROWS = 50  # first attempts in one turn
 RETRY_ROWS = 10  # further ones
@@ -69,10 +76,9 @@ _SETTLE = (
 
 def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     """Send the events of a job to ``hook`` from now on, those that wait too."""
-    values = {
-        "receiver": _receiver(hook.url),
-        "config": json.dumps(webhook_to_json(hook)),
-    }
+    config = webhook_to_json(evolve(hook, headers=_emptied(hook.headers)))
+    values = {"receiver": _receiver(hook.url), "config": json.dumps(config)}
+    job_secrets.store(connection, job_id, job_secrets.WEBHOOK, hook.headers or None)
     connection.execute(
         dialect_insert(connection, webhook)
         .values(job_id=job_id, **values)
@@ -81,6 +87,23 @@ def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
     connection.execute(
         update(job).where(job.c.id == job_id).values(hook_events=",".join(hook.events))
     )
+
+
+def _emptied(headers: HeadersT) -> HeadersT:
+    return tuple((name, "") for name, _ in headers)
+
+
+def lacks_headers(connection: Connection, job_id: str) -> bool:
+    """Return True if a job's webhook had headers, and their values were deleted."""
+    config = connection.scalar(
+        select(webhook.c.config).where(webhook.c.job_id == job_id)
+    )
+    if config is None or not json.loads(config)["headers"]:
+        return False
+    kept = select(secret.c.part).where(
+        secret.c.job_id == job_id, secret.c.part == job_secrets.WEBHOOK
+    )
+    return connection.scalar(kept) is None
 
 
 def _receiver(url: str) -> str:
@@ -172,21 +195,35 @@ def take(connection: Connection, job_id: str, lease_s: float) -> Turn | None:
         .values(until=at + lease_s, token=token)
     )
     waiting = select(delivery.c.seq, delivery.c.kind, delivery.c.attempts).where(
-        delivery.c.job_id == job_id, delivery.c.state == DeliveryState.PENDING
+        delivery.c.job_id == job_id,
+        delivery.c.state == written(DeliveryState.PENDING),
     )
-    first = waiting.where(delivery.c.due_at == 0).order_by(delivery.c.seq)
+    # By the time, too: the primary key has the order of the numbers alone, and those
+    # that were delivered before.
+    first = waiting.where(delivery.c.due_at <= written(0)).order_by(
+        delivery.c.due_at, delivery.c.seq
+    )
     again = waiting.where(delivery.c.due_at > 0, delivery.c.due_at <= at)
     found = [
-        *connection.execute(first.limit(FIRST_ROWS)),
-        *connection.execute(again.order_by(delivery.c.due_at).limit(RETRY_ROWS)),
+        *connection.execute(first.limit(written(FIRST_ROWS))),
+        *connection.execute(
+            again.order_by(delivery.c.due_at).limit(written(RETRY_ROWS))
+        ),
     ]
+    hook, trouble = webhook_from_json(json.loads(row.config)), None
+    try:
+        headers = job_secrets.read(connection, job_id, job_secrets.WEBHOOK) or []
+        hook = evolve(hook, headers=tuple((name, value) for name, value in headers))
+    except SecretsUnreadable as error:
+        trouble = str(error)
     return Turn(
         job_id=job_id,
         job_kind=row.kind,
         team_id=row.team_id,
         receiver=row.receiver,
         token=token,
-        hook=webhook_from_json(json.loads(row.config)),
+        hook=hook,
+        trouble=trouble,
         due=tuple(Due(each.seq, each.kind, each.attempts + 1) for each in found),
     )
 
@@ -204,7 +241,7 @@ def record(
     ``retries_s`` are the seconds before each further attempt. Returns False, and stores
     nothing, when the lease was lost.
     """
-    lock_job(connection, job_id)
+    state = lock_job(connection, job_id).state
     at = now_of(connection)
     held = select(webhook.c.token).where(webhook.c.job_id == job_id)
     if connection.scalar(held) != token:
@@ -217,6 +254,8 @@ def record(
     if lease_s is None:
         values["due_at"] = _next_due(connection, job_id, at)
     connection.execute(update(webhook).where(webhook.c.job_id == job_id).values(values))
+    if lease_s is None and state not in ACTIVE:
+        job_secrets.forget(connection, job_id)
     return True
 
 
@@ -318,9 +357,16 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
     )
 
 
-def replay(connection: Connection, job_id: str, seq: int | None) -> int:
-    """Send one event of a job again, or all that were given up; tell how many."""
+def replay(
+    connection: Connection, job_id: str, seq: int | None
+) -> int | HeadersForgotten:
+    """Send one event of a job again, or all that were given up; return how many.
+
+    May return :exc:`HeadersForgotten`: others share the transaction.
+    """
     lock_job(connection, job_id)
+    if lacks_headers(connection, job_id):
+        return HeadersForgotten("none is sent again.")
     which = (
         delivery.c.state == DeliveryState.FAILED
         if seq is None

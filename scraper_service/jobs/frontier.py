@@ -9,18 +9,29 @@ from __future__ import annotations
 import uuid
 from typing import TYPE_CHECKING
 
+from attrs import evolve
 from sqlalchemy import and_, insert, select, update
 
-from scraper_service.jobs import outcomes
+from scraper_service.errors import SecretsUnreadable
+from scraper_service.jobs import job_secrets, outcomes, store
 from scraper_service.jobs.model import (
     ACTIVE,
     Claim,
     ClaimedRow,
+    JobState,
     Kind,
     Outcome,
     RowState,
 )
-from scraper_service.jobs.rows import RETENTION_S, lock_job, now_of
+from scraper_service.jobs.rows import (
+    IN_ORDER,
+    RETENTION_S,
+    lock_job,
+    now_of,
+    rows_in,
+    try_lock_job,
+    written,
+)
 from scraper_service.jobs.tables import frontier, worker
 
 if TYPE_CHECKING:
@@ -34,15 +45,18 @@ MAX_ATTEMPTS = 10
 
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
-    """Lease up to ``count`` pending addresses, the oldest first."""
+    """Lease up to ``count`` pending addresses, the oldest first.
+
+    The job fails if what was entrusted to it cannot be read by this process.
+    """
     locked = lock_job(connection, job_id)
     if locked.state not in ACTIVE:
         return Claim((), *locked)
     oldest = (
         select(frontier.c.id)
-        .where(frontier.c.job_id == job_id, frontier.c.state == RowState.PENDING)
-        .order_by(frontier.c.id)
-        .limit(count)
+        .where(*rows_in(job_id, RowState.PENDING))
+        .order_by(*IN_ORDER)
+        .limit(written(count))
         .with_for_update(skip_locked=True)
     )
     columns = (frontier.c[name] for name in ClaimedRow.__match_args__)
@@ -59,7 +73,25 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     )
     # RETURNING has no order.
     found = sorted((ClaimedRow(*row) for row in rows), key=_id)
-    return Claim(tuple(found), *locked)
+    try:
+        return Claim(tuple(_whole(connection, job_id, found)), *locked)
+    except SecretsUnreadable as error:
+        store.end_job(connection, job_id, JobState.FAILED, str(error))
+        return Claim((), JobState.FAILED)
+
+
+def _whole(
+    connection: Connection, job_id: str, rows: list[ClaimedRow]
+) -> list[ClaimedRow]:
+    """Return the rows with what was entrusted to the job in options of their own."""
+    texts = {row.options for row in rows if row.options is not None}
+    if not texts:
+        return rows
+    whole = job_secrets.whole_rows(connection, job_id, texts)
+    return [
+        row if row.options is None else evolve(row, options=whole[row.options])
+        for row in rows
+    ]
 
 
 def _id(row: ClaimedRow) -> int:
@@ -87,6 +119,16 @@ def release(
         )
 
 
+def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
+    """Return the leases of a process, as (job, id, token); it only reads."""
+    columns = (frontier.c.job_id, frontier.c.id, frontier.c.token)
+    query = select(*columns).where(
+        frontier.c.state == written(RowState.LEASED),  # as in the partial index
+        frontier.c.owner == owner,
+    )
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
 def beat(connection: Connection, owner: str, lease_s: float) -> None:
     """Keep the leases of ``owner`` for another ``lease_s`` seconds."""
     until = now_of(connection) + lease_s
@@ -112,7 +154,7 @@ def forget_workers(connection: Connection) -> None:
 def _lost(connection: Connection) -> ColumnElement[bool]:
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     return and_(
-        frontier.c.state == RowState.LEASED,
+        frontier.c.state == written(RowState.LEASED),  # as in the partial index
         frontier.c.owner.is_not(None),
         frontier.c.owner.not_in(live),
     )
@@ -125,8 +167,12 @@ def bereft_jobs(connection: Connection) -> list[str]:
 
 
 def reap(connection: Connection, job_id: str) -> int:
-    """Return the leases of processes that are gone; tell how many addresses."""
-    lock_job(connection, job_id)
+    """Return the leases of processes that are gone; tell how many addresses.
+
+    None of a job whose row is locked: the next turn comes soon, and others wait.
+    """
+    if try_lock_job(connection, job_id) is None:
+        return 0
     columns = frontier.c
     lost = and_(columns.job_id == job_id, _lost(connection))
     poison = connection.execute(

@@ -5,6 +5,7 @@ Nothing here waits or knows a clock: the times are those of who calls.
 
 from __future__ import annotations
 
+import math
 import random
 import re
 from collections import Counter, deque
@@ -25,6 +26,10 @@ BACKOFF_S = 1.0  # the first pause where a site names none; it doubles
 MAX_BACKOFF_S = 60.0
 BUSY = frozenset({429, 503})
 BUSY_IN_A_ROW = 3  # a 503 without Retry-After may be one broken page
+# How many requests an unknown host may have in flight: the next step comes with as many
+# good responses as the step has requests, or after a time without one.
+RAMP = (1, 2, 3, 4)
+RAMP_S = 1.0
 STREAK = 10  # good answers before more is tried
 MARGIN = 1.25  # between two requests, over what the site was seen to take
 UNKNOWN_GAP_S = 1.0  # after a 429 to the first request of all
@@ -123,11 +128,13 @@ class Host:
 
     ``window`` is how many requests may be in flight, from 1 to ``ceiling``. It halves
     at most once per round trip: what was under way when trouble came says nothing new.
+    With ``is_new`` a host first takes the steps of :data:`RAMP`, see :attr:`limit`.
     A 429 also sets ``gap_s``, the least time from start to start: what the site took in
     the time that it asks us to wait is taken for its rate.
     """
 
     ceiling: int
+    is_new: bool = False
     window: int = field(init=False)
     gap_s: float = 0.0
     opens_at: float = 0.0  # the end of a pause
@@ -151,9 +158,30 @@ class Host:
     _latencies: list[float] = field(factory=list)
     _usual_s: float | None = None
     _quiet_s: float = QUIET_S
+    _step: int = 0
+    _step_at: float = float("inf")  # its begin
+    _answers: int = 0  # good ones, in this step
 
     def __attrs_post_init__(self) -> None:
         self.window = self.ceiling
+
+    @property
+    def limit(self) -> int:
+        """The requests that may be in flight now: the window, fewer for a new host."""
+        return min(self.window, RAMP[self._step]) if self.is_new else self.window
+
+    def ramps_in(self, now: float) -> float:
+        """Return the seconds until the next step without a response, 0 if it is due.
+
+        Infinite for a host that is not new.
+        """
+        return max(0.0, self._step_at + RAMP_S - now) if self.is_new else math.inf
+
+    def ramp_up(self, now: float) -> None:
+        """Take the next step of a new host; behind the last one it is not new."""
+        self._step, self._step_at, self._answers = self._step + 1, now, 0
+        if self._step >= len(RAMP) or RAMP[self._step] >= self.window:
+            self.is_new = False
 
     def opens_in(self, now: float) -> float:
         """Return the seconds until the next request may start, by the clock alone."""
@@ -162,6 +190,7 @@ class Host:
     def start(self, now: float) -> None:
         """Count a request that starts."""
         self.used_at = now
+        self._step_at = min(self._step_at, now)
         self.in_flight += 1
         self.requests += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
@@ -185,6 +214,9 @@ class Host:
                 self.gap_s = self._episode.gap_s
             return False
         self._troubles = 0
+        self._answers += 1
+        if self.is_new and self._answers >= RAMP[self._step]:
+            self.ramp_up(now)
         self._streak += 1
         if self._streak >= STREAK:
             self._recover(now)
@@ -241,7 +273,8 @@ class Host:
             return False
         self._trouble_at = now
         self._episode = None
-        self.window = max(1, self.window // 2)
+        self.window = max(1, self.limit // 2)
+        self.is_new = False
         self.backoffs[reason] += 1
         return True
 

@@ -9,7 +9,7 @@ from sqlalchemy import case, select
 
 from scraper_service.items import KnownPage
 from scraper_service.jobs.model import JobState, Kind, RowState
-from scraper_service.jobs.rows import now_of
+from scraper_service.jobs.rows import IN_ORDER, now_of, rows_in, written
 from scraper_service.jobs.tables import frontier, job, page
 from scraper_service.scope.addresses import parsed, plain_host, site_of
 
@@ -112,14 +112,12 @@ class Reading:
             )
         rows = connection.execute(
             query.where(
-                frontier.c.job_id == job_id,
-                frontier.c.state == state,
-                frontier.c.id > self._behind,
+                *rows_in(job_id, state, self._behind),
                 frontier.c.kind == Kind.PAGE,
                 frontier.c.code.is_(None),
             )
-            .order_by(frontier.c.id)
-            .limit(BODY_ROWS if opens else SLICE_ROWS)
+            .order_by(*IN_ORDER)
+            .limit(written(BODY_ROWS if opens else SLICE_ROWS))
         ).all()
         if rows:
             self._behind = rows[-1].id

@@ -49,6 +49,7 @@ DAY_S = 86_400
 MOST = 2**31  # pages
 
 _ADD_CHARGE, _ADD_ACTIVITY, _ADD_PAGE = insert(ledger), insert(activity), insert(scrape)
+_READ_CHARGE = select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
 _TAKE = (
     update(team)
     .where(team.c.id == bindparam("team"), team.c.credits >= bindparam("amount"))
@@ -179,9 +180,11 @@ def settle(
     """Charge a call that had a hold, and keep its page, None for none.
 
     Returns None, or what the team has if ``price`` is more: then the call is free, and
-    its page is not kept.
+    its page is not kept. A second time it changes nothing.
     """
     connection.execute(_LOCK, {"team": call.team_id})
+    if _is_recorded(connection, call):
+        return None
     held = connection.scalar(
         delete(hold).where(hold.c.id == call.id).returning(hold.c.credits)
     )
@@ -207,10 +210,13 @@ def settle_tracked(
 ) -> tuple[bool, int | None]:
     """Do as :func:`settle` and store a snapshot, if it was compared with the last one.
 
-    Returns whether it was, else nothing is done; and what :func:`settle` returns.
+    Returns whether it was, else nothing is done; and what :func:`settle` returns. A
+    second time it changes nothing.
     """
     if is_limited:  # teams are locked before all else
         lock_team(connection, call.team_id)
+    if _is_recorded(connection, call):
+        return True, None
     if not snapshots.is_last(connection, snapshot):
         return False, None
     left = None
@@ -226,7 +232,12 @@ def settle_tracked(
 def record(
     connection: Connection, call: Call, price: int, body: bytes | None = None
 ) -> None:
-    """Write a call into ledger and activity, and keep its page for a day."""
+    """Write a call into ledger and activity, and keep its page for a day.
+
+    A second time it changes nothing.
+    """
+    if _is_recorded(connection, call):
+        return
     at = now_of(connection)
     connection.execute(
         _ADD_CHARGE,
@@ -241,6 +252,10 @@ def record(
             "expires_at": at + RETENTION_S,
         }
         connection.execute(_ADD_PAGE, page)
+
+
+def _is_recorded(connection: Connection, call: Call) -> bool:
+    return connection.scalar(_READ_CHARGE, {"call": call.id}) is not None
 
 
 def charge_job(
@@ -288,7 +303,7 @@ def charge_row(
 def top_up(connection: Connection, team_id: str, job_id: str, amount: int) -> bool:
     """Reserve more for a job, for a page that is dearer than others; tell if it worked.
 
-    In a transaction of its own (:meth:`Database.write_apart`): it locks the team, then
+    In a transaction of its own (:meth:`Database.write_aside`): it locks the team, then
     the job.
     """
     if take(connection, team_id, amount) is not None:

@@ -22,6 +22,7 @@ from scraper_service.jobs.model import (
     RowState,
 )
 from scraper_service.jobs.outcomes import ROBOTS
+from scraper_service.jobs.rows import IN_ORDER, rows_in, written
 from scraper_service.jobs.tables import delivery, frontier, job
 
 if TYPE_CHECKING:
@@ -132,8 +133,8 @@ def read_current(connection: Connection, job_id: str) -> str | None:
     """Return an address of a job that is being fetched, None if there is none."""
     query = (
         select(frontier.c.url)
-        .where(frontier.c.job_id == job_id, frontier.c.state == RowState.LEASED)
-        .order_by(frontier.c.id)
+        .where(*rows_in(job_id, RowState.LEASED))
+        .order_by(*IN_ORDER)
         .limit(1)
     )
     return connection.scalar(query)
@@ -171,9 +172,8 @@ def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> 
         left = left[left.index(after.state) :] if after.state in left else []
     rows: list[Row[Any]] = []
     for current in left:
-        where = list(wanted[current])
-        if after is not None and after.state is current:
-            where.append(frontier.c.id > after.row_id)
+        behind = after.row_id if after is not None and after.state is current else 0
+        where = _conditions(job_id, current, query.reason, behind)
         if skip and (count := _count(connection, where)) <= skip:
             skip -= count
             continue
@@ -195,13 +195,13 @@ def _may_have(state: RowState, reason: str | None) -> bool:
 
 
 def _conditions(
-    job_id: str, state: RowState, reason: str | None
+    job_id: str, state: RowState, reason: str | None, after: int = 0
 ) -> list[ColumnElement[bool]]:
     columns = frontier.c
-    where = [columns.job_id == job_id, columns.state == state]
-    if reason is not None and state not in _OWN_REASONS:
-        where.append(columns.code == reason)
-    return where
+    if reason is None or state in _OWN_REASONS:
+        return rows_in(job_id, state, after)
+    where = [columns.job_id == job_id, columns.state == written(state)]
+    return [*where, columns.code == reason, columns.id > after]
 
 
 def _count(connection: Connection, where: list[ColumnElement[bool]]) -> int:
@@ -234,9 +234,9 @@ def _rows(
             select(frontier, parent.c.url.label("parent_url"))
             .outerjoin(parent, parent.c.id == frontier.c.found_on)
             .where(*where)
-            .order_by(frontier.c.id)
+            .order_by(*IN_ORDER)
             .offset(skip)
-            .limit(limit)
+            .limit(written(limit))
         )
     )
 

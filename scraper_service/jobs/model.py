@@ -253,6 +253,7 @@ class Turn:
     """The right to send what is ``due`` of a job, in this order.
 
     ``receiver`` is host and port of the webhook; ``token`` the fencing token.
+    ``trouble`` is why this process can send nothing of it, None where it can.
     """
 
     job_id: str
@@ -262,6 +263,7 @@ class Turn:
     token: int
     hook: Webhook
     due: tuple[Due, ...]
+    trouble: str | None = None
 
 
 @frozen(kw_only=True)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import and_, delete, func, select, update
+from sqlalchemy import and_, func, select, update
 
-from scraper_service.jobs.rows import dialect_insert, now_of
+from scraper_service.jobs.rows import delete_some, dialect_insert, now_of
 from scraper_service.jobs.tables import job, model_use
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400
 KEEP_S = 8 * DAY_S  # longer than any job lives
+EXPIRE_ROWS = 1000  # deleted in one transaction
 
 
 @frozen
@@ -56,9 +57,10 @@ def correct(connection: Connection, caps: Sequence[Cap], tokens: int) -> None:
 
 
 def forget(connection: Connection) -> None:
-    """Delete what no cap looks at any more."""
+    """Delete a slice of what no cap looks at any more."""
     old = now_of(connection) - KEEP_S
-    connection.execute(delete(model_use).where(model_use.c.updated_at < old))
+    is_old = model_use.c.updated_at < old
+    delete_some(connection, model_use, is_old, limit=EXPIRE_ROWS, skips_locked=True)
 
 
 def account_of(connection: Connection, job_id: str) -> str:

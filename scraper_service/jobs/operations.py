@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from sqlalchemy import func, insert, select, update
 
-from scraper_service.jobs import deliveries, ledger, store
+from scraper_service.errors import SecretsUnreadable
+from scraper_service.jobs import deliveries, job_secrets, ledger, store
 from scraper_service.jobs.model import ACTIVE, JobState, RowState
-from scraper_service.jobs.rows import RETENTION_S, lock_job, note, now_of
+from scraper_service.jobs.rows import RETENTION_S, lock_job, note, now_of, try_lock_job
 from scraper_service.jobs.seeds import seed_of
 from scraper_service.jobs.tables import frontier, job, operation, page, worker
 from scraper_service.options.job_arguments import options_to_json
@@ -199,9 +200,11 @@ def waiting(
 def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
     """Begin to work on an operation, or go on; None if another process was faster.
 
-    One that ended its process again and again fails.
+    None also if its row is locked. One that ended its process again and again fails,
+    and so does one whose secrets this process cannot read.
     """
-    if lock_job(connection, job_id).state not in ACTIVE:
+    locked = try_lock_job(connection, job_id)
+    if locked is None or locked.state not in ACTIVE:
         return None
     row = connection.execute(
         select(job, operation.c.memory, operation.c.token, operation.c.attempts)
@@ -217,6 +220,11 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
         error = f"The process ended {MAX_ATTEMPTS} times in the same step."
         store.end_job(connection, job_id, JobState.FAILED, error)
         return None
+    try:
+        options = job_secrets.whole_options(connection, job_id, row.options)
+    except SecretsUnreadable as unreadable:
+        store.end_job(connection, job_id, JobState.FAILED, str(unreadable))
+        return None
     token = row.token + 1
     connection.execute(
         update(operation)
@@ -229,7 +237,7 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
         team_id=row.team_id,
         kind=row.kind,
         version=row.version,
-        options=row.options,
+        options=options,
         memory=row.memory,
         page_limit=row.page_limit,
         warning=row.warning,
@@ -346,6 +354,7 @@ def complete(
     )
     note(connection, job_id, JobState.COMPLETED.value, at)
     deliveries.tell_one(connection, job_id, JobState.COMPLETED.value, at)
+    job_secrets.forget(connection, job_id)
     return True
 
 

@@ -17,13 +17,21 @@ from attrs import evolve
 from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.formats.sitemap import MAX_FILES
-from scraper_service.jobs import snapshots
+from scraper_service.jobs import job_secrets, snapshots
 from scraper_service.jobs.deliveries import tell
+from scraper_service.jobs.empty_result import explain_empty_result
 from scraper_service.jobs.ledger import charge_row, give_back
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import ACTIVE, Commit, JobState, Kind, Link, RowState
 from scraper_service.jobs.repeats import add_texts
-from scraper_service.jobs.rows import RETENTION_S, note, now_of
+from scraper_service.jobs.rows import (
+    IN_ORDER,
+    RETENTION_S,
+    note,
+    now_of,
+    rows_in,
+    written,
+)
 from scraper_service.jobs.tables import event, frontier, job, ledger, page
 from scraper_service.jobs.tally_rows import add_refused
 from scraper_service.options.origins import origin, robots_url
@@ -60,6 +68,14 @@ _READ_LEASES = select(frontier.c.id, frontier.c.token, frontier.c.owner).where(
     frontier.c.id.in_(bindparam("ids", expanding=True)),
     frontier.c.state == RowState.LEASED,
 )
+_READ_ENDED = (
+    select(frontier.c.id, frontier.c.page_id, page.c.id.label("page"))
+    .outerjoin(page, page.c.id == frontier.c.page_id)
+    .where(
+        frontier.c.id.in_(bindparam("ids", expanding=True)),
+        frontier.c.state.in_((RowState.DONE, RowState.FAILED)),
+    )
+)
 _ADD_PAGES, _ADD_EVENTS, _ADD_CHARGES = insert(page), insert(event), insert(ledger)
 _ACKNOWLEDGE = (
     update(frontier)
@@ -76,16 +92,20 @@ def append(
 
     Acknowledges the leases, lets new links and waiting addresses in as far as the limit
     has room, stores pages, events and credits, and completes the job with its last row.
+    An outcome that is stored already is accepted again, and changes nothing: its first
+    answer may have been lost.
     """
     counts = connection.execute(_READ_JOB, {"job_id": job_id}).one_or_none()
+    commits: dict[int, Commit] = {}
     if counts is None or counts.state not in ACTIVE:
         state = JobState(counts.state) if counts else JobState.CANCELLED
-        return [Commit(accepted=False, delivered=False, state=state)] * len(outcomes)
-    change = _Change(connection, counts)
-    commits: dict[int, Commit] = {}
-    for run in _runs(outcomes):
-        commits |= change.apply(run)
-    state = change.write()
+    else:
+        change = _Change(connection, counts)
+        for run in _runs(outcomes):
+            commits |= change.apply(run)
+        state = change.write()
+    if late := [outcome for outcome in outcomes if outcome.row_id not in commits]:
+        commits |= _stored_before(connection, late, state)
     refused = Commit(accepted=False, delivered=False, state=state)
     found = (commits.get(outcome.row_id, refused) for outcome in outcomes)
     return [evolve(each, state=state) for each in found]
@@ -107,6 +127,19 @@ def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
         run = []
     if run:
         yield run
+
+
+def _stored_before(
+    connection: Connection, outcomes: list[Outcome], state: JobState
+) -> dict[int, Commit]:
+    """Return the outcomes that an earlier transaction has stored, by row."""
+    ids = {outcome.row_id: outcome.page_id for outcome in outcomes if outcome.page_id}
+    rows = connection.execute(_READ_ENDED, {"ids": tuple(ids)})
+    return {
+        row.id: Commit(accepted=True, delivered=row.page is not None, state=state)
+        for row in rows
+        if row.page_id == ids[row.id]
+    }
 
 
 class _Change:
@@ -379,6 +412,16 @@ class _Change:
         if text not in known and len(known) < MAX_WARNING:
             self.warning = f"{known} {text}".lstrip()
 
+    def _explain_empty_result(self) -> None:
+        """Warn of a job without a page, and of a crawl whose links were all skipped."""
+        if self.pages > 1 or self.is_step or (self.pages and self.limit == 1):
+            return
+        text = explain_empty_result(
+            self._connection, self.job_id, self.pages, self.failed
+        )
+        if text is not None:
+            self._warn(text)
+
     def _let_in(self) -> None:
         """Make waiting addresses pending, the oldest first, while there is room."""
         room = self.room
@@ -386,9 +429,9 @@ class _Change:
             return
         oldest = (
             select(frontier.c.id)
-            .where(frontier.c.job_id == self.job_id, frontier.c.state == RowState.HELD)
-            .order_by(frontier.c.id)
-            .limit(room)
+            .where(*rows_in(self.job_id, RowState.HELD))
+            .order_by(*IN_ORDER)
+            .limit(written(room))
         )
         let_in = self._connection.execute(
             update(frontier)
@@ -403,8 +446,10 @@ class _Change:
         ended = not self.open and not self.sitemaps
         state = JobState.COMPLETED if ended else JobState.SCRAPING
         if ended:
+            self._explain_empty_result()
             note(self._connection, self.job_id, "completed", self.at)
             self._tell([("completed", None)])
+            job_secrets.forget(self._connection, self.job_id)
             give_back(self._connection, self.team_id, self.reserved)
             self.reserved = 0
         counts = {

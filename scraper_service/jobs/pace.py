@@ -46,7 +46,8 @@ class HostPace:
     Every request takes a :meth:`slot` of its host, at once and without a database
     where the host is idle. A page that wants a pause between pages takes one of
     ``turns`` before. A host starts with ``ceiling`` requests in flight, and slows down
-    by its answers: see :class:`Host`. Processes that :meth:`connect` share the ceiling
+    by its answers: see :class:`Host`. With ``ramps`` a host that nothing is known of
+    starts with one request. Processes that :meth:`connect` share the ceiling
     in equal parts, the starts of a host with a gap one by one, and what they learn
     within :data:`REFRESH_S`.
     """
@@ -58,10 +59,13 @@ class HostPace:
         ceiling: int,
         clock: Callable[[], float] = time.monotonic,
         call_later: CallLaterT = call_later,
+        *,
+        ramps: bool = False,
     ):
         self.clock = clock
         self.turns = Turns(clock, call_later)
         self._ceiling = ceiling
+        self._ramps = ramps
         self._call_later = call_later
         self._lines: dict[str, _Line] = {}
         self._sweep_at = MAX_HOSTS
@@ -74,7 +78,7 @@ class HostPace:
     def shared(cls, settings: BaseSettings) -> Self:
         """Return the one pace of this process, made on first use."""
         if cls._shared is None:
-            cls._shared = cls(settings.getint("HOST_CONCURRENCY"))
+            cls._shared = cls(settings.getint("HOST_CONCURRENCY"), ramps=True)
         return cls._shared
 
     def connect(self, database: Database, owner: str) -> None:
@@ -133,7 +137,8 @@ class HostPace:
             now = self.clock()
             if len(self._lines) >= self._sweep_at:
                 self._sweep(now)
-            line = self._lines[name] = _Line(name, Host(self._ceiling, used_at=now))
+            host = Host(self._ceiling, self._ramps, used_at=now)
+            line = self._lines[name] = _Line(name, host)
         return line
 
     def _sweep(self, now: float) -> None:
@@ -145,12 +150,17 @@ class HostPace:
         self._sweep_at = max(MAX_HOSTS, 2 * len(self._lines))
 
     def _at_once(self, host: Host) -> int:
-        return max(1, host.window // self._workers)
+        return max(1, host.limit // self._workers)
 
     def _may_start(self, line: _Line, now: float) -> bool:
         host = line.host
-        if host.in_flight >= self._at_once(host) or host.opens_in(now) > 0:
+        if host.opens_in(now) > 0:
             return False
+        if host.in_flight >= self._at_once(host):
+            if host.ramps_in(now) > 0:
+                return False
+            host.ramp_up(now)
+            return self._may_start(line, now)
         return line.has_start or not host.gap_s or self._database is None
 
     def enter(self, slot: Slot) -> bool:
@@ -218,7 +228,9 @@ class HostPace:
             return
         if line.host.gap_s and not line.has_start and self._database is not None:
             self._reserve_soon(self._database, line)
-        elif line.timer is None and (wait_s := line.host.opens_in(now)) > 0:
+            return
+        wait_s = max(line.host.opens_in(now), 0.0) or line.host.ramps_in(now)
+        if line.timer is None and 0 < wait_s < math.inf:
             line.timer = self._call_later(wait_s, lambda: self._wake(line))
 
     def _wake(self, line: _Line) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, insert, select, text
+from sqlalchemy import bindparam, delete, insert, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scraper_service.jobs.model import JobState
-from scraper_service.jobs.tables import event, job
+from scraper_service.jobs.tables import event, frontier, job
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Table
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Table
+
+    from scraper_service.jobs.model import RowState
 
 RETENTION_S = 86_400  # after the last change of a job (interface document, 1.13)
 
@@ -25,11 +27,11 @@ def now_of(connection: Connection) -> float:
     return float(connection.scalar(clock) or 0)
 
 
-_LOCK = (
-    select(job.c.state, job.c.base, job.c.page_price)
-    .where(job.c.id == bindparam("job_id"))
-    .with_for_update()
+_READ = select(job.c.state, job.c.base, job.c.page_price).where(
+    job.c.id == bindparam("job_id")
 )
+_LOCK = _READ.with_for_update()
+_TRY_LOCK = _READ.with_for_update(skip_locked=True)
 
 
 class LockedJob(NamedTuple):
@@ -46,7 +48,65 @@ def lock_job(connection: Connection, job_id: str) -> LockedJob:
     return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
 
 
+def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
+    """Lock the row of a job; None, without a wait, if it is lost or locked."""
+    found = connection.execute(_TRY_LOCK, {"job_id": job_id}).one_or_none()
+    return LockedJob(JobState(found[0]), *found[1:]) if found else None
+
+
 _LOST = LockedJob(JobState.CANCELLED)
+
+
+def written(number: int) -> BindParameter[int]:
+    """Return ``number`` as a part of the text of a statement.
+
+    PostgreSQL plans a statement that it has prepared without its parameters: it knows
+    neither that a partial index fits, nor that a limit is small.
+    """
+    return bindparam(None, int(number), literal_execute=True, unique=True)
+
+
+def rows_in(job_id: str, state: RowState, after: int = 0) -> list[ColumnElement[bool]]:
+    """Return the conditions of a job's rows in ``state``, behind the row ``after``.
+
+    With :data:`IN_ORDER` they are read in the index of job, state and id, whatever the
+    statistics say. With one state *equal* to a number, the primary key would have the
+    same order: PostgreSQL would take it where the statistics are old, and read all rows
+    that were in that state before.
+    """
+    columns = frontier.c
+    found = [
+        columns.job_id == job_id,
+        columns.state.between(written(state), written(state)),
+    ]
+    if after:
+        place = tuple_(written(state), after)
+        found.append(tuple_(columns.state, columns.id) > place)
+    return found
+
+
+#: The order of :func:`rows_in`: the oldest row first.
+IN_ORDER = (frontier.c.state, frontier.c.id)
+
+
+def delete_some(
+    connection: Connection,
+    table: Table,
+    *where: ColumnElement[bool],
+    limit: int,
+    skips_locked: bool = False,
+) -> int:
+    """Delete up to ``limit`` rows; return how many.
+
+    With ``skips_locked`` rows that another transaction has locked are left out:
+    services that delete at once wait for nobody, and never in a circle.
+    """
+    keys = list(table.primary_key)
+    some = select(*keys).where(*where).limit(written(limit))
+    if skips_locked:
+        some = some.with_for_update(skip_locked=True)
+    key = tuple_(*keys) if len(keys) > 1 else keys[0]
+    return connection.execute(delete(table).where(key.in_(some))).rowcount
 
 
 def note(

@@ -219,7 +219,8 @@ def join(
     found = store.get_job(connection, job_id, None)
     if found is None:
         raise JobNotFound(
-            f"no job {job_id} is in this database: DATABASE_URL (or DATA_DIR) has to be"
+            f"no job {job_id} is in this database: SCRAPER_DATABASE_URL"
+            " (or SCRAPER_DATA_DIR) has to be"
             " that of the service"
         )
     if found.kind != kind:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import and_, delete, or_, select, update
 
 from scraper_service.jobs.model import SegmentState
-from scraper_service.jobs.rows import now_of
+from scraper_service.jobs.rows import delete_some, now_of
 from scraper_service.jobs.tables import (
     search_list,
     search_page,
@@ -22,45 +22,46 @@ BUILDING_S = 3600  # after which nobody is at work on a segment that is not read
 
 
 def expire(connection: Connection) -> int:
-    """Delete a slice of what no search may find any more; return how many rows."""
+    """Delete a slice of what no search may find any more; return how many rows.
+
+    Several services may do so at once: each segment is one service's at a time.
+    """
     now = now_of(connection)
-    old = (
-        select(search_page.c.id)
-        .where(search_page.c.expires_at <= now)
-        .limit(EXPIRE_ROWS)
-    )
-    removed = connection.execute(
-        delete(search_page).where(search_page.c.id.in_(old))
-    ).rowcount
     segment = search_segment.c
-    connection.execute(
-        update(search_segment)
-        .where(segment.state == SegmentState.LIVE, segment.expires_at <= now)
-        .values(state=SegmentState.DEAD)
+    is_old = search_page.c.expires_at <= now
+    removed = delete_some(
+        connection, search_page, is_old, limit=EXPIRE_ROWS, skips_locked=True
     )
-    connection.execute(
-        update(search_segment)
+    over = (
+        select(segment.id)
         .where(
-            segment.state == SegmentState.BUILDING,
-            segment.created_at <= now - BUILDING_S,
+            or_(
+                and_(segment.state == SegmentState.LIVE, segment.expires_at <= now),
+                and_(
+                    segment.state == SegmentState.BUILDING,
+                    segment.created_at <= now - BUILDING_S,
+                ),
+            )
         )
+        .with_for_update(skip_locked=True)
+    )
+    connection.execute(
+        update(search_segment)
+        .where(segment.id.in_(over))
         .values(state=SegmentState.DEAD)
     )
+    # Locked, so that no other service takes part of its pieces at the same time: this
+    # one would find few and take them for the last.
     dead = connection.scalar(
-        select(segment.id).where(segment.state == SegmentState.DEAD).limit(1)
+        select(segment.id)
+        .where(segment.state == SegmentState.DEAD)
+        .limit(1)
+        .with_for_update(skip_locked=True)
     )
     if dead is None:
         return removed
-    pieces = (
-        select(search_list.c.piece)
-        .where(search_list.c.segment_id == dead)
-        .limit(EXPIRE_ROWS)
-    )
-    found = connection.execute(
-        delete(search_list).where(
-            search_list.c.segment_id == dead, search_list.c.piece.in_(pieces)
-        )
-    ).rowcount
+    of_segment = search_list.c.segment_id == dead
+    found = delete_some(connection, search_list, of_segment, limit=EXPIRE_ROWS)
     if found < EXPIRE_ROWS:
         connection.execute(delete(search_segment).where(segment.id == dead))
     return removed + found + 1

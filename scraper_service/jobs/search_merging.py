@@ -1,7 +1,8 @@
 """Many small segments of the index become a large one, piece by piece.
 
 Each step is a short transaction; until the last one nothing changes for searches, and
-what a process leaves half done is deleted later.
+what a process leaves half done is deleted later. The segment that is being built is the
+lease of the process that builds it: one process at a time merges the index of a team.
 """
 
 from __future__ import annotations
@@ -21,17 +22,18 @@ from scraper_service.jobs.search_rows import (
     Segment,
     add_pieces,
     add_segment,
+    index_name,
+    lock_index,
     set_state,
 )
 from scraper_service.jobs.tables import search_list, search_page, search_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from sqlalchemy import Connection
 
     from scraper_service.jobs.database import Database
 
+LEASE_S = 60.0  # after its last step, until a merge counts as left half done
 TOGETHER = 8  # segments of one level become one of the next
 TOP_LEVEL = 3  # of which 32,768 pages are one, or a few more; 65,536 are the most
 _LISTS_BITS = 3  # more than its largest part has: it has so many times the postings
@@ -56,16 +58,22 @@ class Merge:
 
 
 async def merge_segments(database: Database, team_id: str) -> bool:
-    """Do one merge for a team if there is one to be done; tell whether it was."""
+    """Do one merge for a team if there is one to be done; tell whether it was.
+
+    It is not where another process merges, or where parts of it have expired meanwhile.
+    """
     merge = await database.read(plan, team_id)
     if merge is None:
         return False
-    segment_id = await database.write(_begin, team_id, merge)
+    name = index_name(team_id)
+    segment_id = await database.write_locking(_begin, name, team_id, merge)
+    if segment_id is None:
+        return False
     for step in range(2**merge.bits):
         pieces = await database.read(_pieces, merge, step)
-        await database.write(_add, segment_id, pieces)
-    await database.write(_finish, segment_id, merge)
-    return True
+        if not await database.write(_add, segment_id, pieces):
+            return False
+    return await database.write_locking(_finish, name, team_id, segment_id, merge)
 
 
 def plan(connection: Connection, team_id: str) -> Merge | None:
@@ -129,11 +137,35 @@ def _alive(
     return np.fromiter(found, dtype=np.int64)
 
 
-def _begin(connection: Connection, team_id: str, merge: Merge) -> int:
-    now = now_of(connection)
+def _begin(connection: Connection, _: str, team_id: str, merge: Merge) -> int | None:
+    """Return the id of the new segment, None if another process was faster."""
+    lock_index(connection, team_id)
+    now, segment = now_of(connection), search_segment.c
+    under_way = select(segment.id).where(
+        segment.team_id == team_id,
+        segment.state == SegmentState.BUILDING,
+        segment.created_at > now - LEASE_S,
+    )
+    if connection.scalar(under_way.limit(1)) is not None:
+        return None
+    if not _are_live(connection, merge):
+        return None
     return add_segment(
         connection, team_id, merge.whole, merge.level, merge.expires_at, now
     )
+
+
+def _are_live(connection: Connection, merge: Merge) -> bool:
+    """Lock the parts of a merge; return True if searches still read all of them."""
+    ids = [part.id for part in merge.parts]
+    segment = search_segment.c
+    found = connection.scalars(
+        select(segment.id)
+        .where(segment.id.in_(ids), segment.state == SegmentState.LIVE)
+        .order_by(segment.id)
+        .with_for_update()
+    )
+    return len(found.all()) == len(ids)
 
 
 def _pieces(connection: Connection, merge: Merge, step: int) -> dict[int, bytes]:
@@ -154,24 +186,29 @@ def _pieces(connection: Connection, merge: Merge, step: int) -> dict[int, bytes]
     return Postings.merged(parts).pieces(merge.whole.bits)
 
 
-def _add(connection: Connection, segment_id: int, pieces: dict[int, bytes]) -> None:
-    add_pieces(connection, segment_id, pieces)
-
-
-def _finish(connection: Connection, segment_id: int, merge: Merge) -> None:
-    """Let the new segment stand for its parts, unless somebody else was faster."""
-    ids: Sequence[int] = [part.id for part in merge.parts]
+def _add(connection: Connection, segment_id: int, pieces: dict[int, bytes]) -> bool:
+    """Store pieces and renew the lease; return False if the segment was given up."""
     segment = search_segment.c
-    replaced = connection.execute(
+    renewed = connection.execute(
         update(search_segment)
-        .where(segment.id.in_(ids), segment.state == SegmentState.LIVE)
-        .values(state=SegmentState.DEAD)
-    ).rowcount
-    if replaced != len(ids):
-        # Back to what they were, but for those that have gone meanwhile.
-        raise MergedMeanwhile
+        .where(segment.id == segment_id, segment.state == SegmentState.BUILDING)
+        .values(created_at=now_of(connection))
+    )
+    if not renewed.rowcount:
+        return False
+    add_pieces(connection, segment_id, pieces)
+    return True
+
+
+def _finish(
+    connection: Connection, _: str, team_id: str, segment_id: int, merge: Merge
+) -> bool:
+    """Let the new segment stand for its parts; return False if some are gone."""
+    lock_index(connection, team_id)
+    if not _are_live(connection, merge):
+        set_state(connection, segment_id, SegmentState.DEAD)
+        return False
+    for part in merge.parts:
+        set_state(connection, part.id, SegmentState.DEAD)
     set_state(connection, segment_id, SegmentState.LIVE)
-
-
-class MergedMeanwhile(Exception):
-    """The parts of a merge are not all there any more; the next plan sees why."""
+    return True

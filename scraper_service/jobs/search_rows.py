@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from attrs import frozen
 from numpy.typing import NDArray
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import delete, func, insert, select, text, update
 
 from scraper_service.formats.search_entry import unpacked
 from scraper_service.jobs.model import SegmentState
@@ -54,10 +54,34 @@ def page_key(url: str) -> str:
     return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
 
 
+def lock_index(connection: Connection, team_id: str) -> None:
+    """Let no other process change the index of a team before the transaction ends.
+
+    For :meth:`Database.write_locking` with :func:`index_name` as the name. Only one
+    process at a time writes into SQLite.
+    """
+    if connection.dialect.name == "postgresql":
+        digest = hashlib.blake2b(index_name(team_id).encode(), digest_size=8).digest()
+        key = int.from_bytes(digest, signed=True)
+        connection.execute(_LOCK_INDEX, {"key": key})
+
+
+_LOCK_INDEX = text("SELECT pg_advisory_xact_lock(:key)")
+
+
+def index_name(team_id: str) -> str:
+    """Return the name under which the index of a team is locked."""
+    return f"search:{team_id}"
+
+
 def add_pages(
     connection: Connection, team_id: str, pages: Sequence[NewPage], retention_s: float
 ) -> bool:
-    """Put pages in place of what the index has of them; tell whether segments grew."""
+    """Put pages in place of what the index has of them; tell whether segments grew.
+
+    Locks the index of the team.
+    """
+    lock_index(connection, team_id)
     now = now_of(connection)
     rows = {}
     for page in pages:

@@ -5,16 +5,15 @@ The state is what Playwright calls a storage state: ``cookies`` and ``origins``.
 
 from __future__ import annotations
 
-import base64
 import json
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import frozen
-from cryptography.fernet import Fernet, InvalidToken
 from sqlalchemy import delete, select
 
+from scraper_service.errors import SecretsUnreadable
 from scraper_service.jobs.rows import dialect_insert, now_of
-from scraper_service.jobs.secrets import derived_key
+from scraper_service.jobs.secrets import Box
 from scraper_service.jobs.tables import session
 
 if TYPE_CHECKING:
@@ -44,21 +43,19 @@ class SessionBox:
     """Seals states; ``secret`` is that of the service."""
 
     def __init__(self, secret: bytes):
-        key = derived_key(secret, "sessions")
-        self._box = Fernet(base64.urlsafe_b64encode(key))
+        self._box = Box(lambda: secret, "sessions")
 
     def seal(self, state: StateT) -> bytes:
         """Return a state encrypted; ValueError if it is too large."""
-        text = json.dumps(state).encode()
-        if len(text) > MAX_STATE_BYTES:
+        if len(json.dumps(state)) > MAX_STATE_BYTES:
             raise ValueError(f"a session has at most {MAX_STATE_BYTES} bytes")
-        return self._box.encrypt(text)
+        return self._box.seal(state)
 
     def open(self, sealed: bytes) -> StateT:
         """Return a state; an empty one if the secret has changed since."""
         try:
-            state: StateT = json.loads(self._box.decrypt(sealed))
-        except InvalidToken:
+            state: StateT = self._box.open(sealed)
+        except SecretsUnreadable:
             return {"cookies": [], "origins": []}
         return state
 

@@ -11,10 +11,10 @@ import zlib
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from attrs import fields, frozen
+from attrs import evolve, fields, frozen
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 
-from scraper_service.jobs import deliveries
+from scraper_service.jobs import deliveries, job_secrets
 from scraper_service.jobs.ledger import give_back
 from scraper_service.jobs.links import insert_links
 from scraper_service.jobs.model import (
@@ -26,7 +26,7 @@ from scraper_service.jobs.model import (
     Kind,
     RowState,
 )
-from scraper_service.jobs.rows import RETENTION_S, note, now_of
+from scraper_service.jobs.rows import RETENTION_S, delete_some, note, now_of
 from scraper_service.jobs.tables import (
     activity,
     delivery,
@@ -50,7 +50,7 @@ from scraper_service.jobs.tables import team as team_table
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import ColumnElement, Connection, Row, Table
 
     from scraper_service.jobs.seeds import Seed
 
@@ -103,11 +103,18 @@ def insert_job(
     return found
 
 
-def queue_job(connection: Connection, job_id: str, **columns: Any) -> None:
-    """Store the row of a job that is to begin; its counts are 0 but for ``columns``."""
+def queue_job(
+    connection: Connection, job_id: str, *, options: str, **columns: Any
+) -> None:
+    """Store the row of a job that is to begin; its counts are 0 but for ``columns``.
+
+    ``options`` is JSON; what is secret in them is stored apart.
+    """
     at = now_of(connection)
+    kept = json.loads(options)
+    entrusted = job_secrets.hide(kept.get("scrape", {}))
     counts = ("open", "done", "failed", "pages", "held", "credits")
-    values = {**dict.fromkeys(counts, 0), **columns}
+    values = {**dict.fromkeys(counts, 0), "options": json.dumps(kept), **columns}
     connection.execute(
         insert(job).values(
             id=job_id,
@@ -117,6 +124,8 @@ def queue_job(connection: Connection, job_id: str, **columns: Any) -> None:
             **values,
         )
     )
+    if entrusted:
+        job_secrets.store(connection, job_id, job_secrets.OPTIONS, entrusted)
     note(connection, job_id, "started", at)
 
 
@@ -149,17 +158,42 @@ def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | N
     return found
 
 
+def get_whole_job(connection: Connection, job_id: str) -> Job | None:
+    """Return a job as :func:`get_job`, with what was entrusted to it in its options.
+
+    For who runs it. Raises :exc:`SecretsUnreadable`.
+    """
+    found = get_job(connection, job_id, None)
+    if found is None:
+        return None
+    options = job_secrets.whole_options(connection, job_id, found.options)
+    return evolve(found, options=options)
+
+
 def _job(row: Row[Any]) -> Job:
     values = dict(row._mapping)
     return Job(**{**values, "state": JobState(values["state"])})
 
 
 def active_jobs(connection: Connection, team_id: str) -> list[Job]:
-    """Return the crawls and batches of a team that go on, the oldest first."""
+    """Return the crawls and batches of a team that go on, the oldest first.
+
+    With what was entrusted to them in their options.
+    """
     query = select(*_COLUMNS).where(
         job.c.state.in_(ACTIVE), job.c.team_id == team_id, *_STARTED_BY_CALLERS
     )
-    return [_job(row) for row in connection.execute(query.order_by(job.c.created_at))]
+    rows = connection.execute(query.order_by(job.c.created_at)).all()
+    entrusted = job_secrets.active_options(connection, team_id)
+    found = []
+    for each in map(_job, rows):
+        whole = each
+        if each.id in entrusted:
+            options = json.loads(each.options)
+            options["scrape"].update(entrusted[each.id])
+            whole = evolve(each, options=json.dumps(options))
+        found.append(whole)
+    return found
 
 
 def all_jobs(connection: Connection) -> list[Job]:
@@ -212,10 +246,18 @@ def job_turns(
 
 
 def start_job(connection: Connection, job_id: str) -> None:
-    """Mark a queued job as being worked on."""
+    """Mark a queued job as being worked on; one that is locked is left as it is.
+
+    Its first page marks it as well, and who looks for jobs must not wait for one.
+    """
+    queued = (
+        select(job.c.id)
+        .where(job.c.id == job_id, job.c.state == JobState.QUEUED)
+        .with_for_update(skip_locked=True)
+    )
     connection.execute(
         update(job)
-        .where(job.c.id == job_id, job.c.state == JobState.QUEUED)
+        .where(job.c.id.in_(queued.scalar_subquery()))
         .values(state=JobState.SCRAPING)
     )
 
@@ -238,6 +280,7 @@ def end_job(
         connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
     note(connection, job_id, state.value, at)
     deliveries.tell_one(connection, job_id, state.value, at)
+    job_secrets.forget(connection, job_id)
     return True
 
 
@@ -313,55 +356,41 @@ def _page_of_job(
 
 
 def expire(connection: Connection) -> int:
-    """Delete a slice of what has expired; return how many rows, 0 at the end."""
+    """Delete a slice of what has expired; return how many rows, 0 at the end.
+
+    Several services may do so at once: each job is one service's at a time.
+    """
     now = now_of(connection)
-    removed = 0
-    day_ago = now - RETENTION_S
-    old = select(activity.c.id).where(activity.c.at <= day_ago).limit(EXPIRE_ROWS)
-    removed += connection.execute(
-        delete(activity).where(activity.c.id.in_(old))
-    ).rowcount
-    for table, key in (
-        (scrape, scrape.c.id),
-        (snapshot, snapshot.c.key),
-        (source, source.c.key),
-        (idempotency, idempotency.c.key),
-    ):
-        old = select(key).where(table.c.expires_at <= now).limit(EXPIRE_ROWS)
-        removed += connection.execute(
-            delete(table).where(key.in_(old), table.c.expires_at <= now)
-        ).rowcount
+    removed = _expire(connection, activity, activity.c.at <= now - RETENTION_S)
+    for table in (scrape, snapshot, source, idempotency):
+        removed += _expire(connection, table, table.c.expires_at <= now)
+    # Locked, so that no other service takes part of its rows at the same time: this one
+    # would find few and take them for the last.
     job_id = connection.scalar(
         select(job.c.id)
         .where(job.c.expires_at <= now, job.c.state.not_in(ACTIVE))
         .limit(1)
+        .with_for_update(skip_locked=True)
     )
     if job_id is None:
         return removed
-    for table, key in (
-        (page, page.c.id),
-        (event, event.c.id),
-        (frontier, frontier.c.id),
-        (job_host, job_host.c.host),
-        (job_robots, job_robots.c.url),
-        (run, run.c.id),
-        (page_text, page_text.c.id),
-    ):
-        old = select(key).where(table.c.job_id == job_id).limit(EXPIRE_ROWS)
-        found = connection.execute(
-            delete(table).where(key.in_(old), table.c.job_id == job_id)
-        ).rowcount
+    for table in _OF_JOBS:
+        of_job = table.c.job_id == job_id
+        found = delete_some(connection, table, of_job, limit=EXPIRE_ROWS)
         removed += found
         if found == EXPIRE_ROWS:
             return removed
-    old = select(delivery.c.seq).where(delivery.c.job_id == job_id).limit(EXPIRE_ROWS)
-    found = connection.execute(
-        delete(delivery).where(delivery.c.job_id == job_id, delivery.c.seq.in_(old))
-    ).rowcount
-    removed += found
-    if found == EXPIRE_ROWS:
-        return removed
-    connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
-    connection.execute(delete(operation).where(operation.c.job_id == job_id))
+    job_secrets.forget_all(connection, job_id)
     connection.execute(delete(job).where(job.c.id == job_id))
     return removed + 1
+
+
+# The last ones have a row or two, the first ones many.
+_OF_JOBS = (
+    *(page, event, frontier, job_host, job_robots, run, page_text, delivery),
+    *(webhook, operation),
+)
+
+
+def _expire(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
+    return delete_some(connection, table, is_old, limit=EXPIRE_ROWS, skips_locked=True)

@@ -123,6 +123,17 @@ operation = Table(
     Column("attempts", Integer, nullable=False, server_default=text("0")),
 )
 
+#: What callers entrust to a job that goes on, encrypted, see
+#: :mod:`scraper_service.jobs.job_secrets`. ``part`` is ``options``, ``webhook``, or what
+#: the options of some rows of its frontier call it.
+secret = Table(
+    "secret",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("part", String(40), primary_key=True),
+    Column("body", LargeBinary, nullable=False),
+)
+
 #: Every address a job has seen, in exactly one state
 #: (:class:`scraper_service.jobs.model.RowState`). ``key`` is the number of the entry in
 #: a batch, the hash of the normalised address in a crawl. ``token`` counts leases: a
@@ -245,8 +256,8 @@ event = Table(
     Index("ix_event_job_id", "job_id", "id"),
 )
 
-#: Where the events of a job are sent. ``config`` is JSON, ``receiver`` host and port
-#: of its address. Something is due at ``due_at``, None for nothing; who holds the lease until
+#: Where the events of a job are sent. ``config`` is JSON, with headers but without their
+#: values; ``receiver`` is host and port of its address. Something is due at ``due_at``, None for nothing; who holds the lease until
 #: ``until`` sends it, and ``token`` counts leases.
 webhook = Table(
     "webhook",
@@ -521,7 +532,8 @@ search_page = Table(
 #: Pages whose terms are in lists together. ``pages`` are their ids (8 bytes) and dates
 #: (4 bytes, seconds since 1970), side by side; ``languages`` are codes with commas,
 #: ``bits`` tells how the lists are cut. One of the states of
-#: :class:`scraper_service.jobs.model.SegmentState`.
+#: :class:`scraper_service.jobs.model.SegmentState`; ``created_at`` is when something was
+#: added to it last.
 search_segment = Table(
     "search_segment",
     metadata,

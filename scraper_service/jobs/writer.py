@@ -5,16 +5,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from concurrent.futures import Future
+from collections import deque
+from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import groupby
 from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
+from attrs import define
+from sqlalchemy import Engine
+
+from scraper_service.jobs.waits import (
+    ASIDE,
+    PROBING,
+    SHARING,
+    Waits,
+    is_ended,
+    is_locked,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection
+
 
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
@@ -24,6 +38,7 @@ MAX_GROUP = 100  # functions in one transaction
 # From one transaction to the next, while nothing but items waits: what a transaction
 # costs besides its rows is more than a page's rows cost.
 ITEMS_EVERY_S = 0.02
+ASIDE_AT_ONCE = 4  # names whose rows are waited for
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +51,16 @@ class Writer:
     Inside a group, they come in the order of what they lock: processes that write to
     the same rows wait for each other's locks, and never in a circle. Items, of which
     many come, wait for each other up to :data:`ITEMS_EVERY_S`, and for nothing else.
+
+    A function that has to wait for a lock of another process holds up the others for
+    :attr:`Waits.lock_s` of :data:`SHARING`. Then it waits aside, in another thread, and
+    with it all that comes for the same name until its turn there is over.
+
+    A connection that turns out to be dead is replaced once, and what was under way on it is
+    repeated. It is not when the connection was lost while the server committed: then
+    nobody knows what was stored, and who asked has to find out. When no connection can
+    be had, all that waits fails at once, so that nobody waits for one attempt after the
+    other.
     """
 
     def __init__(self, engine: Engine):
@@ -43,6 +68,9 @@ class Writer:
         self._queue: SimpleQueue[WorkT | None] = SimpleQueue()
         self._hurry = threading.Event()  # what waits is more than items
         self._items_at = 0.0  # by the monotonic clock: they wait until then
+        self._aside: dict[str, deque[WorkT]] = {}  # by name
+        self._lock = threading.Lock()  # of that
+        self._patient = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-aside")
         self._thread = threading.Thread(
             target=self._run, name="database-write", daemon=True
         )
@@ -55,14 +83,18 @@ class Writer:
 
         ``name`` is what the function locks; one without locks nothing.
         """
-        future: Future[ResultT] = Future()
-
-        def each(connection: Connection, _: str, __: list[None]) -> list[ResultT]:
-            return [function(connection)]
-
-        self._queue.put((name, each, None, future))
+        work = _work(function, name)
+        self._queue.put(work)
         self._hurry.set()
-        return future
+        return work[-1]
+
+    def submit_aside(
+        self, function: Callable[[Connection], ResultT], name: str
+    ) -> Future[ResultT]:
+        """Do as :meth:`submit`, but not behind what waits for the one thread."""
+        work = _work(function, name)
+        self._put_aside([work])
+        return work[-1]
 
     def submit_each(
         self,
@@ -83,16 +115,19 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Finish what waits and end the thread."""
+        """Finish what waits and end the threads."""
         self._queue.put(None)
         self._hurry.set()
         self._thread.join()
+        self._patient.shutdown()
+
+    # -- the one thread ----------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
             group, ends = self._next_group()
-            if group:
-                self._write(group)
+            if group := self._not_aside(group):
+                self._write(group, SHARING)
             if ends:
                 return
 
@@ -114,22 +149,126 @@ class Writer:
                 return group, False
         return group, True
 
-    def _write(self, group: list[WorkT]) -> None:
+    def _write(self, group: list[WorkT], waits: Waits, *, again: bool = False) -> None:
+        """Run a group to its end, in one transaction if that can be."""
         group.sort(key=itemgetter(0))
+        attempt = _Attempt(self._engine, waits)
         try:
-            with self._engine.begin() as connection:
-                results = [
-                    result
-                    for (job_id, function), works in groupby(group, itemgetter(0, 1))
-                    for result in function(connection, job_id, [w[2] for w in works])
-                ]
+            results = attempt.run(group)
         except BaseException as error:  # it is handed to who waits
-            if len(group) == 1:
-                group[0][-1].set_exception(error)
-                return
-            logger.info("a group of %d writes failed (%s)", len(group), error)
-            for work in group:
-                self._write([work])
+            if attempt.is_committing:
+                _fail(group, error)
+            elif is_ended(error) and not again:
+                logger.info("a connection to the job database was lost: %s", error)
+                self._write(group, waits, again=True)
+            elif attempt.name is None:
+                _fail(group if waits is ASIDE else [*group, *self._waiting()], error)
+            elif is_locked(error) and waits is not ASIDE:
+                self._go_round(group, attempt.name)
+            elif len(group) == 1 or is_locked(error) or is_ended(error):
+                _fail(group, error)
+            else:
+                logger.info("a group of %d writes failed (%s)", len(group), error)
+                for work in group:
+                    self._write([work], waits)
             return
         for (*_, future), result in zip(group, results, strict=True):
             future.set_result(result)
+
+    def _waiting(self) -> list[WorkT]:
+        """Take all that waits for its turn."""
+        found: list[WorkT] = []
+        ends = False
+        while True:
+            try:
+                work = self._queue.get_nowait()
+            except Empty:
+                break
+            if work is None:
+                ends = True
+            elif work[-1].set_running_or_notify_cancel():
+                found.append(work)
+        if ends:
+            self._queue.put(None)
+        return found
+
+    # -- what waits for the locks of others ----------------------------------------------
+
+    def _go_round(self, group: list[WorkT], name: str) -> None:
+        """Run a group without what is locked, which waits aside."""
+        locked = [work for work in group if work[0] == name]
+        logger.info("%d writes wait for a lock of another process", len(locked))
+        self._put_aside(locked)
+        if others := [work for work in group if work[0] != name]:
+            # Where one row is locked others may be: they hold up nobody any more.
+            self._write(others, PROBING)
+
+    def _put_aside(self, works: list[WorkT]) -> None:
+        with self._lock:
+            for work in works:
+                # What names no row may wait for any: it has nothing to do with others.
+                name = work[0] or f"#{id(work[-1])}"
+                if name not in self._aside:
+                    self._aside[name] = deque()
+                    self._patient.submit(self._write_aside, name)
+                self._aside[name].append(work)
+
+    def _not_aside(self, group: list[WorkT]) -> list[WorkT]:
+        """Return what need not wait; what others of its name wait for, waits as well."""
+        with self._lock:
+            late = {name for name, *_ in group if name in self._aside}
+        self._put_aside([work for work in group if work[0] in late])
+        return [work for work in group if work[0] not in late]
+
+    def _write_aside(self, name: str) -> None:
+        while True:
+            with self._lock:
+                works = list(self._aside[name])
+                self._aside[name].clear()
+                if not works:
+                    del self._aside[name]
+                    return
+            self._write([w for w in works if _is_wanted(w[-1])], ASIDE)
+
+
+@define
+class _Attempt:
+    """One transaction of a group: how far it came is what an error means.
+
+    ``name`` is that of the function that ran, None before the first one.
+    """
+
+    engine: Engine
+    waits: Waits
+    name: str | None = None
+    is_committing: bool = False
+
+    def run(self, group: list[WorkT]) -> list[Any]:
+        """Return the results of a sorted group, after the commit."""
+        results: list[Any] = []
+        engine = self.engine.execution_options(waits=self.waits)
+        with engine.connect() as connection:
+            transaction = connection.begin()
+            for (name, function), works in groupby(group, itemgetter(0, 1)):
+                self.name = name
+                results += function(connection, name, [work[2] for work in works])
+            self.is_committing = True
+            transaction.commit()
+        return results
+
+
+def _work(function: Callable[[Connection], Any], name: str) -> WorkT:
+    def each(connection: Connection, _: str, __: list[None]) -> list[Any]:
+        return [function(connection)]
+
+    return name, each, None, Future()
+
+
+def _is_wanted(future: Future[Any]) -> bool:
+    """Return False if nobody waits any more: it was cancelled before it began."""
+    return future.running() or future.set_running_or_notify_cancel()
+
+
+def _fail(group: list[WorkT], error: BaseException) -> None:
+    for *_, future in group:
+        future.set_exception(error)

@@ -35,7 +35,7 @@ def parse_rates(entries: Iterable[str]) -> dict[str, int]:
         mode, _, number = entry.strip().partition("=")
         if mode not in set(Mode) or not (number.isascii() and number.isdigit()):
             raise ValueError(
-                f"RATE_LIMITS entry {entry!r} must be MODE=NUMBER, calls per minute,"
+                f"SCRAPER_RATE_LIMITS entry {entry!r} must be MODE=NUMBER, calls per minute,"
                 f" 0 for unlimited; a mode is one of {', '.join(Mode)}"
             )
         rates[mode] = int(number)
@@ -53,7 +53,7 @@ def parse_sites(entries: Iterable[str]) -> BlockedSites:
             hosts.add(caller_domain(entry.rstrip(".")))
         except ValueError:
             raise ValueError(
-                f"BLOCKED_SITES entry {entry!r} must be a host name, such as"
+                f"SCRAPER_BLOCKED_SITES entry {entry!r} must be a host name, such as"
                 " example.org, which stands for its subdomains too"
             ) from None
     return BlockedSites(hosts)

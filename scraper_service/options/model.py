@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 #: Formats that only a model can answer.
 BY_MODEL = (formats.Question, formats.Highlights, formats.Query)
 
-NO_MODEL = "it needs a language model, which the operator has not set up (LLM_BASE_URL)"
+NO_MODEL = (
+    "it needs a language model, which the operator has not set up"
+    " (SCRAPER_LLM_BASE_URL)"
+)
 
 
 def is_by_either(item: formats.Format) -> bool:

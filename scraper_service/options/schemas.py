@@ -19,6 +19,7 @@ MAX_LEVELS = 24  # of objects and lists inside each other, references put in
 MAX_REPEATS = 3  # times that a schema may stand inside itself
 MAX_CHOICES = 50  # of anyOf and oneOf
 MAX_ENUM = 1000
+MAX_INDEX = 9  # digits of an index in a reference
 MAX_NAME = 200  # characters of a property's name
 
 KINDS = ("string", "integer", "number", "boolean", "array", "object", "null")
@@ -209,7 +210,7 @@ class _Reader:
         found: Any = self.root
         for part in filter(None, reference[1:].split("/")):
             key = part.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, list) and key.isdecimal() and int(key) < len(found):
+            if isinstance(found, list) and _is_index(key) and int(key) < len(found):
                 found = found[int(key)]
             elif isinstance(found, Mapping) and key in found:
                 found = found[key]
@@ -341,6 +342,10 @@ class _Reader:
             below = self.read(plain, name, place, around, level + 1)
             found.append(evolve(below, required=name in required))
         return tuple(found)
+
+
+def _is_index(key: str) -> bool:
+    return len(key) <= MAX_INDEX and key.isdecimal()
 
 
 def _check(schema: Mapping[str, Any], pointer: str) -> None:

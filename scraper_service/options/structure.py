@@ -7,8 +7,10 @@ A table of :class:`Field` describes an object; every kind of value below has one
 
 from __future__ import annotations
 
+import difflib
+import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from attrs import frozen
@@ -19,6 +21,8 @@ INVALID: Final = object()  # what a kind returns after it has reported an issue
 
 MAX_ISSUES = 100  # in one answer; further ones are dropped
 MAX_ITEMS = 1000  # of an array without a bound of its own
+MAX_GUESSED = 5  # unknown keys that are compared with the known ones
+CLOSE = 0.75  # ratio of difflib, from 0 to 1
 
 _JSON_TYPES = {
     bool: "boolean",
@@ -228,9 +232,20 @@ class Object:
             allowed = ", ".join(key for key in self.fields if not key.startswith("__"))
             spot = f"{at.name} has no " if at.path else ""
             text = f"Unrecognized key in {at.where}: {spot}{short(unknown)}; "
-            text += f"allowed are {allowed or 'none'}"
+            text += f"{_guesses(unknown, self.fields)}allowed are {allowed or 'none'}"
             at.report("unrecognized_keys", text, keys=unknown[:MAX_ISSUES])
         return not unknown
+
+
+def _guesses(unknown: list[str | int], known: Iterable[str]) -> str:
+    """Return "did you mean ...? " for keys that are close to known ones, else nothing."""
+    by_lower = {key.replace("_", "").lower(): key for key in known}
+    found: dict[str, None] = {}
+    for key in unknown[:MAX_GUESSED]:
+        folded = re.sub("[_-]", "", str(key)).lower()
+        for match in difflib.get_close_matches(folded, by_lower, 1, CLOSE):
+            found[repr(by_lower[match])] = None
+    return f"did you mean {' and '.join(found)}? " if found else ""
 
 
 @frozen

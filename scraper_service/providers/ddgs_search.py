@@ -38,7 +38,7 @@ class DdgsSearch:
             from ddgs import DDGS  # noqa: PLC0415  # an extra, and slow to import
         except ImportError:
             raise ValueError(
-                "SEARCH_PROVIDERS names 'ddgs', which is not installed:"
+                "SCRAPER_SEARCH_PROVIDERS names 'ddgs', which is not installed:"
                 " pip install scraper-service[search]"
             ) from None
         return cls(settings.getfloat("SEARCH_TIMEOUT_S"), DDGS)

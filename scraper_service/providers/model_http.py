@@ -79,8 +79,8 @@ class _Budget:
             short = await self.database.write_first(
                 model_tokens.take, self.caps[0].account, self.caps, tokens
             )
-        except ServiceUnavailable:
-            raise ModelError("its tokens cannot be counted now") from None
+        except ServiceUnavailable as error:
+            raise ModelError("its tokens cannot be counted now") from error
         if short is not None:
             self._taken -= tokens
             whose = "day of this key" if short.daily else "job"

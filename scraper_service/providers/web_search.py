@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 from attrs import frozen
 from scrapy.utils.misc import load_object
 
+from scraper_service.errors import variable
 from scraper_service.formats.search_query import SearchQuery
 from scraper_service.options.search import Source
 
@@ -123,12 +124,17 @@ def load_providers(settings: BaseSettings) -> tuple[SearchProvider, ...]:
     for name in provider_names(settings):
         needed = _NEEDED.get(name)
         if needed and not settings[needed]:
-            raise ValueError(f"SEARCH_PROVIDERS names {name!r}, which needs {needed}")
+            raise ValueError(
+                f"SCRAPER_SEARCH_PROVIDERS names {name!r}, which needs"
+                f" {variable(needed)}"
+            )
         path = PROVIDERS.get(name, name)
         try:
             kind = load_object(path)
         except (ImportError, NameError, TypeError, ValueError) as error:
-            raise ValueError(f"SEARCH_PROVIDERS entry {name!r}: {error}") from error
+            raise ValueError(
+                f"SCRAPER_SEARCH_PROVIDERS entry {name!r}: {error}"
+            ) from error
         found.append(kind.from_settings(settings))
     return tuple(found)
 
@@ -141,7 +147,7 @@ def provider_names(settings: BaseSettings) -> list[str]:
         if name not in PROVIDERS and "." not in name:
             allowed = ", ".join(PROVIDERS)
             raise ValueError(
-                f"SEARCH_PROVIDERS entry {name!r} must be one of {allowed}, or the"
+                f"SCRAPER_SEARCH_PROVIDERS entry {name!r} must be one of {allowed}, or the"
                 " import path of a class"
             )
     if not names:

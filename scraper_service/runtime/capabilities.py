@@ -27,14 +27,15 @@ if TYPE_CHECKING:
 
 PACKAGE = "scraper-service"
 NO_ENGINE = (
-    "no search engine is set up (SEARXNG_URL, BRAVE_API_KEY, SERPER_API_KEY, or the "
+    "no search engine is set up (SCRAPER_SEARXNG_URL, SCRAPER_BRAVE_API_KEY,"
+    " SCRAPER_SERPER_API_KEY, or the "
     "package ddgs); searches find what the team has scraped"
 )
-NO_INDEX = "the operator has switched it off (SEARCH_INDEX)"
+NO_INDEX = "the operator has switched it off (SCRAPER_SEARCH_INDEX)"
 NO_RECOGNISER = f"the program {RECOGNISER} is not installed"
 NO_WORKBOOKS = "the extra 'documents' is not installed"
-NO_STEALTH = "the operator has no stealth proxies (PROXIES)"
-NO_SECRET = "the operator has set no secret (WEBHOOK_SECRETS)"  # noqa: S105
+NO_STEALTH = "the operator has no stealth proxies (SCRAPER_PROXIES)"
+NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: S105
 #: What the reference offers and this service does not.
 NOT_OFFERED = {
     "agent": "no collection by a prompt alone; extract, search and deep-research are",
@@ -43,6 +44,38 @@ NOT_OFFERED = {
     "interact": "no code of callers runs on the server; actions are",
     "monitor": "no schedules; changeTracking is, at the time of a caller's choice",
 }
+
+_HOSTED = "it needs data or accounts of the hosted service"
+# First segments of paths below a version, or the last one: the reason of their 404.
+_PATHS = {
+    **{name: f"{name} is not offered: {why}" for name, why in NOT_OFFERED.items()},
+    **{
+        name: f"{name} is not offered: {_HOSTED}"
+        for name in ("exchange", "slack", "support", "x402", "keyless", "mcp")
+    },
+}
+_OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
+# What one version alone has.
+_OF_VERSION = {
+    "v1": ("deep-research", "llmstxt"),
+    "v2": ("capabilities", "parse", "sessions"),
+}
+
+
+def why_not_offered(path: str) -> str | None:
+    """Return a sentence on an operation that this service does not have.
+
+    ``path`` begins with the version. Returns None for paths that nobody knows.
+    """
+    version, first, *rest = [*path.strip("/").split("/"), "", ""]
+    for other, names in _OF_VERSION.items():
+        if first in names and other != version:
+            return f"Not found: {first} is part of /{other}: /{other}/{first}."
+    if first == "search" and rest[0] in _OF_SEARCH:
+        return f"Not found: search/{rest[0]} is not offered: {_HOSTED}."
+    last = next((name for name in reversed(rest) if name), "")
+    known = _PATHS.get(first) or _PATHS.get(last)
+    return f"Not found: {known}." if known else None
 
 
 @frozen
@@ -68,7 +101,7 @@ def capabilities(
         "features": [_told(each) for each in features],
         "formats": [_told(each) for each in _formats(no_model)],
         "searchEngines": list(searches.names),
-        "database": "postgresql" if url.startswith("postgresql") else "sqlite",
+        "database": "postgresql" if url.startswith("postgres") else "sqlite",
         "notOffered": [{"name": k, "reason": v} for k, v in NOT_OFFERED.items()],
     }
 
@@ -87,7 +120,7 @@ def _features(
     yield needs("oldWorkbooks", find_spec("python_calamine"), NO_WORKBOOKS)
     yield needs("stealthProxy", Proxies.shared(settings).has("stealth"), NO_STEALTH)
     yield needs("webhookSignatures", settings.getlist("WEBHOOK_SECRETS"), NO_SECRET)
-    is_open = "the operator has switched it off (AUTH_ENABLED)"
+    is_open = "the operator has switched it off (SCRAPER_AUTH_ENABLED)"
     yield needs("authentication", settings.getbool("AUTH_ENABLED"), is_open)
 
 

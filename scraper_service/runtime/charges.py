@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from scraper_service.components.patience import before
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.jobs import ledger
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Coroutine
+    from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 
     from sqlalchemy import Connection
 
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 ResultT = TypeVar("ResultT")
 
 RETRY_S = 1.0  # while the database does not answer
+PATIENCE_S = 10.0  # with it, of callers whose page has been fetched
 
 logger = logging.getLogger(__name__)
 
@@ -55,15 +58,15 @@ class Charges:
         Raises :exc:`OutOfCredits`.
         """
         charge = Charge(self, call, is_limited=not team.is_unlimited)
-        if charge.is_limited:
-            left = await self._database.write_first(
-                ledger.open_hold, team.id, call, amount, self._owner
-            )
-            if left is not None:
-                raise OutOfCredits(amount, left)
         try:
+            if charge.is_limited:
+                left = await self._database.write_first(
+                    ledger.open_hold, team.id, call, amount, self._owner
+                )
+                if left is not None:
+                    raise OutOfCredits(amount, left)
             yield charge
-        finally:
+        finally:  # also where nobody knows whether there is a hold
             if charge.is_limited and not charge.is_settled:
                 self._spawn(self._free(call))
 
@@ -77,7 +80,11 @@ class Charges:
         call = charge.call
         left = await self._settled(
             charge,
-            self._database.write_first(ledger.settle, call.team_id, call, price, body),
+            _patiently(
+                lambda: self._database.write_first(
+                    ledger.settle, call.team_id, call, price, body
+                )
+            ),
         )
         if left is not None:
             raise OutOfCredits(price, left)
@@ -88,14 +95,16 @@ class Charges:
         """Charge a call together with a snapshot; for :class:`Charge`."""
         call = charge.call
         work = asyncio.ensure_future(
-            self._database.write_first(
-                ledger.settle_tracked,
-                call.team_id,
-                call,
-                price,
-                body,
-                snapshot,
-                charge.is_limited,
+            _patiently(
+                lambda: self._database.write_first(
+                    ledger.settle_tracked,
+                    call.team_id,
+                    call,
+                    price,
+                    body,
+                    snapshot,
+                    charge.is_limited,
+                )
             )
         )
         try:
@@ -125,7 +134,9 @@ class Charges:
     async def _record(self, call: Call, price: int, body: bytes | None) -> None:
         """Store what its caller has already."""
         try:
-            await self._database.write_later(_record, call.id, call, price, body)
+            await _patiently(
+                lambda: self._database.write_later(_record, call.id, call, price, body)
+            )
         except ServiceUnavailable:
             logger.warning("call %s was answered, but not stored", call.id)
         finally:
@@ -134,7 +145,9 @@ class Charges:
     async def _free(self, call: Call) -> None:
         while True:
             try:
-                await self._database.write(ledger.free_hold, call.id)
+                await self._database.write_first(  # behind what makes the hold
+                    ledger.free_hold, call.team_id, call.id
+                )
             except ServiceUnavailable:
                 await asyncio.sleep(RETRY_S)
             else:
@@ -155,6 +168,11 @@ class Charges:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _patiently(ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
+    """Store the end of a call, of which a second time does no harm."""
+    return await before(time.monotonic() + PATIENCE_S)(ask)
 
 
 def _record(

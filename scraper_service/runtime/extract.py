@@ -33,7 +33,7 @@ MOST_REASONS = 5  # of pages that could not be read, in one warning
 LONG_REASON = 300  # characters
 NO_ANSWER = "the language model gave no answer that could be used"
 NO_EFFECT = "systemPrompt has no effect without a language model."
-NO_MODEL = "the operator has not set up a language model (LLM_BASE_URL)"
+NO_MODEL = "the operator has not set up a language model (SCRAPER_LLM_BASE_URL)"
 
 
 @define
@@ -150,7 +150,13 @@ class Extract:
             plan.warnings.append(text)
             return [url]
         urls: list[str] = await self._pool.run(
-            relevance.pages_of_site, found.slices, url, words, limit
+            relevance.pages_of_site,
+            found.slices,
+            url,
+            words,
+            limit,
+            team_id=operation.team_id,
+            job_id=operation.id,
         )
         return await self._permitted(urls, plan, url) or [url]
 
@@ -177,7 +183,13 @@ class Extract:
             entry.body async for entries in operation.entries(step) for entry in entries
         ]
         found: list[str] = await self._pool.run(
-            relevance.pages_elsewhere, bodies, starts, words, limit
+            relevance.pages_elsewhere,
+            bodies,
+            starts,
+            words,
+            limit,
+            team_id=operation.team_id,
+            job_id=operation.id,
         )
         return found
 
@@ -206,7 +218,9 @@ class Extract:
         lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
         async for entries in operation.entries(step):
             bodies = [entry.body for entry in entries]
-            found: list[StoredPage] = await self._pool.run(read_pages, bodies)
+            found: list[StoredPage] = await self._pool.run(
+                read_pages, bodies, team_id=operation.team_id, job_id=operation.id
+            )
             for entry, page in zip(entries, found, strict=True):
                 if page.error is None and page.data is not None:
                     numbered[entry.number] = page
@@ -241,6 +255,8 @@ class Extract:
             options.schema,
             options.show_sources,
             warnings,
+            team_id=operation.team_id,
+            job_id=operation.id,
         )
         counted = [page.tokens for page in pages if page.tokens is not None]
         tokens = sum(counted) if counted else None

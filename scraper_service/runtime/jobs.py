@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from scraper_service.errors import JobEnded, JobNotFound
+from scraper_service.errors import HeadersForgotten, JobEnded, JobNotFound
 from scraper_service.jobs import deliveries, listing, store
 from scraper_service.jobs.model import JobState
 from scraper_service.jobs.report import read_report
@@ -127,10 +127,13 @@ class Jobs:
     async def replay(self, job_id: str, team: Team, number: int | None = None) -> int:
         """Send an event of a job again, or all that were given up; tell how many.
 
-        Raises :exc:`JobNotFound` for a number that no event has.
+        Raises :exc:`JobNotFound` for a number that no event has, and
+        :exc:`HeadersForgotten` where all have arrived and the receiver wants headers.
         """
         await self._job(job_id, team)
         count = await self._database.write_locking(deliveries.replay, job_id, number)
+        if isinstance(count, HeadersForgotten):
+            raise count
         if number is not None and not count:
             raise JobNotFound("Delivery not found")
         self._webhooks.wake()

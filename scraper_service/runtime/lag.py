@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from itertools import islice
+from statistics import median
 
 PERIOD_S = 0.05
 SAMPLES = 1200  # one minute
+RECENT = 20  # one second
 
 
 class LoopLag:
@@ -27,6 +30,11 @@ class LoopLag:
         """Return the lateness in ms that 99 of 100 samples stay below."""
         ordered = sorted(self._samples)
         return round(ordered[int(len(ordered) * 0.99)] * 1000, 2) if ordered else 0.0
+
+    def recent_ms(self) -> float:
+        """Return the median lateness in ms of the last :data:`RECENT` samples."""
+        recent = list(islice(reversed(self._samples), RECENT))
+        return median(recent) * 1000 if recent else 0.0
 
     def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
         due = loop.time() + PERIOD_S

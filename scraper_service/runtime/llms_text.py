@@ -91,7 +91,10 @@ class LlmsText:
             options.url, operation.team_id, options.scrape, until, limit=limit
         )
         rows: list[relevance.RowT] = await self._pool.run(
-            relevance.rows_of, found.slices
+            relevance.rows_of,
+            found.slices,
+            team_id=operation.team_id,
+            job_id=operation.id,
         )
         urls = as_asked((row[0] for row in rows[:limit]), options.url)
         urls, refused = await self._sources.permitted(urls, options.url)
@@ -106,7 +109,11 @@ class LlmsText:
         async for entries in operation.entries(step, len(pages)):
             bodies = [entry.body for entry in entries]
             found: list[LlmsPage] = await self._pool.run(
-                llms_text.llms_pages, bodies, full
+                llms_text.llms_pages,
+                bodies,
+                full,
+                team_id=operation.team_id,
+                job_id=operation.id,
             )
             for entry, page in zip(entries, found, strict=True):
                 pages[entry.number] = page
@@ -121,7 +128,15 @@ class LlmsText:
     ) -> bytes:
         url = operation.options.url
         told = " ".join(filter(None, (operation.warning, warning))) or None
-        text: bytes = await self._pool.run(llms_text.llms_json, url, pages, full, told)
+        text: bytes = await self._pool.run(
+            llms_text.llms_json,
+            url,
+            pages,
+            full,
+            told,
+            team_id=operation.team_id,
+            job_id=operation.id,
+        )
         return text
 
     async def _reason(

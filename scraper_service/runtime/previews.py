@@ -12,11 +12,11 @@ import uuid
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pebble
 from attrs import evolve, frozen
 
 from scraper_service.components.pool import ConverterPool
 from scraper_service.errors import (
+    ConverterDied,
     InvalidOptions,
     MapTimedOut,
     QueueFull,
@@ -24,7 +24,7 @@ from scraper_service.errors import (
 )
 from scraper_service.formats.map_rows import BETWEEN, address_row
 from scraper_service.options.job_arguments import map_options
-from scraper_service.options.jobs import MAX_DELAY_S, SITEMAP_MODES
+from scraper_service.options.jobs import SITEMAP_MODES
 from scraper_service.providers.model import ModelError, language_model
 from scraper_service.wishes import Derived, derived
 
@@ -44,6 +44,7 @@ DERIVE_S = 10.0  # in the pool
 MODEL_S = 30.0
 
 UNSEEN = "The site could not be read ({}): the options come from the words alone."
+LEFT_OUT = "An option that the language model named was left out ({})."
 UNREAD = "The prompt took too long to read."
 BY_RULES = "The language model was of no use ({}): rules over the words answered."
 
@@ -57,21 +58,22 @@ The crawl starts at {url}
 The user says: {prompt}"""
 _FLAG = {"type": "boolean"}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
-_COUNT = {"type": "integer", "minimum": 1}
+# Without range: an answer out of range costs one option, not the whole answer.
+_COUNT = {"type": "integer"}
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
     "additionalProperties": False,
     "properties": {
         "include_paths": _TEXTS,
         "exclude_paths": _TEXTS,
-        "max_discovery_depth": {"type": "integer", "minimum": 0},
+        "max_discovery_depth": _COUNT,
         "crawl_entire_domain": _FLAG,
         "allow_external_links": _FLAG,
         "allow_subdomains": _FLAG,
         "sitemap": {"type": "string", "enum": list(SITEMAP_MODES)},
         "ignore_query_parameters": _FLAG,
         "deduplicate_similar_urls": _FLAG,
-        "delay_s": {**_COUNT, "maximum": MAX_DELAY_S},
+        "delay_s": _COUNT,
         "limit": _COUNT,
     },
 }
@@ -105,7 +107,7 @@ class Previews:
             except (ModelError, InvalidOptions) as error:
                 logger.info("a prompt is left to the rules: %s", error)
                 reason = str(error)[:200].rstrip(".")
-        found = await self._by_rules(url, prompt, known)
+        found = await self._by_rules(url, prompt, team.id, known)
         warnings = [*([known.warning] if known.warning else []), *found.warnings]
         if reason is not None:
             warnings.insert(0, BY_RULES.format(reason))
@@ -113,13 +115,20 @@ class Previews:
             found, warnings=tuple(warnings), is_refused=self._model is not None
         )
 
-    async def _by_rules(self, url: str, prompt: str, known: _Known) -> Derived:
+    async def _by_rules(
+        self, url: str, prompt: str, team_id: str, known: _Known
+    ) -> Derived:
         pool = ConverterPool.shared(self._settings)
         try:
             return await pool.run(
-                derived, prompt, url, known.slices, timeout_s=DERIVE_S
+                derived,
+                prompt,
+                url,
+                known.slices,
+                timeout_s=DERIVE_S,
+                team_id=team_id,
             )
-        except (TimeoutError, pebble.ProcessExpired):
+        except (ConverterDied, MemoryError, TimeoutError):
             logger.warning("a prompt took too long to read")
             return Derived({}, (UNREAD,))
 
@@ -141,11 +150,13 @@ class Previews:
             for name, value in found.value.items()
             if value is not None and value != []
         }
-        check(values)
+        values, refused = _usable(values, check)
         if not values:
-            raise ModelError("it named no option")
+            raise ModelError(refused[0] if refused else "it named no option")
+        check(values)
         warning = (known.warning,) if known.warning else ()
-        return Derived(values, (*warning, *found.warnings))
+        left_out = [LEFT_OUT.format(reason) for reason in refused]
+        return Derived(values, (*warning, *left_out, *found.warnings))
 
     async def _known(self, url: str, team_id: str) -> _Known:
         options = map_options({"url": url, "limit": str(KNOWN)})
@@ -166,3 +177,18 @@ class Previews:
         if found.failure:
             return _Known(warning=UNSEEN.format(found.failure.message.rstrip(".")))
         return _Known(found.slices)
+
+
+def _usable(
+    values: Mapping[str, Any], check: CheckT
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the values that a caller could send, and why the others are not usable."""
+    usable, refused = {}, []
+    for name, value in values.items():
+        try:
+            check({name: value})
+        except InvalidOptions as error:
+            refused.append(str(error)[:200].rstrip("."))
+        else:
+            usable[name] = value
+    return usable, refused

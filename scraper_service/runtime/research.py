@@ -150,7 +150,12 @@ class _Work:
         if planned.queries is not None:
             return [each for each in planned.queries if each not in found.asked]
         terms: list[str] = await self._pool.run(
-            digest.further_terms, query, found.asked, self._pages
+            digest.further_terms,
+            query,
+            found.asked,
+            self._pages,
+            team_id=self._operation.team_id,
+            job_id=self._operation.id,
         )
         return [f"{digest.subject_of(query)} {term}" for term in terms]
 
@@ -204,9 +209,15 @@ class _Work:
         numbered: dict[int, tuple[Note, PageData]] = {}
         async for entries in operation.entries(step):
             bodies = [entry.body for entry in entries]
-            pages: list[StoredPage] = await self._pool.run(read_pages, bodies)
+            pages: list[StoredPage] = await self._pool.run(
+                read_pages, bodies, team_id=operation.team_id, job_id=operation.id
+            )
             notes: list[Note | None] = await self._pool.run(
-                digest.notes, bodies, self._options.query
+                digest.notes,
+                bodies,
+                self._options.query,
+                team_id=operation.team_id,
+                job_id=operation.id,
             )
             for entry, page, note in zip(entries, pages, notes, strict=True):
                 if page.tokens:
@@ -231,7 +242,12 @@ class _Work:
             found.note("synthesis", "processing", "Writing the answer.")
             analysis = await self._analysis()
         if "json" in options.formats:
-            joined = await self._pool.run(merged, self._data)
+            joined = await self._pool.run(
+                merged,
+                self._data,
+                team_id=self._operation.team_id,
+                job_id=self._operation.id,
+            )
             data["json"] = {} if joined.data is None else joined.data
         count = len(pages)
         found.note("synthesis", "complete", f"The answer is made of {count} pages.")
@@ -247,7 +263,12 @@ class _Work:
         if written.text:
             return f"{written.text.strip()}\n\n{digest.source_list(pages)}"
         text: str = await self._pool.run(
-            digest.digest, query, self._found.questions, pages
+            digest.digest,
+            query,
+            self._found.questions,
+            pages,
+            team_id=self._operation.team_id,
+            job_id=self._operation.id,
         )
         if not text:
             self._found.warn("The pages that were found say nothing about it.")

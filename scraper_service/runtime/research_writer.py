@@ -105,7 +105,13 @@ class ResearchWriter:
         assert self._model is not None
         data = None
         if pages:
-            data = await self._pool.run(digest.excerpts, pages, EXCERPTS)
+            data = await self._pool.run(
+                digest.excerpts,
+                pages,
+                EXCERPTS,
+                team_id=operation.team_id,
+                job_id=operation.id,
+            )
         return await self._model.ask(
             task=task,
             data=data,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +16,7 @@ from scrapy.exceptions import DontCloseSpider
 
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import QueueFull, ServiceUnavailable
-from scraper_service.items import Page, PageError, PageMetadata
+from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -35,6 +36,11 @@ class Resident:
     def __init__(self, process: AsyncCrawlerProcess, name: str):
         self._crawler: Crawler = process.create_crawler(name)
         self._process = process
+        # The converter pool limits the bytes of each team; this limit would let one
+        # team keep all others from fetching.
+        self._crawler.settings.set(
+            "SCRAPER_SLOT_MAX_ACTIVE_SIZE", sys.maxsize, priority="cmdline"
+        )
 
     async def start(self) -> None:
         """Open the crawler; return when it takes work.
@@ -95,13 +101,19 @@ class ResidentCrawler(Resident):
 
         That is a time of :func:`time.monotonic`; ``queued_s`` is what the page waited
         for a place, ``account`` the id of its key or team. Raises
-        :exc:`ServiceUnavailable` while starting or stopping, and :exc:`QueueFull`. A caller that is cancelled ends the download.
+        :exc:`ServiceUnavailable` while starting or stopping, and :exc:`QueueFull`, also
+        when too many bytes of the team wait for their conversion. A caller that is
+        cancelled ends the download.
         """
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} scrapes are under way already.")
         spider: Any = self._crawler.spider
+        if not spider.pool.has_capacity(team_id):
+            raise QueueFull(
+                "Too many bytes of this team wait for their conversion already."
+            )
         if upload is None:
             request = spider.page_request(
                 options.url, options.scrape, scrape_id, deadline, team_id=team_id
@@ -137,7 +149,11 @@ class ResidentCrawler(Resident):
 
     def _page_ended(self, item: Page) -> None:
         waiting = self._waiting.get(item.metadata.scrape_id)
-        if waiting is not None and not waiting.done():
+        if waiting is None or waiting.done():
+            return
+        if item.failure is not None and item.failure.code == QUEUE_FULL:
+            waiting.set_exception(QueueFull(item.failure.message))
+        else:
             waiting.set_result(item)
 
     def _page_lost(self, response: Any, failure: Any = None) -> None:

@@ -15,7 +15,7 @@ from scraper_service.components.job_process import broken, early_end
 from scraper_service.components.presence import Presence
 from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.scheduler import LeasedScheduler
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.jobs import (
     artefacts,
     host_rows,
@@ -80,7 +80,8 @@ async def expire(database: Database) -> None:
         pass
     while await database.write(search_expiry.expire):
         pass
-    await database.write(artefacts.expire)
+    while await database.write(artefacts.expire):
+        pass
     files = Artefacts(database.data_dir / artefacts.FOLDER, b"")  # it signs nothing
     if names := await asyncio.to_thread(files.names):
         names = await database.read(artefacts.unheld, names)
@@ -170,7 +171,14 @@ class LocalRunner:
         for job_id, team_id in waiting:
             if self._closing or not self._has_room_for(team_id, most):
                 return
-            job = await self._database.read(store.get_job, job_id, None)
+            try:
+                job = await self._database.read(store.get_whole_job, job_id)
+            except SecretsUnreadable as error:
+                logger.error("job %s has failed: %s", job_id, error)
+                await self._database.write_locking(
+                    store.end_job, job_id, JobState.FAILED, str(error)
+                )
+                continue
             if job is not None and job.is_active and job_id not in self._crawlers:
                 await self._database.write_locking(store.start_job, job_id)
                 self._start(job)
@@ -244,6 +252,8 @@ class LocalRunner:
             await asyncio.shield(ended)
         except asyncio.CancelledError:
             return
+        except ServiceUnavailable:
+            logger.warning("job %s is left for later: no database", job.id)
         except Exception as caught:
             logger.exception("the crawler of job %s broke", job.id)
             error = broken(caught)

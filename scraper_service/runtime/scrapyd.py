@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TURN_S = 1.0
+IDLE_POLL_S = 10.0  # between two polls of a node while no job runs; below SILENT_S
 WAITING_AHEAD = 4  # runs in the queue of a node; further jobs wait in the database
 MOVE_S = 60.0  # that a run waits, before a node whose queue is empty is given it
 SILENT_S = 20.0  # without an answer of a node, before its queue is asked for elsewhere
@@ -66,6 +67,7 @@ class ScrapydRunner:
         self._most = settings.getint("SCRAPYD_PROCESSES_PER_JOB")
         self._at_once = settings.getint("JOB_CONCURRENCY")
         self._wanted = asyncio.Event()
+        self._is_idle = False  # no job runs or waits, as far as the last turn saw
         self._asking: set[str] = set()  # ids of runs that a node is being asked for
         self._seen: dict[str, float] = {}  # when a run was first seen to wait
         self._told: dict[str, float] = {}  # when a process was last told to stop
@@ -77,7 +79,7 @@ class ScrapydRunner:
         for node in self._nodes.values():
             await node.open()
         for node in self._nodes.values():
-            self._presence.every(TURN_S, node.poll)
+            self._presence.every(TURN_S, partial(self._poll, node))
         self._presence.every(TURN_S, self._turn, self._wanted)
         self._presence.every(EXPIRE_S, partial(expire, self._database))
 
@@ -91,6 +93,7 @@ class ScrapydRunner:
 
     def wake(self) -> None:
         """Take up a job that was just stored, at once."""
+        self._is_idle = False
         self._wanted.set()
 
     async def store_counts(self, job_id: str) -> None:
@@ -125,11 +128,17 @@ class ScrapydRunner:
         if not isinstance(task.exception(), ServiceUnavailable):
             logger.error("work of the runner failed", exc_info=task.exception())
 
+    async def _poll(self, node: Node) -> None:
+        """Ask a node how it is; less often while there is nothing to do."""
+        if not self._is_idle or node.polled_s >= IDLE_POLL_S:
+            await node.poll()
+
     # -- turns -----------------------------------------------------------------------
 
     async def _turn(self) -> None:
         read_at = time.monotonic()
         wanted, found = await self._database.read(runs.demands)
+        self._is_idle = not (wanted or found)
         ids = {run.id for run in found}
         self._seen = {k: at for k, at in self._seen.items() if k in ids}
         self._told = {k: at for k, at in self._told.items() if k in ids}
@@ -185,7 +194,7 @@ class ScrapydRunner:
     ) -> str | None:
         """Tell why a run that its node has taken will not begin, None if it may."""
         if node is None:
-            return "its node is not in SCRAPYD_NODES"
+            return "its node is not in SCRAPER_SCRAPYD_NODES"
         since = self._seen.setdefault(run.id, read_at)
         if node.listed_at > since and run.id not in node.listed:
             if run.id in node.finished:

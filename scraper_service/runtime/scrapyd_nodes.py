@@ -46,7 +46,8 @@ def read_address(text: str) -> tuple[str, dict[str, str]]:
     Raises :exc:`ValueError`, which names no password.
     """
     rule = (
-        "SCRAPYD_NODES must have addresses such as http://user:password@10.0.0.5:6800"
+        "SCRAPER_SCRAPYD_NODES must have addresses such as"
+        " http://user:password@10.0.0.5:6800"
     )
     try:
         parts = urlsplit(text.strip())
@@ -70,7 +71,9 @@ def read_addresses(texts: Iterable[str]) -> dict[str, dict[str, str]]:
     """Return headers by address; raises :exc:`ValueError`, for none, too."""
     found = dict(read_address(text) for text in texts if text.strip())
     if not found:
-        raise ValueError("SCRAPYD_NODES must name a node, as http://127.0.0.1:6800")
+        raise ValueError(
+            "SCRAPER_SCRAPYD_NODES must name a node, as http://127.0.0.1:6800"
+        )
     return found
 
 
@@ -94,6 +97,7 @@ class Node:
         self._session: aiohttp.ClientSession | None = None
         self._trouble: str | None = "it has not been asked yet"
         self._good_at = time.monotonic()
+        self._polled_at = -math.inf
         self._rest_s = FIRST_REST_S
         self._rests_until = -math.inf
 
@@ -116,9 +120,14 @@ class Node:
         """For how long it has not answered."""
         return time.monotonic() - self._good_at
 
+    @property
+    def polled_s(self) -> float:
+        """Seconds since the last poll began."""
+        return time.monotonic() - self._polled_at
+
     async def poll(self) -> None:
         """Find out how the node is; a change is logged."""
-        begin = time.monotonic()
+        begin = self._polled_at = time.monotonic()
         try:
             status = await self._call("daemonstatus.json")
             jobs = await self._call("listjobs.json", params={"project": self._project})
@@ -221,7 +230,7 @@ _LISTED = ("pending", "running")
 def _read(status: int, text: str) -> dict[str, Any]:
     """Return what scrapyd said; its errors have status 200, too."""
     if status in {401, 403}:
-        raise NodeRefused("user or password in SCRAPYD_NODES is wrong")
+        raise NodeRefused("user or password in SCRAPER_SCRAPYD_NODES is wrong")
     try:
         found = json.loads(text)
     except ValueError:

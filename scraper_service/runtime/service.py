@@ -310,8 +310,8 @@ class ScraperService:
         self._check_open()
         self._require_job(options)
         terms = self._terms(options, team)
-        job = await self._database.write_apart(
-            admission.add_entries, job_id, terms, options, idempotency_key
+        job = await self._database.write_aside(
+            admission.add_entries, team.id, job_id, terms, options, idempotency_key
         )
         if isinstance(job, ServiceError):
             raise job

@@ -24,7 +24,7 @@ class Signer:
                 continue
             team_id, secret = _read(entry.strip())
             if not secret:
-                raise ValueError("WEBHOOK_SECRETS: a secret must not be empty")
+                raise ValueError("SCRAPER_WEBHOOK_SECRETS: a secret must not be empty")
             self._secrets.setdefault(team_id, []).append(secret.encode())
 
     def __repr__(self) -> str:

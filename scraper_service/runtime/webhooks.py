@@ -275,6 +275,8 @@ class Webhooks:
     ) -> Answer | None:
         """Return what came of sending an event; None if the job is gone."""
         at = time.time()
+        if turn.trouble is not None:
+            return Answer(seq=due.seq, at=at, error=turn.trouble)
         if receiver.is_shut:
             text = f"not sent: the receiver did not answer {MISSES} times in a row"
             return Answer(seq=due.seq, at=at, error=text)
@@ -289,7 +291,7 @@ class Webhooks:
                 status, error = await self._post(turn.hook.url, message)
         finally:
             self._room.give_back(share)
-        is_refused = status is None and bool(refusals.reasons)
+        is_refused = status is None and bool(refusals.errors)
         if not is_refused:
             receiver.note(answered=status is not None)
         return Answer(

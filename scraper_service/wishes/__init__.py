@@ -4,6 +4,6 @@
 where on the site a topic lives, ``vocabulary.py`` has the words of both.
 """
 
-from scraper_service.wishes.entry import Derived, derived
+from scraper_service.wishes.entry import MAX_PAGES, Derived, derived
 
-__all__ = ["Derived", "derived"]
+__all__ = ["MAX_PAGES", "Derived", "derived"]

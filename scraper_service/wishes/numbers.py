@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 
+MAX_DIGITS = 15  # of a number; Python refuses to parse much longer ones
+
 # Those that are other words, too ("once", "ein"), are left out.
 _WORDS = {
     1: "one einem einer",
@@ -52,15 +54,20 @@ _VALUES = {word: value for value, line in _WORDS.items() for word in line.split(
 _GROUPED = re.compile(r"(?<![\d.,])(\d{1,3})((?:[.,\u202f' ]\d{3})+)(?!\d)")
 _SHORT = re.compile(r"\b(\d+(?:\.\d+)?) ?k\b")
 _COUNTED = re.compile(rf"\b(?:(a|ein|une?|una|\d{{1,6}}) )?({'|'.join(_SCALES)})s?\b")
+_LONG = re.compile(rf"\d{{{MAX_DIGITS + 1},}}")
 _WORD = re.compile(r"[a-z]+(?:-[a-z]+)?")
 
 
 def folded(text: str) -> str:
-    """Return ``text`` in lower case, without accents, its numbers in digits."""
+    """Return ``text`` in lower case, without accents, its numbers in digits.
+
+    A number of more than :data:`MAX_DIGITS` digits becomes the largest one.
+    """
     plain = unicodedata.normalize("NFKD", text.lower().replace("ß", "ss"))
     plain = "".join(c for c in plain if not unicodedata.combining(c))
     plain = re.sub("[\u2019`\u00b4]", "'", plain)
     plain = _GROUPED.sub(lambda m: m[1] + re.sub(r"\D", "", m[2]), plain)
+    plain = _LONG.sub("9" * MAX_DIGITS, plain)
     plain = _SHORT.sub(lambda m: str(int(float(m[1]) * 1000)), plain)
     plain = _WORD.sub(lambda m: str(_VALUES.get(m[0], m[0])), plain)
     plain = _COUNTED.sub(_product, plain)

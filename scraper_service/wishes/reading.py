@@ -89,7 +89,10 @@ def read(sentence: str, host: str) -> Wish:
     def hold(match: re.Match[str]) -> str:
         found = match[0]
         if found.startswith("http"):
-            parts = urlsplit(found)
+            try:
+                parts = urlsplit(found)
+            except ValueError:
+                return " "
             if parts.hostname != host:
                 return " "
             found = parts.path
@@ -139,9 +142,11 @@ class _Reader:
     _range: str = ""
 
     def take(self, token: str) -> None:
-        if held := _HELD.match(token):
+        held = _HELD.match(token)
+        # A sentence may contain such a word itself.
+        if held and (number := int(held[1])) < len(self.paths):
             self.flush()
-            self.topics[self.wants].append(Topic((), self.paths[int(held[1])]))
+            self.topics[self.wants].append(Topic((), self.paths[number]))
         elif token in _ENDS:
             self.flush()
             self.wants, self._all = True, False

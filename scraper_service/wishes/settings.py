@@ -12,8 +12,9 @@ from typing import Any
 
 from attrs import frozen
 
+from scraper_service.wishes.entry import MAX_PAGES
+
 MAX_DELAY_S = 60
-MAX_NUMBER = 10_000_000
 
 _PAGES = (
     r"(?:pages?|urls?|documents?|docs|articles?|posts?|items?|entries|results?|records?"
@@ -75,7 +76,7 @@ def _number(name: str) -> Callable[[re.Match[str]], dict[str, Any]]:
 
 
 def _delay(match: re.Match[str]) -> dict[str, Any]:
-    number, unit = float(match["n"]), match["unit"]
+    number, unit = float(match["n"].replace(",", ".")), match["unit"]
     if unit.startswith(("ms", "milli")):
         number /= 1000
     elif unit.startswith("min"):
@@ -260,7 +261,7 @@ def taken(text: str) -> tuple[dict[str, Any], str]:
 
 def _is_allowed(name: str, value: Any) -> bool:
     if name == "limit":
-        return bool(1 <= value <= MAX_NUMBER)
+        return bool(1 <= value <= MAX_PAGES)
     if name == "delay_s":
         return bool(value <= MAX_DELAY_S)
     return True

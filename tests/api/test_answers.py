@@ -13,7 +13,7 @@ import pytest
 from tests.chat_server import KEY as MODEL_KEY
 from tests.cli.command import run
 from tests.scripted_site import ScriptedSite, text
-from tests.waiting import wait_until
+from tests.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 PROSE = (
@@ -57,7 +57,7 @@ SCHEMA = {
 }
 JSON = {"type": "json", "schema": SCHEMA, "prompt": "the offer"}
 GOOD = {"title": "By the model", "price": 12.5}
-NO_MODEL = "the operator has not set one up (LLM_BASE_URL)"
+NO_MODEL = "the operator has not set one up (SCRAPER_LLM_BASE_URL)"
 
 
 @pytest.fixture(scope="module")
@@ -249,7 +249,7 @@ def test_answers_that_can_be_mended_are_taken(scrape, chat, mode):
 
 def test_a_slow_model_does_not_make_a_page_late(scrape, chat):
     chat.behave("slow", GOOD)
-    page = page_of(scrape("/product", JSON, timeout=2500))
+    page = page_of(scrape("/product", JSON, timeout=8000))
     assert page["json"]["title"] == "Kettle"
     assert page["metadata"]["answeredBy"] == "rules"
     assert "it took too long" in page["warning"]
@@ -321,6 +321,12 @@ def test_pages_that_give_orders_are_refused_where_that_is_asked_for(scrape, chat
 def test_a_stored_page_is_answered_without_being_fetched_again(scrape, chat, pages):
     chat.behave("obeys", GOOD)
     page_of(scrape("/product", "markdown"))
+
+    def is_stored():
+        stored = page_of(scrape("/product", "markdown", maxAge=60_000))
+        return stored["metadata"]["cacheState"] == "hit"
+
+    wait_until(is_stored)
     before = len(pages.paths())
     page = page_of(scrape("/product", JSON, maxAge=60_000))
     assert page["metadata"]["cacheState"] == "hit"
@@ -351,7 +357,7 @@ def test_a_cancelled_job_leaves_the_model_to_others(clever, pages, chat, scrape)
     wait_until(lambda: len(chat.asked()) >= 4)
     assert clever.request("DELETE", f"/v2/batch/scrape/{started['id']}").status == 200
     chat.behave("obeys", "Mine.")
-    assert page_of(scrape("/kettle", "summary", timeout=8000))["summary"] == "Mine."
+    assert page_of(scrape("/kettle", "summary", timeout=40_000))["summary"] == "Mine."
     assert len(chat.asked()) == 1
 
 
@@ -425,7 +431,7 @@ def test_spiders_without_a_service_ask_the_model_too(pages, chat, tmp_path):
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=WAIT_S,
         check=False,
     )
     lines = [json.loads(line) for line in output.read_text().splitlines()]
@@ -438,7 +444,7 @@ def test_spiders_without_a_service_ask_the_model_too(pages, chat, tmp_path):
     ("mode", "shown"),
     [
         ("obeys", "works    language model: stand-in answers at 127.0.0.1:"),
-        ("refuses", "its server answered with status 401; see LLM_BASE_URL"),
+        ("refuses", "its server answered with status 401; see SCRAPER_LLM_BASE_URL"),
     ],
 )
 def test_doctor_tries_the_model(chat, tmp_path, mode, shown):
@@ -451,7 +457,10 @@ def test_doctor_tries_the_model(chat, tmp_path, mode, shown):
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"SCRAPER_LLM_MODEL": "m"}, "LLM_BASE_URL must be set with LLM_MODEL"),
+        (
+            {"SCRAPER_LLM_MODEL": "m"},
+            "SCRAPER_LLM_BASE_URL must be set with SCRAPER_LLM_MODEL",
+        ),
         ({"SCRAPER_LLM_BASE_URL": "http://a/v1"}, "LLM_MODEL must be set"),
         (
             {"SCRAPER_LLM_BASE_URL": "ftp://k@a", "SCRAPER_LLM_MODEL": "m"},

@@ -35,9 +35,9 @@ def state_of(page):
 
 def test_a_page_is_fetched_once_within_its_age(scrape, site, fresh):
     url = fresh()
-    site.forget()
     first = scrape(url, maxAge=DAY_MS)
     wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
+    site.forget()
     again = scrape(url, maxAge=DAY_MS, formats=["markdown", "rawHtml"])
     assert state_of(first) == "miss"
     assert again["markdown"] == first["markdown"]
@@ -45,7 +45,7 @@ def test_a_page_is_fetched_once_within_its_age(scrape, site, fresh):
     assert again["metadata"]["cachedAt"].endswith("Z")
     assert again["metadata"]["creditsUsed"] == 1
     assert again["metadata"]["scrapeId"] != first["metadata"]["scrapeId"]
-    assert len(site.requests) < 5
+    assert site.requests == []
 
 
 def test_max_age_0_always_fetches_and_stores(scrape, fresh):
@@ -60,7 +60,7 @@ def test_a_copy_that_is_too_old_or_too_young_is_not_used(service, scrape, fresh)
     scrape(url, maxAge=0)
     wait_until(lambda: state_of(scrape(url, maxAge=DAY_MS)) == "hit")
     time.sleep(0.3)
-    body = {"url": url, "minAge": 60_000}
+    body = {"url": url, "minAge": DAY_MS}
     assert service.post("/v2/scrape", body).status == 404
     assert state_of(scrape(url, minAge=100)) == "hit"
     assert state_of(scrape(url, maxAge=1)) == "miss"

@@ -31,6 +31,13 @@ ELSEWHERE = [
     ("POST", "/v0/scrape"),
 ]
 
+ELSEWHERE_BY_VERSION = {
+    "/v2/llmstxt": "/v1/llmstxt",
+    "/v2/deep-research": "/v1/deep-research",
+    "/v1/parse": "/v2/parse",
+    "/v1/capabilities": "/v2/capabilities",
+}
+
 
 def told(reply):
     assert reply.status == 200
@@ -79,7 +86,74 @@ def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):
 
 
 @pytest.mark.parametrize(("method", "path"), ELSEWHERE)
-def test_what_is_not_offered_is_the_usual_404(service, method, path):
+def test_what_is_not_offered_is_a_404_that_says_why(service, method, path):
     reply = service.request(method, path, {} if method == "POST" else None)
     assert reply.status == 404
-    assert reply.json == {"success": False, "error": "Not found"}
+    assert reply.json.keys() == {"success", "error"}
+    reason = reply.json["error"]
+    if "upload-url" in path or path.startswith("/v0"):
+        assert reason == "Not found"
+    elif path in ELSEWHERE_BY_VERSION:
+        assert reason.endswith(f"{ELSEWHERE_BY_VERSION[path]}.")
+    else:
+        assert reason.startswith("Not found: ")
+        assert " is not offered: " in reason
+
+
+def test_the_reason_of_a_404_is_that_of_the_capabilities(service):
+    offered = service.get("/v2/capabilities").json["data"]["notOffered"]
+    for each in offered:
+        reply = service.request("POST", f"/v2/{each['name']}", {})
+        assert each["reason"] in reply.json["error"]
+
+
+def test_unknown_paths_are_plain_404s(service):
+    for path in ("/v2/none-such", "/v2/crawl/a/agents", "/v2", "/v2/search/none"):
+        assert service.get(path).json["error"] == "Not found"
+
+
+IGNORED = "no effect here: "
+
+
+def test_options_without_effect_are_named_in_a_warning(service, site):
+    url = site.url("/text")
+    reply = service.post("/v2/scrape", {"url": url, "useMock": "x", "domainTools": []})
+    assert reply.json["data"]["warning"].endswith(f"{IGNORED}useMock.")
+    plain = {"url": url, "toolDetail": "compact", "useIndex": False, "origin": "x"}
+    assert "warning" not in service.post("/v2/scrape", plain).json["data"]
+    body = {"url": url, "limit": 1, "scrapeOptions": {"useIndex": True}}
+    for version in ("v1", "v2"):
+        reply = service.post(f"/{version}/crawl", body)
+        assert reply.json["warning"].endswith(f"{IGNORED}scrapeOptions.useIndex.")
+        reply = service.post(f"/{version}/batch/scrape", {"urls": [url], "useMock": 1})
+        assert reply.json["warning"].endswith(f"{IGNORED}useMock.")
+    reply = service.post("/v2/map", {"url": url, "delay": 2, "useMock": 1})
+    assert f"{IGNORED}delay, useMock." in reply.json["warning"]
+    reply = service.post("/v2/search", {"query": "x", "safe": True})
+    assert f"{IGNORED}safe." in reply.json["warning"]
+
+
+def test_options_without_effect_of_a_large_body_are_named_too(service, site):
+    urls = [site.url(f"/text?{number:0200}") for number in range(1500)]
+    body = {"urls": urls, "useMock": 1, "maxConcurrency": 1}
+    reply = service.post("/v2/batch/scrape", body)
+    assert reply.json["warning"].endswith(f"{IGNORED}useMock.")
+    service.request("DELETE", f"/v2/batch/scrape/{reply.json['id']}")
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [
+        ("includePath", "'includePaths'"),
+        ("include_paths", "'includePaths'"),
+        ("maxDiscoverDepth", "'maxDiscoveryDepth'"),
+    ],
+)
+def test_an_unknown_key_that_is_close_to_a_known_one_is_asked_about(
+    service, key, meant
+):
+    reply = service.post("/v2/crawl", {"url": "https://example.org", key: []})
+    [issue] = reply.json["details"]
+    assert f"did you mean {meant}? " in issue["message"]
+    reply = service.post("/v2/crawl", {"url": "https://example.org", "zzz": 1})
+    assert "did you mean" not in reply.json["details"][0]["message"]

@@ -10,8 +10,8 @@ import pytest
 
 from tests.crash import kill
 from tests.scripted_site import WORDS, ScriptedSite, answer, moved, page, sitemap, text
+from tests.waiting import wait_until
 
-WAIT_S = 90
 HOSTS = {"SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}  # .2 and .3
 
 
@@ -21,11 +21,8 @@ class Crawl:
     def __init__(self, service, path):
         self.service = service
         self.path = path
-        end = time.monotonic() + WAIT_S
-        while (status := service.get(path).json)["status"] == "scraping":
-            assert time.monotonic() < end, status
-            time.sleep(0.05)
-        self.status = status
+        wait_until(lambda: service.get(path).json["status"] != "scraping")
+        self.status = status = service.get(path).json
         self.documents = status["data"]
         while "next" in status:
             status = service.get(status["next"].removeprefix(service.url)).json
@@ -111,6 +108,47 @@ def test_a_start_page_that_robots_txt_refuses_is_not_fetched(crawl):
         assert done.documents == []
         assert done.robots_blocked == [site.url("/private/a")]
         assert "/private/a" not in site.paths()
+
+
+def warning_of(done):
+    assert done.status["status"] == "completed"
+    return done.status.get("warning", "")
+
+
+def test_a_crawl_without_a_page_tells_why_its_start_failed(crawl):
+    done = crawl("http://no-such-host.invalid/docs")
+    assert done.documents == []
+    assert "without a page" in warning_of(done)
+    assert "http://no-such-host.invalid/docs: " in warning_of(done)
+    assert "does not resolve" in warning_of(done)
+
+
+def test_a_crawl_whose_patterns_match_nothing_says_so(crawl):
+    pages = {"/": page("/a", "/b"), "/a": page(title="A"), "/b": page(title="B")}
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/"), includePaths=["^/blog"])
+        assert done.documents == []
+        assert f"{site.url('/')}: " in warning_of(done)
+        assert "2 not matched by includePaths" in warning_of(done)
+
+
+def test_a_crawl_of_one_page_tells_which_links_it_skipped(crawl):
+    pages = {"/docs/": page("/blog", "/about"), "/blog": page(), "/about": page()}
+    with ScriptedSite(pages) as site:
+        done = crawl(site.url("/docs/"))
+        assert paths_of(done, site) == ["/docs/"]
+        assert "one page" in warning_of(done)
+        assert "2 outside the path of the start URL" in warning_of(done)
+        assert warning_of(crawl(site.url("/docs/"), limit=1)) == ""
+        assert warning_of(crawl(site.url("/about"))) == ""
+
+
+def test_a_batch_without_a_page_tells_what_failed(service):
+    urls = ["http://no-such-host.invalid/1", "http://no-such-host.invalid/2"]
+    reply = service.post("/v2/batch/scrape", {"urls": urls})
+    done = Crawl(service, f"/v2/batch/scrape/{reply.json['id']}")
+    assert "http://no-such-host.invalid/1: " in warning_of(done)
+    assert "1 more URL" in warning_of(done)
 
 
 def test_a_redirect_into_what_robots_txt_refuses_is_not_followed(crawl):
@@ -353,12 +391,8 @@ def test_what_a_page_says_to_robots_is_told(service):
 
 
 def wait_for_copy(service, site):
-    end = time.monotonic() + 10
-    while time.monotonic() < end:
-        body = {"url": site.url("/"), "minAge": 1}
-        if service.post("/v2/scrape", body).status == 200:
-            return
-        time.sleep(0.05)
+    body = {"url": site.url("/"), "minAge": 1}
+    wait_until(lambda: service.post("/v2/scrape", body).status == 200)
 
 
 @pytest.mark.parametrize(

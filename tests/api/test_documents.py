@@ -73,7 +73,7 @@ def files():
 @pytest.fixture
 def scrape(service, files):
     def call(path, version="v2", **options):
-        body = {"url": files.url(path), "timeout": 30_000, "maxAge": 0, **options}
+        body = {"url": files.url(path), "timeout": 200_000, "maxAge": 0, **options}
         if version == "v1":
             del body["maxAge"]
         return service.post(f"/{version}/scrape", body)

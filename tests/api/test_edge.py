@@ -12,6 +12,8 @@ import urllib.parse
 
 import pytest
 
+from tests.waiting import WAIT_S, wait_until
+
 JSON_TYPE = "application/json; charset=utf-8"
 UUID = "00000000-0000-4000-8000-000000000000"
 ROUTES = [
@@ -105,6 +107,67 @@ def test_a_header_may_be_of_any_bytes(service, site, header, status):
     body = {"url": site.url("/text"), "limit": 1}
     reply = service.post("/v2/crawl", body, headers={header: "\xe9\xff"})
     assert reply.status == status
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "Authorization",
+            "Content-Type",
+            "Host",
+            "Last-Event-ID",
+            "x-idempotency-key",
+        ),
+        *("Sec-WebSocket-Key", "Sec-WebSocket-Version", "authorization"),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/team/queue-status", "/v2/nope", "/health"])
+def test_a_header_of_one_value_is_refused_twice(service, connect, name, path):
+    good = f"Bearer {service.key}".encode()
+    first, second = (b"Bearer fc-other", good) if name[:1] in "Aa" else (b"a", b"a")
+    other = {b"Authorization": good, b"Host": b"a"}
+    other.pop(name.title().encode(), None)
+    sent = [(name.encode(), first), *other.items(), (name.lower().encode(), second)]
+    lines = b"".join(b"%s: %s\r\n" % pair for pair in sent)
+    connection = connect(service)
+    connection.sendall(b"GET %s HTTP/1.1\r\n%s\r\n" % (path.encode(), lines))
+    with contextlib.closing(http.client.HTTPResponse(connection)) as answer:
+        answer.begin()
+        body = json.loads(answer.read())
+    assert (answer.status, body["code"]) == (400, "BAD_REQUEST")
+    assert name.lower() in body["error"].lower()
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        (f"/v2/crawl/{UUID}", "limit"),
+        (f"/v2/crawl/{UUID}", "skip"),
+        (f"/v2/crawl/{UUID}/urls", "state"),
+        (f"/v2/crawl/{UUID}/deliveries", "after"),
+        ("/v2/team/activity", "cursor"),
+    ],
+)
+def test_a_parameter_of_the_query_is_refused_twice(service, path, name):
+    reply = service.get(f"{path}?{name}=1&{name}=2")
+    assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
+    assert f"{name} must be given once" in reply.json["error"]
+
+
+@pytest.mark.parametrize("text", ["1" + "0" * 5000, "0" * 11 + "1" + "0" * 5000])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/v2/crawl/{UUID}?limit=%s",
+        f"/v2/crawl/{UUID}?skip=%s",
+        f"/v2/crawl/{UUID}/deliveries?after=%s",
+        "/v2/team/activity?limit=%s",
+    ],
+)
+def test_a_number_of_the_query_is_bounded(service, path, text):
+    reply = service.get(path % text)
+    assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
 
 
 @pytest.mark.parametrize("key", ["fc-test-key", "test-key"])
@@ -225,7 +288,7 @@ def answer_of():
 
         def send(service, method, path, **headers):
             address = urllib.parse.urlsplit(service.url).netloc
-            connection = http.client.HTTPConnection(address, timeout=30)
+            connection = http.client.HTTPConnection(address, timeout=WAIT_S)
             stack.callback(connection.close)
             names = {k.replace("_", "-"): v for k, v in headers.items()}
             connection.request(method, path, headers=names)
@@ -324,7 +387,7 @@ def test_headers_that_drip_are_cut_off(service, connect):
     started = time.monotonic()
     received = b""
     connection.settimeout(1)
-    while time.monotonic() - started < 20:
+    while time.monotonic() - started < 100:
         try:
             connection.sendall(b"X-A: b\r\n")
             piece = connection.recv(1000)
@@ -335,7 +398,7 @@ def test_headers_that_drip_are_cut_off(service, connect):
         received += piece
         if not piece:
             break
-    assert time.monotonic() - started < 15
+    assert time.monotonic() - started < 90
     assert b" 408 " in received
 
 
@@ -344,21 +407,21 @@ def test_connections_above_the_limit_are_closed_and_the_rest_served(
 ):
     service = start_service(SCRAPER_MAX_CONNECTIONS="20")
     idle = [connect(service) for _ in range(60)]
-    closed = sum(is_closed(connection) for connection in idle)
-    assert closed >= 40
+    wait_until(lambda: sum(is_closed(connection) for connection in idle) >= 40)
     for connection in idle:
         connection.close()
-    deadline = time.monotonic() + 10
-    while True:
+
+    def is_served():
         try:
-            assert service.get("/health").status == 200
-            break
+            return service.get("/health").status == 200
         except (OSError, http.client.HTTPException):
-            assert time.monotonic() < deadline
+            return False
+
+    wait_until(is_served)
 
 
 def is_closed(connection):
-    connection.settimeout(0.2)
+    connection.settimeout(0.05)
     try:
         return connection.recv(1) == b""
     except TimeoutError:

@@ -83,7 +83,7 @@ def test_bad_ports_are_refused(service, port):
 
 def test_an_open_and_a_closed_forbidden_port_look_the_same(service, canary):
     bodies = []
-    for port in (canary.port, 9, 40_001):
+    for port in (canary.port, 40_001, 40_003):
         reply = service.post("/v2/scrape", {"url": f"http://127.0.0.1:{port}/"})
         bodies.append((reply.status, reply.json))
     assert bodies[0] == bodies[1] == bodies[2]

@@ -13,6 +13,7 @@ import urllib.parse
 import uuid
 from collections import Counter
 from contextlib import closing
+from datetime import datetime
 
 import pytest
 
@@ -25,6 +26,8 @@ VERSIONS = ("v1", "v2")
 KEYS = ("fc-test-key", "fc-other-team")
 UNKNOWN = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 FRESH = {"scrapeOptions": {"maxAge": 0}}
+PATIENCE_MS = 300_000  # of pages that a test holds
+PATIENT = {"scrapeOptions": {"maxAge": 0, "timeout": PATIENCE_MS}}
 NOT_FOUND = {"success": False, "error": "Job not found"}
 KEY_USED = {"success": False, "error": "Idempotency key already used"}
 CANCELLED = {"success": True, "status": "cancelled"}
@@ -55,19 +58,19 @@ def read(service, path, **options):
     return reply.json
 
 
-def ended(service, path, seconds=60):
+def ended(service, path):
     """Wait for the end of a job and return its status."""
 
     def status():
         found = read(service, path)
         return found if found["status"] != "scraping" else None
 
-    return wait_until(status, seconds)
+    return wait_until(status)
 
 
-def completed(service, path, seconds=60):
+def completed(service, path):
     """Wait until a job is completed; return its status and all its documents."""
-    status = ended(service, path, seconds)
+    status = ended(service, path)
     assert status["status"] == "completed", status
     return status, read_all(service, path)
 
@@ -131,11 +134,9 @@ def two_teams(start_service):
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("kind", ["crawl", "batch/scrape"])
 def test_a_start_answers_at_once_with_id_and_address(service, site, version, kind):
-    slow = site.url("/delay/5")
-    body = {"url": slow, **FRESH} if kind == "crawl" else {"urls": [slow], "maxAge": 0}
-    begin = time.monotonic()
+    held = site.held()
+    body = {"url": held, **FRESH} if kind == "crawl" else {"urls": [held], "maxAge": 0}
     reply = service.post(f"/{version}/{kind}", body)
-    assert time.monotonic() - begin < 4
     assert reply.status == 200
     job_id = reply.json["id"]
     assert str(uuid.UUID(job_id)) == job_id
@@ -185,7 +186,7 @@ def test_addresses_are_those_that_the_caller_can_reach(
     start_service, service, site, settings, headers, base
 ):
     service = start_service(**settings) if settings else service
-    body = {"url": site.url("/delay/5"), **FRESH}
+    body = {"url": site.held(), **PATIENT}
     started = service.post("/v2/crawl", body, headers=headers).json
     path = f"/v2/crawl/{started['id']}"
     assert started["url"] == base + path
@@ -200,11 +201,12 @@ def assert_time(text):
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_status_has_the_shape_of_its_version(service, site, crawl, version):
-    running = crawl(site.url("/delay/8"), version)
+    running = crawl(site.held(), version, **PATIENT)
     found = read(service, running)
     assert_time(found.pop("expiresAt"))
     if version == "v2":
         assert_time(found.pop("createdAt"))
+        assert found.pop("duration") >= 0
     assert found == {
         "success": True,
         "status": "scraping",
@@ -220,8 +222,12 @@ def test_the_status_has_the_shape_of_its_version(service, site, crawl, version):
     found = read(service, over)
     assert_time(found.pop("expiresAt"))
     if version == "v2":
-        assert_time(found.pop("createdAt"))
-        assert_time(found.pop("completedAt"))
+        created, ended_at = found.pop("createdAt"), found.pop("completedAt")
+        assert_time(created)
+        assert_time(ended_at)
+        lasted = datetime.fromisoformat(ended_at) - datetime.fromisoformat(created)
+        # Both times are told in milliseconds.
+        assert found.pop("duration") == pytest.approx(lasted.total_seconds(), abs=0.002)
     [page] = found.pop("data")
     assert found == {
         "success": True,
@@ -236,9 +242,9 @@ def test_the_status_has_the_shape_of_its_version(service, site, crawl, version):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_queued_job_is_shown_as_scraping(start_service, crawl, version):
+def test_a_queued_job_is_shown_as_scraping(start_service, site, crawl, version):
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="1")
-    first = crawl(new("20-slow200"), service=service, maxConcurrency=1)
+    first = crawl(site.held(), service=service, **PATIENT)
     second = crawl(new("3"), version, service=service)
     assert read(service, first)["status"] == "scraping"
     waiting = read(service, second)
@@ -290,7 +296,7 @@ def test_a_failed_page_gives_its_place_to_the_next(service, crawl, limit, delive
 def test_a_job_goes_on_after_its_process_was_killed(
     start_service, crawl, limit, delivered
 ):
-    settings = {"SCRAPER_LEASE_S": "1"}
+    settings = {"SCRAPER_LEASE_S": "3"}
     service = start_service(**settings)
     path = crawl(new("60-slow100"), service=service, limit=limit, maxConcurrency=4)
     wait_until(lambda: read(service, path)["completed"] >= 5)
@@ -484,7 +490,7 @@ def test_next_repeats_limit_and_has_the_path_of_the_request(finished):
 def test_an_empty_chunk_of_a_running_job_that_was_asked_for_has_no_next(
     service, site, crawl
 ):
-    path = crawl(site.url("/delay/8"))
+    path = crawl(site.held(), **PATIENT)
     for query in ("?skip=0", "?skip=5", "?skip=5&limit=2"):
         found = read(service, path + query)
         assert found["status"] == "scraping"
@@ -562,10 +568,10 @@ def test_bad_and_unknown_ids_are_told_apart(service, method, route):
 def test_a_job_of_another_team_does_not_exist_on_any_route(
     two_teams, site, crawl, batch
 ):
-    slow = site.url("/delay/8")
+    slow = site.held()
     jobs = [
-        crawl(slow, service=two_teams),
-        batch([slow], service=two_teams),
+        crawl(slow, service=two_teams, **PATIENT),
+        batch([slow], service=two_teams, timeout=PATIENCE_MS),
         crawl(new("1"), service=two_teams),
     ]
     ended(two_teams, jobs[2])
@@ -590,7 +596,7 @@ def test_a_job_of_another_team_does_not_exist_on_any_route(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_cancelled_crawl_fetches_nothing_more(service, site, crawl, version):
-    name = new("60-slow100")
+    name = new("60-slow500")
     path = crawl(name, version, maxConcurrency=2)
     wait_until(lambda: read(service, path)["completed"] >= 3)
     reply = service.request("DELETE", path)
@@ -610,27 +616,22 @@ def test_a_cancelled_crawl_fetches_nothing_more(service, site, crawl, version):
 
 def test_a_slow_page_holds_up_neither_cancel_nor_other_jobs(start_service, site, crawl):
     service = start_service()
-    path = crawl(site.url("/delay/15"), service=service)
-    wait_until(lambda: site.paths("/delay/15"))
+    held = site.held()
+    path = crawl(held, service=service, **PATIENT)
+    wait_until(lambda: held.removeprefix(site.url("")) in site.paths("/held"))
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
-        begin = time.monotonic()
         answer = pool.submit(service.request, "DELETE", path)
         wait_until(lambda: read(service, path)["status"] == "cancelled")
         time.sleep(3)  # the service has looked at its jobs again
         other = crawl(new("3"), service=service)
-        status = ended(service, other)
-        took = time.monotonic() - begin
+        assert ended(service, other)["completed"] == 3
         assert answer.result().json == CANCELLED
-        answered = time.monotonic() - begin
-    assert status["completed"] == 3
-    assert took < 10, f"another job waited {took:.0f} s"
-    assert answered < 10, f"the cancel took {answered:.0f} s"
 
 
 def test_a_crawl_that_is_cancelled_while_it_opens_leaves_no_error(start_service, site):
     service = start_service()
     for wait_s in [number * 0.004 for number in range(20)]:
-        started = service.post("/v2/crawl", {"url": site.url("/delay/5"), **FRESH})
+        started = service.post("/v2/crawl", {"url": site.held(), **PATIENT})
         path = f"/v2/crawl/{started.json['id']}"
         time.sleep(wait_s)  # it opens for some hundredths of a second
         assert service.request("DELETE", path).json["status"] == "cancelled"
@@ -639,7 +640,7 @@ def test_a_crawl_that_is_cancelled_while_it_opens_leaves_no_error(start_service,
 
 
 def test_a_cancelled_batch_stays_cancelled(service, site, batch):
-    path = batch([site.url(f"/delay/0.2?{uuid.uuid4()}") for _ in range(100)])
+    path = batch([site.url(f"/delay/20?{uuid.uuid4()}") for _ in range(100)])
     assert service.request("DELETE", path).json == CANCELLED
     status = read(service, path)
     assert (status["status"], status["total"]) == ("cancelled", 100)
@@ -682,7 +683,7 @@ def test_failed_pages_are_listed_with_their_reasons(service, site, crawl, versio
 
 
 def test_errors_are_listed_while_a_job_runs_and_delete_reads_them(service, site, batch):
-    path = batch([site.url("/drop"), site.url("/delay/8")])
+    path = batch([site.url("/drop"), site.held()], timeout=PATIENCE_MS)
     wait_until(lambda: read(service, f"{path}/errors")["errors"])
     found = read(service, f"{path}/errors")
     assert [error["url"] for error in found["errors"]] == [site.url("/drop")]
@@ -696,9 +697,14 @@ def test_errors_are_listed_while_a_job_runs_and_delete_reads_them(service, site,
 def active_crawls(tmp_path_factory, site):
     """A service with one running crawl of each version and a running batch."""
     service = Service(tmp_path_factory.mktemp("active"))
-    slow = site.url("/delay/60")
+    slow = site.held()
     common = {"url": slow, "limit": 5, "maxDiscoveryDepth": 2, "delay": 1}
-    pages = {"formats": ["markdown", "links"], "onlyMainContent": False, "maxAge": 0}
+    pages = {
+        "formats": ["markdown", "links"],
+        "onlyMainContent": False,
+        "timeout": PATIENCE_MS,
+        "maxAge": 0,
+    }
     first = service.post(
         "/v1/crawl",
         {**common, "maxDepth": 10, "ignoreSitemap": True, "scrapeOptions": pages},
@@ -706,7 +712,8 @@ def active_crawls(tmp_path_factory, site):
     second = service.post(
         "/v2/crawl", {**common, "sitemap": "skip", "scrapeOptions": pages}
     )
-    service.post("/v2/batch/scrape", {"urls": [slow], "maxAge": 0})
+    batch = {"urls": [slow], "maxAge": 0, "timeout": PATIENCE_MS}
+    service.post("/v2/batch/scrape", batch)
     yield service, [first.json["id"], second.json["id"]]
     service.kill()
 
@@ -722,7 +729,7 @@ def test_running_crawls_are_listed_without_batches(active_crawls, site, version,
     for crawl in found["crawls"]:
         assert set(crawl) == {"id", "teamId", "url", "created_at", "options"}
         assert isinstance(crawl["teamId"], str)
-        assert crawl["url"] == site.url("/delay/60")
+        assert crawl["url"].startswith(site.url("/held/"))
         assert_time(crawl["created_at"])
         options = crawl["options"]
         assert options["limit"] == 5
@@ -754,7 +761,7 @@ def test_listed_options_start_the_same_crawl_again(active_crawls, site):
     for version, number in (("v1", 0), ("v2", 1)):
         crawls = read(service, f"/{version}/crawl/active")["crawls"]
         options = crawls[number]["options"]
-        body = {"url": site.url("/delay/60"), **options}
+        body = {"url": site.held(), **options}
         path = job_of(service.post(f"/{version}/crawl", body))
         again = read(service, f"/{version}/crawl/active")["crawls"][-1]
         assert service.request("DELETE", path).status == 200
@@ -765,7 +772,7 @@ def test_listed_options_start_the_same_crawl_again(active_crawls, site):
 def test_a_crawl_that_has_ended_is_not_active(two_teams, crawl):
     over = crawl(new("1"), service=two_teams)
     ended(two_teams, over)
-    stopped = crawl(new("60-slow100"), service=two_teams)
+    stopped = crawl(new("60-slow500"), service=two_teams)
     two_teams.request("DELETE", stopped)
     nothing = {"success": True, "crawls": []}
     assert read(two_teams, "/v2/crawl/active") == nothing
@@ -843,6 +850,7 @@ def append(service, version, job_id, urls, **options):
 def test_a_batch_takes_more_addresses(service, site, batch, version):
     text = site.url("/text?append")
     path = batch([site.url("/delay/1"), text], version)
+    held = site.held()
     reply = append(service, version, id_of(path), [text, site.url("/rss?append")])
     assert job_of(reply) == path
     assert reply.json["id"] == id_of(path)
@@ -850,11 +858,12 @@ def test_a_batch_takes_more_addresses(service, site, batch, version):
     assert status["total"] == status["completed"] == 4
     assert Counter(sources(documents))[text] == 2
     before = status["data"]
-    reply = append(service, version, id_of(path), [site.url("/delay/1"), text])
+    reply = append(service, version, id_of(path), [held, text], timeout=PATIENCE_MS)
     assert reply.status == 200
     status = read(service, path)
     assert (status["status"], status["total"]) == ("scraping", 6)
     assert "completedAt" not in status
+    site.release(held)
     status, documents = completed(service, path)
     assert status["total"] == status["completed"] == 6
     assert documents[:4] == before
@@ -885,7 +894,7 @@ def test_a_batch_that_was_cancelled_or_is_unknown_takes_none(
     service, site, batch, crawl, version
 ):
     urls = [site.url("/text")]
-    path = batch([site.url("/delay/8")], version)
+    path = batch([site.held()], version, timeout=PATIENCE_MS)
     service.request("DELETE", path)
     reply = append(service, version, id_of(path), urls)
     error = {"success": False, "error": "Batch is already cancelled"}
@@ -914,7 +923,8 @@ def test_every_job_is_read_on_all_paths_in_the_shape_of_the_path(
                 found = read(service, path)
                 assert ("createdAt" in found) == (version == "v2")
                 assert ("completedAt" in found) == (version == "v2")
-                for key in own.keys() - {"createdAt", "completedAt"}:
+                assert ("duration" in found) == (version == "v2")
+                for key in own.keys() - {"createdAt", "completedAt", "duration"}:
                     assert found[key] == own[key]
                 assert read(service, f"{path}/errors") == own_errors
                 if version == "v2":
@@ -925,7 +935,7 @@ def test_every_job_is_read_on_all_paths_in_the_shape_of_the_path(
 
 
 def test_a_batch_is_cancelled_on_the_path_of_crawls(service, site, batch):
-    path = batch([site.url("/delay/8")])
+    path = batch([site.held()], timeout=PATIENCE_MS)
     reply = service.request("DELETE", f"/v1/crawl/{id_of(path)}")
     assert (reply.status, reply.json) == (200, CANCELLED)
     assert read(service, path)["status"] == "cancelled"
@@ -1000,10 +1010,10 @@ def test_idempotency_keys_belong_to_a_team(two_teams, post_with_key):
 def test_equal_calls_at_once_start_one_job(start_service, site, post_with_key):
     service = start_service()
     used = str(uuid.uuid4())
-    slow = site.url("/delay/8")
+    slow = site.held()
 
     def call(_):
-        return post_with_key(service, "v2", "crawl", used, url=slow)
+        return post_with_key(service, "v2", "crawl", used, url=slow, **PATIENT)
 
     with concurrent.futures.ThreadPoolExecutor(20) as pool:
         replies = list(pool.map(call, range(20)))
@@ -1168,9 +1178,10 @@ def test_a_page_of_a_job_without_retention_is_read_with_the_job_only(
 @pytest.mark.slow
 def test_jobs_outlast_a_locked_database(start_service, tmp_path, crawl):
     service = start_service()
-    running = crawl(new("60-slow50"), service=service, maxConcurrency=4)
+    running = crawl(new("60-slow1000"), service=service, maxConcurrency=4)
     wait_until(lambda: read(service, running)["completed"] >= 3)
-    lock = sqlite3.connect(tmp_path / "jobs.sqlite", isolation_level=None)
+    path = tmp_path / "jobs.sqlite"
+    lock = sqlite3.connect(path, isolation_level=None, timeout=60)
     with closing(lock), concurrent.futures.ThreadPoolExecutor(1) as pool:
         lock.execute("BEGIN EXCLUSIVE")
         starting = pool.submit(crawl, new("3"), service=service)
@@ -1213,7 +1224,7 @@ def fill(path):
 
 def test_jobs_outlast_a_full_disk(small_disk, start_service, site, crawl):
     service = start_service(data_dir=small_disk)
-    path = crawl(new("60-slow50"), service=service, maxConcurrency=4)
+    path = crawl(new("60-slow500"), service=service, maxConcurrency=4)
     wait_until(lambda: read(service, path)["completed"] >= 3)
     filler = small_disk / "filler"
     fill(filler)

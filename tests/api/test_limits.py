@@ -9,24 +9,21 @@ import time
 import uuid
 from collections import Counter
 from contextlib import closing
-from functools import partial
 
 import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli import main
-from tests import waiting
 from tests.crash import kill
 from tests.formats.pdfmaker import pdf
 from tests.scripted_site import ScriptedSite, answer, moved, page
+from tests.waiting import wait_until
 
 BLOCKED = "127.0.0.3"
 STORED = "SELECT count(*) FROM source WHERE team_id = :team"
 TERMINAL = {"completed", "failed", "cancelled"}
 UNLIMITED = 1_000_000_000
 _names = itertools.count()
-
-wait_until = partial(waiting.wait_until, seconds=60)
 
 
 def command(data_dir, *arguments):
@@ -46,7 +43,7 @@ class Team:
 
     def further_key(self, *limits):
         made = ("keys", "create", "--team", self.name, *limits)
-        return command(self.data_dir, *made).strip()
+        return command(self.data_dir, *made).split()[-1]
 
     def set(self, *limits):
         return command(self.data_dir, "teams", "set", self.name, *limits)
@@ -58,7 +55,9 @@ class Team:
         return self.service.get(path, key=self.key, **options)
 
     def scrape(self, url, **body):
-        return self.post("/v2/scrape", {"url": url, "maxAge": 0, **body})
+        return self.post(
+            "/v2/scrape", {"url": url, "maxAge": 0, "timeout": 200_000, **body}
+        )
 
     def together(self, count, call):
         """Make calls in parallel; return how often each status came."""
@@ -251,7 +250,8 @@ def test_a_page_of_a_job_that_cannot_be_paid_is_one_of_its_errors(team, pages):
 
 def test_a_cancelled_job_gives_its_credits_back(team, site):
     poor = team("--credits", "50")
-    path = poor.start("batch/scrape", urls=[site.url("/delay/30")] * 40)
+    urls = [site.url("/delay/600")] * 40
+    path = poor.start("batch/scrape", urls=urls, timeout=200_000)
     assert poor.remaining() == 10
     assert poor.service.request("DELETE", path, key=poor.key).status == 200
     assert poor.remaining() == 50
@@ -382,15 +382,21 @@ def test_the_rate_outlasts_a_restart_and_holds_for_all_teams(start_service, tmp_
 
 def test_jobs_and_scrapes_of_a_team_share_its_concurrency(team, gauge):
     narrow = team("--concurrency", "3")
-    gauge.wait_s = 0.1
+    gauge.gate.clear()
     paths = [
         narrow.start(
-            "batch/scrape", urls=[gauge.url(f"/{kind}/{n}") for n in range(12)]
+            "batch/scrape",
+            urls=[gauge.url(f"/{kind}/{n}") for n in range(12)],
+            timeout=200_000,
         )
         for kind in ("a", "b")
     ]
     with concurrent.futures.ThreadPoolExecutor(6) as threads:
         calls = [threads.submit(narrow.scrape, gauge.url(f"/s/{n}")) for n in range(6)]
+        wait_until(lambda: gauge.now == 3)
+        queue = "/v2/team/queue-status"
+        wait_until(lambda: narrow.get(queue).json["jobsInQueue"] == 24 + 6)
+        gauge.gate.set()
         replies = [call.result() for call in calls]
     assert [reply.status for reply in replies] == [200] * 6
     statuses = [narrow.ended(path) for path in paths]
@@ -410,12 +416,13 @@ def test_jobs_and_scrapes_of_a_team_share_its_concurrency(team, gauge):
     assert min(firsts.count("a"), firsts.count("b")) >= 3
 
 
-def test_a_team_at_its_limit_holds_up_no_other(team, gauge):
+def test_a_team_at_its_limit_holds_up_no_other(team, gauge, site):
     narrow, other = team("--concurrency", "1"), team("--concurrency", "1")
-    gauge.wait_s = 0.5
-    path = narrow.start("batch/scrape", urls=[gauge.url(f"/{n}") for n in range(500)])
+    gauge.gate.clear()
+    urls = [gauge.url(f"/{n}") for n in range(500)]
+    path = narrow.start("batch/scrape", urls=urls, timeout=200_000)
     wait_until(lambda: gauge.now)
-    reply = other.scrape(gauge.url("/other"))
+    reply = other.scrape(site.url("/text"))
     assert reply.status == 200
     assert "concurrencyLimited" not in reply.json["data"]["metadata"]
     status = narrow.get("/v2/team/queue-status").json
@@ -429,13 +436,14 @@ def test_a_team_at_its_limit_holds_up_no_other(team, gauge):
 
 def test_a_scrape_that_waits_too_long_for_its_place_ends_in_time(team, gauge):
     narrow = team("--concurrency", "1")
-    gauge.wait_s = 4
+    gauge.gate.clear()
     with concurrent.futures.ThreadPoolExecutor(1) as threads:
         first = threads.submit(narrow.scrape, gauge.url("/1"))
         wait_until(lambda: gauge.now)
         reply = narrow.scrape(gauge.url("/2"), timeout=1000)
         assert reply.status == 408
         assert reply.json["code"] == "CONCURRENCY_QUEUE_TIMEOUT"
+        gauge.gate.set()
         assert first.result().status == 200
     assert gauge.asked == ["/1"]
 
@@ -461,16 +469,22 @@ def test_two_processes_share_the_concurrency_of_a_team(start_service, tmp_path, 
 def test_more_scrapes_than_may_wait_are_answered_429(start_service, tmp_path, gauge):
     service = start_service(SCRAPER_MAX_QUEUED_SCRAPES="2", SCRAPER_MAX_ACTIVE_JOBS="2")
     narrow = Team(service, tmp_path, "--concurrency", "1")
-    gauge.wait_s = 1
-    statuses = narrow.together(8, lambda: narrow.scrape(gauge.url("/1")))
+    gauge.gate.clear()
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        calls = [threads.submit(narrow.scrape, gauge.url("/1")) for _ in range(8)]
+        wait_until(lambda: sum(call.done() for call in calls) == 5)
+        gauge.gate.set()
+        statuses = Counter(call.result().status for call in calls)
     assert statuses == {200: 3, 429: 5}
-    body = {"urls": [gauge.url("/1")] * 4}
+    gauge.gate.clear()
+    body = {"urls": [gauge.url("/1")] * 4, "timeout": 200_000}
     statuses = narrow.together(6, lambda: narrow.post("/v2/batch/scrape", body))
     assert statuses == {200: 2, 429: 4}
     reply = narrow.post("/v2/batch/scrape", body)
     assert int(reply.headers["Retry-After"]) > 0
     other = Team(service, tmp_path)
     assert other.post("/v2/batch/scrape", {"urls": [gauge.url("/1")]}).status == 200
+    gauge.gate.set()
 
 
 @pytest.mark.slow
@@ -478,7 +492,7 @@ def test_a_team_with_many_jobs_leaves_room_for_another(start_service, tmp_path, 
     service = start_service(SCRAPER_MAX_RUNNING_JOBS="4")
     many, few = Team(service, tmp_path), Team(service, tmp_path)
     gauge.wait_s = 0.3
-    urls = [gauge.url(f"/many/{n}") for n in range(60)]
+    urls = [gauge.url(f"/many/{n}") for n in range(1000)]
     paths = [many.start("batch/scrape", urls=urls, maxAge=0) for _ in range(8)]
     wait_until(lambda: gauge.now)
     path = few.start("batch/scrape", urls=[gauge.url("/few")], maxAge=0)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import concurrent.futures
 import json
+import os
 import socket
 import urllib.parse
+from pathlib import Path
 
 import pytest
 
-from tests.waiting import wait_until
+from tests.waiting import WAIT_S, wait_until
 
+WAITING_CONVERTER = Path(__file__).parents[1] / "waiting_converter"
+
+PATIENCE_MS = 200_000
 HOSTILE = {
     "comments": ("<!--", 100_000),
     "open links": ("<a ", 100_000),
@@ -27,8 +32,9 @@ HOSTILE = {
 def send_and_leave(service, url):
     """Send a scrape on a connection of its own; return it without reading."""
     parts = urllib.parse.urlsplit(service.url)
-    connection = socket.create_connection((parts.hostname, parts.port), timeout=30)
-    body = json.dumps({"url": url}).encode()
+    address = (parts.hostname, parts.port)
+    connection = socket.create_connection(address, timeout=WAIT_S)
+    body = json.dumps({"url": url, "timeout": 300_000}).encode()
     connection.sendall(
         b"POST /v2/scrape HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
         b"Content-Length: %d\r\n\r\n%s" % (service.key.encode(), len(body), body)
@@ -39,26 +45,28 @@ def send_and_leave(service, url):
 def test_callers_who_leave_free_their_places(start_service, site):
     service = start_service(SCRAPER_HOST_CONCURRENCY="2")
     site.forget()
-    connections = [send_and_leave(service, site.url("/delay/60")) for _ in range(20)]
+    connections = [send_and_leave(service, site.url("/delay/600")) for _ in range(20)]
     wait_until(lambda: service.get("/health").json["pendingScrapes"] == 20)
     wait_until(lambda: len(site.requests) >= 2)
     for connection in connections:
         connection.close()
     wait_until(lambda: service.get("/health").json["pendingScrapes"] == 0)
-    # Both places at the host are free again, long before the minute is over.
-    reply = service.post("/v2/scrape", {"url": site.url("/text"), "timeout": 10_000})
+    # Both places at the host are free again, long before ten minutes are over.
+    reply = service.post("/v2/scrape", {"url": site.url("/text"), "timeout": 120_000})
     assert reply.status == 200
     assert "Traceback" not in service.stderr
 
 
 def test_more_scrapes_than_places_are_answered_429(start_service, site):
     service = start_service(SCRAPER_MAX_PENDING_SCRAPES="3")
-    waiting = [send_and_leave(service, site.url("/delay/5")) for _ in range(3)]
+    held = site.held()
+    waiting = [send_and_leave(service, held) for _ in range(3)]
     wait_until(lambda: service.get("/health").json["pendingScrapes"] == 3)
     reply = service.post("/v2/scrape", {"url": site.url("/text")})
     assert reply.status == 429
     assert int(reply.headers["Retry-After"]) > 0
     assert reply.json["success"] is False
+    site.release(held)
     for connection in waiting:
         with connection:
             assert connection.recv(100).startswith(b"HTTP/1.1 200")
@@ -68,34 +76,55 @@ def test_more_scrapes_than_places_are_answered_429(start_service, site):
 def test_a_hostile_page_ends_and_good_pages_beside_it_succeed(service, site, name):
     piece, count = HOSTILE[name]
     query = urllib.parse.urlencode({"body": piece, "count": count})
-    hostile = {"url": site.url(f"/html?{query}"), "formats": ["markdown", "links"]}
+    hostile = {
+        "url": site.url(f"/html?{query}"),
+        "formats": ["markdown", "links"],
+        "timeout": PATIENCE_MS,
+    }
+    harmless = {"url": site.url("/article"), "timeout": PATIENCE_MS}
     with concurrent.futures.ThreadPoolExecutor(6) as threads:
         attack = threads.submit(service.post, "/v2/scrape", hostile)
-        good = [
-            threads.submit(service.post, "/v2/scrape", {"url": site.url("/article")})
-            for _ in range(5)
-        ]
+        good = [threads.submit(service.post, "/v2/scrape", harmless) for _ in range(5)]
         statuses = [future.result().status for future in good]
         reply = attack.result()
     assert statuses == [200] * 5
-    assert reply.status in {200, 500}
+    assert reply.status in {200, 408, 500}
     assert reply.json.get("code") != "UNKNOWN_ERROR"
 
 
-def test_a_conversion_without_end_is_killed_alone(start_service, site):
+def test_a_conversion_without_end_is_killed_alone(start_service, site, tmp_path):
+    conversions = tmp_path / "conversions"
+    conversions.mkdir()
     service = start_service(
-        SCRAPER_CONVERTER_TIMEOUT_S="3", SCRAPER_CONVERTER_PROCESSES="2"
+        SCRAPER_CONVERTER_TIMEOUT_S="3",
+        SCRAPER_CONVERTER_PROCESSES="2",
+        SCRAPER_MARKDOWN_CONVERTER="html2text",
+        PYTHONPATH=str(WAITING_CONVERTER),
+        CONVERSIONS=str(conversions),
     )
-    piece = "<p class=a>word <b>x</b> <i>y</i> <a href=/x>z</a>"
-    query = urllib.parse.urlencode({"body": piece, "count": 300_000})
-    slow = {"url": site.url(f"/html?{query}"), "formats": ["markdown", "html"]}
-    with concurrent.futures.ThreadPoolExecutor(4) as threads:
-        attacks = [threads.submit(service.post, "/v2/scrape", slow) for _ in range(2)]
-        replies = [attack.result() for attack in attacks]
-    assert [reply.status for reply in replies] == [408, 408]
+    endless = {"url": site.url("/html?body=Wait+for+ever"), "maxAge": 0}
+
+    def attack():
+        """Take all processes; return the ids of those that were at it in time."""
+        with concurrent.futures.ThreadPoolExecutor(2) as threads:
+            replies = list(threads.map(service.post, ["/v2/scrape"] * 2, [endless] * 2))
+        assert [reply.status for reply in replies] == [408, 408]
+        assert all("s to convert" in reply.json["error"] for reply in replies)
+        return [int(path.name) for path in conversions.iterdir()]
+
+    for pid in wait_until(attack):
+        wait_until(lambda pid=pid: not is_running(pid))
     # The process in place of a killed one may take as long to start as a page may take.
     page = {"url": site.url("/text")}
-    assert any(service.post("/v2/scrape", page).status == 200 for _ in range(5))
+    wait_until(lambda: service.post("/v2/scrape", page).status == 200)
+
+
+def is_running(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 @pytest.mark.slow

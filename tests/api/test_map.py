@@ -6,7 +6,6 @@ import itertools
 import json
 import re
 import socket
-import time
 import urllib.parse
 from pathlib import Path
 
@@ -14,7 +13,7 @@ import pytest
 
 from tests.conftest import KEY, Service
 from tests.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
-from tests.waiting import wait_until
+from tests.waiting import WAIT_S, wait_until
 
 ABOUT = '<meta name="description" content="What we do">'
 SITE = {
@@ -351,9 +350,8 @@ def test_a_hundred_thousand_addresses_are_ranked_in_bounded_memory(own):
 
 def test_a_map_that_takes_too_long_is_a_408(start_service, site):
     service = start_service()  # where no crawl has found anything of the site
-    asked = itertools.product(("v1", "v2"), (("/delay/20", 1000), ("/text", 1)))
-    for version, (path, timeout) in asked:
-        body = {"url": site.url(path), "timeout": timeout}
+    for version, timeout in itertools.product(("v1", "v2"), (1000, 1)):
+        body = {"url": site.held(), "timeout": timeout}
         reply = service.post(f"/{version}/map", body)
         assert reply.status == 408
         assert reply.json == {
@@ -382,10 +380,7 @@ def test_what_crawls_of_the_team_have_found_is_known(own):
         body = {"url": site.url("/"), "scrapeOptions": {"maxAge": 0}}
         started = own.post("/v2/crawl", body).json
         path = f"/v2/crawl/{started['id']}"
-        until = time.monotonic() + 30
-        while own.get(path).json["status"] == "scraping":
-            assert time.monotonic() < until
-            time.sleep(0.05)
+        wait_until(lambda: own.get(path).json["status"] != "scraping")
         body = {"url": site.url("/new"), "filterByPath": False, "search": "prices"}
         links = own.post("/v2/map", body).json["links"]
         known = {"title": "Prices of all sorts", "description": "What we do"}
@@ -404,7 +399,7 @@ def test_what_crawls_of_the_team_have_found_is_known(own):
 def leave(service, body):
     """Send a map on a connection of its own; return it without reading."""
     parts = urllib.parse.urlsplit(service.url)
-    connection = socket.create_connection((parts.hostname, parts.port), timeout=30)
+    connection = socket.create_connection((parts.hostname, parts.port), timeout=WAIT_S)
     data = json.dumps(body).encode()
     connection.sendall(
         b"POST /v2/map HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer %s\r\n"
@@ -415,10 +410,10 @@ def leave(service, body):
 
 def test_callers_who_leave_end_the_work_and_few_run_at_a_time(own, site):
     site.forget()
-    body = {"url": site.url("/delay/60"), "sitemap": "skip"}
+    body = {"url": site.held(), "sitemap": "skip", "timeout": 300_000}
 
     def delayed():
-        return [r for r in site.requests if r["path"].startswith("/delay")]
+        return [r for r in site.requests if r["path"].startswith("/held")]
 
     connections = [leave(own, body) for _ in range(2)]
     wait_until(lambda: len(delayed()) == 2)

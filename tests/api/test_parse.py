@@ -162,6 +162,56 @@ def test_a_form_that_is_not_one_is_refused_with_the_reason(service, parts, path,
     assert text in issue["message"]
 
 
+@pytest.mark.parametrize(
+    ("name", "texts"),
+    [
+        (b"a" * 300 + b".html", ["file name", "255 characters", "got 305", "aaaa"]),
+        (b"a" * 5000 + b".html", ["file name", "255 characters", "got 5005", "aaaa"]),
+        (b"a" * 40_000 + b".html", ["file name", "255 characters"]),
+        (b"caf\xe9.html", ["file name", "must be UTF-8", r"caf\xe9.html"]),
+        (b"\xed\xa0\x80.html", ["file name", "must be UTF-8", r"\xed\xa0\x80"]),
+    ],
+    ids=["long", "longer", "longest", "latin-1", "surrogate"],
+)
+def test_a_file_name_that_is_refused_is_named(service, name, texts):
+    headers, raw = form(("file", "NAME", "", HTML))
+    raw = raw.replace(b"NAME", name)
+    reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
+    assert (reply.status, reply.json["code"]) == (400, "BAD_REQUEST")
+    issue = reply.json["details"][0]
+    assert issue["path"] == ["file"]
+    assert [text for text in texts if text not in issue["message"]] == []
+    assert "Error" not in issue["message"]
+    assert "byte 0x" not in issue["message"]
+
+
+def test_the_name_of_a_part_that_is_refused_is_named(service):
+    headers, raw = form(("file", "a.html", "", HTML))
+    raw = raw.replace(b'name="file"', b'name="fil\xe9"')
+    reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
+    assert reply.status == 400
+    [issue] = reply.json["details"]
+    assert issue["message"] == r"the name of a part must be UTF-8, got 'fil\xe9'"
+
+
+@pytest.mark.parametrize(
+    "name", ["t\u00e9l\u00e9.html", "\u6f6e.html", "\U0001f30a.html"]
+)
+def test_a_file_name_may_be_of_any_script(service, name):
+    data = upload(service, HTML, name, options={"formats": ["markdown"]}).json["data"]
+    assert data["metadata"]["sourceURL"] == name
+
+
+def test_a_boundary_may_be_of_any_bytes(service):
+    headers, raw = form(("file", "a.html", "", HTML), boundary="x-\u00e9-z")
+    raw = raw.replace("\u00e9".encode(), "\u00e9".encode("latin-1"))
+    headers["Content-Type"] = headers["Content-Type"].replace(
+        "x-\u00e9-z", '"x-\u00e9-z"'
+    )
+    reply = service.request("POST", "/v2/parse", headers=headers, raw=raw)
+    assert reply.status == 200
+
+
 def test_broken_bodies_are_refused(service):
     headers, raw = form(("file", "a.html", "text/html", HTML))
     cases = [

@@ -104,6 +104,17 @@ def test_a_prompt_that_says_nothing(preview, service, blog):
     assert "hello" in reply.json["warning"]
 
 
+@pytest.mark.parametrize(
+    "prompt",
+    ["9" * 5000 + " pages", "9" * 400 + "k pages", "0" * 5000 + "2 pages", "qpath7q"],
+    ids=["digits", "thousands", "zeros", "marker"],
+)
+def test_a_prompt_of_odd_numbers_is_read(preview, service, blog, prompt):
+    assert "error" in preview(blog.url("/"), prompt, 400)
+    found = preview(blog.url("/"), f"{prompt}, only the blog")["data"]
+    assert found["includePaths"] == ["^/weblog(?:/|$)"]
+
+
 def test_v1_has_no_prompts(service, blog):
     body = {"url": blog.url("/"), "prompt": SENTENCE}
     assert service.post("/v1/crawl", body).status == 400
@@ -211,9 +222,33 @@ def test_a_model_answers_first(clever, chat, blog):
 
 
 @pytest.mark.parametrize(
+    ("said", "left_out"),
+    [
+        ({"limit": 10**9}, "limit"),
+        ({"limit": 10**30}, "limit"),
+        ({"limit": 0}, "limit"),
+        ({"max_discovery_depth": -1}, "maxDiscoveryDepth"),
+        ({"delay_s": 3600}, "delay"),
+        ({"exclude_paths": ["("]}, "excludePaths"),
+    ],
+)
+def test_what_no_caller_may_send_is_left_out_of_a_models_answer(
+    clever, chat, blog, said, left_out
+):
+    chat.behave(answer={"include_paths": ["^/weblog/"], **said})
+    body = {"url": blog.url("/"), "prompt": "the interesting things"}
+    found = clever.post("/v2/crawl/params-preview", body).json
+    assert found["data"] == {"url": blog.url("/"), "includePaths": ["^/weblog/"]}
+    assert "was left out" in found["warning"]
+    assert left_out in found["warning"]
+    assert len(chat.asked()) == 1
+
+
+@pytest.mark.parametrize(
     ("mode", "said"),
     [
         ("obeys", {"include_paths": ["("]}),
+        ("obeys", {"limit": 10**9}),
         ("obeys", {}),
         ("talks", None),
         ("refuses", None),

@@ -18,7 +18,7 @@ from tests.scripted_site import ScriptedSite, page, slow
 
 QUESTION = "Who founded the shop?"
 FOUNDED = "The shop was founded by Ida Example in the year 1999."
-SETTINGS = {"SCRAPER_LEASE_S": "1"}
+SETTINGS = {"SCRAPER_LEASE_S": "3"}
 TOPIC = "The granite bridge of Aldermoor"
 
 
@@ -58,7 +58,7 @@ def know(service, web, paths):
     """Scrape pages, so that a search finds them, with one that keeps nothing."""
     for path in paths:
         service.post("/v2/scrape", {"url": web.url(path)})
-    time.sleep(0.5)  # the index of searches is written right behind the pages
+    time.sleep(1)  # the index of searches is written right behind the pages
 
 
 def test_each_statement_has_its_source(running, web):

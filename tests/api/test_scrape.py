@@ -15,7 +15,7 @@ def scrape(service, site):
     """Return a function that scrapes a path of the site and returns the reply."""
 
     def call(path, version="v2", **options):
-        body = {"url": site.url(path), "timeout": 20_000, "maxAge": 0, **options}
+        body = {"url": site.url(path), "timeout": 200_000, "maxAge": 0, **options}
         return service.post(f"/{version}/scrape", body)
 
     return call

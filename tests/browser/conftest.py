@@ -7,7 +7,6 @@ import os
 import shutil
 import struct
 import subprocess
-import time
 import zlib
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import pytest
 
 from tests.app_site import HOSTS, AppSite
 from tests.conftest import KEY, Service
+from tests.waiting import WAIT_S, wait_until
 
 SETTINGS = {
     "SCRAPER_API_KEYS": f"{KEY},fc-other-team",
@@ -63,7 +63,7 @@ def scrape(service, app):
     """Return a function that scrapes a path of the site and returns the reply."""
 
     def call(path: str, version: str = "v2", **options: Any):
-        body = {"url": app.url(path), "maxAge": 0, "timeout": 30_000, **options}
+        body = {"url": app.url(path), "maxAge": 0, "timeout": 200_000, **options}
         return service.post(f"/{version}/scrape", body)
 
     return call
@@ -122,10 +122,8 @@ def finished(service, reply):
 
 def finished_at(service, path):
     """Return the pages of a job by the path of its status, when it is completed."""
-    end = time.monotonic() + 60
-    while (found := service.get(path).json)["status"] == "scraping":
-        assert time.monotonic() < end
-        time.sleep(0.1)
+    wait_until(lambda: service.get(path).json["status"] != "scraping")
+    found = service.get(path).json
     assert found["status"] == "completed", found
     return found["data"]
 
@@ -137,7 +135,7 @@ def fetch(address: str) -> tuple[int, dict[str, str], bytes]:
 
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(address, timeout=30) as found:
+        with opener.open(address, timeout=WAIT_S) as found:
             return found.status, dict(found.headers), found.read()
     except urllib.error.HTTPError as error:
         with error:

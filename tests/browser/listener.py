@@ -26,12 +26,13 @@ class Listener:
                 link, _ = self.tcp.accept()
             except OSError:
                 return
-            link.settimeout(1)
-            try:
-                self.seen.append(f"tcp {link.recv(200)!r}")
-            except OSError:
-                self.seen.append("tcp without a word")
-            link.close()
+            self.seen.append("tcp")
+            threading.Thread(target=self._read, args=(link,), daemon=True).start()
+
+    def _read(self, link: socket.socket) -> None:
+        with link, contextlib.suppress(OSError):
+            if data := link.recv(200):
+                self.seen.append(f"tcp {data!r}")
 
     def _receive(self) -> None:
         while True:

@@ -146,7 +146,7 @@ def test_pdf_has_the_paper_asked_for(act):
 )
 def test_a_failing_action_is_named(scrape, action, why):
     first = {"type": "wait", "milliseconds": 1}
-    reply = scrape("/links", actions=[first, action], timeout=4000)
+    reply = scrape("/links", actions=[first, action], timeout=10_000)
     assert (reply.status, reply.json["code"]) == (500, "SCRAPE_ACTION_ERROR")
     assert reply.json["error"].startswith(f"Action 1 ({action['type']}) failed: ")
     assert why in reply.json["error"]

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
 from tests.browser.conftest import SETTINGS, Png, fetch, finished_at
 from tests.conftest import Service
 from tests.receiver import Receiver
+from tests.waiting import wait_until
 from tests.watching import EventClient, open_socket, watched
 
 EVIL = {"Host": "evil.example", "X-Forwarded-Host": "evil.example"}
@@ -22,13 +21,10 @@ def receiver():
 
 def pages_sent(receiver, path):
     """Return the pages that a receiver was sent, when there is one."""
-    end = time.monotonic() + 60
-    while True:
-        events = [r for r in receiver.received(path) if r.event == "page"]
-        if events:
-            return [page for event in events for page in event.json["data"]]
-        assert time.monotonic() < end, "no event came"
-        time.sleep(0.1)
+    events = wait_until(
+        lambda: [r for r in receiver.received(path) if r.event == "page"]
+    )
+    return [page for event in events for page in event.json["data"]]
 
 
 def start(service, app, receiver, path, **options):

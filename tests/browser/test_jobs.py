@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sqlite3
+import uuid
+from contextlib import closing
+from pathlib import Path
+
 import pytest
 from firecrawl import Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
@@ -94,3 +99,32 @@ def test_the_first_python_client_takes_screenshots_and_acts(service, app):
     assert found.screenshot.startswith(service.url)
     assert len(found.actions.screenshots) == 1
     assert found.actions.pdfs == []
+
+
+def test_what_actions_type_is_nowhere_in_clear(service, app):
+    typed = f"canary-{uuid.uuid4().hex}"
+    body = {
+        "urls": [app.url(f"/form?canary{n}") for n in range(3)],
+        "actions": [
+            {"type": "click", "selector": "#name"},
+            {"type": "write", "text": typed},
+            {"type": "wait", "milliseconds": 500},
+        ],
+        "maxAge": 0,
+    }
+    folder = Path(service.command[-1])
+    reply = service.post("/v2/batch/scrape", body)
+    assert typed not in stored(folder), "during the job"
+    assert len(finished(service, reply)) == 3
+    assert typed not in stored(folder), "after the job"
+    assert typed not in service.stderr
+    with closing(sqlite3.connect(folder / "jobs.sqlite")) as connection:
+        job_id = reply.json["id"]
+        rows = connection.execute("SELECT 1 FROM secret WHERE job_id = ?", (job_id,))
+        assert rows.fetchall() == []
+
+
+def stored(folder):
+    """Return all that is in the files of a folder, as text."""
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return "\n".join(path.read_bytes().decode("latin-1") for path in files)

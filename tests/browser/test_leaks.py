@@ -127,7 +127,7 @@ def hostile(forbidden):
 
 
 def render(service, site, path, **options):
-    body = {"url": site.url(path), "maxAge": 0, "timeout": 30_000, "waitFor": 1500}
+    body = {"url": site.url(path), "maxAge": 0, "timeout": 200_000, "waitFor": 1500}
     return service.post("/v2/scrape", {**body, "blockAds": False, **options})
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import SETTINGS, chromium_processes, finished
-from tests.waiting import wait_until
+from tests.waiting import WAIT_S, wait_until
 
 
 def homes():
@@ -33,7 +33,7 @@ def run(service, app):
 
     def start(path, service=service, **options):
         replies = []
-        body = {"url": app.url(path), "maxAge": 0, "timeout": 30_000, **options}
+        body = {"url": app.url(path), "maxAge": 0, "timeout": 200_000, **options}
         thread = threading.Thread(
             target=lambda: replies.append(service.post("/v2/scrape", body))
         )
@@ -57,7 +57,7 @@ def is_asked(app, path, seen):
 def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, kind):
     page("/links", waitFor=1)
     app.paths()
-    reply = run("/slow", waitFor=2500)
+    reply = run("/slow", waitFor=6000)
     seen = []
     wait_until(lambda: is_asked(app, "/slow", seen))
     victims = chromium_processes(service.pid, kind)
@@ -72,7 +72,7 @@ def test_a_page_whose_browser_is_killed_is_tried_again(run, page, service, app, 
 
 def test_a_page_whose_browser_is_killed_twice_fails_with_a_reason(run, service, app):
     app.paths()
-    reply = run("/slow", waitFor=2500)
+    reply = run("/slow", waitFor=20_000)
     wait_until(lambda: is_asked(app, "/slow", []))
     over = threading.Event()
 
@@ -104,8 +104,8 @@ def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
     before = len(chromium_processes(service.pid, "renderer"))
     app.paths()
     address = urllib.parse.urlsplit(service.url).netloc
-    connection = http.client.HTTPConnection(address, timeout=30)
-    body = {"url": app.url("/slow?gone"), "waitFor": 20_000, "timeout": 60_000}
+    connection = http.client.HTTPConnection(address, timeout=WAIT_S)
+    body = {"url": app.url("/slow?gone"), "waitFor": 60_000, "timeout": 200_000}
     connection.request(
         "POST",
         "/v2/scrape",
@@ -120,7 +120,7 @@ def test_a_caller_who_goes_away_leaves_no_page(service, app, page):
 
 @pytest.mark.slow
 def test_a_crowd_waits_and_all_are_served(run):
-    replies = [run(f"/links?{n}", waitFor=1, timeout=60_000) for n in range(12)]
+    replies = [run(f"/links?{n}", waitFor=1) for n in range(12)]
     assert [reply().status for reply in replies] == [200] * 12
 
 
@@ -161,7 +161,7 @@ def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
     assert chromium_processes(service.pid) == []  # nothing was needed so far
     browsers = set()
     for number in range(4):
-        body = {"url": app.url(f"/links?{number}"), "waitFor": 1, "timeout": 30_000}
+        body = {"url": app.url(f"/links?{number}"), "waitFor": 1, "timeout": 200_000}
         assert service.post("/v2/scrape", body).status == 200
         browsers |= homes() - before
     assert len(browsers) == 2

@@ -37,7 +37,7 @@ def page(proxied, app, proxies):
     def call(path, **options):
         for proxy in proxies:
             proxy.asked.clear()
-        body = {"url": app.url(path), "maxAge": 0, "timeout": 30_000, **options}
+        body = {"url": app.url(path), "maxAge": 0, "timeout": 200_000, **options}
         reply = proxied.post("/v2/scrape", body)
         assert reply.status == 200, reply.json
         return reply.json["data"]

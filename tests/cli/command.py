@@ -16,10 +16,11 @@ import termios
 import time
 from pathlib import Path
 
+from tests.waiting import WAIT_S
+
 ROOT = Path(__file__).parents[2]
 # As the installed script does it, wherever the sources are.
 COMMAND = (sys.executable, "-c", "from scraper_service.cli import main; main()")
-TIMEOUT_S = 60
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -44,7 +45,7 @@ def run(folder: Path, *arguments, stdin: str = "", **changes: str):
         input=stdin,
         capture_output=True,
         text=True,
-        timeout=TIMEOUT_S,
+        timeout=WAIT_S,
         check=False,
     )
 
@@ -60,14 +61,6 @@ def start(folder: Path, *arguments, **options):
         start_new_session=True,
         **options,
     )
-
-
-def wait_for(condition, timeout_s: float = TIMEOUT_S) -> None:
-    """Wait until ``condition()`` holds."""
-    end = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < end, "it did not happen"
-        time.sleep(0.02)
 
 
 def lines_of(path: Path) -> int:
@@ -105,7 +98,7 @@ class Terminal:
 
     def until(self, text: str) -> None:
         """Read until ``text`` was on the screen."""
-        end = time.monotonic() + TIMEOUT_S
+        end = time.monotonic() + WAIT_S
         while text not in self.seen:
             assert time.monotonic() < end, self.seen
             assert self._read(), self.seen
@@ -113,7 +106,7 @@ class Terminal:
     def end(self) -> int:
         """Read to the end; return the exit code."""
         try:
-            end = time.monotonic() + TIMEOUT_S
+            end = time.monotonic() + WAIT_S
             while self._read() and time.monotonic() < end:
                 pass
         finally:

@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import csv
 import json
 
 import pytest
+import yaml
 from markdown_it import MarkdownIt
 
+from scraper_service.api.fields import PLAIN_FORMATS
+from scraper_service.cli.catalogue import (
+    FORMATS,
+    NAMES,
+    WITH_OPTIONS,
+    keys_of_body,
+)
 from scraper_service.cli.folder import MarkdownFolder
-from scraper_service.cli.output import COLUMNS, Failure, JsonLines, OutputFailed, Table
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.output import FACTS, Failure, JsonLines, OutputFailed, Table
+from scraper_service.cli.parts import front_matter
+from scraper_service.cli.terminal import fitted, printable
 
 
 def _lines(path):
@@ -25,7 +35,7 @@ def page(url="http://example.org/", **values):
 
 def test_cells_are_quoted_and_no_formulas(tmp_path):
     path = tmp_path / "pages.csv"
-    table = Table(path)
+    table = Table(path, ("markdown", "links"))
     table.open()
     titles = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", 'a "b", c\nd', "\uff1dx", "plain"]
     table.write([page(title=title) for title in titles])
@@ -33,12 +43,142 @@ def test_cells_are_quoted_and_no_formulas(tmp_path):
     table.close([])
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    assert tuple(rows[0]) == COLUMNS
+    assert tuple(rows[0]) == (*FACTS, "markdown", "links", "warning", "error")
     shown = [row["title"] for row in rows]
     assert shown[:6] == [f"'{title}" for title in titles[:6]]
     assert shown[6:] == [titles[6], "'\uff1dx", "plain", ""]
     assert rows[0]["markdown"] == "# Text"
     assert rows[-1]["links"] == "http://a.example\nhttp://b.example"
+
+
+NESTED = {"name": "Tides", "parts": [{"n": 1}]}
+
+
+def rows_of(path):
+    with path.open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def test_a_table_has_the_formats_that_were_asked_for_and_no_others(tmp_path):
+    keys = keys_of_body(
+        {"formats": [{"type": "json", "schema": {}}, "summary", "product", "menu"]}
+    )
+    table = Table(tmp_path / "pages.csv", keys)
+    table.open()
+    table.write([page(markdown=None, json=NESTED, summary="Short.", product=NESTED)])
+    table.close([])
+    [row] = rows_of(tmp_path / "pages.csv")
+    own = ("json", "summary", "product", "menu")
+    assert tuple(row) == (*FACTS, *own, "markdown", "warning", "error")
+    assert json.loads(row["json"]) == json.loads(row["product"]) == NESTED
+    assert (row["summary"], row["menu"]) == ("Short.", "")
+
+
+@pytest.mark.parametrize(
+    ("formats", "keys"),
+    [
+        (["changeTracking", "branding"], ("changeTracking", "branding")),
+        ([{"type": "question", "question": "a"}, "links"], ("answer", "links")),
+        ([{"type": "query", "prompt": "a", "mode": "directQuote"}], ("highlights",)),
+        ([{"type": "screenshot@fullPage"}, "screenshot"], ("screenshot",)),
+        ([{"type": "attributes", "selectors": []}, "nope"], ("attributes",)),
+    ],
+)
+def test_every_format_has_the_column_of_its_result(formats, keys):
+    assert keys_of_body({"formats": formats}) == keys
+    assert set(NAMES) | set(WITH_OPTIONS) <= set(FORMATS)
+
+
+def test_every_format_of_the_api_has_a_column():
+    plain = {name for name in PLAIN_FORMATS if name not in {"audio", "video"}}
+    assert plain | {"json", "screenshot", "changeTracking"} <= set(NAMES)
+
+
+def test_a_table_of_a_job_that_is_not_known_grows_columns(tmp_path):
+    path = tmp_path / "pages.csv"
+    table = Table(path)
+    table.open()
+    table.write([page("http://a.example/", title="=1"), page("http://b.example/")])
+    table.write([page("http://c.example/", json=NESTED), page("http://d.example/")])
+    table.close([])
+    rows = rows_of(path)
+    assert [bool(row["json"]) for row in rows] == [False, False, True, False]
+    assert [row["markdown"] for row in rows] == ["# Text"] * 4
+    assert rows[0]["title"] == "'=1"
+    assert tuple(rows[0])[-3:] == ("json", "warning", "error")
+    assert list(tmp_path.iterdir()) == [path]
+
+
+PNG = b"\x89PNG\r\n\x1a\n picture"
+DATA_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
+
+
+def test_pictures_stand_beside_a_table(tmp_path):
+    table = Table(tmp_path / "pages.csv", ("screenshot",))
+    table.open()
+    table.write([page(markdown=None, screenshot=DATA_URL)])
+    table.close([])
+    [row] = rows_of(tmp_path / "pages.csv")
+    assert row["screenshot"] == "pages.files/example.org.png"
+    assert (tmp_path / row["screenshot"]).read_bytes() == PNG
+
+
+def test_a_folder_has_each_format_of_a_page_in_a_file(tmp_path):
+    folder = tmp_path / "out"
+    output = MarkdownFolder(folder)
+    output.open()
+    raw = base64.b64encode(b"%PDF-1.7").decode()
+    whole = {"html": "<p>a", "rawHtml": "<html>b", "json": NESTED, "links": ["x"]}
+    output.write([page(**whole, screenshot=DATA_URL, warning="Mind it.")])
+    output.write([page("http://example.org/", markdown=None, screenshot=DATA_URL)])
+    output.write([page("http://example.org/a.pdf", markdown=None, rawBase64=raw)])
+    output.close([])
+    first, second, third = [json.loads(line) for line in _lines(folder / "index.jsonl")]
+    files = {key: (folder / name).read_bytes() for key, name in first["files"].items()}
+    assert files["screenshot"] == PNG
+    assert (files["html"], files["rawHtml"]) == (b"<p>a", b"<html>b")
+    data = json.loads(files["data"])
+    assert (data["json"], data["links"]) == (NESTED, ["x"])
+    head = head_of(files["markdown"].decode())
+    assert head["screenshot"] == first["files"]["screenshot"]
+    assert head["warning"] == first["warning"] == "Mind it."
+    assert f"[screenshot](<{head['screenshot']}>)" in (folder / "index.md").read_text()
+    assert (folder / second["file"]).read_bytes() == PNG
+    assert second["file"] != first["files"]["screenshot"]
+    assert (folder / third["file"]).read_bytes() == b"%PDF-1.7"
+    assert third["file"].endswith(".pdf")
+
+
+def head_of(text):
+    """Return the values in the head of a file of Markdown."""
+    before, head, _ = text.split("---\n", 2)
+    assert before == ""
+    return yaml.safe_load(head)
+
+
+TITLES = [
+    'say "no": # {x} [y] \\ end',
+    "no",
+    "2020-01-01",
+    "- a\n---\nb: c",
+    "'",
+    "%x @y `z`",
+    "\U0001f600 \u00e9\u4e2d",
+    "a\x7fb\x85c\u2028d\ufeffe\ufffff\ud800",
+    "!!python/object:os.system",
+]
+
+
+@pytest.mark.parametrize("title", TITLES)
+def test_the_head_of_a_page_is_yaml_whatever_it_says(title):
+    facts = {"title": title, "url": "http://e.example/: #", "statusCode": 200}
+    facts |= {"publishedTime": "2024-05-06", "language": "no", "author": title}
+    head = head_of(front_matter({"metadata": facts}, {}).decode())
+    cut = "".join(c for c in printable(title) if c != "\ud800")
+    assert head["title"] == head["author"] == cut
+    assert head["url"] == facts["url"]
+    assert head["status"] == 200
+    assert (head["date"], head["language"]) == ("2024-05-06", "no")
 
 
 def test_a_file_is_cut_only_when_there_is_something_to_write(tmp_path):
@@ -67,9 +207,15 @@ def test_a_folder_has_pages_and_an_index_that_nothing_breaks_out_of(tmp_path):
             page("http://example.org/no", markdown=None),
         ]
     )
-    output.close([Failure("http://example.org/gone", "SCRAPE_X", "It is gone.")])
+    output.close(
+        [
+            Failure("http://example.org/gone", "SCRAPE_X", "It is gone."),
+            Failure.of_robots("http://example.org/secret"),
+        ]
+    )
     lines = [json.loads(line) for line in _lines(folder / "index.jsonl")]
-    assert [line["file"] for line in lines[2:]] == [None, None]
+    assert [line["file"] for line in lines[2:]] == [None, None, None]
+    assert lines[4]["leftOut"] == "robots.txt refuses it (ROBOTS)"
     assert lines[3]["error"] == "It is gone. (SCRAPE_X)"
     names = [line["file"] for line in lines[:2]]
     assert sorted(p.name for p in tmp_path.rglob("*")) == sorted(
@@ -78,12 +224,13 @@ def test_a_folder_has_pages_and_an_index_that_nothing_breaks_out_of(tmp_path):
     index = (folder / "index.md").read_text()
     tokens = [t for block in MarkdownIt().parse(index) for t in block.children or ()]
     hrefs = {t.attrs["href"] for t in tokens if t.type == "link_open"}
-    addresses = ["../../../x", "X", "no", "gone"]
+    addresses = ["../../../x", "X", "no", "gone", "secret"]
+    assert index.index("# Failed") < index.index("/gone") < index.index("# Left out")
     assert hrefs == {*names, *(f"http://example.org/{rest}" for rest in addresses)}
     assert not any(t.type == "html_inline" for t in tokens)
     assert "\x1b" not in index
     assert "\u202e" not in index
-    assert (folder / names[0]).read_text() == "# Text\n"
+    assert (folder / names[0]).read_text().endswith("---\n\n# Text\n")
 
 
 def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
@@ -100,3 +247,9 @@ def test_a_folder_of_somebody_else_is_left_alone(tmp_path):
 def test_what_strangers_wrote_does_not_steer_a_terminal():
     assert printable("a\x1b[2Jb\x07\u202ec\n d\x9b") == "a[2Jbc d"
     assert printable("abcdef", 5) == "ab..."
+
+
+def test_a_line_fits_a_terminal_with_wide_characters_too():
+    assert fitted("\u7d75\u6587\u5b57" * 10, 9) == "\u7d75\u6587\u5b57..."
+    assert fitted("\u7d75\u6587", 4) == "\u7d75\u6587"
+    assert fitted("abc", 3) == "abc"

@@ -11,10 +11,12 @@ import sqlite3
 import subprocess
 from collections import Counter
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli import main
+from scraper_service.cli.jobs import _chosen
 from tests.cli.command import (
     Terminal,
     jobs,
@@ -22,14 +24,14 @@ from tests.cli.command import (
     pages_of,
     run,
     start,
-    wait_for,
 )
 from tests.linked_site import named, page_number
-from tests.scripted_site import ScriptedSite, answer, moved, page
+from tests.scripted_site import ScriptedSite, answer, moved, page, text
+from tests.waiting import wait_until
 
 SMALL = "12-cli"
 # Slow enough to be interrupted in the middle, short enough to be finished.
-LONG = "150-slow100-cli"
+LONG = "150-slow200-cli"
 
 
 def numbers(pages):
@@ -100,7 +102,8 @@ def test_a_folder_gets_a_file_for_each_page_and_an_index(tmp_path):
         assert by_url["/docs/a"]["title"] == "A | [x](y)"
         assert by_url["/docs/a"]["status"] == 200
         text = (folder / by_url["/docs/a"]["file"]).read_text()
-        assert text.startswith("# A")
+        assert text.startswith('---\ntitle: "A | [x](y)"\nurl: "http')
+        assert "\n---\n\n# A" in text
         assert by_url["/docs/b"]["file"] is None
         assert by_url["/docs/b"]["error"]
         # The next crawl does not mix with it, unless that is wanted.
@@ -139,7 +142,7 @@ def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
     output = tmp_path / "pages.jsonl"
     process = start(tmp_path, "crawl", site.url(named(name).path(0)), "-o", output)
     with process:
-        wait_for(lambda: lines_of(output) >= 3)
+        wait_until(lambda: lines_of(output) >= 3)
         os.kill(process.pid, number)
         said = process.stderr.read()
     written = output.read_text()
@@ -167,7 +170,7 @@ def test_one_command_at_a_time_runs_a_job(tmp_path, site):
     output = tmp_path / "out" / "index.jsonl"
     url = site.url(named("2000-slow100-taken").path(0))
     with start(tmp_path, "crawl", url, "-o", "out/") as process:
-        wait_for(lambda: lines_of(output) >= 2)
+        wait_until(lambda: lines_of(output) >= 2)
         [job] = jobs(tmp_path)
         assert job["state"] == "running"
         done = run(tmp_path, "jobs", "resume", job["id"])
@@ -201,12 +204,12 @@ def test_a_service_on_the_same_data_leaves_a_stopped_crawl_alone(
     url = site.url(named(f"{LONG}-beside").path(0))
     service = start_service(tmp_path / "data")
     with start(tmp_path, "crawl", url, "-o", output) as process:
-        wait_for(lambda: lines_of(output) >= 3)
+        wait_until(lambda: lines_of(output) >= 3)
         os.kill(process.pid, signal.SIGKILL)
     [job] = jobs(tmp_path)
     # The service takes up jobs in their order: this one is later than the crawl.
     later = service.post("/v2/batch/scrape", {"urls": [site.url("/text")]}).json["id"]
-    wait_for(lambda: service.get(f"/v2/crawl/{later}").json["status"] == "completed")
+    wait_until(lambda: service.get(f"/v2/crawl/{later}").json["status"] == "completed")
     assert jobs(tmp_path)[1] == job
     assert service.get(f"/v2/crawl/{job['id']}").status == 404
     done = run(tmp_path, "jobs", "resume", job["id"])
@@ -219,7 +222,7 @@ def test_a_stopped_crawl_is_kept_for_more_than_a_day(tmp_path, site):
     output = tmp_path / "pages.jsonl"
     url = site.url(named(f"{LONG}-old").path(0))
     with start(tmp_path, "crawl", url, "-o", output) as process:
-        wait_for(lambda: lines_of(output) >= 3)
+        wait_until(lambda: lines_of(output) >= 3)
         process.kill()
     with sqlite3.connect(tmp_path / "data" / "jobs.sqlite") as connection:
         connection.execute("UPDATE job SET expires_at = 1, created_at = 1")
@@ -236,8 +239,9 @@ def test_a_reader_that_goes_away_stops_the_crawl(tmp_path, site):
         process.stdout.readline()
         process.stdout.close()
         said = process.stderr.read()
-    assert process.returncode == 1
-    assert "Traceback" not in said
+    assert process.returncode == 141  # as after SIGPIPE
+    assert said.startswith("stopped: nobody reads the output any more\nto go on: ")
+    assert "Error" not in said
     assert "BrokenPipe" not in said
     [job] = jobs(tmp_path)
     assert job["state"] == "stopped"
@@ -277,7 +281,6 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("crawl", "http://127.0.0.2/", "--options", "[]"), 2, "JSON object"),
         (("crawl", "http://127.0.0.2/", "--options", '{"x": 1}'), 2, "'x'"),
         (("crawl", "http://127.0.0.2/", "-o", "pages.txt"), 2, "-o pages.txt"),
-        (("crawl", "http://127.0.0.2/", "-o", "x/", "-f", "html"), 2, "markdown"),
         (("crawl", "http://127.0.0.2/", "--detach"), 2, "--server"),
         (("batch", "nosuch.txt"), 2, "nosuch.txt"),
         (("batch", "-"), 2, "FILE: there is no address in it"),
@@ -302,6 +305,7 @@ def test_wrong_use_is_said_in_a_sentence(monkeypatch, tmp_path, arguments, code,
     [
         (("http://127.0.0.2/", "-o", "/proc/x/y.csv"), "/proc/x"),
         (("http://127.0.0.2/", "--data-dir", "/proc/x"), "/proc/x"),
+        (("http://nosuch.invalid/",), "completed: 0 pages, 1 failed\n"),
         (("http://nosuch.invalid/",), "does not resolve"),
     ],
 )
@@ -311,6 +315,58 @@ def test_a_crawl_that_brings_nothing_says_why(tmp_path, arguments, text):
     assert text in done.stderr
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
+
+
+def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
+    pages = {
+        "/": page("/a", title="Home"),
+        "/a": page(title="A"),
+        "/robots.txt": text("User-agent: *\nDisallow: /secret\n"),
+        "/sitemap.xml": answer(status=404),
+    }
+    with ScriptedSite(pages) as site:
+        done = run(tmp_path, "crawl", site.url("/secret"), "-o", "out/")
+        assert done.returncode == 1
+        first, why, last = done.stderr.splitlines()
+        assert first == "completed: 0 pages, 1 left out"
+        assert why.startswith("The job ended without a page. ")
+        assert last == "left out: 1 that robots.txt refuses"
+        [line] = pages_of(tmp_path / "out" / "index.jsonl")
+        assert "robots.txt" in line["leftOut"]
+        done = run(tmp_path, "crawl", site.url("/"), "--include", "nothing")
+    assert done.returncode == 1
+    assert re.match(r"completed: 0 pages, \d left out\n", done.stderr)
+    assert "failed" not in done.stderr
+    assert "that match no --include (includePaths)" in done.stderr
+
+
+def test_a_table_of_a_resumed_and_an_exported_job_has_its_formats(tmp_path, site):
+    (tmp_path / "schema.json").write_text('{"title": "string"}')
+    asked = ("-f", "json,summary", "--schema", "schema.json", "-o", "a/b/out.csv")
+    done = run(tmp_path, "batch", "-", *asked, stdin=site.url("/article"))
+    assert done.returncode == 0, done.stderr
+    done = run(tmp_path, "jobs", "export", "last", "-o", "again.csv")
+    assert done.returncode == 0, done.stderr
+    written = (tmp_path / "a/b/out.csv").read_bytes()
+    assert (tmp_path / "again.csv").read_bytes() == written
+    [row] = csv.DictReader(written.decode().splitlines(keepends=True))
+    assert set(json.loads(row["json"])) == {"title"}
+    assert row["summary"]
+    assert "markdown" not in row
+
+
+def test_a_job_is_named_by_the_beginning_of_its_id():
+    ids = ["abcd1111", "abcd2222", "eeee"]
+    assert _chosen("last", ids) == _chosen("abcd1", ids) == "abcd1111"
+    for start_, message in (
+        ("abcd", "2 jobs have an id abcd...: abcd1111, abcd2222"),
+        ("ffff", "no job has an id ffff...; see `jobs list`"),
+    ):
+        with pytest.raises(click.ClickException) as caught:
+            _chosen(start_, ids)
+        assert caught.value.message == message
+    with pytest.raises(click.ClickException, match="there are no jobs"):
+        _chosen("last", [])
 
 
 @pytest.mark.slow
@@ -324,7 +380,7 @@ def test_an_unknown_job_is_named(tmp_path, site):
 
 @pytest.mark.parametrize("columns", [80, 40])
 def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
-    url = site.url(named(f"40-slow100-tty{columns}").path(0))
+    url = site.url(named(f"40-slow300-tty{columns}").path(0))
     terminal = Terminal(tmp_path, "crawl", url, "-o", "p.jsonl", columns=columns)
     assert terminal.end() == 0
     rows = terminal.rows
@@ -339,7 +395,7 @@ def test_a_terminal_shows_how_far_it_is_in_one_line(tmp_path, site, columns):
 
 
 def test_ctrl_c_on_a_terminal_says_how_to_go_on(tmp_path, site):
-    url = site.url(named("2000-slow100-ctrl").path(0))
+    url = site.url(named("2000-slow1000-ctrl").path(0))
     terminal = Terminal(tmp_path, "crawl", url, NO_COLOR="1")
     terminal.until("200 http")  # without -o, pages are listed
     terminal.press("\x03")
@@ -350,13 +406,14 @@ def test_ctrl_c_on_a_terminal_says_how_to_go_on(tmp_path, site):
     assert terminal.rows[-1] == f"to go on: scraper-service jobs resume {job['id']}"
     assert "Traceback" not in terminal.seen
     # A second one does not wait for anything.
-    terminal = Terminal(tmp_path, "jobs", "resume", job["id"], "-o", "x.jsonl")
+    terminal = Terminal(tmp_path, "jobs", "resume", "last", "-o", "x.jsonl")
     terminal.until("pending")
     terminal.press("\x03")
     terminal.until("stopping")
     terminal.press("\x03")
     assert terminal.end() == 130
-    assert run(tmp_path, "jobs", "cancel", job["id"]).returncode == 0
+    assert "leaked" not in terminal.seen  # semaphores of the converter pool
+    assert run(tmp_path, "jobs", "cancel", job["id"][:8]).returncode == 0
 
 
 def test_titles_of_strangers_do_not_steer_the_terminal(tmp_path):

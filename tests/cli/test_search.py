@@ -74,4 +74,4 @@ def test_failures_have_an_exit_code_and_a_sentence(tmp_path, engines):
     assert "--tbs: must be qdr:h" in done.stderr
     done = run(tmp_path, "search", "hay", SCRAPER_SEARCH_PROVIDERS="searxng")
     assert done.returncode != 0
-    assert "needs SEARXNG_URL" in done.stderr
+    assert "needs SCRAPER_SEARXNG_URL" in done.stderr

@@ -39,7 +39,7 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
     steps = Steps("Python v2, async" if is_async else "Python v2")
     call = steps.call
     lamp, options = f"{site}/shop/lamp", ScrapeOptions(formats=["markdown"])
-    quick: dict[str, Any] = {"poll_interval": 1, "timeout": 60}
+    quick: dict[str, Any] = {"poll_interval": 1, "timeout": 200}
 
     await call("scrape", lambda: client.scrape(lamp), has("markdown"))
     await call(
@@ -159,13 +159,13 @@ async def _watch(call: Any, client: Any, site: str, *, is_async: bool) -> None:
         started = client.start_crawl(f"{site}/", limit=3)
         job = (await started if is_async else started).id
         if is_async:
-            watcher = client.watcher(job, kind="crawl", timeout=60)
+            watcher = client.watcher(job, kind="crawl", timeout=200)
             return [snapshot async for snapshot in watcher][-1]
         found: list[Any] = []
-        watcher = client.watcher(job, kind="crawl", timeout=60)
+        watcher = client.watcher(job, kind="crawl", timeout=200)
         watcher.add_event_listener("done", found.append)
         watcher.start()
-        for _ in range(600):
+        for _ in range(2000):
             if found:
                 break
             await asyncio.sleep(0.1)

@@ -9,8 +9,10 @@ import pytest
 from scraper_service.components.egress import (
     EgressPolicy,
     ForbiddenDestination,
+    ForbiddenPort,
     Refusals,
 )
+from scraper_service.components.failures import page_error
 
 PRIVATE = """
 0.0.0.0 10.0.0.1 10.255.255.255 100.64.0.1 127.0.0.1 127.255.255.254 169.254.169.254
@@ -69,4 +71,15 @@ def test_a_refused_address_gets_no_socket_and_is_noted():
     info = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
     with Refusals() as refusals, pytest.raises(ForbiddenDestination):
         EgressPolicy().open_socket(info)
-    assert refusals.reasons == ["in 127.0.0.0/8"]
+    assert [str(error) for error in refusals.errors] == ["in 127.0.0.0/8"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "1.1.1.1"])
+def test_a_page_of_a_bad_port_is_told_of_the_port_and_not_of_a_network(address):
+    with pytest.raises(ForbiddenPort) as caught:
+        EgressPolicy().check(address, 9)
+    message = page_error(caught.value).message
+    assert message.startswith("Port 9 is on the list of ports that no page comes from")
+    assert "SCRAPER_EGRESS_ALLOW=NETWORK@9" in message
+    assert "network that this service does not fetch from" not in message
+    EgressPolicy(["127.0.0.0/8@9", "1.1.1.1/32@9"]).check(address, 9)  # as it says

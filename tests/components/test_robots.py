@@ -11,7 +11,7 @@ from scraper_service.options.origins import origin
 from tests.robots_client import RobotsClient
 from tests.robots_site import RobotsSite
 
-TIMEOUT_S = 2
+TIMEOUT_S = 4
 RETRY_S = 300
 DAY_S = 86_400
 
@@ -25,6 +25,13 @@ def sites(canary):
 @pytest.fixture(scope="module")
 def client():
     """A policy whose clock only ever goes forward."""
+    with RobotsClient() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def hasty():
+    """The same for sites that take too long."""
     with RobotsClient(ROBOTS_TIMEOUT_S=str(TIMEOUT_S)) as running:
         yield running
 
@@ -58,8 +65,6 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("500", "unreachable", NONE, "answered 500"),
         ("503", "unreachable", NONE, "answered 503"),
         ("999", "unreachable", NONE, "answered 999"),
-        ("silent", "unreachable", NONE, "no complete answer"),
-        ("trickle", "unreachable", NONE, "no complete answer"),
         ("drop", "unreachable", NONE, "closed the connection"),
         ("refused", "unreachable", NONE, "refuses connections"),
         ("truncated", "unreachable", NONE, "broke off"),
@@ -78,6 +83,13 @@ def test_answers(sites, client, canary, name, state, refused, detail):
     assert bool(found["detail"]) == (state != "ok")
     assert canary.count() == before
     assert client.stderr == ""
+
+
+@pytest.mark.parametrize("name", ["silent", "trickle"])
+def test_an_answer_that_does_not_come(sites, hasty, name):
+    found = hasty.ask("rules", url=sites.url(name))
+    assert (found["state"], found["refused"]) == ("unreachable", NONE)
+    assert "no complete answer" in found["detail"]
 
 
 def test_a_name_that_does_not_resolve(client):
@@ -162,11 +174,11 @@ def test_rules_stay_while_their_site_fails(sites):
         assert client.ask("rules", url=url)["state"] == "unreachable"
 
 
-def test_a_pause_of_the_site_is_waited_for(sites, client):
+def test_a_pause_of_the_site_is_waited_for(sites, hasty):
     url = sites.url("paused")
-    assert client.ask("rules", url=url)["state"] == "absent"
-    client.ask("later", seconds=RETRY_S)
-    assert client.ask("rules", url=url)["state"] == "ok"
+    assert hasty.ask("rules", url=url)["state"] == "absent"
+    hasty.ask("later", seconds=RETRY_S)
+    assert hasty.ask("rules", url=url)["state"] == "ok"
     assert len(sites.requests("paused")) == 2
 
 

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
 import zlib
 
 import pytest
 
-from scraper_service.components.pool import ConverterPool
 from scraper_service.options.scrape import PdfParser
+from tests.conversions import PoolInLoop, pool_in_loop
 from tests.formats import officemaker as office
 from tests.formats import pdfmaker
 from tests.formats.officemaker import archive, docx, epub, odf, paragraph, row, xlsx
 from tests.formats.pages import options, source, value
+from tests.waiting import WAIT_S
 
 STREAM = "application/octet-stream"
-LIMIT_S = 40  # on a slow and busy machine; they take up to 6
+LIMIT_S = 40  # of processor time on a slow machine; they take up to 6
 LAUGHS = "".join(
     f'<!ENTITY l{n} "{f"&l{n - 1};" * 10}">' if n else '<!ENTITY l0 "ha">'
     for n in range(12)
@@ -113,24 +113,25 @@ FILES = {
 
 @pytest.fixture(scope="module")
 def pool():
-    made = ConverterPool(processes=1, timeout_s=60, memory_mb=1024, tasks=1000)
-    yield made
-    made.close()
+    with pool_in_loop(
+        processes=1, timeout_s=WAIT_S, memory_mb=1024, tasks=1000
+    ) as made:
+        yield made
 
 
-async def converted(pool: ConverterPool, body: bytes, **changes):
-    return await pool.convert(source(body, STREAM), options(**changes), LIMIT_S)
+async def converted(pool: PoolInLoop, body: bytes, **changes):
+    return await pool.pool.convert(source(body, STREAM), options(**changes), WAIT_S)
 
 
-def run(pool: ConverterPool, body: bytes, **changes):
+def run(pool: PoolInLoop, body: bytes, **changes):
     async def both():
-        started = time.monotonic()
+        started = await pool.pool.run(time.process_time)
         content = await converted(pool, body, **changes)
-        took = time.monotonic() - started
+        took = await pool.pool.run(time.process_time) - started
         after = await converted(pool, docx(paragraph("still here")))
         return content, took, after
 
-    content, took, after = asyncio.run(both())
+    content, took, after = pool.run(both())
     assert took < LIMIT_S
     assert value(after, "markdown") == "still here"
     return content

@@ -27,9 +27,9 @@ CASES = {
         "<table><tr><th colspan=2>a<th>b<tr><td rowspan=2>1<td>2<td>3<tr><td>4<td>5</table>",
         "| a |  | b |\n| --- | --- | --- |\n| 1 | 2 | 3 |\n|  | 4 | 5 |",
     ),
-    "a table without header gets an empty one": (
-        "<table><tr><td>1<td>2</table>",
-        "|  |  |\n| --- | --- |\n| 1 | 2 |",
+    "the first row is the header of a table without one": (
+        "<table><tr><td><b>a</b><td><b>b</b><tr><td>1<td>2</table>",
+        "| a | b |\n| --- | --- |\n| 1 | 2 |",
     ),
     "a table of one column is layout": ("<table><tr><td>a<tr><td>b</table>", "a\n\nb"),
     "nested tables flatten the outer one": (

@@ -112,6 +112,31 @@ def test_descriptions_are_plain(text, expected):
     assert facts["description"] == facts["og_title"] == facts["headline"] == expected
 
 
+DESCRIPTIONS = {
+    "repeated": ("<meta name=description content='The tides.'>" * 2, "The tides."),
+    "as microdata": (
+        ("<meta itemprop=description content='How the sea moves'>"
+        "<meta name=description content='The tides.'>"), "The tides.",
+    ),
+    "only as microdata": ("<meta itemprop=description content='The tides.'>", "The tides."),
+    "cut": (
+        ("<meta name=description content='The tides of…'><meta name=description content=''>"
+        "<meta name=description content='The tides of  the North Sea.'>"),
+        "The tides of  the North Sea.",
+    ),
+    "several": (
+        "<meta name=description content='The tides.'><meta name=description content=Winds>",
+        "The tides., Winds",
+    ),
+    "empty": ("<meta name=description content=' '>", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_a_description_is_told_once(page, expected):
+    assert known(f"<title>t</title>{page}").get("description") == expected
+
+
 DATES = {
     "as it is": ("<meta property=article:published_time content=2024-05-06T07:08:09.123Z>",
                  "2024-05-06T07:08:09.123Z"),
@@ -237,6 +262,15 @@ def test_headline_is_the_heading_that_the_title_speaks_of():
     facts = known(page)
     assert facts["title"] == "Tide tables explained | The Harbour"
     assert facts["headline"] == "How tide tables are made, explained"
+
+
+def test_headline_is_not_the_name_of_the_site():
+    page = (
+        "<title>Tides, explained at length for everybody - The Harbour News</title><meta "
+        "property=og:site_name content='The Harbour News'><h1>The Harbour News</h1>"
+        "<h1>Everybody needs tides explained</h1>"
+    )
+    assert known(page)["headline"] == "Everybody needs tides explained"
 
 
 def test_headline_is_without_styles_and_signs():

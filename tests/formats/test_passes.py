@@ -34,6 +34,7 @@ from scraper_service.formats.passes import compiled, elements, finder, texts_in
 from scraper_service.formats.render import make_content
 from scraper_service.items import PageSource
 from tests.formats.pages import URL, options
+from tests.waiting import WAIT_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -254,7 +255,7 @@ def test_the_package_works_where_nothing_is_compiled() -> None:
         "page = parse('<p>a <b>b</b>', 'https://site.example/')\n"
         "assert markdown(page, remove_base64_images=True) == 'a **b**'\n"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)
 
 
 @needs_compiled
@@ -267,7 +268,7 @@ def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> Non
         done = subprocess.run(
             [sys.executable, "-c", code],
             check=True,
-            timeout=60,
+            timeout=WAIT_S,
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -337,9 +337,9 @@ LONG = "https://a.example/" + "a" * 2000
 )
 def test_hostile_rules_take_no_time(body):
     group = read_robots(body).group(())
-    start = time.perf_counter()
+    start = time.process_time()
     group.link_verdict(LONG)
-    assert time.perf_counter() - start < 0.2  # measured: up to 0.008 s
+    assert time.process_time() - start < 0.2  # measured: up to 0.008 s
 
 
 def test_what_would_take_too_long_is_refused():
@@ -369,9 +369,9 @@ def test_agents_that_multiply_the_rules_are_refused(monkeypatch):
 def test_ten_thousand_rules_are_searched_quickly():
     lines = [f"Disallow: /shop/{n % 100}/item-{n}" for n in range(10_000)]
     group = read_robots("\n".join(["User-agent: *", *lines]).encode()).group(())
-    start = time.perf_counter()
+    start = time.process_time()
     found = [group.verdict(f"/shop/{n % 100}/item-{n}/x").allowed for n in range(1000)]
-    assert time.perf_counter() - start < 0.5  # measured: 0.01 s
+    assert time.process_time() - start < 0.5  # measured: 0.01 s
     assert not any(found)
 
 

@@ -7,6 +7,9 @@ from tests.formats.pages import options, source
 
 TEXT = "<p>" + "some words of a page that has its own text to tell. " * 20
 FORM = "<form><input name=u><input type=Password name=p><button>Go</button></form>"
+LONG_TITLE = (
+    "How to keep bees, and what should I buy first? - Questions of beginners - Bees"
+)
 SHELL = "<div id=root></div><script src=/app.js></script>"
 PAYWALL = (
     '<script type="application/ld+json">{"@type":"NewsArticle","isAccessibleForFree":false}'
@@ -47,6 +50,17 @@ CASES = {
         "empty_shell",
     ),
     "nothing": (200, "<html><body></body></html>", "empty_shell"),
+    "nothing but a title": (
+        200, f"<title>{LONG_TITLE}</title><div></div>", "empty_shell",
+    ),
+    "a shell with a long title": (
+        200, f"<title>{LONG_TITLE}</title><a href=/>Bee Forum</a><script src=/app.js></script>",
+        "empty_shell",
+    ),
+    "a shell whose script is preloaded": (
+        200, "<title>Bees</title><link rel=preload as=script href=/app.js><div>Bee Forum</div>",
+        "empty_shell",
+    ),
     "cut in a tag": (200, f"<title>Tides</title>{TEXT}<a href='/nex", "truncated"),
     "not cut": (200, f"<title>Tides</title>{TEXT} 1 < 2", "ok"),
     "an error that says so": (404, "<title>Page not found</title><p>Sorry", None),

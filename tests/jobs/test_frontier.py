@@ -21,6 +21,7 @@ from scraper_service.jobs.seeds import Seed
 from scraper_service.jobs.tables import event, job, ledger, page, worker
 from scraper_service.jobs.tables import frontier as rows_of
 from scraper_service.options.job_arguments import batch_options, crawl_options
+from tests.waiting import WAIT_S
 
 TEAM = "team"
 OWNER = "owner"
@@ -37,7 +38,7 @@ class Harness:
         work = self.database._writer.submit(
             lambda connection: function(connection, *args, **kwargs)
         )
-        return work.result(timeout=30)
+        return work.result(timeout=WAIT_S)
 
     def start(self, keys=(0,), limit=None, kind="crawl"):
         links = [Link(key, f"http://a.example/{key}", 0) for key in keys]

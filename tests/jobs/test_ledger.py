@@ -28,6 +28,7 @@ from scraper_service.jobs.tables import ledger as ledger_table
 from scraper_service.jobs.tables import rate, share
 from scraper_service.options.job_arguments import batch_options, crawl_options
 from scraper_service.runtime.teams import UNLIMITED, Change, change_team, list_teams
+from tests.waiting import WAIT_S
 
 TEAM, OTHER, OWNER = "team", "other", "owner"
 
@@ -54,7 +55,7 @@ def database(databases):
 def write(database, function, *args, name=""):
     """Call a function as :meth:`Database.write_first` does for a name."""
     work = database._writer.submit(lambda c: function(c, *args), name)
-    return work.result(timeout=60)
+    return work.result(timeout=WAIT_S)
 
 
 def first(database, function, *args):

@@ -26,6 +26,7 @@ from scraper_service.jobs.usage import read_queue
 from scraper_service.options.job_arguments import batch_options, options_from_json
 from scraper_service.options.operations import LlmsTextOptions, operation_from_json
 from scraper_service.runtime.teams import Change, change_team
+from tests.waiting import WAIT_S
 
 TEAM, OTHER = "team", "other"
 OWNER, RIVAL = "owner", "rival"
@@ -44,7 +45,7 @@ class World:
 
     def do(self, function, *args, **kwargs):
         work = self._database._writer.submit(lambda c: function(c, *args, **kwargs))
-        return work.result(timeout=60)
+        return work.result(timeout=WAIT_S)
 
     def give(self, amount):
         self.do(change_team, TEAM, Change(credits=amount))

@@ -256,15 +256,24 @@ def test_merges_change_nothing_for_searches(index, monkeypatch):
     assert index.count(search_segment) == 3
 
 
+def outdated(connection, segment_id):
+    """Let the process that builds a segment be gone for long."""
+    old = update(search_segment).where(search_segment.c.id == segment_id)
+    connection.execute(old.values(created_at=1.0))
+
+
 def test_of_two_merges_of_the_same_parts_one_is_dropped(index, monkeypatch):
     monkeypatch.setattr(search_merging, "TOGETHER", 2)
     for n in range(2):
         index.add_noise(rows.GATHERED, start=1000 * n)
     merge = index.run(search_merging.plan, TEAM)
+    late = index.run(search_merging._begin, "", TEAM, merge)
+    assert index.run(search_merging._begin, "", TEAM, merge) is None
+    index.run(outdated, late)
     index.merge()
-    late = index.run(search_merging._begin, TEAM, merge)
-    with pytest.raises(search_merging.MergedMeanwhile):
-        index.run(search_merging._finish, late, merge)
+    assert not index.run(search_merging._finish, "", TEAM, late, merge)
+    assert index.run(search_merging._begin, "", TEAM, merge) is None
+    assert not index.run(search_merging._add, late, {})
     assert index.levels() == {1: 1}
     assert len(index.find("lorem", limit=200)) == 2 * rows.GATHERED
 

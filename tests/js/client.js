@@ -38,7 +38,7 @@ await step("v2 cancelCrawl of a finished one", () => client.cancelCrawl(crawl.id
 await step("v2 getCrawlStatus of an unknown one", () =>
   client.getCrawlStatus("00000000-0000-4000-8000-000000000000"));
 await step("v2 crawl", () =>
-  client.crawl(pages("12-jswait", 1)[0], { pollInterval: 1, timeout: 60 }));
+  client.crawl(pages("12-jswait", 1)[0], { pollInterval: 1, timeout: 200 }));
 
 const slow = await step("v2 startCrawl, slow", () =>
   client.startCrawl(pages("900-slow200-js", 1)[0], { limit: 800 }));
@@ -50,7 +50,7 @@ await step("v2 getCrawlStatus of a cancelled one", () => client.getCrawlStatus(s
 await step("v2 getActiveCrawls after it", () => client.getActiveCrawls());
 
 const flaky = await step("v2 crawl with bad pages", () =>
-  client.crawl(pages("20-flaky10-js", 1)[0], { pollInterval: 1, timeout: 90 }));
+  client.crawl(pages("20-flaky10-js", 1)[0], { pollInterval: 1, timeout: 200 }));
 await step("v2 getCrawlErrors", () => client.getCrawlErrors(flaky.id));
 
 const batch = await step("v2 startBatchScrape", () =>
@@ -62,14 +62,14 @@ await step("v2 getBatchScrapeStatus", () =>
   untilDone(() => client.getBatchScrapeStatus(batch.id)));
 await step("v2 getBatchScrapeErrors", () => client.getBatchScrapeErrors(batch.id));
 await step("v2 batchScrape", () =>
-  client.batchScrape(pages("6-jsbatchwait", 6), { pollInterval: 1, timeout: 60 }));
+  client.batchScrape(pages("6-jsbatchwait", 6), { pollInterval: 1, timeout: 200 }));
 
 // Each page is more than 1 MB of raw HTML, so that the result takes several chunks.
 const big = Array.from({ length: 20 }, (_, i) =>
   `${site}/html?count=60000&body=${encodeURIComponent(`<p>page ${i} text</p>`)}`);
 await step("v2 batchScrape of more than 20 MB", async () => {
   const job = await client.batchScrape(big, {
-    options: { formats: ["rawHtml"] }, pollInterval: 1, timeout: 100,
+    options: { formats: ["rawHtml"] }, pollInterval: 1, timeout: 200,
   });
   return { status: job.status, urls: job.data.map((page) => page.metadata.sourceURL), id: job.id };
 });
@@ -119,9 +119,10 @@ const told = (listen) => new Promise((resolve) => {
     error: end("error"),
   });
 });
-const watched = (id, options = {}) => told((handlers) => {
-  const watcher = client.watcher(id, { timeout: 60, ...options });
+const watched = (id, options = {}, onSnapshot = () => {}) => told((handlers) => {
+  const watcher = client.watcher(id, { timeout: 200, ...options });
   for (const [name, handle] of Object.entries(handlers)) watcher.on(name, handle);
+  watcher.on("snapshot", onSnapshot);
   watcher.start();
 });
 const firstWatched = (watcher) => told((handlers) => {
@@ -135,9 +136,8 @@ await step("v2 watcher of a crawl that has ended", () => watched(running.id));
 const many = await client.startBatchScrape(pages("8-slow60-jswatchbatch", 8));
 await step("v2 watcher of a batch", () => watched(many.id, { kind: "batch" }));
 const stopped = await client.startCrawl(pages("900-slow200-jswatch", 1)[0], { limit: 800 });
-const seen = watched(stopped.id);
-await new Promise((resolve) => setTimeout(resolve, 500));
-await client.cancelCrawl(stopped.id);
+let cancelled;
+const seen = watched(stopped.id, {}, () => { cancelled ??= client.cancelCrawl(stopped.id); });
 await step("v2 watcher of a cancelled crawl", () => seen);
 const large = await client.startBatchScrape(big.slice(0, 3), { options: { formats: ["rawHtml"] } });
 await untilDone(() => client.getBatchScrapeStatus(large.id));

@@ -90,7 +90,7 @@ def test_searches_take_linear_time(patterns, subject):
     compiled = Patterns(caller_patterns(patterns))
     begin = time.process_time()
     compiled.found_in(subject)
-    assert time.process_time() - begin < 0.05
+    assert time.process_time() - begin < 0.5
 
 
 def test_refusing_patterns_is_quick():
@@ -104,4 +104,4 @@ def test_refusing_patterns_is_quick():
     ):
         with pytest.raises(InvalidOptions):
             caller_patterns(patterns)
-    assert time.process_time() - begin < 0.3
+    assert time.process_time() - begin < 3

@@ -220,6 +220,12 @@ def test_what_cannot_be_worked_with_is_refused_at_once(schema, reason, pointer):
         assert refused.value.pointer == pointer
 
 
+def test_an_index_of_thousands_of_digits_is_refused():
+    schema = {"allOf": [{"$ref": "#/allOf/" + "9" * 5000}]}
+    with pytest.raises(SchemaRefused, match="there is no #/allOf/9"):
+        field_of(schema)
+
+
 def test_keywords_that_are_not_known_are_no_fault():
     field = field_of(
         {

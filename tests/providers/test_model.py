@@ -68,7 +68,7 @@ def ask(model, **facts):
         "task": "Read the offer.",
         "data": "A kettle for 12.50.",
         "schema": SCHEMA,
-        "deadline_s": 20.0,
+        "deadline_s": 200.0,
         "account": "",
         **facts,
     }
@@ -317,7 +317,13 @@ def test_jobs_and_keys_take_no_more_tokens_than_they_may(chat, make_model, tmp_p
     ours = {"account": "k", "job_id": "j"}
 
     async def many():
-        asked = {"task": "t", "data": "d", "schema": SCHEMA, "deadline_s": 20.0, **ours}
+        asked = {
+            "task": "t",
+            "data": "d",
+            "schema": SCHEMA,
+            "deadline_s": 200.0,
+            **ours,
+        }
         return await asyncio.gather(
             *(model.ask(**asked) for _ in range(20)), return_exceptions=True
         )

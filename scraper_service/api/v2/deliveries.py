@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.events import event_type
-from scraper_service.api.jobs import argument, number
+from scraper_service.api.jobs import argument, is_number, number
 from scraper_service.api.page_json import camel, encode, iso
 from scraper_service.errors import InvalidParameter
 from scraper_service.jobs.model import DeliveryState, event_id
@@ -37,7 +37,7 @@ def asked(request: JsonRequest) -> dict[str, Any]:
 
 def delivery_number(text: str) -> int:
     """Return the number in a path; raise :exc:`InvalidParameter`."""
-    if not (text.isascii() and text.isdigit()) or not 1 <= int(text[:12]) <= MAX_NUMBER:
+    if not is_number(text, 1, MAX_NUMBER):
         raise InvalidParameter(
             f"Invalid delivery ID format: must be a number, got {text[:60]!r}"
         )

@@ -8,8 +8,11 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.api.artefacts import with_base
+from scraper_service.api.body import ignored_of
+from scraper_service.api.fields import ignored_names
+from scraper_service.api.operations import joined
 from scraper_service.api.page_json import encode
-from scraper_service.api.routes import asyncio_route, note_caller
+from scraper_service.api.routes import asyncio_route, note_caller, warning_of
 from scraper_service.api.uploads import read_form
 from scraper_service.api.v2 import requests, views
 from scraper_service.formats.documents.kinds import KINDS
@@ -72,6 +75,7 @@ def _row(
 
 def add_parse_routes(app: Klein) -> None:
     """Give ``app`` the routes for uploaded files."""
+    ignored = ignored_names(requests.PARSE.fields)
 
     @app.route("/parse", methods=["POST"])
     @asyncio_route
@@ -83,6 +87,8 @@ def add_parse_routes(app: Klein) -> None:
         options = evolve(options, url=form.file.name)
         note_caller(request, options)
         page = await api.service.parse(form.file, options, team, 2)
+        warning = warning_of(ignored_of(form.options, ignored))
+        page = evolve(page, warning=joined(page.warning, warning))
         answer = views.parsed(request, page, options)
         return with_base(answer, api.edge.addresses.base(request))
 

@@ -11,11 +11,12 @@ from scraper_service.api.fields import EXPERIMENTAL, MAX_PROMPT, SCRAPE_FIELDS, 
 from scraper_service.api.page_json import encode
 from scraper_service.api.routes import Answer, error_body, issue_members
 from scraper_service.api.v2 import requests
-from scraper_service.errors import InvalidOptions, PromptUnclear
+from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.job_arguments import options_to_json
 from scraper_service.options.structure import Object, Then, short, structure
 from scraper_service.options.urls import caller_url
 from scraper_service.options.values import Text
+from scraper_service.wishes import MAX_PAGES
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -109,7 +110,10 @@ def _unclear(found: Derived) -> PromptUnclear:
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """Raise :exc:`InvalidOptions` for options that no body may have."""
+    """Raise :exc:`InvalidOptions` for options that no body and no prompt may have."""
+    if (limit := values.get("limit", 1)) > MAX_PAGES:
+        message = f"limit must be <= {MAX_PAGES}, got {limit}"
+        raise InvalidOptions([Issue("too_big", ("limit",), message)])
     requests.crawl_options(
         {"url": "http://localhost/", **requests.derived_fields(values)}
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, links
@@ -122,8 +123,13 @@ def snapshot(
     return jobs.snapshot(job, pages, _facts(job), state)
 
 
-def _facts(job: Job) -> dict[str, str]:
-    facts = {"createdAt": iso(job.created_at)}
+def _facts(job: Job) -> dict[str, Any]:
+    ended_at = job.completed_at if job.completed_at is not None else time.time()
+    facts: dict[str, Any] = {
+        "createdAt": iso(job.created_at),
+        # Seconds; the clock of a database elsewhere may be ahead of this one.
+        "duration": round(max(0.0, ended_at - job.created_at), 3),
+    }
     if job.completed_at is not None:
         facts["completedAt"] = iso(job.completed_at)
     if job.warning is not None:

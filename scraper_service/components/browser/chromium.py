@@ -17,7 +17,7 @@ HEAP_MB = 512  # of JavaScript, per page
 
 INSTALL = (
     "Install one with `apt-get install chromium` or `playwright install chromium`,"
-    " or name one by CHROMIUM_PATH"
+    " or name one by SCRAPER_CHROMIUM_PATH"
 )
 
 # What Playwright switches off, whose list ours takes the place of, and processes that are
@@ -91,17 +91,19 @@ def _found(path: str, browsers_path: str, search_path: str) -> str | None:
 def why_missing(settings: BaseSettings) -> str | None:
     """Tell why no browser can be used, None if one can."""
     if str(settings["RENDER"]) == "never":
-        return "the operator has switched the browser off (RENDER is never)"
+        return "the operator has switched the browser off (SCRAPER_RENDER is never)"
     if find_chromium(settings) is None:
         named = settings["CHROMIUM_PATH"]
         text = (
-            f"no program is at CHROMIUM_PATH ({named})" if named else "none was found"
+            f"no program is at SCRAPER_CHROMIUM_PATH ({named})"
+            if named
+            else "none was found"
         )
         return f"it needs a Chromium browser, and {text}. {INSTALL}"
     if os.geteuid() == 0 and settings.getbool("BROWSER_SANDBOX"):
         return (
             "the browser's sandbox does not work for root: run the service as another user,"
-            " or set BROWSER_SANDBOX=false if the container isolates it enough"
+            " or set SCRAPER_BROWSER_SANDBOX=false if the container isolates it enough"
         )
     return None
 

@@ -19,6 +19,16 @@ class NotAPage(DownloadFailedError):
     """The address leads to a file that a browser would only save."""
 
 
+class PageTooLarge(DownloadFailedError):
+    """The page, or a file of it, is larger than may be taken; the text says how large."""
+
+    def __init__(self, max_bytes: int):
+        super().__init__(
+            "The page is larger in the browser than this service accepts:"
+            f" more than {max_bytes / 2**20:.4g} MiB."
+        )
+
+
 class ActionFailed(DownloadFailedError):
     """An action could not be done; the text names its index and why."""
 

@@ -25,7 +25,8 @@ class PageOrder:
     """What a page is to be opened with.
 
     ``asked`` is the origin that the caller asked for, which alone gets the headers of
-    ``options``. ``ends_at`` is :func:`time.monotonic`. ``name`` says whose browser it
+    ``options``. ``ends_at`` is :func:`time.monotonic`. ``max_bytes`` is the size of its
+    HTML or file, from which on it is refused. ``name`` says whose browser it
     is. ``sites`` and, with ``block_ads``, ``ads`` are hosts that the page does not
     reach. ``judge`` says where it may move to, at most ``max_moves`` times in a row.
     ``keep`` stores a file, given its bytes and kind (``png``, ``jpeg``, ``pdf``), and
@@ -38,6 +39,7 @@ class PageOrder:
     options: ScrapeOptions
     load_s: float
     ends_at: float
+    max_bytes: int
     name: str
     policy: EgressPolicy
     sites: BlockedSites

@@ -16,8 +16,14 @@ from scraper_service.components.browser import scripts
 from scraper_service.components.browser.actions import run_actions, screenshot
 from scraper_service.components.browser.ads import PATHS
 from scraper_service.components.browser.emulation import context_options, time_zone
-from scraper_service.components.browser.errors import BrowserGone, MovedOn, NotAPage
+from scraper_service.components.browser.errors import (
+    BrowserGone,
+    MovedOn,
+    NotAPage,
+    PageTooLarge,
+)
 from scraper_service.components.browser.frames import put_frames
+from scraper_service.components.browser.guard import is_too_large
 from scraper_service.components.browser.headers import OwnHeaders
 from scraper_service.components.browser.loading import (
     MAX_MOVES,
@@ -28,8 +34,8 @@ from scraper_service.components.browser.loading import (
 )
 from scraper_service.components.browser.moves import Moves
 from scraper_service.components.browser.order import PageOrder, RenderedPage
-from scraper_service.components.browser.pool import RunningBrowser
 from scraper_service.components.browser.proxy import MARK, Passage
+from scraper_service.components.browser.running import RunningBrowser
 from scraper_service.components.egress import ForbiddenDestination
 from scraper_service.formats.looks import with_looks
 from scraper_service.items import Rendered
@@ -40,6 +46,7 @@ if TYPE_CHECKING:
 
 
 ACTION_MS = 10_000  # for an element to be there, and to take a click
+MAX_LOOKS = 2**20  # characters
 MAX_PAGE_BYTES = 200 * 2**20  # that one page may carry in all
 # Headers of what was sent, not of what became of it.
 NOT_OF_THE_PAGE = frozenset(
@@ -167,6 +174,8 @@ class OpenPage:
                 raise BrowserGone("the process of the page ended") from error
             if not self.running.is_alive:
                 raise BrowserGone("the browser ended") from error
+            if is_too_large(error):
+                raise PageTooLarge(self.order.max_bytes) from error
             raise DownloadFailedError(str(error).split("\n")[0]) from error
         finally:
             work.cancel()
@@ -198,11 +207,15 @@ class OpenPage:
         status = answer.status
         if is_page:
             body = found["html"].encode("utf-8", "replace")
+            if len(body) > self.order.max_bytes:
+                raise PageTooLarge(self.order.max_bytes)
             if options.format(Branding):
                 body = with_looks(body, await self._looks())
             if _page_of(found["url"]) != _page_of(answer.url):
                 status = found["status"] or 200
             headers["content-type"] = "text/html; charset=utf-8"
+        elif found["size"] > self.order.max_bytes:
+            raise PageTooLarge(self.order.max_bytes)
         else:
             body = await answer.body()
         shot = await self._screenshot()
@@ -227,17 +240,24 @@ class OpenPage:
         )
 
     async def content(self) -> dict[str, Any]:
-        """Return the page as it stands: ``html``, ``type``, ``status``, ``url``."""
+        """Return the page as it stands: ``html``, ``type``, ``status``, ``size``, ``url``.
+
+        ``size`` is that of the file it came from, in bytes. Raises :exc:`PageTooLarge`.
+        """
+        most = self.order.max_bytes  # characters; each takes a byte or more
         for _ in range(MAX_MOVES):
             try:
                 remarks = await put_frames(self.page, self.passage)
-                found: dict[str, Any] = await self.page.evaluate(scripts.CONTENT)
+                found: dict[str, Any] = await self.page.evaluate(scripts.CONTENT, most)
                 self.warnings += [r for r in remarks if r not in self.warnings]
-                return found
             except PlaywrightError as error:
                 if not has_moved(error):
                     raise
                 await loaded(self)
+                continue
+            if found["html"] is None:
+                raise PageTooLarge(most)
+            return found
         raise DownloadFailedError("the page goes on moving to others")
 
     async def _without_banner(self) -> bool:
@@ -251,7 +271,7 @@ class OpenPage:
     async def _looks(self) -> str:
         """Return CSS with the computed styles that tell of a brand."""
         try:
-            return str(await self.page.evaluate(scripts.LOOKS))
+            return str(await self.page.evaluate(scripts.LOOKS, MAX_LOOKS))
         except PlaywrightError as error:
             if not has_moved(error):
                 raise

@@ -4,84 +4,51 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import logging
-import os
-import shutil
-import tempfile
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
-from attrs import define, field
-from scrapy.utils.misc import load_object
-
-from scraper_service.components.browser import ads, chromium
+from scraper_service.components.browser import ads, chromium, processes
 from scraper_service.components.browser.capacity import pages_at_once
-from scraper_service.components.browser.errors import (
-    BrowserBusy,
-    BrowserGone,
-    BrowserMissing,
-)
-from scraper_service.components.browser.proxy import no_passage
+from scraper_service.components.browser.errors import BrowserBusy, BrowserMissing
+from scraper_service.components.browser.running import END_S, RunningBrowser, start
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scrapy.settings import BaseSettings
 
 logger = logging.getLogger(__name__)
 
-HOME_PREFIX = "scraper-browser-"
-START_S = 60.0
-CLOSE_S = 5.0  # for a page
-END_S = 10.0
-RETRY_S = 10.0  # after a start that failed, until the next one
+T = TypeVar("T")
+
+STARTS = 3  # at once after each other, where they fail
+RETRY_S = 10.0  # after starts that failed, until the next one
+PATIENCE_S = 60.0  # for which pages of jobs wait while no browser can be started
+PAGES_PER_LONE = (
+    4  # that a browser shows at once, for each one that shows a single page
+)
+DANGEROUS_S = 600.0  # for which a host is remembered whose page ended a browser alone
+MAX_DANGEROUS = 1000
 NOT_STARTED = "the browser could not be started; its operator finds why in the log"
 
-
-@define(eq=False)
-class RunningBrowser:
-    """A Chromium with its driver. ``pages`` are under way, ``served`` were begun."""
-
-    browser: Any
-    home: str
-    stack: contextlib.AsyncExitStack
-    born: float = field(factory=time.monotonic)
-    pages: int = 0
-    served: int = 0
-    is_leaving: bool = False
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether pages can be opened."""
-        return bool(self.browser.is_connected())
-
-    async def close_context(self, context: Any) -> None:
-        """Close the context of a page; where that hangs, end the browser."""
-        from playwright.async_api import Error as PlaywrightError  # noqa: PLC0415  # slow
-
-        closing = asyncio.ensure_future(context.close())
-        try:
-            async with asyncio.timeout(CLOSE_S):
-                await asyncio.shield(closing)
-        except PlaywrightError:
-            pass  # with the browser
-        except TimeoutError:
-            logger.warning("a page could not be closed; the browser is ended")
-            closing.add_done_callback(lambda task: task.cancelled() or task.exception())
-            with contextlib.suppress(PlaywrightError, TimeoutError):
-                async with asyncio.timeout(CLOSE_S):
-                    await self.browser.close()
+OK = "ok"
+STARTING = "starting"
+RESTARTING = "restarting"
 
 
 class SharedBrowser:
     """Lends a Chromium to every crawler of the process.
 
-    At most ``BROWSER_CONCURRENCY`` pages are open at a time, ``BROWSER_QUEUE`` wait. It
-    starts with the first page, is replaced after ``BROWSER_PAGES`` pages or
-    ``BROWSER_AGE_S``, and ends when it was idle for ``BROWSER_IDLE_S``. Crawlers say
-    :meth:`enter` and :meth:`leave`: with the last one it ends at once.
+    At most ``BROWSER_CONCURRENCY`` pages are open in it at a time, ``BROWSER_QUEUE``
+    wait. It starts with the first page, is replaced after ``BROWSER_PAGES`` pages or
+    ``BROWSER_AGE_S``, and ends when it was idle for ``BROWSER_IDLE_S``. It is replaced
+    at once when it or its driver dies or hangs. Crawlers say :meth:`enter` and
+    :meth:`leave`: with the last one it ends at once.
+
+    Pages that may have ended a browser are lent one of their own, a quarter as many at
+    a time: so they end no pages of others.
     """
 
     _shared: ClassVar[dict[int, SharedBrowser]] = {}
@@ -95,19 +62,29 @@ class SharedBrowser:
         self._idle_s = settings.getfloat("BROWSER_IDLE_S")
         self._room = asyncio.Semaphore(self._most)
         self._waiting = 0
-        self._lock = asyncio.Lock()
+        self._lone_room = asyncio.Semaphore(-(-self._most // PAGES_PER_LONE))
+        self._lone_waiting = 0
+        self._lone_free: list[RunningBrowser] = []
+        self._dangerous: dict[str, float] = {}
+        self._starting: asyncio.Task[RunningBrowser] | None = None
         self._now: RunningBrowser | None = None
         self._all: set[RunningBrowser] = set()
         self._idle: asyncio.TimerHandle | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._ends: set[asyncio.Task[None]] = set()
+        self._starts: set[asyncio.Task[RunningBrowser]] = set()
         self._users = 0
         self._blocked: frozenset[str] | None = None
+        self._state = OK
         self._failed_at = -RETRY_S
+        self._failing_since: float | None = None
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> SharedBrowser:
         """Return the one of this process for settings that want the same browser."""
-        names = ("BROWSER_", "CHROMIUM_PATH", "DATA_DIR", "PLAYWRIGHT_", "RENDER")
+        names = (
+            *("BROWSER_", "CHROMIUM_PATH", "DATA_DIR", "DOWNLOAD_MAXSIZE"),
+            *("PLAYWRIGHT_", "RENDER"),
+        )
         key = hash(
             tuple(
                 (name, str(settings[name]))
@@ -118,6 +95,28 @@ class SharedBrowser:
         if key not in cls._shared:
             cls._shared[key] = cls(settings)
         return cls._shared[key]
+
+    @classmethod
+    def states(cls) -> list[str]:
+        """Return :attr:`state` of each shared browser of this process, for readiness.
+
+        Empty in a process without crawlers.
+        """
+        return [shared.state for shared in cls._shared.values()]
+
+    @property
+    def state(self) -> str:
+        """Return whether pages can be rendered now; nothing is asked or started.
+
+        ``ok`` also where no browser runs because no page needed one; ``starting`` while
+        a first one starts; ``restarting`` from the moment a dead or hung one is noticed
+        until its successor runs, or until its remains are gone if no page needs a
+        successor. Else a sentence: why no browser could be started, as long as pages
+        are refused for it (:data:`RETRY_S`).
+        """
+        if self._is_refusing:
+            return NOT_STARTED
+        return self._state
 
     @property
     def missing(self) -> str | None:
@@ -135,37 +134,39 @@ class SharedBrowser:
             await self.close()
 
     @contextlib.asynccontextmanager
-    async def lend(self, *, patient: bool = False) -> AsyncIterator[RunningBrowser]:
+    async def lend(
+        self, *, patient: bool = False, alone: bool = False
+    ) -> AsyncIterator[RunningBrowser]:
         """Give a browser for one page, when there is room.
 
-        A ``patient`` one waits however many do. Raises :exc:`BrowserMissing`,
-        :exc:`BrowserBusy` and, from the block, a :exc:`BrowserGone` in place of what
-        Playwright says when the browser ended.
+        A ``patient`` one waits however many do, and for :data:`PATIENCE_S` where no
+        browser can be started. One that is to be ``alone`` gets a browser that shows no
+        other page at the same time; it waits for no room beside the others. Raises
+        :exc:`BrowserMissing` and :exc:`BrowserBusy`.
         """
         if missing := self.missing:
             raise BrowserMissing(missing)
-        if self._waiting >= self._queue and not patient:
-            raise BrowserBusy(f"{self._queue} pages wait for the browser already")
-        self._waiting += 1
-        try:
-            await self._room.acquire()
-        finally:
-            self._waiting -= 1
-        try:
-            running = await self._running()
+        if not self._users:
+            raise BrowserMissing("the service is shutting down")
+        lender = self._lone if alone else self._common
+        async with lender(patient=patient) as running:
             running.pages += 1
             running.served += 1
             try:
                 yield running
-            except Exception as error:
-                if running.is_alive:
-                    raise
-                raise BrowserGone("the browser ended") from error
             finally:
                 running.pages -= 1
-                self._retire(running)
-        finally:
-            self._room.release()
+
+    def is_dangerous(self, host: str) -> bool:
+        """Return True if a page of ``host`` ended a browser of its own not long ago."""
+        return self._dangerous.get(host, 0.0) > time.monotonic()
+
+    def note_dangerous(self, host: str) -> None:
+        """Note that a page of ``host`` ended a browser that showed no other page."""
+        self._dangerous.pop(host, None)
+        self._dangerous[host] = time.monotonic() + DANGEROUS_S
+        if len(self._dangerous) > MAX_DANGEROUS:
+            del self._dangerous[next(iter(self._dangerous))]
 
     async def blocked_hosts(self) -> frozenset[str]:
         """Return the hosts that ``blockAds`` keeps pages from."""
@@ -175,123 +176,192 @@ class SharedBrowser:
         return self._blocked
 
     async def close(self) -> None:
-        """End the browser; pages under way fail."""
+        """End the browser; pages under way fail. It takes :data:`END_S` and a moment."""
         if self._idle is not None:
             self._idle.cancel()
         self._now = None
-        await asyncio.gather(*(self._end(running) for running in tuple(self._all)))
-        if self._tasks:
-            await asyncio.wait(tuple(self._tasks), timeout=END_S)
+        for starting in self._starts:
+            starting.cancel()
+        for running in tuple(self._all):
+            self._end(running)
+        if tasks := (*self._starts, *self._ends):
+            await asyncio.wait(tasks, timeout=3 * END_S)
 
-    async def _running(self) -> RunningBrowser:
-        async with self._lock:
+    # -- the browser for all pages -------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _common(self, *, patient: bool) -> AsyncIterator[RunningBrowser]:
+        if self._waiting >= self._queue and not patient:
+            raise BrowserBusy(f"{self._queue} pages wait for the browser already")
+        self._waiting += 1
+        try:
+            await self._room.acquire()
+        finally:
+            self._waiting -= 1
+        try:
+            running = await self._running(patient=patient)
+            try:
+                yield running
+            finally:
+                self._retire(running)
+        finally:
+            self._room.release()
+
+    async def _running(self, *, patient: bool) -> RunningBrowser:
+        while True:
+            if (now := self._now) is None:
+                await self._started(self._start_common, patient=patient)
+                continue
             if self._idle is not None:
                 self._idle.cancel()
-            now = self._now
-            if now is not None and now.is_alive and not self._is_used_up(now):
-                return now
-            self._now = None
-            if now is not None:
+            # Beside open pages there are heartbeats enough.
+            is_fit = not self._is_used_up(now) and (
+                now.is_alive if now.pages else await now.answers()
+            )
+            if now is self._now:  # still
+                if is_fit:
+                    return now
+                self._now = None
                 self._retire(now)
-            # Whoever asked first may go away; the others want it all the same.
-            self._now = await asyncio.shield(asyncio.ensure_future(self._start()))
-            return self._now
+
+    async def _start_common(self) -> None:
+        """Start the browser for all pages, or wait until it is started."""
+        if self._starting is None:
+            self._starting = self._spawn_start()
+            self._starting.add_done_callback(self._common_started)
+            if self._state == OK:
+                self._state = STARTING
+        # Whoever asked first may go away; the others want it all the same.
+        await asyncio.shield(self._starting)
+
+    def _common_started(self, task: asyncio.Task[RunningBrowser]) -> None:
+        self._starting = None
+        self._state = OK
+        if not task.cancelled() and task.exception() is None:
+            self._now = task.result()
+            self._retire(self._now)
 
     def _is_used_up(self, running: RunningBrowser) -> bool:
         age_s = time.monotonic() - running.born
-        return running.served >= self._max_pages or age_s >= self._max_age_s
+        return (
+            running.is_worn
+            or running.served >= self._max_pages
+            or age_s >= self._max_age_s
+        )
 
     def _retire(self, running: RunningBrowser) -> None:
         """End a browser that serves no more pages, or watch one that may."""
         if running.pages:
             return
         if running is not self._now or not running.is_alive:
-            self._spawn_end(running)
+            self._end(running)
         else:
             loop = asyncio.get_running_loop()
             if self._idle is not None:
                 self._idle.cancel()
-            self._idle = loop.call_later(self._idle_s, self._spawn_end, running)
+            self._idle = loop.call_later(self._idle_s, self._end_idle, running)
 
-    def _spawn_end(self, running: RunningBrowser) -> None:
-        if running.is_leaving or running.pages:
-            return
-        if running is self._now:
-            self._now = None
-        task = asyncio.ensure_future(self._end(running))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _end_idle(self, running: RunningBrowser) -> None:
+        if not running.pages:
+            self._end(running)
+
+    # -- a browser for one page ----------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def _lone(self, *, patient: bool) -> AsyncIterator[RunningBrowser]:
+        try:
+            self._lone_waiting += 1
+            try:
+                await self._lone_room.acquire()
+            finally:
+                self._lone_waiting -= 1
+            try:
+                running = await self._alone(patient=patient)
+                try:
+                    yield running
+                finally:
+                    # The next one may have it: no two pages are open in it at a time.
+                    if self._lone_waiting and running.is_alive and not running.is_worn:
+                        self._lone_free.append(running)
+                    else:
+                        self._end(running)
+            finally:
+                self._lone_room.release()
+        finally:
+            while self._lone_free and not self._lone_waiting:
+                self._end(self._lone_free.pop())
+
+    async def _alone(self, *, patient: bool) -> RunningBrowser:
+        while self._lone_free:
+            running = self._lone_free.pop()
+            if await running.answers():
+                return running
+        return await self._started(self._spawn_start, patient=patient)
+
+    # -- start and end -------------------------------------------------------------------
+
+    async def _started(self, start: Callable[[], Awaitable[T]], *, patient: bool) -> T:
+        """Return what ``start`` returns; a patient one waits where that fails."""
+        while True:
+            try:
+                if self._is_refusing:
+                    raise BrowserMissing(NOT_STARTED)
+                return await start()
+            except BrowserMissing:
+                since = self._failing_since or -PATIENCE_S
+                if not patient or time.monotonic() > since + PATIENCE_S:
+                    raise
+                await asyncio.sleep(RETRY_S)
+
+    @property
+    def _is_refusing(self) -> bool:
+        return time.monotonic() < self._failed_at + RETRY_S
+
+    def _spawn_start(self) -> asyncio.Task[RunningBrowser]:
+        task = asyncio.ensure_future(self._start())
+        self._starts.add(task)
+        task.add_done_callback(self._starts.discard)
+        return task
 
     async def _start(self) -> RunningBrowser:
-        await asyncio.to_thread(_remove_orphans)
-        if time.monotonic() < self._failed_at + RETRY_S:
-            raise BrowserMissing(NOT_STARTED)
-        home = tempfile.mkdtemp(prefix=f"{HOME_PREFIX}{os.getpid()}-")
-        stack = contextlib.AsyncExitStack()
-        try:
-            async with asyncio.timeout(START_S):
-                # 0.5 s of imports, which would hold up the reactor.
-                await asyncio.to_thread(
-                    importlib.import_module, "scrapy_playwright.provider"
-                )
-                proxy = await stack.enter_async_context(no_passage())
-                browser = await self._launch(stack, proxy, home)
-        except Exception as error:
-            await self._shut(stack, home)
-            self._failed_at = time.monotonic()
-            logger.error("%s: %s", NOT_STARTED, error)
-            raise BrowserMissing(NOT_STARTED) from error
-        running = RunningBrowser(browser, home, stack)
+        await asyncio.to_thread(processes.remove_orphans)
+        for tries_left in reversed(range(STARTS)):
+            try:
+                running = await start(self._settings)
+                break
+            except Exception as error:
+                logger.warning("a browser could not be started: %s", error)
+                if not tries_left:
+                    self._failed_at = time.monotonic()
+                    self._failing_since = self._failing_since or self._failed_at
+                    logger.error("%s: %s", NOT_STARTED, error)
+                    raise BrowserMissing(NOT_STARTED) from error
+        self._failing_since = None
         self._all.add(running)
-        logger.info("started Chromium %s", browser.version)
+        running.ended.add_done_callback(lambda _: self._failed(running))
         return running
 
-    async def _launch(
-        self, stack: contextlib.AsyncExitStack, proxy: str, home: str
-    ) -> Any:
-        from scrapy_playwright.handler import Config  # noqa: PLC0415  # slow
+    def _failed(self, running: RunningBrowser) -> None:
+        """Begin to replace a browser that is dead or hung."""
+        logger.warning("a browser is replaced: %s", running.ended.result())
+        if running is self._now:
+            self._state = RESTARTING
+        self._end(running)
 
-        config = Config.from_settings(self._settings)
-        config.launch_options = chromium.launch_options(self._settings, proxy, home)
-        provider = load_object(self._settings["PLAYWRIGHT_BROWSER_PROVIDER"])(config)
-        # The driver keeps Chromium's profile in its own temporary directory.
-        before = os.environ.get("TMPDIR")
-        os.environ["TMPDIR"] = home
-        try:
-            starting = asyncio.ensure_future(provider.start())
-            await asyncio.sleep(0)  # it has copied the environment by then
-        finally:
-            if before is None:
-                del os.environ["TMPDIR"]
-            else:
-                os.environ["TMPDIR"] = before
-        await starting
-        stack.push_async_callback(provider.close)
-        browser = await provider.launch_browser()
-        stack.push_async_callback(browser.close)
-        return browser
-
-    async def _end(self, running: RunningBrowser) -> None:
+    def _end(self, running: RunningBrowser) -> None:
+        if running is self._now:
+            self._now = None
         if running.is_leaving:
             return
         running.is_leaving = True
-        if running is self._now:
-            self._now = None
-        await self._shut(running.stack, running.home)
-        self._all.discard(running)
+        task = asyncio.ensure_future(self._shut(running))
+        self._ends.add(task)
+        task.add_done_callback(self._ends.discard)
 
-    async def _shut(self, stack: contextlib.AsyncExitStack, home: str) -> None:
+    async def _shut(self, running: RunningBrowser) -> None:
         try:
-            async with asyncio.timeout(END_S):
-                await stack.aclose()
-        except Exception as error:  # it may be dead already, or hang
-            logger.debug("the browser ended badly: %s", error)
-        await asyncio.to_thread(shutil.rmtree, home, ignore_errors=True)
-
-
-def _remove_orphans() -> None:
-    """Delete what the browsers of processes left that were killed."""
-    for home in Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}*-*"):
-        pid = home.name.removeprefix(HOME_PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
-            shutil.rmtree(home, ignore_errors=True)
+            await running.end()
+        finally:
+            self._all.discard(running)
+            if self._starting is None:
+                self._state = OK

@@ -133,22 +133,31 @@ _SERIAL = """
   };
 """
 
+# ``html`` is null if the document is larger than that.
 CONTENT = (
     """
-() => {"""
+(most) => {"""
     + _SERIAL
     + """
   const root = document.documentElement;
   let plain = !frames;
   for (const element of plain ? document.querySelectorAll('*') : [])
     if (element.shadowRoot) { plain = false; break; }
-  const html = !root ? '' : plain ? root.outerHTML : flat(root, false)[0].outerHTML;
-  const kind = document.doctype ? `<!DOCTYPE ${document.doctype.name}>` : '';
+  let html;
+  try {
+    html = document.doctype ? `<!DOCTYPE ${document.doctype.name}>` : '';
+    if (root) html += plain ? root.outerHTML : flat(root, false)[0].outerHTML;
+    if (html.length > most) html = null;
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    html = null;  // no string can be as long as that
+  }
   const entry = performance.getEntriesByType('navigation')[0];
   return {
-    html: kind + html,
+    html,
     type: document.contentType,
     status: (entry && entry.responseStatus) || 0,
+    size: (entry && entry.decodedBodySize) || 0,
     url: location.href,
   };
 }
@@ -179,9 +188,9 @@ PUT_FRAME = """
 }
 """
 
-# How the page looks with all of its style sheets, as CSS.
+# How the page looks with all of its style sheets, as CSS of that many characters at most.
 LOOKS = """
-() => {
+(most) => {
   const TEXT = ['color', 'background-color', 'font-family', 'font-size', 'font-weight'];
   const rows = [];
   const say = (selector, element, names) => {
@@ -208,7 +217,8 @@ LOOKS = """
         for (const name of rule.style) if (name.startsWith('--')) names.add(name);
   }
   if (names.size) say(':root', document.documentElement, [...names].slice(0, 300));
-  return rows.join('\\n');
+  let left = most;
+  return rows.filter((row) => (left -= row.length + 1) >= 0).join('\\n');
 }
 """
 

@@ -7,7 +7,7 @@ import re
 
 _HEX = re.compile(r"#([0-9a-f]{3,4}|[0-9a-f]{6}|[0-9a-f]{8})\b", re.IGNORECASE)
 _FUNCTION = re.compile(r"(rgb|hsl)a?\(([^()]*)\)", re.IGNORECASE)
-_NUMBER = re.compile(r"(-?[\d.]+)(%|deg)?")
+_NUMBER = re.compile(r"(-?(?:\d{1,6}(?:\.\d{0,20})?|\.\d{1,20}))(%|deg)?")
 _NAMED = {
     "aqua": "#00FFFF",
     "black": "#000000",
@@ -62,7 +62,7 @@ def colour(text: str) -> str | None:
 
 
 def _of_numbers(kind: str, text: str) -> str | None:
-    parts = [(float(n), unit) for n, unit in _NUMBER.findall(text) if n.strip("-.")]
+    parts = [(float(n), unit) for n, unit in _NUMBER.findall(text)]
     if len(parts) < 3:
         return None
     if len(parts) > 3:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.formats.digits import parse_digits
 from scraper_service.formats.documents.archive import (
     MAX_DEPTH,
     Archive,
@@ -147,8 +148,8 @@ class _Reader:
         if kind in _LEFT_OUT or not kind or self._depth > MAX_DEPTH:
             return ""
         if kind == "h":
-            level = attribute(item, "outline-level") or "1"
-            size = min(int(level), 6) if level.isdecimal() and int(level) else 1
+            level = parse_digits(attribute(item, "outline-level") or "1")
+            size = min(max(level, 1), 6)
             return self._wrapped(f"h{size}", item)
         if kind == "p":
             style = attribute(item, "style-name") or ""
@@ -201,8 +202,8 @@ class _Reader:
         if kind in _LEFT_OUT or not kind:
             return ""
         if kind == "s":
-            count = attribute(item, "c") or "1"
-            return " " * min(int(count), MAX_SPACES) if count.isdecimal() else " "
+            count = parse_digits(attribute(item, "c") or "1", 1)
+            return " " * min(count, MAX_SPACES)
         if kind == "tab":
             return " "
         if kind == "line-break":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.formats.digits import parse_digits
 from scraper_service.formats.documents.archive import Archive, attribute, local
 from scraper_service.formats.documents.lists import nested_list
 from scraper_service.formats.documents.markup import (
@@ -154,8 +155,7 @@ def _is_item(facts: Any, default: bool) -> bool:
 
 
 def _level(facts: Any) -> int:
-    value = facts.get("lvl", "0") if facts is not None else "0"
-    return min(int(value), 8) if value.isdecimal() else 0
+    return min(parse_digits(facts.get("lvl", "0")), 8) if facts is not None else 0
 
 
 def _paragraph(paragraph: Any, relations: Relations) -> str:

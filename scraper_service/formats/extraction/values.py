@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from functools import lru_cache
 from typing import Any
@@ -125,7 +126,7 @@ def number_of(text: str) -> float | int | None:
         return None
     if unit:
         value *= _SCALES[unit.lower()]
-    return int(value) if value == int(value) else value
+    return _whole(value) if math.isfinite(value) else None
 
 
 def _plain_number(written: str) -> float | None:
@@ -165,8 +166,9 @@ def amount_of(text: str, host: str = "") -> tuple[float | int, str] | None:
     if found.amount is None:
         return None
     amount = float(found.amount)
-    whole = int(amount) if amount == int(amount) else amount
-    return whole, currency_code(found.currency or "", host, text)
+    if not math.isfinite(amount):
+        return None
+    return _whole(amount), currency_code(found.currency or "", host, text)
 
 
 def currency_code(sign: str, host: str = "", text: str = "") -> str:
@@ -208,7 +210,7 @@ def seconds_of(text: str) -> int | None:
             break  # another duration
         total += float(match["n"].replace(",", ".")) * _unit(match["unit"].lower())
         end = match.end()
-    return int(total) or None
+    return int(total) or None if math.isfinite(total) else None
 
 
 def _unit(word: str) -> int:

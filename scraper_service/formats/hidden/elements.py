@@ -13,7 +13,7 @@ from scraper_service.formats.hidden.declarations import (
     ink_of,
 )
 from scraper_service.formats.hidden.sheets import sheet_rules
-from scraper_service.formats.passes import compiled
+from scraper_service.formats.passes import compiled, finder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator
@@ -34,7 +34,7 @@ _OPENED = re.compile(
 # Nor what scripts bring in when the reader comes to it.
 _SHOWN = frozenset(
     "active show shown open opened visible in current is-active is-open is-visible "
-    "selected fade animated aos-init wow reveal animate".split()
+    "selected fade animated aos-init wow reveal animate elementor-invisible".split()
 )
 _MOVED = (
     "data-w-id",
@@ -55,6 +55,7 @@ _MENU_ROLES = frozenset(
     "navigation menu menubar banner listbox dialog alertdialog tooltip search".split()
 )
 MAX_SWITCH = 20  # elements before a hidden one in which its switch is looked for
+_holds_title = finder("h1")
 _NEVER = frozenset({"body", "main", "html", "head"})
 
 
@@ -150,9 +151,14 @@ def _decided(element: Any, kind: Hiding, style: str, attribute: str | None) -> H
 
 
 def may_be_shown(element: Any, kind: Hiding) -> bool:
-    """Tell whether a reader can open the element, or a script moves it into view."""
+    """Tell whether a reader can open the element, or a script moves it into view.
+
+    An ``h1`` that is not closed is either moved in, or stands for a title in a picture.
+    """
     if kind is Hiding.CLOSED:
         return _is_opened(element)
+    if element.tag == "h1" or (kind is Hiding.MAYBE and _holds_title(element)):
+        return True
     return kind is Hiding.MAYBE and any(name in element.attrib for name in _MOVED)
 
 

@@ -17,6 +17,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from scraper_service.formats.main_content.data import add_description
 from scraper_service.formats.main_content.kinds import Declared, declared
+from scraper_service.formats.main_content.posts import part_posts
 from scraper_service.formats.main_content.reduction import reduce
 from scraper_service.formats.main_content.verdicts import judge
 
@@ -34,6 +35,7 @@ def keep_main_content(document: Document, page: Declared) -> None:
     verdict = judge(document.body, page)
     if verdict is not None:
         reduce(verdict.walk, verdict.keep)
+        part_posts(verdict.posts)
     is_product = "og:product" in page.signs or (
         verdict is None or verdict.kind.name == "product"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,7 @@ MOSTLY = 0.5  # of the words of a block, in links
 LEAST_OFFER, MAX_OFFER = 3, 30  # words of a line that leads elsewhere
 MAX_FORM = 60  # words
 MAX_BUTTON = 3  # words
+MAX_IN_HEADING = 4  # elements around a text in a heading
 LEAST_TEXT = 40  # words of sentences that are no comments
 _IN_NAV, _IN_BUTTON = (1 << PLACES.index(name) for name in ("nav", "button"))
 _OFFER = re.compile(
@@ -213,6 +215,40 @@ def _lone_headings(draft: Draft) -> None:
         start, end = draft.holder(number)
         if start == number and end - start > 1 and draft.keep[start:end].sum() == 1:
             draft.settle((number,), False, "a heading without text")
+
+
+def drop_empty_headings(draft: Draft) -> None:
+    """Drop a heading when all below it is dropped, up to the next one or the end.
+
+    Not the title of the page, and no heading that is a link.
+    """
+    columns = draft.made.columns
+    headed = (columns["in heading"] > 0) & (columns["link density"] < MOSTLY)
+    kept = draft.kept()
+    found = []
+    for number, behind in itertools.pairwise(kept):
+        if headed[number] and behind - number > 1 and columns["in heading"][behind]:
+            level, following = _level(draft, number), _level(draft, behind)
+            if level > 1 and 0 < following <= level:
+                found.append(number)
+    if len(kept) > LEAST_LINKS and headed[kept[-1]] and not headed[kept[-2]]:
+        number = kept[-1]
+        around = draft.made.parent[draft.made.parent[draft.made.node[number]]]
+        if _level(draft, number) > 1 and draft.made.end[around] > number + 1 and around:
+            found.append(number)
+    draft.settle(found, False, "a heading without text")
+
+
+def _level(draft: Draft, number: int) -> int:
+    """Return the level of the heading around a block, 0 outside of any."""
+    nodes = draft.walk.nodes
+    node = draft.walk.blocks.node[number]
+    for _ in range(MAX_IN_HEADING):
+        tag = nodes.tag[node]
+        if len(tag) == 2 and tag[0] == "h" and tag[1].isdigit():
+            return int(tag[1])
+        node = max(nodes.parent[node], 0)
+    return 0
 
 
 def drop_consent(draft: Draft) -> None:

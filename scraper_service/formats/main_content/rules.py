@@ -5,23 +5,30 @@ from __future__ import annotations
 import numpy as np
 
 from scraper_service.formats.main_content.blocks import PLACES
+from scraper_service.formats.main_content.cards import unite_cards
 from scraper_service.formats.main_content.drafts import Draft, is_chrome
-from scraper_service.formats.main_content.drops import drop_consent, drop_extras
+from scraper_service.formats.main_content.drops import (
+    drop_consent,
+    drop_empty_headings,
+    drop_extras,
+)
 from scraper_service.formats.main_content.kinds import PRICE
 from scraper_service.formats.tables import data_rows
-from scraper_service.formats.words import shared_words
+from scraper_service.formats.words import likeness, shared_words
 
 LEAST_IN_GAP = 0.3  # of the bar: the chance of a block that stays between others
 MAX_GAP = 3  # blocks
 LEAST_TABLE = 0.05  # of the bar, for a table with a header inside main or article
-MAX_TITLE = 40  # words
+MAX_TITLE = 60  # words
 MAX_HEADINGS = 10
+LEAST_LIKE = 0.6  # of an h1 in chrome to a title
 LEAST_SHARED = 0.5  # of the words of a title or heading, with the other one
 MAX_PRICE = 6  # words
 PRODUCT = 0.5  # chance of a product
 PRICE_REACH = 12  # blocks behind the title
 WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as one
 MAX_WHOLES = 2_000  # judged as one; further ones block by block
+_IN_BUTTON = 1 << PLACES.index("button")
 _IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
 
 
@@ -32,6 +39,8 @@ def correct(draft: Draft) -> None:
     _gaps(draft)
     _headings(draft)
     drop_extras(draft)
+    unite_cards(draft)
+    drop_empty_headings(draft)
     blocks = draft.walk.blocks
     loose = (
         n for n, node in enumerate(blocks.node) if not node and not blocks.linked[n]
@@ -101,29 +110,34 @@ def _headings(draft: Draft) -> None:
 
 
 def _title(draft: Draft) -> None:
-    """Keep the h1 outside of chrome that is the title: readers want it.
+    """Keep the h1 that is the title: readers want it.
 
-    Of several, it is one that shares words with what the page declares as its title.
+    Of several, and in chrome, it is the one most like what the page declares as its
+    title; the name of the site is less so.
     """
-    nodes, texts = draft.walk.nodes, draft.walk.blocks.text
+    nodes, blocks = draft.walk.nodes, draft.walk.blocks
     headings = [
-        (nodes.start[n], nodes.end[n], nodes.places[n])
+        n
         for n, tag in enumerate(nodes.tag)
         if tag == "h1" and nodes.end[n] > nodes.start[n]
     ][:MAX_HEADINGS]
-    if len(headings) > 1 and draft.titles:
-        headings = [
-            (start, end, places)
-            for start, end, places in headings
-            if any(
-                shared_words(" ".join(texts[start:end]), title) >= LEAST_SHARED
-                for title in draft.titles
-            )
-        ]
-    for start, end, places in headings[:1]:
-        words = sum(draft.walk.blocks.words[start:end])
-        if words <= MAX_TITLE and not is_chrome(places):
-            draft.settle(range(start, end), True, "the title")
+    best, best_rank = range(0), (0.0, False)
+    for n in headings:
+        own = range(nodes.start[n], nodes.end[n])
+        text = " ".join(blocks.text[own.start : own.stop])
+        is_outside = not is_chrome(nodes.places[n])
+        alike = max((likeness(text, title) for title in draft.titles), default=0.0)
+        if alike < LEAST_LIKE:  # the first of these counts, if no other is more alike
+            shared = max((shared_words(text, t) for t in draft.titles), default=1.0)
+            words = sum(blocks.words[own.start : own.stop])
+            is_likely = len(headings) == 1 or shared >= LEAST_SHARED
+            if not (is_outside and is_likely and words <= MAX_TITLE):
+                continue
+            alike = 0.0
+        if not best or (alike, is_outside) > best_rank:
+            best, best_rank = own, (alike, is_outside)
+    parts = [number for number in best if not blocks.places[number] & _IN_BUTTON]
+    draft.settle(parts or best, True, "the title")
 
 
 def _price(draft: Draft) -> None:

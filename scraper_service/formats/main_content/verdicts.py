@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from attrs import frozen
+from attrs import field, frozen
 
 from scraper_service.formats.document import drop
 from scraper_service.formats.main_content.blocks import Walk
@@ -20,6 +20,7 @@ from scraper_service.formats.main_content.kinds import (
     kind_of,
 )
 from scraper_service.formats.main_content.model import Model, model
+from scraper_service.formats.main_content.posts import add_bylines
 from scraper_service.formats.main_content.rules import correct
 from scraper_service.formats.main_content.tables import MAX_NAMES
 from scraper_service.formats.passes import compiled
@@ -42,7 +43,8 @@ CHROME_CHANCE = 0.4  # on a small page, below which such names count
 class Verdict:
     """What was decided of a page. ``bar`` is the chance from which a block is kept;
     ``rules`` names for some blocks, by number, the rule that decided instead.
-    ``table`` are their features, None when only rules were asked.
+    ``table`` are their features, None when only rules were asked; ``posts`` are the
+    elements of the posts of a forum.
     """
 
     walk: Walk
@@ -52,6 +54,7 @@ class Verdict:
     keep: list[bool]
     rules: dict[int, str]
     table: Table | None
+    posts: list[Any] = field(factory=list)
 
 
 def judge(body: Any, page: Declared, learned: Model | None = None) -> Verdict | None:
@@ -106,7 +109,8 @@ def decide(
         correct(draft)
     else:
         drop_plain(draft)
-    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made)
+    posts = add_bylines(draft) if kind.name == "forum" else []
+    return Verdict(walk, kind, chances, bar, keep.tolist(), rules, made, posts)
 
 
 def drop_marks(body: Any) -> None:

@@ -6,17 +6,19 @@ import re
 from html import unescape
 from typing import TYPE_CHECKING
 
+from scraper_service.formats.metadata.evidence import MAX_VALUE
 from scraper_service.formats.metadata.languages import language_of
-from scraper_service.formats.metadata.linked_data import text_of
+from scraper_service.formats.metadata.linked_data import folded, text_of
 from scraper_service.formats.metadata.sources import authors, modified, published
 from scraper_service.formats.urls import absolute, is_web
-from scraper_service.formats.words import shared_words
+from scraper_service.formats.words import likeness, shared_words
 
 if TYPE_CHECKING:
     from scraper_service.formats.metadata.evidence import Evidence
 
 MAX_FEEDS = 20
 LEAST_HEADLINE = 3  # words
+LEAST_LIKE = 0.6  # of a heading to a title
 LEAST_SHARED = 0.5  # of the words of the shorter one
 
 _NAMED = {
@@ -51,6 +53,7 @@ _NAMED = {
 _LISTS = frozenset({"keywords", "article_tag"})
 _JOINED = frozenset({"description", "robots"})  # rules for robots add up
 _PLAIN = frozenset({"description", "og_title", "og_description"})
+_CUT_MARKS = " .\u2026"
 _REFERENCE = re.compile(r"&(?:#\d{1,6}|#[xX][0-9a-fA-F]{1,5}|[a-zA-Z]{2,8}\d{0,2});")
 _HAS_TAGS = re.compile(r"</(?:a|b|div|em|h\d|i|li|p|span|strong|ul)>")
 _TAG = re.compile(r"</?(?:(a|b|em|i|span|strong)\b|[a-zA-Z])[^<>]*>")
@@ -74,9 +77,36 @@ def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
             known.setdefault(named, []).append(value)
         if lower not in _RESERVED:
             other.setdefault(key, []).append(value)
+    if "description" in known:
+        known["description"] = _descriptions(evidence)
     facts = {name: _merged(name, values) for name, values in known.items()}
     facts |= _found(evidence, facts)
     return facts, {name: v[0] if len(v) == 1 else v for name, v in other.items()}
+
+
+def _descriptions(evidence: Evidence) -> list[str]:
+    """Return the descriptions, each once.
+
+    Pages repeat it as microdata, whole or cut: an ``itemprop`` counts only without a
+    ``name``, and a text that is the start of another one does not count.
+    """
+    given: list[str] = []
+    for attribute in ("name", "property", "itemprop"):
+        given = [
+            meta.get("content", "").strip()[:MAX_VALUE]
+            for meta in evidence.meta_elements
+            if meta.get(attribute, "").strip().lower() == "description"
+        ]
+        if any(given):
+            break
+    texts: dict[str, str] = {}  # by what they are compared by
+    for text in given:
+        start = " ".join(_plain(text).split()).rstrip(_CUT_MARKS)
+        if not any(other.startswith(start) for other in texts):
+            for other in [other for other in texts if start.startswith(other)]:
+                del texts[other]
+            texts[start] = text
+    return list(texts.values())
 
 
 def _merged(name: str, values: list[str]) -> str | list[str]:
@@ -137,10 +167,14 @@ def _headline(evidence: Evidence) -> str:
     named = evidence.first("og:title", "twitter:title")
     titles = [text for text in (evidence.title, named) if text]
     headings = [h for h in evidence.headings if len(h.split()) >= LEAST_HEADLINE]
-    shares = [max((shared_words(h, t) for t in titles), default=0.0) for h in headings]
-    best = max(shares, default=0.0)
-    if best >= LEAST_SHARED:
-        return headings[shares.index(best)]
+    alike = [max((likeness(h, t) for t in titles), default=0.0) for h in headings]
+    if alike and max(alike) >= LEAST_LIKE:
+        return headings[alike.index(max(alike))]
+    for heading in headings:
+        if folded(heading) in evidence.site_names:
+            continue
+        if any(shared_words(heading, title) >= LEAST_SHARED for title in titles):
+            return heading
     headline = named or text_of(evidence.linked.first("headline")) or evidence.title
     return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
 

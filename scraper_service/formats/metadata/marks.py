@@ -41,7 +41,7 @@ _BY = re.compile(
 _STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())  # of _BY
 _STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
 _NEITHER = (False, False)
-_DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
+DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
 # They hold text, and seldom an ``itemprop``.
 _PLAIN_TAGS = frozenset(
     "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
@@ -103,7 +103,7 @@ def _signs(body: Any) -> Iterable[Sign]:
         kind_of=_kind,
         kind_of_attributes=_kind_of,
         neither=_NEITHER,
-        dated=_DATED_TAGS,
+        dated=DATED_TAGS,
         plain=_PLAIN_TAGS,
         naming=_NAMING,
         starts=_STARTS,
@@ -138,7 +138,7 @@ def signs(body: Any) -> Iterator[Sign]:
         if tag == "h1":
             if is_early:
                 is_early, left = False, min(left, MAX_AFTER_HEADING)
-        elif tag in _DATED_TAGS:
+        elif tag in DATED_TAGS:
             kind = False, True
         elif tag == "a":
             if "/author" in element.get("href", ""):

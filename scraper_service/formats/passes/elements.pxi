@@ -2,7 +2,7 @@
 
 cdef enum:
     MAX_TAGS = 16
-
+    LEAST_SESSION = 20  # characters, see urls.py
 
 cdef class Tags:
     """A few names of tags, none in a namespace."""
@@ -181,8 +181,9 @@ def unfinished(_Element body not None, dict names not None):
 
 
 cdef inline bint is_finished(xmlNode* value) noexcept:
-    """Tell whether an address is complete beyond doubt."""
+    """Tell whether an address is complete beyond doubt, and has no session in it."""
     cdef const char* text
+    cdef Py_ssize_t value_of_name = -1  # how long it is so far
     if value is NULL or value.next is not NULL or value.type != XML_TEXT_NODE:
         return False
     text = <const char*>value.content
@@ -194,6 +195,14 @@ cdef inline bint is_finished(xmlNode* value) noexcept:
     if strncmp(text, "://", 3) != 0:
         return False
     while 32 < text[0] < 127:
+        if text[0] == c"=":
+            value_of_name = 0
+        elif text[0] == c"&" or text[0] == c"#":
+            value_of_name = -1
+        elif value_of_name >= 0:
+            value_of_name += 1
+            if value_of_name == LEAST_SESSION:
+                return False
         text += 1
     return text[0] == 0
 

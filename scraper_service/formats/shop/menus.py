@@ -107,7 +107,8 @@ class _Menu:
             and is_web(whole := absolute(self.graph.base, text))
         ]
         calories = re.match(
-            r"\d+(?:\.\d+)?", plain(self._first(node, "nutrition.calories"))
+            r"\d{1,7}(?:\.\d{1,9})?(?!\d)",
+            plain(self._first(node, "nutrition.calories")),
         )
         yield self.item(
             name,

@@ -1,0 +1,203 @@
+"""Where the page of `scrape` and `parse` goes: the terminal, a file, or a folder."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+from attrs import frozen
+
+from scraper_service.cli.catalogue import DATA, FILE, KINDS, PICTURE
+from scraper_service.cli.folder import write_page
+from scraper_service.cli.names import PageNames
+from scraper_service.cli.output import (
+    ENDINGS,
+    STDOUT,
+    Destination,
+    OutputFailed,
+    refuse_binary,
+)
+from scraper_service.cli.parts import Unavailable, content_of
+from scraper_service.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_MARKDOWN = ("markdown", "summary", "answer")
+_HTML = ("html", "rawHtml")
+_PICTURE = ("screenshot",)
+_JPEG = (".jpg", ".jpeg")
+# What a file with this ending can have in it; other endings take any one format.
+TAKES = {
+    ".md": _MARKDOWN,
+    ".markdown": _MARKDOWN,
+    ".html": _HTML,
+    ".htm": _HTML,
+    ".png": _PICTURE,
+    **dict.fromkeys(_JPEG, _PICTURE),
+}
+JPEG_QUALITY = 85  # of a screenshot that is to be a .jpg
+
+
+class Form(Enum):
+    """How a page is written."""
+
+    VALUE = auto()  # its one format alone: text, JSON or bytes
+    OBJECT = auto()  # the page object of /v2
+    ROWS = auto()  # .jsonl or .csv
+    FOLDER = auto()
+
+
+@frozen
+class Target:
+    """Where one page goes, with its ``keys``; ``path`` None is standard output."""
+
+    path: str | None
+    form: Form
+    keys: tuple[str, ...]
+
+    def write(self, page: dict[str, Any]) -> None:
+        """Write a page object of /v2; raise :exc:`click.ClickException`."""
+        try:
+            if self.form is Form.FOLDER:
+                self._write_folder(page)
+            elif self.form is Form.ROWS:
+                self._write_rows(page)
+            else:
+                write_bytes(self._data(page), self.path)
+        except (OutputFailed, Unavailable) as error:
+            raise click.ClickException(str(error)) from error
+
+    def _data(self, page: dict[str, Any]) -> bytes:
+        key = self.keys[0] if self.form is Form.VALUE else None
+        value = page if key is None else page.get(key)
+        if self.path is None and sys.stdout.isatty():
+            _refuse_inline(page)
+        elif key and KINDS.get(key) in {PICTURE, FILE} and isinstance(value, str):
+            return content_of(key, value, page)[0]
+        is_text = isinstance(value, str)
+        text = value if is_text else json.dumps(value, ensure_ascii=False)
+        return f"{text}\n".encode("utf-8", "replace")
+
+    def _write_folder(self, page: dict[str, Any]) -> None:
+        folder = Path(str(self.path))
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            _, faults = write_page(folder, page, PageNames())
+        except OSError as error:
+            raise OutputFailed(
+                f"{error.filename or folder}: {error.strerror}"
+            ) from None
+        for fault in faults:
+            click.echo(f"warning: {printable(fault)}", err=True)
+
+    def _write_rows(self, page: dict[str, Any]) -> None:
+        assert self.path is not None
+        form = ENDINGS[Path(self.path).suffix.lower()]
+        output = Destination(self.path, form, keys=self.keys).output()
+        output.open()
+        output.write([json.dumps(page, ensure_ascii=False).encode("utf-8", "replace")])
+        output.close([])
+
+
+def target(
+    path: str | None, keys: tuple[str, ...], *, as_json: bool, is_remote: bool
+) -> Target:
+    """Return where ``-o PATH`` puts a page with ``keys``.
+
+    Raises :exc:`click.UsageError` where the ending of its name stands for another kind
+    of file, and where a terminal would get base64.
+    """
+    is_one = len(keys) == 1 and not as_json
+    plain = Form.VALUE if is_one else Form.OBJECT
+    if path in {None, STDOUT}:
+        if sys.stdout.isatty():
+            # A service answers with the address of a picture, which can be shown.
+            refuse_binary(k for k in keys if not is_remote or KINDS.get(k) == FILE)
+        return Target(None, plain, keys)
+    assert path is not None
+    ending = Path(path).suffix.lower()
+    is_folder = path.endswith(("/", os.sep)) or Path(path).is_dir()
+    if is_folder or ending in ENDINGS:
+        if as_json:
+            raise click.UsageError(f"--json: -o {path} has a form of its own")
+        return Target(path, Form.FOLDER if is_folder else Form.ROWS, keys)
+    if keys:
+        _check_ending(path, ending, keys, is_one=is_one)
+    if ending == ".json" and KINDS.get(keys[0] if keys else "") != DATA:
+        plain = Form.OBJECT
+    return Target(path, plain, keys)
+
+
+def _check_ending(path: str, ending: str, keys: Sequence[str], *, is_one: bool) -> None:
+    allowed = TAKES.get(ending)
+    # The bytes of a page may be those of any kind of file.
+    if allowed is None or (is_one and (keys[0] in allowed or KINDS[keys[0]] == FILE)):
+        return
+    raise click.UsageError(
+        f"-o {path}: {ending} is for {' or '.join(allowed)} alone, not for"
+        f" {', '.join(keys)}; -o FOLDER/ gives each format a file of its own,"
+        " -o FILE.json takes all in one"
+    )
+
+
+def with_picture(body: dict[str, Any], path: str | None) -> dict[str, Any]:
+    """Return a body of /v2 whose screenshot is of the kind that ``path`` names.
+
+    Raises :exc:`click.UsageError` for a screenshot that has to be of the other kind.
+    """
+    ending = Path(path or "").suffix.lower()
+    formats = body.get("formats")
+    if ending not in {".png", *_JPEG} or not isinstance(formats, list):
+        return body
+    kept = []
+    for each in formats:
+        asked = each if isinstance(each, dict) else {"type": each}
+        if asked.get("type") != "screenshot":
+            kept.append(each)
+        elif ending in _JPEG:
+            kept.append({"quality": JPEG_QUALITY, **asked})
+        elif asked.get("quality") is not None:
+            text = f"-o {path}: a screenshot with a quality is a JPEG; end it in .jpg"
+            raise click.UsageError(text)
+        else:
+            kept.append(each)
+    return {**body, "formats": kept}
+
+
+def _refuse_inline(page: dict[str, Any]) -> None:
+    """Raise :exc:`click.UsageError` if a page has pictures in base64 inside."""
+    refuse_binary(
+        key
+        for key, value in page.items()
+        if KINDS.get(key) == PICTURE and str(value).startswith("data:")
+    )
+
+
+def write_bytes(data: bytes, path: str | None) -> None:
+    """Write to a file, whose folders are made, or to standard output.
+
+    Raises :exc:`BrokenPipeError` where nobody reads standard output any more, and
+    :exc:`click.ClickException` for other failures.
+    """
+    try:
+        if path in {None, STDOUT}:
+            view = memoryview(data)
+            while view:  # with PYTHONUNBUFFERED one call may write a part
+                view = view[sys.stdout.buffer.write(view) :]
+            sys.stdout.flush()
+            return
+        place = Path(str(path))
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            raise
+        name = path or "standard output"
+        raise click.ClickException(f"{name}: {error.strerror}") from error

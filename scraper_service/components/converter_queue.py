@@ -1,0 +1,248 @@
+"""The queue in front of the converters: fair between teams, then between jobs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from attrs import define, field
+
+LARGE_BYTES = 2**20  # a larger input counts as one that takes long to convert
+LEAST_BYTES = 64 * 2**10  # that every task counts as: this bounds their number, too
+LEAST_S = 0.005  # of converter time that every task costs its team
+FLOOR_PARTS = 16  # a team may always queue this part of all bytes, one sixteenth
+MAX_IDLE_TEAMS = 1000  # whose used time is remembered
+
+
+@define(eq=False)
+class Task:
+    """A call of ``function`` that waits for a converter or runs in one.
+
+    :ivar make_args: returns the arguments for a limit in seconds.
+    :ivar size: bytes of the input.
+    :ivar limit_s: seconds that it may run in a converter.
+    :ivar counts_waiting: whether ``limit_s`` includes the time in the queue.
+    :ivar packs_slowly: whether its arguments may take long to pickle.
+    :ivar ends_at: when it is given up, a time of the event loop.
+    :ivar is_large: whether it is known to take long, by its size or from a first try.
+    :ivar deaths: converters that died while they ran it.
+    :ivar interruptions: how often it was ended for another team.
+    """
+
+    function: Callable[..., Any]
+    make_args: Callable[[float], tuple[object, ...]]
+    team_id: str
+    job_id: str
+    size: int
+    limit_s: float
+    counts_waiting: bool
+    packs_slowly: bool
+    future: asyncio.Future[Any]
+    ends_at: float = 0.0
+    timer: asyncio.TimerHandle | None = None
+    is_large: bool = field(init=False)
+    deaths: int = 0
+    interruptions: int = 0
+    number: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        self.is_large = self.size > LARGE_BYTES
+
+    @property
+    def weight(self) -> int:
+        """Bytes that it takes in the queue."""
+        return max(self.size, LEAST_BYTES)
+
+
+class ConverterQueue:
+    """The tasks of a converter pool, and the converter time that each team used.
+
+    The next task is one of the team that used the least converter time, as in
+    start-time fair queueing: a team that was idle starts with the least of the others.
+    The jobs of a team take turns; the tasks of a job keep their order.
+
+    All tasks together may have ``max_bytes`` of input. A team may queue as many bytes
+    as are left for others (the dynamic threshold of switch buffers), so one team alone
+    gets half. What is over this is not refused here: callers look at
+    :meth:`has_capacity` first.
+    """
+
+    def __init__(self, max_bytes: int):
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._teams: dict[str, _Team] = {}
+        self._active = 0  # teams with tasks
+        self._clock = 0.0  # used time of the team whose task began last
+        self._number = 0
+        self.waiting = 0
+        self.waiting_small = 0
+
+    def has_capacity(self, team_id: str, size: int = 0) -> bool:
+        """Return True if a team may queue ``size`` further bytes."""
+        team = self._teams.get(team_id)
+        if team is None or not team.bytes:
+            return True
+        most = max(self._max_bytes // FLOOR_PARTS, self._max_bytes - self._bytes)
+        return team.bytes + size <= most
+
+    @property
+    def has_starving(self) -> bool:
+        """Whether tasks of a team wait of which none runs."""
+        return any(team.waiting and not team.running for team in self._teams.values())
+
+    def running_of(self, team_id: str) -> int:
+        """Return how many tasks of a team run."""
+        return self._teams[team_id].running
+
+    def add(self, task: Task) -> None:
+        """Queue a new task."""
+        team = self._teams.get(task.team_id)
+        if team is None:
+            team = self._teams[task.team_id] = _Team(used_s=self._clock)
+        if not team.tasks:
+            team.used_s = max(team.used_s, self._clock)
+            self._active += 1
+        team.tasks += 1
+        team.bytes += task.weight
+        self._bytes += task.weight
+        self._number += 1
+        task.number = self._number
+        self._append(team, task)
+
+    def next(self, now: float, *, small_only: bool = False) -> Task | None:
+        """Take out the task that begins now, None if there is no such task."""
+        best, least = None, 0.0
+        for team in self._teams.values():
+            if team.waiting_small or (team.waiting and not small_only):
+                used = team.used_at(now)
+                if best is None or used < least:
+                    best, least = team, used
+        if best is None:
+            return None
+        self._clock = max(self._clock, least)
+        task = best.take(small_only=small_only)
+        self._count(best, task, -1)
+        best.used_s += LEAST_S - now
+        best.running += 1
+        return task
+
+    def put_back(self, task: Task, now: float) -> None:
+        """Queue a running task again, before all others of its job."""
+        team = self._teams[task.team_id]
+        team.stop(now)
+        self._append(team, task, first=True)
+
+    def end(self, task: Task, now: float, extra_s: float = 0.0) -> None:
+        """Forget a running task; its team is charged ``extra_s`` more than it ran."""
+        team = self._teams[task.team_id]
+        team.stop(now)
+        team.used_s += extra_s
+        self._forget(team, task)
+
+    def remove(self, task: Task) -> None:
+        """Forget a waiting task."""
+        team = self._teams[task.team_id]
+        team.remove(task)
+        self._count(team, task, -1)
+        self._forget(team, task)
+
+    def clear(self) -> list[Task]:
+        """Forget all tasks; return those that waited."""
+        found = [task for team in self._teams.values() for task in team.all_waiting()]
+        self._teams.clear()
+        self._active = self._bytes = self.waiting = self.waiting_small = 0
+        return found
+
+    def _append(self, team: _Team, task: Task, *, first: bool = False) -> None:
+        team.append(task, first=first)
+        self._count(team, task, 1)
+
+    def _count(self, team: _Team, task: Task, number: int) -> None:
+        team.waiting += number
+        self.waiting += number
+        if not task.is_large:
+            team.waiting_small += number
+            self.waiting_small += number
+
+    def _forget(self, team: _Team, task: Task) -> None:
+        team.tasks -= 1
+        team.bytes -= task.weight
+        self._bytes -= task.weight
+        if team.tasks:
+            return
+        self._active -= 1
+        if not self._active:
+            self._teams.clear()
+        elif team.used_s <= self._clock or len(self._teams) > MAX_IDLE_TEAMS:
+            del self._teams[task.team_id]
+
+
+@define(eq=False)
+class _Team:
+    """A team's tasks, by job, and the converter time that it used.
+
+    ``used_s`` lacks the running tasks: of each, its start is subtracted.
+    """
+
+    used_s: float
+    tasks: int = 0  # that wait or run
+    bytes: int = 0  # of those
+    running: int = 0
+    waiting: int = 0
+    waiting_small: int = 0
+    jobs: dict[str, _Job] = field(factory=dict)  # that have waiting tasks
+
+    def used_at(self, now: float) -> float:
+        return self.used_s + self.running * now
+
+    def append(self, task: Task, *, first: bool) -> None:
+        job = self.jobs.get(task.job_id)
+        if job is None:
+            job = self.jobs[task.job_id] = _Job()
+        queue = job.large if task.is_large else job.small
+        if first:
+            queue.appendleft(task)
+        else:
+            queue.append(task)
+
+    def take(self, *, small_only: bool) -> Task:
+        """Take out the next task; its job goes behind the others."""
+        job_id = next(
+            job_id
+            for job_id, job in self.jobs.items()
+            if job.small or (job.large and not small_only)
+        )
+        job = self.jobs.pop(job_id)
+        task = job.take(small_only=small_only)
+        if job.small or job.large:
+            self.jobs[job_id] = job
+        return task
+
+    def remove(self, task: Task) -> None:
+        job = self.jobs[task.job_id]
+        (job.large if task.is_large else job.small).remove(task)
+        if not (job.small or job.large):
+            del self.jobs[task.job_id]
+
+    def stop(self, now: float) -> None:
+        """Take note that a running task ended."""
+        self.running -= 1
+        self.used_s += now
+
+    def all_waiting(self) -> list[Task]:
+        return [task for job in self.jobs.values() for task in (*job.small, *job.large)]
+
+
+@define(eq=False)
+class _Job:
+    small: deque[Task] = field(factory=deque)
+    large: deque[Task] = field(factory=deque)
+
+    def take(self, *, small_only: bool) -> Task:
+        if small_only or not self.large:
+            return self.small.popleft()
+        if not self.small or self.large[0].number < self.small[0].number:
+            return self.large.popleft()
+        return self.small.popleft()

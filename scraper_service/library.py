@@ -1,0 +1,146 @@
+"""Conversion as a function call: no service, no reactor, no network.
+
+``from scraper_service import convert`` is the public name.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
+from scraper_service.formats.render import make_content
+from scraper_service.items import UPLOADED, PageSource
+from scraper_service.options import formats as kinds
+from scraper_service.options.arguments import options_of
+from scraper_service.options.jobs import PageOptions
+from scraper_service.options.urls import caller_url
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scraper_service.items import PageContent
+
+# Formats that a page's bytes alone can give.
+FORMATS = (
+    *(kinds.Markdown, kinds.Html, kinds.RawHtml, kinds.Links, kinds.Images),
+    *(kinds.Attributes, kinds.Summary, kinds.Json),
+    *(kinds.Branding, kinds.Product, kinds.Menu),
+)
+OPTIONS = frozenset(
+    {
+        *("exclude_tags", "include_tags", "only_main_content"),
+        *("parsers", "remove_base64_images"),
+    }
+)
+
+
+@frozen(kw_only=True)
+class Converted:
+    """A document in the requested formats.
+
+    A format that was not requested is None.
+    """
+
+    #: CommonMark with GFM tables; links and images have absolute URLs.
+    markdown: str | None = None
+    #: The cleaned HTML.
+    html: str | None = None
+    #: Absolute http(s) URLs in document order, each once.
+    links: list[str] | None = None
+    #: The same for images.
+    images: list[str] | None = None
+    #: The answer to ``schema`` and ``prompt``, by rules; what was not found is null.
+    data: Any = None
+    #: Facts such as ``title``, ``author`` and ``published_time``, and the meta tags.
+    metadata: Mapping[str, Any]
+    #: Every requested format by its name, also those without an attribute here.
+    values: Mapping[str, Any]
+    #: What a reader should know: a part is missing, a rule found nothing.
+    warnings: tuple[str, ...] = ()
+
+
+def convert(
+    content: bytes | str,
+    *,
+    url: str = "",
+    content_type: str = "",
+    formats: Sequence[str | Mapping[str, Any]] = ("markdown", "links"),
+    schema: Mapping[str, Any] | None = None,
+    prompt: str | None = None,
+    **options: Any,
+) -> Converted:
+    """Convert a document: HTML, PDF, Office files and the other kinds of the service.
+
+    ``content`` are the bytes as they were received, or HTML as text. ``url`` makes
+    relative links absolute; without it ``links`` and ``images`` leave them out. ``content_type`` is the header
+    of that name, which helps where the bytes do not tell. ``formats`` are names as in
+    the API, in snake_case or camelCase, or mappings with ``type``. ``schema``, ``prompt``
+    or both add the format ``json``. ``options`` are ``only_main_content`` (True),
+    ``include_tags``, ``exclude_tags`` (CSS selectors), ``remove_base64_images`` (True)
+    and ``parsers``.
+
+    Blocks while it converts: milliseconds for a page, more for a long PDF. Documents
+    from strangers may be built to take minutes or gigabytes; the service converts them
+    in processes with limits, this function does not.
+
+    Raises :exc:`InvalidOptions` for an option that is unknown or has no use here, and
+    :exc:`ConversionFailed` for a document that cannot be read.
+    """
+    if unknown := sorted(options.keys() - OPTIONS):
+        text = f"is no option; options are {', '.join(sorted(OPTIONS))}"
+        raise _invalid(text, unknown[0], code="unrecognized_keys")
+    if schema is not None and not isinstance(schema, Mapping):
+        raise _invalid(
+            f"must be a JSON Schema as a mapping, got {schema!r:.60}", "schema"
+        )
+    try:
+        base = caller_url(url) if url else UPLOADED
+    except ValueError as error:
+        raise _invalid(f"{error}, got {url[:100]!r}", "url") from None
+    asked: list[Any] = list(formats)
+    if schema is not None or prompt is not None:
+        asked.append({"type": "json", "schema": schema, "prompt": prompt})
+    values = {"formats": asked, **options}
+    page = options_of(PageOptions, {"url": base, **values})
+    for index, kind in enumerate(page.scrape.formats):
+        if not isinstance(kind, FORMATS):
+            named = ", ".join(each.type for each in FORMATS)
+            text = f"{kind.type} needs the service; without it: {named}"
+            raise _invalid(text, "formats", index)
+    if isinstance(content, str):
+        content = content.encode("utf-8", "replace")
+        content_type = "text/html; charset=utf-8"
+    source = PageSource(
+        url=page.url, status=200, body=content, content_type=content_type
+    )
+    found = make_content(source, page.scrape)
+    if found.error is not None:
+        raise ConversionFailed(found.error.code, found.error.message)
+    return _converted(found)
+
+
+def _invalid(text: str, *path: str | int, code: str = "custom") -> InvalidOptions:
+    return InvalidOptions([Issue(code, path, text)])
+
+
+def _converted(found: PageContent) -> Converted:
+    values = {name: json.loads(text) for name, text in found.values.items()}
+    metadata = {**found.other, **found.known}
+    for name in ("num_pages", "total_pages"):
+        if (count := getattr(found, name)) is not None:
+            metadata[name] = count
+    remarks = (text for texts in found.remarks.values() for text in texts)
+    return Converted(
+        markdown=values.get("markdown"),
+        html=values.get("html"),
+        links=values.get("links"),
+        images=values.get("images"),
+        data=values.get("json"),
+        metadata=metadata,
+        values=values,
+        warnings=(*found.warnings, *remarks),
+    )

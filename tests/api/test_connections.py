@@ -1,0 +1,296 @@
+"""Many open connections, idle or slow ones, and who is served beside them."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import http.client
+import json
+import resource
+import socket
+import time
+import urllib.parse
+
+import pytest
+
+from scraper_service.api.connections import Connections, Phase, Proxies
+from tests.conftest import KEY, Service
+
+IDLE = 2000
+ATTACKER, CLIENT = "127.0.0.5", "127.0.0.6"
+NO_PROXY = {"SCRAPER_TRUSTED_PROXIES": "10.0.0.0/8"}  # loopback peers are strangers
+HEAD = b"GET /v2/team/queue-status HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer %s\r\n"
+WHOLE = HEAD % KEY.encode() + b"\r\n"
+FORM = b"multipart/form-data; boundary=x"
+#: What a connection has sent when it goes idle.
+STATES = {
+    "nothing": b"",
+    "part of a head": b"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nX-A",
+    "part of a body": b"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n{",
+    "part of a file": b"POST /v2/parse HTTP/1.1\r\nHost: a\r\nContent-Type: %s\r\n"
+    b"Content-Length: 99\r\n\r\n--x" % FORM,
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def files():
+    """Let this process have the sockets that the tests need."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 3 * IDLE
+    if before[1] != resource.RLIM_INFINITY and before[1] < wanted:
+        pytest.skip(f"a process may open {before[1]} files only")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(before[0], wanted), before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A service with the limits that it has by default.
+
+    It begins with a low limit of open files, as shells often have.
+    """
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[0]), before[1]))
+    try:
+        running = Service(tmp_path_factory.mktemp("plain"), **NO_PROXY)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    with running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A service that takes six connections, three of a peer."""
+    limits = {"SCRAPER_MAX_CONNECTIONS": "6", "SCRAPER_MAX_PEER_CONNECTIONS": "3"}
+    data = tmp_path_factory.mktemp("small")
+    with Service(data, **limits, SCRAPER_TRUSTED_PROXIES="127.0.0.9/32") as running:
+        yield running
+
+
+@pytest.fixture
+def connect():
+    """Return a function that opens a connection from a loopback address."""
+    with contextlib.ExitStack() as stack:
+
+        def open_connection(service, source, sent=b""):
+            parts = urllib.parse.urlsplit(service.url)
+            found = socket.create_connection(
+                (parts.hostname, parts.port), 30, source_address=(source, 0)
+            )
+            stack.enter_context(found)
+            with contextlib.suppress(OSError):  # it may have been closed already
+                found.sendall(sent)
+            return found
+
+        yield open_connection
+
+
+def answer(connection):
+    """Return status and body of the response on a connection."""
+    connection.settimeout(90)
+    with contextlib.closing(http.client.HTTPResponse(connection)) as found:
+        found.begin()
+        return found.status, json.loads(found.read())
+
+
+def is_open(connection):
+    connection.settimeout(0.05)
+    try:
+        return connection.recv(1) != b""
+    except TimeoutError:
+        return True
+    except OSError:
+        return False
+
+
+def count_open(connections):
+    return sum(map(is_open, connections))
+
+
+def until(condition, seconds=30):
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("sent", STATES.values(), ids=STATES)
+@pytest.mark.parametrize("peers", [1, 8])
+def test_idle_connections_lock_nobody_out(plain, connect, peers, sent):
+    for number in range(IDLE):
+        connect(plain, f"127.0.1.{1 + number % peers}", sent)
+    for _ in range(3):
+        assert answer(connect(plain, CLIENT, WHOLE))[0] == 200
+
+
+def test_a_request_under_way_is_not_closed_for_idle_connections(plain, connect, site):
+    body = json.dumps({"url": site.url("/delay/10"), "maxAge": 0}).encode()
+    head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    length = f"Content-Length: {len(body)}\r\n\r\n"
+    scrape = connect(plain, CLIENT, f"{head}{length}".encode() + body)
+    until(lambda: plain.get("/health").json["pendingScrapes"] == 1)
+    upload = connect(plain, CLIENT, f"{head}{length}".encode() + body[:-1])
+    for number in range(IDLE + 200):
+        connect(plain, f"127.0.1.{1 + number % 8}")
+    upload.sendall(body[-1:])
+    assert answer(scrape)[0] == 200
+    assert answer(upload)[0] == 200
+
+
+def test_the_connection_that_has_waited_longest_makes_room(small, connect):
+    used = connect(small, CLIENT, WHOLE)
+    assert answer(used)[0] == 200
+    idle = [connect(small, f"127.0.1.{n}") for n in range(5)]
+    used.sendall(WHOLE)  # the oldest connection, and the one used last
+    assert answer(used)[0] == 200
+    further = [connect(small, f"127.0.1.{n}") for n in range(5, 7)]
+    until(lambda: not is_open(idle[0]) and not is_open(idle[1]))
+    assert count_open([*idle[2:], *further, used]) == 6
+
+
+def test_a_peer_at_its_limit_closes_only_its_own_connections(small, connect):
+    other = connect(small, CLIENT)
+    own = [connect(small, ATTACKER) for _ in range(9)]
+    until(lambda: count_open(own) == 3)
+    assert count_open(own[-3:]) == 3
+    assert is_open(other)
+
+
+def test_a_proxy_has_no_limit_of_its_own(small, connect):
+    own = [connect(small, "127.0.0.9", WHOLE) for _ in range(6)]
+    assert [answer(each)[0] for each in own] == [200] * 6
+    assert count_open(own) == 6
+
+
+def test_a_connection_is_refused_if_all_others_have_requests(small, connect, site):
+    body = json.dumps({"url": site.url("/delay/8"), "maxAge": 0}).encode()
+    head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
+    text = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    pending = small.get("/health").json["pendingScrapes"]
+    busy = [connect(small, ATTACKER, text) for _ in range(3)]
+    until(lambda: small.get("/health").json["pendingScrapes"] == pending + 3)
+    assert not is_open(connect(small, ATTACKER))
+    assert is_open(connect(small, CLIENT))
+    assert [answer(each)[0] for each in busy] == [200] * 3
+
+
+def drip(connection, text, seconds):
+    """Send a byte each half second; return what was received until the end."""
+    connection.settimeout(0.5)
+    received, end = b"", time.monotonic() + seconds
+    for number in range(int(2 * seconds)):
+        try:
+            connection.sendall(text[number : number + 1])
+            piece = connection.recv(1000)
+        except TimeoutError:
+            continue
+        except OSError:
+            return received
+        received += piece
+        if not piece:
+            return received
+    assert time.monotonic() < end, "the connection was never closed"
+    raise AssertionError("the connection was never closed")
+
+
+def test_slow_requests_end_in_time(plain, connect):
+    silent = connect(plain, CLIENT)
+    first = connect(plain, CLIENT)
+    again = connect(plain, CLIENT, WHOLE)
+    assert answer(again)[0] == 200
+    # A whole request, and the begin of the next one with it.
+    behind = connect(plain, CLIENT, WHOLE + b"GET /health HTTP/1.1\r\nX:")
+    assert answer(behind)[0] == 200
+    kept = connect(plain, CLIENT, WHOLE)
+    assert answer(kept)[0] == 200
+    slow = b"GET /health HTTP/1.1\r\nX: " + b"a" * 100
+    with concurrent.futures.ThreadPoolExecutor(4) as threads:
+        ends = [
+            threads.submit(drip, silent, b"", 25),
+            threads.submit(drip, behind, b"", 25),
+            threads.submit(drip, first, slow, 25),
+            threads.submit(drip, again, slow, 25),
+        ]
+        found = [end.result() for end in ends]
+    assert found[0] == b""
+    assert all(text.startswith(b"HTTP/1.1 408 ") for text in found[1:])
+    assert is_open(kept)
+
+
+@pytest.mark.slow
+def test_a_slow_body_ends_in_time(plain, connect):
+    connection = connect(
+        plain, CLIENT, STATES["part of a body"].replace(b" 9", b" 900")
+    )
+    assert drip(connection, b" " * 200, 50).startswith(b"HTTP/1.1 408 ")
+
+
+def test_the_service_may_open_as_many_files_as_it_needs(plain):
+    assert resource.prlimit(plain.pid, resource.RLIMIT_NOFILE)[0] >= IDLE + 1000
+    assert "SCRAPER_MAX_CONNECTIONS is" not in plain.stderr
+
+
+class Fake:
+    is_sending = False
+
+    def __init__(self):
+        self.is_closed = False
+
+    def close_early(self):
+        self.is_closed = True
+
+
+def opened(connections, host):
+    assert connections.has_room(host)
+    connection = Fake()
+    connections.opened(connection, host)
+    return connection
+
+
+def test_an_ipv6_peer_is_a_network_of_64_bits():
+    connections = Connections(100, 2, Proxies(["fd00::/8"]))
+    first = opened(connections, "2001:db8:1:1::1")
+    opened(connections, "2001:db8:1:1::2")
+    other = opened(connections, "2001:db8:1:2::1")
+    opened(connections, "2001:db8:1:1:ffff:ffff:ffff:ffff")
+    assert first.is_closed
+    assert not other.is_closed
+    proxied = [opened(connections, "fd00::1") for _ in range(5)]
+    assert not any(each.is_closed for each in proxied)
+
+
+def test_ipv4_in_ipv6_is_the_ipv4_peer():
+    connections = Connections(100, 1, Proxies(["10.0.0.0/8"]))
+    first = opened(connections, "::ffff:192.0.2.1")
+    opened(connections, "192.0.2.1")
+    assert first.is_closed
+    assert "::ffff:10.1.1.1" in Proxies(["10.0.0.0/8"])
+
+
+def test_bodies_make_room_after_all_others():
+    connections = Connections(3, 3, Proxies())
+    body = opened(connections, "192.0.2.1")
+    connections.enter(body, Phase.BODY)
+    idle = opened(connections, "192.0.2.2")
+    busy = opened(connections, "192.0.2.3")
+    connections.enter(busy, Phase.ANSWER)
+    opened(connections, "192.0.2.4")
+    assert (idle.is_closed, body.is_closed) == (True, False)
+    connections.enter(opened(connections, "192.0.2.5"), Phase.ANSWER)
+    connections.enter(opened(connections, "192.0.2.6"), Phase.ANSWER)
+    assert body.is_closed
+    assert not connections.has_room("192.0.2.7")
+    connections.closed(busy)
+    connections.closed(busy)
+    assert connections.has_room("192.0.2.7")
+
+
+def test_a_response_that_is_being_read_is_left_alone():
+    connections = Connections(1, 1, Proxies())
+    reading = opened(connections, "192.0.2.1")
+    reading.is_sending = True
+    assert not connections.has_room("192.0.2.2")
+    reading.is_sending = False
+    assert connections.has_room("192.0.2.2")

@@ -1,0 +1,213 @@
+"""The shared browser of a process, without service: starts, states, ends."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import tempfile
+from pathlib import Path
+
+import pytest
+from playwright.async_api import Error as PlaywrightError
+from scrapy.utils.project import get_project_settings
+
+from scraper_service.components.browser import guard, pool, running
+from scraper_service.components.browser.errors import BrowserGone, BrowserMissing
+from scraper_service.components.browser.pool import SharedBrowser
+from scraper_service.components.browser.processes import processes_of
+from tests.browser import fragile
+from tests.browser.fragile import FirstStartFails, driver_and_chromium
+
+FIRST_START_FAILS = f"{fragile.__name__}.FirstStartFails"
+
+
+def shared(**changes):
+    settings = get_project_settings().copy()
+    facts = {"RENDER": "auto", "BROWSER_SANDBOX": bool(os.geteuid()), **changes}
+    for name, value in facts.items():
+        settings.set(name, value, priority=60)
+    return SharedBrowser(settings)
+
+
+def run(test, **changes):
+    """Run ``test`` with a browser of its own; it leaves no directory behind."""
+
+    async def whole():
+        browser = shared(**changes)
+        browser.enter()
+        try:
+            async with asyncio.timeout(300):
+                await test(browser)
+        finally:
+            await browser.leave()
+            await until(lambda: not homes())
+
+    asyncio.run(whole())
+
+
+def homes():
+    pattern = f"scraper-browser-{os.getpid()}-*"
+    return list(Path(tempfile.gettempdir()).glob(pattern))
+
+
+async def until(condition):
+    async with asyncio.timeout(120):
+        while not condition():  # noqa: ASYNC110  # nothing tells of it
+            await asyncio.sleep(0.02)
+
+
+async def title(browser, **options):
+    """Return the title of a page that is shown."""
+
+    async def show():
+        context = await running.browser.new_context()
+        try:
+            page = await context.new_page()
+            await page.set_content("<title>Shown</title>")
+            return await page.title()
+        finally:
+            await running.close_context(context)
+
+    async with browser.lend(**options) as running:
+        return await running.run(show())
+
+
+def test_what_is_said_of_a_browser_that_dies():
+    async def test(browser):
+        complaints = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        assert browser.state == pool.OK
+        showing = asyncio.ensure_future(title(browser))
+        await until(lambda: browser.state == pool.STARTING)
+        assert await showing == "Shown"
+        assert browser.state == pool.OK
+        [home] = homes()
+        # What the driver keeps on the disk goes with the browser.
+        assert any("profile" in path.name for path in home.iterdir())
+        os.kill(driver_and_chromium(str(home))[0], signal.SIGKILL)
+        await until(lambda: browser.state == pool.RESTARTING)
+        showing = asyncio.ensure_future(title(browser))
+        assert await showing == "Shown"
+        assert browser.state == pool.OK
+        await until(lambda: not home.exists())
+        assert processes_of(str(home)) == []
+        gc.collect()
+        assert complaints == []
+
+    run(test)
+
+
+@pytest.mark.parametrize("kind", [0, 1], ids=["driver", "chromium"])
+def test_a_page_in_a_browser_that_is_killed_is_told_so(kind):
+    async def test(browser):
+        async with browser.lend() as running:
+            work = asyncio.ensure_future(running.run(asyncio.sleep(100)))
+            await asyncio.sleep(0)
+            os.kill(driver_and_chromium(running.home)[kind], signal.SIGKILL)
+            with pytest.raises(BrowserGone):
+                await work
+
+    run(test)
+
+
+def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
+    monkeypatch.setattr(pool, "RETRY_S", 3.0)
+    program = tmp_path / "chromium"
+    program.write_text("#!/bin/sh\nexit 1\n")
+    program.chmod(0o755)
+
+    async def test(browser):
+        with pytest.raises(BrowserMissing):
+            await title(browser)
+        assert browser.state == pool.NOT_STARTED
+        # A page of a job waits meanwhile.
+        showing = asyncio.ensure_future(title(browser, patient=True))
+        program.write_text('#!/bin/sh\nexec chromium "$@"\n')
+        assert await showing == "Shown"
+        assert browser.state == pool.OK
+
+    run(test, CHROMIUM_PATH=str(program))
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dies", "stops"])
+def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
+    monkeypatch.setattr(FirstStartFails, "started", 0)
+    monkeypatch.setattr(FirstStartFails, "how", how)
+    if how == signal.SIGSTOP:
+        monkeypatch.setattr(running, "START_S", 15.0)
+
+    async def test(browser):
+        assert await title(browser) == "Shown"
+        assert FirstStartFails.started > 1
+
+    run(test, PLAYWRIGHT_BROWSER_PROVIDER=FIRST_START_FAILS)
+
+
+def test_a_browser_that_nobody_waits_for_any_more_ends():
+    async def test(browser):
+        showing = asyncio.ensure_future(title(browser))
+        await until(lambda: browser.state == pool.STARTING)
+        showing.cancel()
+        await until(lambda: browser.state == pool.OK)
+        await until(lambda: not homes())
+
+    run(test, BROWSER_IDLE_S=0.1)
+
+
+def test_it_can_end_while_it_starts():
+    async def test(browser):
+        showing = asyncio.ensure_future(title(browser))
+        await until(homes)
+        await browser.close()
+        assert not homes()
+        showing.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await showing
+
+    run(test)
+
+
+def test_a_page_alone_shares_its_browser_with_none():
+    async def test(browser):
+        async with browser.lend() as common, browser.lend(alone=True) as own:
+            assert own is not common
+            waiting = asyncio.ensure_future(title(browser, alone=True))
+            assert await title(browser) == "Shown"
+            assert not waiting.done()
+        assert await waiting == "Shown"
+
+    run(test, BROWSER_CONCURRENCY=4)
+
+
+def test_messages_that_would_end_the_driver_do_not_reach_it():
+    most = 2**20  # bytes of a page; a message may have six times as many
+
+    async def test(browser):
+        async with browser.lend() as running:
+            context = await running.browser.new_context()
+            page = await context.new_page()
+            heard = []
+            page.on("console", lambda message: heard.append(message.text))
+            page.on("pageerror", lambda error: heard.append(error.message))
+            large = f"'x'.repeat({guard.MAX_EVENT_BYTES})"
+            await page.evaluate(f"console.log({large})")
+            await page.evaluate(f"void setTimeout(() => {{ throw Error({large}) }})")
+            await page.evaluate("setTimeout(() => console.log('small'))")
+            await until(lambda: heard)
+            assert heard == ["small"]
+            with pytest.raises(PlaywrightError) as raised:
+                await page.evaluate(f"'x'.repeat({6 * most})")
+            assert guard.is_too_large(raised.value)
+            session = await context.new_cdp_session(page)
+            with pytest.raises(PlaywrightError, match="the reply has more than 6 MiB"):
+                await session.send(
+                    "Runtime.evaluate", {"expression": f"'x'.repeat({6 * most})"}
+                )
+            assert len(await page.evaluate(f"'x'.repeat({5 * most})")) == 5 * most
+            assert await running.answers()
+
+    run(test, DOWNLOAD_MAXSIZE=most)

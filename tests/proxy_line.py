@@ -1,0 +1,75 @@
+"""A TCP proxy whose lines can be cut: nothing comes through, and nobody is told."""
+
+from __future__ import annotations
+
+import contextlib
+import select
+import socket
+import threading
+from typing import Self
+
+BYTES = 65_536
+LOOK_S = 0.05
+
+
+class ProxyLine:
+    """Forwards connections to a port of 127.0.0.1, until :meth:`cut`.
+
+    After it, connections stay open and what is sent is taken, but goes nowhere: as behind
+    a firewall that forgot them. New ones have the same fate until :meth:`mend`; those
+    that were cut stay so. Use as a context manager.
+    """
+
+    def __init__(self, port: int):
+        self._target = port
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listener.getsockname()[1]
+        self._is_cut = False
+        self._ends = threading.Event()
+        self._sockets: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept)]
+
+    def __enter__(self) -> Self:
+        self._threads[0].start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.set()
+        for thread in self._threads:
+            thread.join()
+        for each in (self._listener, *self._sockets):
+            each.close()
+
+    def cut(self) -> None:
+        self._is_cut = True
+
+    def mend(self) -> None:
+        self._is_cut = False
+
+    def _accept(self) -> None:
+        while not self._ends.is_set():
+            if not select.select([self._listener], [], [], LOOK_S)[0]:
+                continue
+            client = self._listener.accept()[0]
+            self._sockets.append(client)
+            if not self._is_cut:
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._sockets.append(server)
+                thread = threading.Thread(target=self._forward, args=(client, server))
+                self._threads.append(thread)
+                thread.start()
+
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        others = {client: server, server: client}
+        while not self._ends.is_set():
+            for each in select.select(list(others), [], [], LOOK_S)[0]:
+                if self._is_cut:
+                    return
+                data = each.recv(BYTES)
+                if not data:
+                    with contextlib.suppress(OSError):
+                        others[each].shutdown(socket.SHUT_RDWR)
+                    return
+                others[each].sendall(data)
+            if self._is_cut:
+                return

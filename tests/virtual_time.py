@@ -1,0 +1,51 @@
+"""An event loop whose clock jumps from timer to timer, for code that only waits."""
+
+from __future__ import annotations
+
+import asyncio
+import selectors
+import time
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    import pytest
+
+
+class VirtualTime:
+    """Runs coroutines without waiting; :func:`time.monotonic` is its clock meanwhile.
+
+    Threads and sockets have no part in it: nothing but timers moves the clock.
+    """
+
+    def __init__(self, patch: pytest.MonkeyPatch):
+        self._now = time.monotonic()
+        self._patch = patch
+
+    def run(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        with self._patch.context() as patch:
+            patch.setattr(time, "monotonic", lambda: self._now)
+            with asyncio.Runner(loop_factory=self._loop) as runner:
+                runner.run(coroutine)
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(_Jumping(self))
+
+    def jump(self, seconds: float) -> None:
+        self._now += seconds
+
+
+class _Jumping(selectors.DefaultSelector):
+    """Never waits: the clock goes on by as much as it would have waited."""
+
+    def __init__(self, clock: VirtualTime):
+        super().__init__()
+        self._clock = clock
+
+    def select(self, timeout: float | None = None) -> Any:
+        if found := super().select(0):
+            return found
+        assert timeout is not None, "nothing would ever happen"
+        self._clock.jump(timeout)
+        return []
