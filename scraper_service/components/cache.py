@@ -112,7 +112,9 @@ class PageCache:
         oldest = options.max_age_ms / 1000 if options.max_age_ms else None
         newest = None if options.min_age_ms is None else options.min_age_ms / 1000
         key = source_key(request.meta["source_url"], options)
-        found = await Database.shared(self._settings).read(
+        database = Database.shared(self._settings)
+        await database.expected((request.meta["team_id"], key))
+        found = await database.read(
             find_source, request.meta["team_id"], key, oldest, newest
         )
         if found and options.pdf_parser is None and found.body.startswith(PDF_START):
@@ -154,6 +156,8 @@ class PageCache:
             task = asyncio.ensure_future(self._store(request, response, options))
             self._storing.add(task)
             task.add_done_callback(self._storing.discard)
+            key = source_key(request.meta["source_url"], options)
+            Database.shared(self._settings).expect((request.meta["team_id"], key), task)
         return response
 
     async def _store(

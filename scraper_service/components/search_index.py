@@ -14,7 +14,7 @@ from scrapy.exceptions import NotConfigured
 from scraper_service.components.patience import before
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Page
-from scraper_service.jobs.database import Database
+from scraper_service.jobs.database import INDEX, Database
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
@@ -85,6 +85,8 @@ class SearchIndex:
         self._count += 1
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
+        name = (INDEX, page.team_id)
+        Database.shared(self._settings).expect(name, self._writing)
         while self._count > MAX_WAITING:
             self._room.clear()
             await self._room.wait()

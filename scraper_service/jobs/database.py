@@ -39,7 +39,7 @@ from scraper_service.jobs.writer import Writer
 from scraper_service.private import close_to_others, private_file
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Iterator
+    from collections.abc import Awaitable, Callable, Hashable, Iterator
 
     from scrapy.settings import BaseSettings
     from sqlalchemy import URL, Connection, Engine
@@ -55,6 +55,8 @@ READ_S = 40  # for an answer, the wait for a thread included
 BUSY_TIMEOUT_MS = 5_000
 NO_ANSWER = "The job database does not answer."
 MOMENT_S = 0.1
+EXPECTED_S = 1.0
+INDEX = "index"  # with a team: its search index, for those who expect it
 # As Alembic makes it.
 _VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
@@ -142,6 +144,7 @@ class Database:
         self._writer = Writer(writing)
         self._commits = Commits()
         self._moment: asyncio.Future[None] | None = None
+        self._expected: dict[Hashable, asyncio.Task[None]] = {}
         # Counts and rows of one answer must be of one moment.
         self._snapshots = engine.execution_options(waits=READING)
         # One connection in memory serves all: reads queue with the writes.
@@ -198,6 +201,25 @@ class Database:
             self._moment = asyncio.ensure_future(asyncio.sleep(MOMENT_S))
         await asyncio.shield(self._moment)
         return await self.write_locking(function, name, *args, **kwargs)
+
+    def expect(self, name: Hashable, writing: asyncio.Task[None]) -> None:
+        """Note that ``writing`` will write what is read by ``name``."""
+        self._expected[name] = writing
+
+        def forget(_: object) -> None:
+            if self._expected.get(name) is writing:
+                del self._expected[name]
+
+        writing.add_done_callback(forget)
+
+    async def expected(self, name: Hashable) -> None:
+        """Wait until what is on its way in this process under ``name`` is written.
+
+        So a caller finds what an answer before told it. It takes :data:`EXPECTED_S` at
+        most, whatever else is written.
+        """
+        if (writing := self._expected.get(name)) is not None:
+            await asyncio.wait((writing,), timeout=EXPECTED_S)
 
     async def write_apart(
         self,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.jobs import search_reading
-from scraper_service.jobs.database import Database
+from scraper_service.jobs.database import INDEX, Database
 from scraper_service.jobs.model import LOCAL_TEAM
 from scraper_service.providers.web_search import OWN, Asked, Hit, SearchFailed, unheeded
 
@@ -37,6 +37,7 @@ class OwnIndexSearch:
         if asked.team_id is None and not self._exists():
             return []
         database = Database.shared(self._settings)
+        await database.expected((INDEX, asked.team_id or LOCAL_TEAM))
         try:
             found = await database.read(
                 search_reading.search,

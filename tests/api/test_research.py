@@ -55,10 +55,9 @@ def running(data_dir, web):
 
 
 def know(service, web, paths):
-    """Scrape pages, so that a search finds them, with one that keeps nothing."""
+    """Scrape pages, so that a search finds them."""
     for path in paths:
         service.post("/v2/scrape", {"url": web.url(path)})
-    time.sleep(1)  # the index of searches is written right behind the pages
 
 
 def test_each_statement_has_its_source(running, web):

@@ -15,8 +15,9 @@ from tests.browser.conftest import SETTINGS, chromium_processes, finished
 from tests.waiting import WAIT_S, wait_until
 
 
-def homes():
-    return set(Path(tempfile.gettempdir()).glob("scraper-browser-*"))
+def homes(pid):
+    """Return the directories of the browsers that process ``pid`` started."""
+    return set(Path(tempfile.gettempdir()).glob(f"scraper-browser-{pid}-*"))
 
 
 def is_running(pid):
@@ -150,7 +151,6 @@ def test_a_scrape_that_finds_the_queue_full_is_told_so_and_a_job_waits(
 def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
     start_service, app
 ):
-    before = homes()
     orphan = Path(tempfile.mkdtemp(prefix="scraper-browser-4194305-"))  # above any pid
     service = start_service(
         **SETTINGS,
@@ -163,11 +163,11 @@ def test_it_is_replaced_ends_when_idle_and_with_a_service_that_is_killed(
     for number in range(4):
         body = {"url": app.url(f"/links?{number}"), "waitFor": 1, "timeout": 200_000}
         assert service.post("/v2/scrape", body).status == 200
-        browsers |= homes() - before
+        browsers |= homes(service.pid)
     assert len(browsers) == 2
     assert not orphan.exists()
     wait_until(lambda: not chromium_processes(service.pid))
-    wait_until(lambda: homes() <= before)
+    wait_until(lambda: not homes(service.pid))
     assert service.post("/v2/scrape", {**body, "maxAge": 0}).status == 200
     pids = chromium_processes(service.pid)
     assert pids

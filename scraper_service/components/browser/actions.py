@@ -56,7 +56,7 @@ async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> R
         try:
             await _STEPS[type(action)](opened, action, results)
         except (PlaywrightError, ValueError) as error:
-            if opened.is_lost:
+            if opened.lost.done():
                 raise
             name = "executeJavascript" if "_" in action.type else action.type
             text = f"Action {index} ({name}) failed: {_why(error)}"

@@ -57,7 +57,7 @@ async def goto(opened: OpenPage) -> Any:
         raise DownloadTimeoutError("the page did not load in time") from error
     except PlaywrightError as error:
         await asyncio.sleep(CRASH_TOLD_S)  # an end of the process is told after it
-        if opened.is_lost or not opened.running.is_alive:
+        if opened.lost.done() or not opened.running.is_alive:
             raise
         raise _failure(opened, str(error)) from error
     if answer is None:

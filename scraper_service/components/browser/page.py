@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 
 ACTION_MS = 10_000  # for an element to be there, and to take a click
+OPEN_S = 30.0  # for an empty page
+LOST = "the process of the page ended"
 MAX_LOOKS = 2**20  # characters
 MAX_PAGE_BYTES = 200 * 2**20  # that one page may carry in all
 # Headers of what was sent, not of what became of it.
@@ -86,7 +88,8 @@ class OpenPage:
     running: RunningBrowser
     order: PageOrder
     passage: Passage
-    is_lost: bool = False
+    #: Done when the process of the page has ended.
+    lost: asyncio.Future[None] = field(factory=asyncio.Future)
     page: Any = None
     moves: Any = None
     warnings: list[str] = field(factory=list)
@@ -102,8 +105,11 @@ class OpenPage:
         facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
         self._context = await browser.new_context(**facts)
         try:
-            await self._prepare()
-        except PlaywrightError as error:  # nothing of the page was asked for yet
+            # Playwright waits for ever for a page whose process dies at its birth.
+            async with asyncio.timeout(OPEN_S):
+                await self._prepare()
+        except (PlaywrightError, TimeoutError) as error:
+            # Nothing of the page was asked for yet.
             await self.running.close_context(self._context)
             raise BrowserGone("no page could be opened") from error
         except BaseException:
@@ -158,10 +164,13 @@ class OpenPage:
         """
         work = asyncio.ensure_future(self._take())
         refused: asyncio.Future[Exception] = self.moves.refused
+        ends = (work, refused, self.lost)
         try:
-            await asyncio.wait((work, refused), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if refused.done():
                 raise refused.result()
+            if self.lost.done():
+                raise BrowserGone(LOST)
             return await work
         except MovedOn as moved:
             moved.state = {
@@ -170,8 +179,8 @@ class OpenPage:
             }
             raise
         except PlaywrightError as error:
-            if self.is_lost:
-                raise BrowserGone("the process of the page ended") from error
+            if self.lost.done():
+                raise BrowserGone(LOST) from error
             if not self.running.is_alive:
                 raise BrowserGone("the browser ended") from error
             if is_too_large(error):
@@ -307,7 +316,8 @@ class OpenPage:
         return known or DownloadFailedError("the page moved on to what is no page")
 
     def _crashed(self, _: object) -> None:
-        self.is_lost = True
+        if not self.lost.done():
+            self.lost.set_result(None)
 
     async def _close_popup(self, page: Any) -> None:
         if page is not self.page:
