@@ -266,7 +266,7 @@ def crawl_with_kills(service, app, pages, kills):
             os.kill(pair[number % 2], signal.SIGKILL)
     wait_until(lambda: service.get(path).json["status"] != "scraping", 1200)
     errors = service.get(f"{path}/errors").json
-    assert errors["errors"] == []
+    assert [each["error"] for each in errors["errors"]] == [], service.stderr
     found, link = [], f"{path}?limit=100"
     while link:
         part = service.get(link).json

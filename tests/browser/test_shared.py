@@ -183,6 +183,22 @@ def test_a_page_alone_shares_its_browser_with_none():
     run(test, BROWSER_CONCURRENCY=4)
 
 
+def test_browsers_that_start_together_have_each_their_own_environment():
+    async def test(browser):
+        before = dict(os.environ)
+        all_started = asyncio.Barrier(4)
+
+        async def start():
+            async with browser.lend(alone=True) as lone:
+                await all_started.wait()
+                return all(driver_and_chromium(lone.home))
+
+        assert all(await asyncio.gather(*(start() for _ in range(4))))
+        assert dict(os.environ) == before
+
+    run(test, BROWSER_CONCURRENCY=16)
+
+
 def test_messages_that_would_end_the_driver_do_not_reach_it():
     most = 2**20  # bytes of a page; a message may have six times as many
 

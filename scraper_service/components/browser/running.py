@@ -9,6 +9,7 @@ import logging
 import os
 import time
 from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
 
 from attrs import define, field
 from scrapy.utils.misc import load_object
@@ -18,7 +19,7 @@ from scraper_service.components.browser.errors import BrowserGone
 from scraper_service.components.browser.proxy import no_passage
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Iterator
+    from collections.abc import AsyncIterator, Coroutine
 
     from scrapy.settings import BaseSettings
 
@@ -189,13 +190,7 @@ async def _launch(
     config.launch_options = chromium.launch_options(settings, proxy, home)
     provider = load_object(settings["PLAYWRIGHT_BROWSER_PROVIDER"])(config)
     most = settings.getint("DOWNLOAD_MAXSIZE")
-    with _environment(
-        # The driver keeps Chromium's profile in its own temporary directory.
-        TMPDIR=home,
-        NODE_OPTIONS=guard.node_options(
-            home, 6 * most if most else guard.MAX_REPLY_BYTES
-        ),
-    ):
+    async with _environment(home, 6 * most if most else guard.MAX_REPLY_BYTES):
         starting = asyncio.ensure_future(provider.start())
         for _ in range(_STEPS):
             await asyncio.sleep(0)
@@ -217,18 +212,30 @@ def _quieten(provider: Any) -> None:
         ended.add_done_callback(lambda future: future.cancelled() or future.exception())
 
 
-@contextlib.contextmanager
-def _environment(**changes: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in changes}
-    os.environ.update(changes)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+_changing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+_changing = WeakKeyDictionary()
+
+
+@contextlib.asynccontextmanager
+async def _environment(home: str, max_bytes: int) -> AsyncIterator[None]:
+    """Give this process the environment of a driver.
+
+    Drivers that start at the same time take turns: the environment of one must not be
+    what another one restores.
+    """
+    async with _changing.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        before = {name: os.environ.get(name) for name in ("TMPDIR", "NODE_OPTIONS")}
+        # The driver keeps Chromium's profile in its own temporary directory.
+        os.environ["TMPDIR"] = home
+        os.environ["NODE_OPTIONS"] = guard.node_options(home, max_bytes)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
 
 
 async def shut(
