@@ -8,12 +8,18 @@ import importlib
 import logging
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import define, field
 from scrapy.utils.misc import load_object
 
-from scraper_service.components.browser import chromium, guard, processes
+from scraper_service.components.browser import (
+    authorities,
+    chromium,
+    guard,
+    processes,
+)
 from scraper_service.components.browser.errors import BrowserGone
 from scraper_service.components.browser.proxy import no_passage
 
@@ -161,6 +167,8 @@ async def start(settings: BaseSettings) -> RunningBrowser:
     home = processes.make_home()
     stack = contextlib.AsyncExitStack()
     try:
+        data_dir = Path(settings["DATA_DIR"])
+        await asyncio.to_thread(authorities.trust_authorities, home, data_dir)
         async with asyncio.timeout(START_S):
             # 0.5 s of imports, which would hold up the reactor.
             await asyncio.to_thread(
