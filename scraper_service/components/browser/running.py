@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PAGE_MODULE = "scraper_service.components.browser.page"
 START_S = 30.0
 CLOSE_S = 5.0  # for a page
 END_S = 5.0  # for a browser that answers; then it is killed
@@ -171,9 +172,8 @@ async def start(settings: BaseSettings) -> RunningBrowser:
         await asyncio.to_thread(authorities.trust_authorities, home, data_dir)
         async with asyncio.timeout(START_S):
             # 0.5 s of imports, which would hold up the reactor.
-            await asyncio.to_thread(
-                importlib.import_module, "scrapy_playwright.provider"
-            )
+            for name in ("scrapy_playwright.provider", PAGE_MODULE):
+                await asyncio.to_thread(importlib.import_module, name)
             proxy = await stack.enter_async_context(no_passage())
             browser = await _launch(stack, settings, proxy, home)
             session = await browser.new_browser_cdp_session()
