@@ -41,6 +41,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield _resolution()
     yield _egress(settings.getlist("EGRESS_ALLOW"))
     yield _browser(settings)
+    yield _authorities()
     yield _model(settings)
     yield _search(settings)
     yield _environment()
@@ -142,6 +143,16 @@ def _browser(settings: Settings) -> Check:
         text = f"{path} does not run ({error}); install it anew, or see SCRAPER_CHROMIUM_PATH"
         return Check("browser", "fails", text)
     return Check("browser", "works", f"{path}, {done.stdout.strip()}")
+
+
+def _authorities() -> Check:
+    from scraper_service.components.browser.authorities import why_missing
+
+    name = "browser authorities"
+    if missing := why_missing():
+        text = f"rendered pages trust the browser's own authorities only: {missing}"
+        return Check(name, "missing", text)
+    return Check(name, "works", "rendered pages trust the authorities of this machine")
 
 
 def _model(settings: Settings) -> Check:

@@ -347,6 +347,10 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
         case ServiceUnavailable():
             retry = {"Retry-After": str(error.retry_after_s), "Connection": "close"}
             return Answer(503, error_body(str(error)), retry)
+        case ImportError():
+            logger.error("a module is missing", exc_info=error)
+            text = f"A part of the service is missing: {error}. Was it reinstalled?"
+            return Answer(503, error_body(f"{text} It has to be restarted."))
     for kind, status, members in PLAIN_ERRORS:
         if isinstance(error, kind):
             return Answer(status, error_body(str(error), **members))

@@ -43,7 +43,7 @@ class Converter:
     :ivar done: tasks that it ended.
     :ivar stops: looks in a row that found it stopped.
     :ivar reason: why the service ended it, empty if it did not.
-    :ivar fault: why it could not start, if it could say so.
+    :ivar fault: why it could not start or go on, if it could say so.
     :ivar how: how the process ended, after ``ended``.
     :ivar pid: of the process, None until it is started.
     :ivar is_retiring: whether it ends as soon as another process is ready.

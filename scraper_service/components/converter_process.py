@@ -28,13 +28,14 @@ MAX_FILE_BYTES = 64 * 2**20
 MAX_OPEN_FILES = 64
 OBJECTS_A_COLLECTION = 20_000  # made and kept, until the young ones are looked through
 COUNT = struct.Struct("<I")  # of the parts of a frame
-READY, PONG, RESULT, ERROR, LAST_ERROR = range(5)  # kinds of replies
+READY, PONG, RESULT, ERROR, LAST_ERROR, OUTDATED = range(6)  # kinds of replies
 
 
 def serve(connection: Connection, memory_bytes: int) -> None:
     """Call what comes on ``connection`` and send back what it returns or raises.
 
-    Sends ``READY`` first. Sends ``LAST_ERROR`` before it ends by itself. Returns when the
+    Sends ``READY`` first. Sends ``LAST_ERROR`` before it ends by itself, or ``OUTDATED``
+    if a module cannot be imported, as while the package is reinstalled. Returns when the
     parent closes the connection. An empty frame is answered with ``PONG``.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
@@ -63,8 +64,11 @@ def _serve(connection: Connection, memory_bytes: int) -> None:
         if parts is None:
             return
         if parts:
-            _reply(sent, *_outcome(parts))
-            del parts  # not kept until the next call
+            kind, value = _outcome(parts)
+            _reply(sent, kind, value)
+            if kind == OUTDATED:
+                return
+            del parts, value  # not kept until the next call
         else:
             _reply(sent, PONG, None)
 
@@ -74,6 +78,8 @@ def _outcome(parts: list[bytes]) -> tuple[int, Any]:
         function, args = pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301
         parts.clear()
         return RESULT, function(*args)
+    except ImportError as error:
+        return OUTDATED, f"{error}; was it reinstalled? Restart it"
     except Exception as error:
         if not isinstance(error, MemoryError):  # which leaves none for the text
             error.add_note(f"In a converter process:\n{traceback.format_exc()}")

@@ -20,6 +20,7 @@ from scraper_service.components.converter import JOINED_BYTES, Converter, packed
 from scraper_service.components.converter_process import (
     ERROR,
     LAST_ERROR,
+    OUTDATED,
     READY,
     RESULT,
 )
@@ -550,6 +551,9 @@ class ConverterPool:
         task = converter.task
         if kind == READY:
             self._ready(converter)
+        elif kind == OUTDATED:
+            converter.fault = f"a part of the service is missing: {value}"
+            logger.warning("a converter process ends: %s", converter.fault)
         elif task is not None:
             self._failures = 0
             converter.done += 1
@@ -620,7 +624,7 @@ class ConverterPool:
                 self._set_end(task, JOB_PATIENCE_S)
             return
         self._end_task(converter, task, START_COST_S)
-        _set_exception(task, ConverterDied(converter.how))
+        _set_exception(task, ConverterDied(converter.fault or converter.how))
 
     def _tick(self) -> None:
         """Look at the processes: are they alive, and are small tasks kept waiting?"""

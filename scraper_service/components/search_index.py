@@ -122,21 +122,20 @@ class SearchIndex:
     async def _write_some(self, team_id: str, pages: list[SearchPage]) -> None:
         database = Database.shared(self._settings)
         try:
-            # It loads numpy, which takes a tenth of a second.
-            rows: Any = await asyncio.to_thread(
-                importlib.import_module, "scraper_service.jobs.search_rows"
-            )
 
-            def add(connection: Connection, _: str) -> bool:
-                new = [rows.NewPage(page.url, page.entry) for page in pages]
-                is_grown: bool = rows.add_pages(
-                    connection, team_id, new, self._retention_s
-                )
-                return is_grown
+            async def write() -> bool:
+                rows = await _rows()
 
-            end = time.monotonic() + PATIENCE_S
-            name = rows.index_name(team_id)
-            is_grown = await before(end)(lambda: database.write_locking(add, name))
+                def add(connection: Connection, _: str) -> bool:
+                    new = [rows.NewPage(page.url, page.entry) for page in pages]
+                    is_grown: bool = rows.add_pages(
+                        connection, team_id, new, self._retention_s
+                    )
+                    return is_grown
+
+                return await database.write_locking(add, rows.index_name(team_id))
+
+            is_grown = await before(time.monotonic() + PATIENCE_S)(write)
         except ServiceUnavailable:
             logger.warning("%d pages were not added to the search index", len(pages))
             return
@@ -157,3 +156,14 @@ class SearchIndex:
             logger.warning("parts of the search index were not merged")
         except Exception:
             logger.exception("parts of the search index could not be merged")
+
+
+async def _rows() -> Any:
+    """Return the module that writes rows; raise :exc:`ServiceUnavailable` without it."""
+    try:
+        # It loads numpy, which takes a tenth of a second.
+        return await asyncio.to_thread(
+            importlib.import_module, "scraper_service.jobs.search_rows"
+        )
+    except ImportError as error:  # the package is being reinstalled
+        raise ServiceUnavailable(str(error)) from error

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import random
+import shutil
 import signal
 import time
 import urllib.parse
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import Service
 from tests.conversions import Orders
 from tests.linked_site import named
 from tests.test_process import children_of, is_gone
@@ -21,6 +23,7 @@ PATIENCE_S = 120  # on a busy machine
 FRESH = {"maxAge": 0}
 LONG_CRAWL = 1000  # pages
 POLL_S = 0.002
+ROOT = Path(__file__).parents[2]
 FEW = 10  # pages that come between two kills: none meets a page twice
 
 
@@ -252,3 +255,28 @@ def test_a_long_crawl_survives_many_ends_of_converters(start_service, site, proc
     assert (done["status"], done["completed"]) == ("completed", LONG_CRAWL)
     assert failures(service, path) == []
     assert kills >= 10
+
+
+def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
+    """Its files are gone for a while, as between the two halves of an update."""
+    for package in ("scraper_service", "spiders"):
+        shutil.copytree(ROOT / package, tmp_path / "installed" / package)
+    formats = tmp_path / "installed/scraper_service/formats"
+    away = tmp_path / "formats"
+    where = {"PYTHONPATH": str(formats.parents[1]), "PYTHONSAFEPATH": "1"}
+    with Service(tmp_path / "data", **where) as service:
+        body = {"url": site.url("/pdf?pages=1"), "timeout": 250_000}
+        formats.rename(away)
+        with concurrent.futures.ThreadPoolExecutor(1) as threads:
+            reply = threads.submit(service.post, "/v2/scrape", body)
+            wait_until(lambda: "could not start" in service.stderr)
+            away.rename(formats)
+            assert reply.result().status == 200, reply.result()
+        shutil.rmtree(formats / "extraction")
+        wanted = {"type": "json", "schema": {"properties": {"name": {}}}}
+        body = {"url": site.url("/article"), "formats": [wanted]}
+        text = service.post("/v2/scrape", body).json["error"]
+    missing = "a part of the service is missing: No module named"
+    assert (
+        f"{missing} 'scraper_service.formats.extraction'; was it reinstalled?" in text
+    )

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.app_site import WORDS
-from tests.browser.conftest import Png, fetch
+from tests.browser.conftest import SETTINGS, Png, chromium_processes, fetch
+from tests.waiting import wait_until
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -288,6 +292,24 @@ def test_a_certificate_counts_unless_it_is_skipped(service, site, skip):
         assert reply.json["data"]["metadata"]["engine"] == "browser"
     else:
         assert (reply.status, reply.json["code"]) == (500, "SCRAPE_SSL_ERROR")
+
+
+@pytest.mark.skipif(shutil.which("certutil") is None, reason="no certutil")
+def test_the_authorities_of_the_machine_are_trusted(start_service, site):
+    service = start_service(**SETTINGS, SSL_CERT_FILE=site.ca_file)
+    body = {"maxAge": 0, "waitFor": 1, "skipTlsVerification": False}
+    for _ in range(2):  # the second browser finds them imported
+        reply = service.post(
+            "/v2/scrape", {**body, "url": site.https("/article", "valid")}
+        )
+        assert reply.json["data"]["metadata"]["engine"] == "browser", reply
+        pids = chromium_processes(service.pid)
+        os.kill(pids[0], signal.SIGKILL)
+        wait_until(lambda: not chromium_processes(service.pid))
+    reply = service.post(
+        "/v2/scrape", {**body, "url": site.https("/article", "expired")}
+    )
+    assert reply.json["code"] == "SCRAPE_SSL_ERROR", reply
 
 
 def test_a_page_leaves_nothing_for_the_next(page):

@@ -8,13 +8,19 @@ import importlib
 import logging
 import os
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from attrs import define, field
 from scrapy.utils.misc import load_object
 
-from scraper_service.components.browser import chromium, guard, processes
+from scraper_service.components.browser import (
+    authorities,
+    chromium,
+    guard,
+    processes,
+)
 from scraper_service.components.browser.errors import BrowserGone
 from scraper_service.components.browser.proxy import no_passage
 
@@ -27,6 +33,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+PAGE_MODULE = "scraper_service.components.browser.page"
 START_S = 30.0
 CLOSE_S = 5.0  # for a page
 END_S = 5.0  # for a browser that answers; then it is killed
@@ -162,11 +169,12 @@ async def start(settings: BaseSettings) -> RunningBrowser:
     home = processes.make_home()
     stack = contextlib.AsyncExitStack()
     try:
+        data_dir = Path(settings["DATA_DIR"])
+        await asyncio.to_thread(authorities.trust_authorities, home, data_dir)
         async with asyncio.timeout(START_S):
             # 0.5 s of imports, which would hold up the reactor.
-            await asyncio.to_thread(
-                importlib.import_module, "scrapy_playwright.provider"
-            )
+            for name in ("scrapy_playwright.provider", PAGE_MODULE):
+                await asyncio.to_thread(importlib.import_module, name)
             proxy = await stack.enter_async_context(no_passage())
             browser = await _launch(stack, settings, proxy, home)
             session = await browser.new_browser_cdp_session()
