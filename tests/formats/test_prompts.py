@@ -13,14 +13,13 @@ PRODUCT = """<title>Trail 30 backpack | Peak Store</title><nav><a href="/">Home<
 <main><h1>Trail 30</h1><p class="price">89.50 EUR</p><p>A light backpack for a day
 outside, with a cover for the rain.</p><dl><dt>Rating</dt><dd>4.6 of 5</dd>
 <dt>Brand</dt><dd>Larch</dd><dt>Weight</dt><dd>980 g</dd></dl></main>"""
-DECLARED = PRODUCT + '<script type="application/ld+json">%s</script>' % json.dumps(
-    {
-        "@context": "https://schema.org",
-        "@type": "Product",
-        "name": "Trail 30",
-        "offers": {"@type": "Offer", "price": "89.50", "priceCurrency": "EUR"},
-    }
-)
+FACTS = {
+    "@context": "https://schema.org",
+    "@type": "Product",
+    "name": "Trail 30",
+    "offers": {"@type": "Offer", "price": "89.50", "priceCurrency": "EUR"},
+}
+DECLARED = f'{PRODUCT}<script type="application/ld+json">{json.dumps(FACTS)}</script>'
 OTHERS = """<section><h2>Others bought</h2><ul>
 <li class="card"><a href="/p/1"><h3>Tin Mug</h3></a><b class="price">9.00 EUR</b></li>
 <li class="card"><a href="/p/2"><h3>Wool Hat</h3></a><b class="price">19.00 EUR</b></li>
