@@ -214,10 +214,12 @@ def _of(asked: str) -> list[Field]:
     """Return fields of things: "name and price of backpacks", "the tent's price"."""
     if match := _OWNED.match(asked):
         return _of_things(match["fields"], match["things"], is_one=True, is_many=True)
-    for match in reversed(list(_OF.finditer(asked))):
+    parts = _parts(asked)
+    if not parts or _is_known(parts[-1]):
+        return []
+    for match in [*_OF.finditer(asked)][: -MAX_WORDS - 1 : -1]:
         things = asked[match.end() :]
-        last = _parts(asked)[-1:]
-        if _SPLIT.search(things) or (last and _is_known(last[0])):
+        if _SPLIT.search(things):
             break
         found = _of_things(
             asked[: match.start()],
