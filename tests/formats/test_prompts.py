@@ -70,6 +70,7 @@ SENTENCES = [
     (PRODUCT, "Name und Preis des Rucksacks", {"name": "Trail 30", "preis": 89.5}),
     (PRODUCT, "what does the backpack cost?", {"price": 89.5}),
     (PRODUCT, "How much does it cost?", {"price": 89.5}),
+    (PRODUCT, "product details: name, price", ONE),
     (PRODUCT, "price of the Trail 30 backpack", {"price": 89.5}),
     (PRODUCT, "name and price of backpacks", {"backpacks": [ONE]}),
     (PRODUCT, "price of backpacks", {"backpacks": [{"price": 89.5}]}),
@@ -122,6 +123,8 @@ SENTENCES = [
     (ARTICLE, "the article's title and author", TITLED),
     (ARTICLE, "title and author of articles", {"articles": [TITLED]}),
     (ARTICLE, "the name of the author", {"author": "Mara Lind"}),
+    (ARTICLE, "the author's name", {"author": "Mara Lind"}),
+    (ARTICLE, "names of the authors", {"authors": "Mara Lind"}),
     (ARTICLE, "title/date", {"title": "Rivers in spring", "date": "2024-04-09"}),
     # A company.
     (CONTACT, "email and phone of the company", {"email": MAIL, "phone": PHONE}),
@@ -161,6 +164,7 @@ def test_a_sentence_gets_what_the_page_has_of_it(page, prompt, data):
         ),
         (CONTACT, "phone and fax of the company", {"phone": PHONE}, "fax"),
         (ARTICLE, "name and price of backpacks", {}, "backpacks"),
+        (ARTICLE, "name and email of each author", {}, "authors"),
         (ARTICLE, "calories, servings", {}, "calories, servings"),
     ],
 )

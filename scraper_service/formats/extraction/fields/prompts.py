@@ -58,7 +58,7 @@ _SPLIT = re.compile(
     re.IGNORECASE,
 )
 _CLAUSES = re.compile(
-    r"\s*(?:[,;]|\band\b)\s+(?=(?:who|what|when|where|how)\b)", re.IGNORECASE
+    r"\s*(?:[,;]|\band\b)\s+(?=(?:who|what|when|where|how|is it)\b)", re.IGNORECASE
 )
 _ARTICLES = re.compile(
     r"^(?:(?:the|a|an|all|any|each|every|its|their|of|list of|full|complete|main|both|der|die|das|le|"
@@ -79,7 +79,7 @@ _WITH_EACH = re.compile(  # "all products with their name and price"
     re.IGNORECASE,
 )
 _CALLED = re.compile(  # "products: name, price", "products (name, price)"
-    r"^(?:(?:the|all|these|following)\s+)*(?P<things>\w+)\s*[:(]\s*(?P<fields>[^()]+?)\)?$",
+    r"^(?:(?:the|all|these|following)\s+)*(?P<things>(?:\w+ )?\w+)\s*[:(]\s*(?P<fields>[^()]+?)\)?$",
     re.IGNORECASE,
 )
 _ALL = re.compile(  # "all product names and prices"
@@ -102,9 +102,11 @@ _COST = re.compile(
     re.IGNORECASE,
 )
 _PRONOUNS = frozenset("it they this that one es das".split())
+_NAMES = frozenset("name names title titles".split())
 _COUNTS = frozenset("number count total amount rate no position index".split())
 _FIELD_WORDS = frozenset(
-    "fields values data details facts properties attributes columns keys following".split()
+    "fields values data details facts properties attributes columns keys following info "
+    "information".split()
 )
 _QUESTIONS = (
     (
@@ -195,8 +197,9 @@ def _each_of(asked: str) -> list[Field]:
         if match := pattern.match(asked):
             return _each(match["things"], _LEAD.sub("", match["fields"]))
     match = _CALLED.match(asked)
-    if match and (match["things"].lower() in _FIELD_WORDS or not _is_known(match[1])):
-        if match["things"].lower() in _FIELD_WORDS or not _is_plural(match["things"]):
+    last = match["things"].lower().rpartition(" ")[2] if match else ""
+    if match and (last in _FIELD_WORDS or not _is_known(match["things"])):
+        if last in _FIELD_WORDS or not _is_plural(last):
             return _fields(_parts(match["fields"]))
         return _each(match["things"], match["fields"])
     is_all = re.match(_EACH, asked, re.IGNORECASE) is not None
@@ -243,6 +246,8 @@ def _of_things(fields: str, things: str, *, is_one: bool, is_many: bool) -> list
     parts, name = _parts(fields), match["name"]
     if not parts or not name or parts[-1].lower() in _COUNTS:
         return []
+    if {part.lower() for part in parts} <= _NAMES and _is_named(name):
+        return _fields([name])  # of the authors
     if match["each"]:
         return _each(name, fields)
     if not _is_known(parts[-1]):
@@ -250,8 +255,8 @@ def _of_things(fields: str, things: str, *, is_one: bool, is_many: bool) -> list
     has_article = match["the"] is not None
     if _is_plural(name) and (has_article or is_many):
         return _each(name, fields)
-    if parts[-1].lower() in {"name", "title"} and _is_named(name):
-        parts[-1] = name  # of the author
+    if _is_named(name, "person"):
+        parts = [name if part.lower() in _NAMES else part for part in parts]
     return _fields(parts) if has_article or is_one else []
 
 
@@ -285,10 +290,11 @@ def _is_known(text: str) -> bool:
     return concept_of(" ".join(words_of(text)), "string") is not None
 
 
-def _is_named(text: str) -> bool:
+def _is_named(text: str, *shapes: str) -> bool:
     """Tell whether a name of a thing is what a field of its name asks for: an author."""
     concept = concept_of(" ".join(words_of(text)), "string")
-    return concept is not None and concept.shape in {"person", "persons", "name"}
+    named = shapes or ("person", "persons", "name")
+    return concept is not None and concept.shape in named
 
 
 def _is_plural(text: str) -> bool:
