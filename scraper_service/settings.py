@@ -195,7 +195,7 @@ SERPER_URL = "https://google.serper.dev"  # or what answers like it
 
 # -- The service: prices, in credits -----------------------------------------------------
 CREDITS_JSON = 4  # on top, for data by a schema or a prompt
-CREDITS_PER_EXTRACT_PAGE = 5  # of an extract, for each page that had data
+CREDITS_PER_EXTRACT_PAGE = 5  # of an extract, for each page its data is from
 CREDITS_PER_MAP = 1
 CREDITS_PER_PAGE = 1
 CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed

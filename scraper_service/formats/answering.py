@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.formats.document import Document, parse
 from scraper_service.formats.hidden import instruction_in
+from scraper_service.formats.unfound import listed
 from scraper_service.options.formats import ChangeTracking, Format, Json, Summary
 
 if TYPE_CHECKING:
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
     from scraper_service.formats.metadata import Evidence
     from scraper_service.items import PageSource
     from scraper_service.options.scrape import ScrapeOptions
-
-MAX_NAMED = 20  # values that were not found, named in a remark
 
 
 def result_name(item: Format) -> str:
@@ -96,6 +95,8 @@ class Answering:
         remarks = list(found.warnings)
         if found.missing:
             remarks.append(not_found(found.missing))
+        if found.unfound:
+            remarks.append(f"Not found: {listed(found.unfound)}.")
         self._facts.setdefault("remarks", {})[result_name(item)] = tuple(remarks)
         return found.data
 
@@ -130,6 +131,4 @@ class Answering:
 
 def not_found(pointers: tuple[str, ...]) -> str:
     """Return a sentence about required values that are null."""
-    more = len(pointers) - MAX_NAMED
-    names = ", ".join(pointers[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
-    return f"Required by the schema and not found: {names}."
+    return f"Required by the schema and not found: {listed(pointers)}."

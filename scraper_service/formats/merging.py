@@ -17,6 +17,9 @@ from typing import Any
 
 from attrs import define, field, frozen
 
+from scraper_service.formats.unfound import NOT_UNDERSTOOD, is_empty, listed, unfound
+from scraper_service.options.schemas import Field, field_of
+
 # Fields that tell an object from all others, then those that name it.
 IDENTITIES = frozenset(
     "id uuid guid sku gtin ean upc isbn asin doi mpn url link href permalink email".split()
@@ -39,36 +42,39 @@ class PageData:
 
 @frozen
 class Merged:
-    """The data of all pages, and by field of it the pages that have the value."""
+    """The data of all pages, and by field of it the pages that have the value.
+
+    ``used`` counts the pages of which something stands in the data.
+    """
 
     data: Any
     sources: Mapping[str, tuple[str, ...]]
+    used: int
 
 
 def merged(pages: Iterable[PageData]) -> Merged:
     """Return the data of ``pages`` as one value, None if they have none."""
     data: Any = None
     sources: dict[str, list[str]] = {}
+    used = 0
     for page in pages:
         if is_empty(page.data) and data is not None:
             continue
         data = _joined(data, page.data, 0)
-        if isinstance(data, dict) and isinstance(page.data, dict):
-            for name, value in page.data.items():
-                if not is_empty(value) and _has(data[name], value):
-                    urls = sources.setdefault(name, [])
-                    if page.url not in urls:
-                        urls.append(page.url)
-    return Merged(data, {name: tuple(urls) for name, urls in sources.items()})
-
-
-def is_empty(value: Any) -> bool:
-    """Tell whether a value says nothing; 0 and False say something."""
-    if isinstance(value, str):
-        return not value.strip()
-    if isinstance(value, dict):
-        return all(is_empty(item) for item in value.values())
-    return value is None or value == []
+        if not isinstance(data, dict) or not isinstance(page.data, dict):
+            used += not is_empty(page.data) and _has(data, page.data)
+            continue
+        names = [
+            name
+            for name, value in page.data.items()
+            if not is_empty(value) and _has(data[name], value)
+        ]
+        used += bool(names)
+        for name in names:
+            urls = sources.setdefault(name, [])
+            if page.url not in urls:
+                urls.append(page.url)
+    return Merged(data, {name: tuple(urls) for name, urls in sources.items()}, used)
 
 
 def missing(data: Any, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
@@ -85,21 +91,51 @@ def missing(data: Any, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
 
 def result_json(
     pages: Sequence[PageData],
+    prompt: str | None,
     schema: Mapping[str, Any] | None,
     show_sources: bool,
+    by_rules: bool,
     warnings: Sequence[str],
-) -> bytes:
-    """Return the members of the answer as a JSON object."""
+) -> tuple[bytes, int]:
+    """Return the members of the answer as a JSON object, and how many pages it used.
+
+    Where data was found ``by_rules``, all fields that no page has are told.
+    """
     found = merged(pages)
     texts = list(warnings)
-    if lost := missing(found.data, schema):
+    lost = missing(found.data, schema)
+    if by_rules:
+        texts += _not_found(found.data, prompt, schema, lost)
+    if lost:
         texts.append(f"No page has {', '.join(lost)}, which the schema requires.")
     result: dict[str, Any] = {"data": {} if found.data is None else found.data}
     if show_sources:
         result["sources"] = {name: list(urls) for name, urls in found.sources.items()}
     if texts:
         result["warning"] = " ".join(dict.fromkeys(texts))
-    return json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    body = json.dumps(result, ensure_ascii=False, separators=(",", ":")).encode()
+    return body, found.used
+
+
+def _not_found(
+    data: Any,
+    prompt: str | None,
+    schema: Mapping[str, Any] | None,
+    lost: Sequence[str],
+) -> list[str]:
+    """Return what to tell of the fields that no page has, without those of ``lost``."""
+    from scraper_service.formats.extraction.fields.prompts import (  # noqa: PLC0415  # rare, big
+        fields_of,
+    )
+
+    named = fields_of(prompt or "")
+    if not schema and not named:
+        return [NOT_UNDERSTOOD] if prompt and prompt.strip() else []
+    wanted = field_of(schema) if schema else Field(kind="object", properties=named)
+    names = unfound(wanted, data, has_required=True)
+    if left := tuple(name for name in names if name not in lost):
+        return [f"No page has {listed(left)}."]
+    return []
 
 
 def _joined(first: Any, second: Any, depth: int) -> Any:

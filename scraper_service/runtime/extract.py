@@ -104,7 +104,7 @@ class Extract:
         by_rules = self._by_rules(pages, has_system_prompt=bool(options.system_prompt))
         if by_rules:
             warnings = [*warnings, by_rules]
-        await self._answer(operation, pages, warnings)
+        await self._answer(operation, pages, warnings, by_rules=by_rules is not None)
 
     async def _plan(
         self, operation: Operation, options: ExtractOptions, until: float
@@ -247,20 +247,26 @@ class Extract:
         operation: Operation,
         pages: Sequence[StoredPage],
         warnings: list[str],
+        *,
+        by_rules: bool,
     ) -> None:
+        """Store the answer; only the pages that it used are charged for."""
         options: ExtractOptions = operation.options
-        result: bytes = await self._pool.run(
+        result: bytes
+        result, used = await self._pool.run(
             result_json,
             [PageData(page.url, page.data) for page in pages],
+            options.prompt,
             options.schema,
             options.show_sources,
+            by_rules,
             warnings,
             team_id=operation.team_id,
             job_id=operation.id,
         )
         counted = [page.tokens for page in pages if page.tokens is not None]
         tokens = sum(counted) if counted else None
-        price = self._price * len(pages)
+        price = self._price * used
         await operation.complete(result, len(pages), price, tokens)
 
 

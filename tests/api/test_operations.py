@@ -212,6 +212,43 @@ def test_an_extract_joins_its_pages_and_names_them(running, data_dir, web):
     assert "sources" not in run(team, "/v1/extract", urls=urls[1:], schema=schema)
 
 
+PACKS = {
+    f"/packs/{n}": page(title=f"Pack {n}", text=f"</p><p class=price>{n}.50 EUR")
+    for n in range(11, 17)
+}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_an_extract_by_a_prompt_has_the_fields_of_all_things(running, version):
+    with ScriptedSite({**PACKS, "/packs": page(*PACKS, title="Packs")}) as site:
+        body = {"urls": [site.url(path) for path in PACKS]}
+        prompt = "name, price and seller of backpacks"
+        found = run(running, f"/{version}/extract", **body, prompt=prompt)
+    assert found["data"] == {
+        "backpacks": [{"name": f"Pack {n}", "price": n + 0.5} for n in range(11, 17)]
+    }
+    assert found["warning"].endswith(" No page has backpacks.seller.")
+    assert found["creditsUsed"] == 5 * len(PACKS)
+
+
+def test_only_pages_that_an_extract_used_are_charged_for(running, data_dir):
+    team = Team(running, data_dir, "--credits", "100")
+    with ScriptedSite(PACKS) as site:
+        urls = [site.url(path) for path in PACKS]
+        one = run(team, "/v2/extract", urls=urls, prompt="name and fax")
+        assert one["data"] == {"name": "Pack 11"}
+        assert "No page has fax." in one["warning"]
+        assert (one["creditsUsed"], one["tokensUsed"]) == (5, 75)
+        assert (team.remaining(), team.charged()) == (95, 5)
+        none = run(team, "/v2/extract", urls=urls, prompt="fax and calories")
+        assert (none["status"], none["data"]) == ("completed", {})
+        assert "No page has fax, calories." in none["warning"]
+        assert (none["creditsUsed"], none["tokensUsed"]) == (0, 0)
+        vague = run(team, "/v2/extract", urls=urls[:1], prompt="Summarize the page.")
+        assert "No requested field was understood" in vague["warning"]
+        assert (team.remaining(), team.charged()) == (90, 10)
+
+
 def test_an_extract_of_a_site_chooses_the_pages_that_fit(running, web):
     site = {"urls": [web.url("/*")], "schema": shop.SCHEMA, "showSources": True}
     found = run(running, "/v2/extract", **site, prompt="founder of the shop")

@@ -232,3 +232,12 @@ def test_ctrl_c_ends_a_scrape_without_complaints(tmp_path):
 def test_base64_of_a_file_goes_into_json_as_it_is(folder):
     done = run(folder, "parse", "page.html", "-f", "rawBase64", "--json")
     assert base64.b64decode(json.loads(done.stdout)["rawBase64"]).decode() == HTML
+
+
+def test_fields_that_a_page_has_not_are_told(folder):
+    done = run(folder, "scrape", "page.html", "-f", "json", "--prompt", "title and fax")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == {"title": "Tides"}
+    assert "Not found: fax." in done.stderr
+    done = run(folder, "scrape", "page.html", "-f", "json", "--prompt", "Explain it.")
+    assert "No requested field was understood from the prompt" in done.stderr

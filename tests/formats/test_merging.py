@@ -99,13 +99,54 @@ def test_each_field_has_the_pages_that_have_its_value():
 def test_the_answer_says_what_no_page_has():
     schema = {"type": "object", "required": ["a", "b"]}
     pages = [PageData(A, {"a": None, "b": 1}), PageData(B, {"a": None, "b": None})]
-    found = json.loads(result_json(pages, schema, True, ["One failed."]))
-    assert found == {
+    body, used = result_json(pages, None, schema, True, False, ["One failed."])
+    assert used == 1
+    assert json.loads(body) == {
         "data": {"a": None, "b": 1},
         "sources": {"b": [A]},
         "warning": "One failed. No page has a, which the schema requires.",
     }
-    assert json.loads(result_json([], None, False, [])) == {"data": {}}
+    body, used = result_json([], None, None, False, False, [])
+    assert (json.loads(body), used) == ({"data": {}}, 0)
+
+
+def test_the_answer_of_rules_says_what_no_page_has_of_all_that_was_asked_for():
+    schema = {
+        "required": ["a"],
+        "properties": {
+            "a": {"type": "string"},
+            "b": {"type": "object", "properties": {"c": {}, "d": {}}},
+            "e": {"type": "array", "items": {"properties": {"f": {}, "g": {}}}},
+        },
+    }
+    pages = [
+        PageData(A, {"b": {"c": 0}, "e": [{"f": False}, {"f": 1}]}),
+        PageData(B, {"b": {"c": 1}}),
+    ]
+
+    def told(prompt, schema, pages=pages):
+        return json.loads(result_json(pages, prompt, schema, False, True, [])[0])
+
+    assert told(None, schema)["warning"] == (
+        "No page has b.d, e.g. No page has a, which the schema requires."
+    )
+    prompt = "price and name of backpacks"
+    assert told(prompt, None, [])["warning"] == "No page has backpacks."
+    assert "No requested field was understood" in told("Summarize it.", None)["warning"]
+    assert "warning" not in told(None, None)
+
+
+def test_pages_of_which_nothing_stands_in_the_answer_are_not_used():
+    def used(*values):
+        return merged(PageData(A, value) for value in values).used
+
+    assert used({"name": "Lamp"}, {"name": "Chair"}, {"name": None}, {}, None) == 1
+    assert used({"name": "Lamp"}, {"name": "Chair", "price": 5}) == 2
+    assert used({"things": [1]}, {"things": [2]}, {"things": []}) == 2
+    assert used([{"a": 1}], [{"a": 2}], []) == 2
+    assert used("text", "text") == 2
+    assert used("text", "another") == 1
+    assert used({}, None) == 0
 
 
 def test_many_objects_of_one_name_take_no_time_that_grows_with_their_square():

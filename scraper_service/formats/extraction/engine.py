@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.formats.extraction.facts import facts
-from scraper_service.formats.extraction.fields.prompts import field_of_prompt
+from scraper_service.formats.extraction.fields.prompts import fields_of, key_facts
 from scraper_service.formats.extraction.fields.wishes import Wish, wish_of
 from scraper_service.formats.extraction.lists import plain_list
 from scraper_service.formats.extraction.matching.candidates import candidates
@@ -17,10 +17,11 @@ from scraper_service.formats.extraction.matching.declared import (
     of_a_node,
     property_name,
 )
-from scraper_service.formats.extraction.record_lists import RecordLists
+from scraper_service.formats.extraction.record_lists import RecordLists, lacks
 from scraper_service.formats.extraction.results import Extraction, Place, Value
 from scraper_service.formats.extraction.sources.nodes import FRAME, MAKERS, Node
 from scraper_service.formats.extraction.sources.scope import Found, Scope
+from scraper_service.formats.unfound import NOT_UNDERSTOOD, is_empty, unfound
 from scraper_service.options.schemas import Field, field_of
 
 if TYPE_CHECKING:
@@ -47,22 +48,37 @@ def extract(
     """Return what the page has of a schema; without one, of what a prompt names.
 
     With neither, the key facts of the page. A value that was not found is left out, or
-    null where the schema requires it; none is made up.
+    null where the schema requires it; none is made up. A list that a prompt names has
+    the page itself as its only item where it is about one such thing.
 
     :raises SchemaRefused: for a schema that :func:`field_of` does not take.
     """
-    wanted = field_of(schema) if schema else field_of_prompt(page, prompt)
-    run = Run(page, wanted)
-    found = run.value(wanted, page.scope)
-    return run.result(wanted, found)
+    ends = time.thread_time() + TIME_S
+    named = () if schema else fields_of(prompt or "")
+    wanted = Field(kind="object", properties=named or key_facts(page))
+    if schema:
+        wanted = field_of(schema)
+    run = Run(page, wanted, ends)
+    found = run.result(wanted, run.value(wanted, page.scope))
+    if len(named) == 1 and (item := named[0].items) and item.properties:
+        run = Run(page, item, ends)
+        one = run.one_thing(named[0])
+        if one and (run.is_of_one or _filled(one.data) > _filled(found.data)):
+            found = run.result(wanted, one)
+    if schema or named:
+        names = unfound(wanted, found.data, has_required=False)
+        return evolve(found, unfound=tuple(names))
+    if prompt and prompt.strip():
+        return evolve(found, warnings=(NOT_UNDERSTOOD, *found.warnings))
+    return found
 
 
 class Run:
     """One extraction: its page, what the page is about, and when it has to end."""
 
-    def __init__(self, page: ExtractionPage, wanted: Field):
+    def __init__(self, page: ExtractionPage, wanted: Field, ends: float):
         self.page = page
-        self.ends = time.thread_time() + TIME_S
+        self.ends = ends
         self.records = RecordLists(self)
         self.main = self._main(wanted)
         titled = any(wish_of(f).what == "title" for f in wanted.properties)
@@ -74,6 +90,33 @@ class Run:
     @property
     def is_late(self) -> bool:
         return time.thread_time() > self.ends
+
+    @property
+    def is_of_one(self) -> bool:
+        """Whether the page declares that it is about one thing."""
+        nodes = self.page.graph.nodes
+        if self.main is None:
+            return self.page.is_of_a_product and all(node.rank for node in nodes)
+        same = sum(node.type == self.main.type for node in nodes)
+        return same == 1 and self.main.rank <= LEAST_SUBJECT
+
+    def one_thing(self, wanted: Field) -> Value | None:
+        """Return an object with a list of what the page as a whole is; None if nothing.
+
+        A page that does not declare what it is about needs more than a title.
+        """
+        item = wanted.items
+        if item is None or wish_of(wanted).concept is not None:
+            return None  # authors are what the page has, and not what it is
+        found = self.object(item, self.page.scope)
+        if found is None or not found.data:
+            return None
+        told = {wish_of(f).what for f in item.properties if f.name in found.data}
+        if not self.is_of_one and (lacks(found.data, item) or told <= _VAGUE):
+            return None
+        pointer = f"/{wanted.name}/0"
+        places = {pointer + at: place for at, place in found.places.items()}
+        return Value({wanted.name: [found.data]}, places)
 
     def result(self, wanted: Field, found: Value | None) -> Extraction:
         """Return the answer, with a warning where not all of the page was searched."""
@@ -286,6 +329,12 @@ class Run:
                             syntax=syntax,
                         )
         return scope
+
+
+def _filled(data: Mapping[str, list[dict[str, Any]]]) -> int:
+    """Return how many fields have a value in some item of the only list."""
+    items = (item.items() for found in data.values() for item in found)
+    return len({name for item in items for name, v in item if not is_empty(v)})
 
 
 def _drop_lower_price(wanted: Field, data: dict[str, Any]) -> None:

@@ -151,7 +151,7 @@ class RecordLists:
             if self.run.is_late or len(data) >= limit:
                 break
             made = self.run.object(evolve(item, name=""), scope)
-            if made is None or _lacks(made.data, item):
+            if made is None or lacks(made.data, item):
                 continue
             key = repr(made.data)
             if group.kind != "table" and key in seen:
@@ -215,7 +215,7 @@ def _is_surely(what: str, group: RecordSet, *, named: bool) -> bool:
     return named
 
 
-def _lacks(data: dict[str, Any], item: Field) -> bool:
+def lacks(data: dict[str, Any], item: Field) -> bool:
     """Tell whether a record lacks what makes it one.
 
     That is the first of its required fields; where none is, all values but one.

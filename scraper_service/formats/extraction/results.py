@@ -32,14 +32,16 @@ class Extraction:
 
     ``data`` is any JSON, of the shape that the schema has. ``places`` are by JSON
     pointer into it (a list of plain values has one for the whole), ``missing`` the
-    pointers of required fields that were not found: null in ``data``. ``warnings``
-    are sentences for the caller on what was not searched.
+    pointers of required fields that were not found: null in ``data``; ``unfound`` are
+    the names of the others. ``warnings`` are sentences for the caller on what was not
+    searched or not understood.
     """
 
     data: Any
     places: Mapping[str, Place] = field(factory=dict)
     missing: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    unfound: tuple[str, ...] = ()
 
 
 @frozen

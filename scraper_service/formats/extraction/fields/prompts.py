@@ -23,11 +23,11 @@ MAX_WORDS = 5  # of the name of a field
 
 _LISTS = frozenset("texts words urls images persons proses records".split())
 _NUMBERS = frozenset("price rating count number year".split())
+_POLITE = r"(?:please|can you|could you|i (?:want|need|would like)(?: you)?(?: to)?|you should)"
 _VERBS = (
-    r"(?:(?:please|can you|could you|i (?:want|need|would like)(?: you)?(?: to)?|you should)\s+)*"
-    r"(?:extract|get|give(?: me)?|find|list|return|collect|show(?: me)?|pull|grab|fetch|scrape|"
-    r"tell me|read|provide|identify|output|capture|retrieve|what(?: is| are|'s)|who (?:is|are)|"
-    r"extrahiere|finde|gib(?: mir)?|extrais|trouve|donne|extrae|dame)\b"
+    r"(?:extract|get|give|find|list|return|collect|show|pull|grab|fetch|scrape|tell|read|"
+    r"provide|identify|output|capture|retrieve|what(?: is| are|'s)|who (?:is|are)|"
+    r"extrahiere|finde|gib|extrais|trouve|donne|extrae|dame)(?:\s+(?:me|us|mir))?"
 )
 _PREFIX = re.compile(
     r"^\W*(?:from|on|in|for) (?:this|the|that) (?:\w+ )?(?:page|site|website|article|url)\W+"
@@ -35,44 +35,78 @@ _PREFIX = re.compile(
     re.IGNORECASE,
 )
 _WEAK = re.compile(
-    r"^\W*(?:tell|show|give|provide|read|please|can|could)\b", re.IGNORECASE
+    r"^\W*(?:tell|show|give|provide|read|please|can|could|i)\b", re.IGNORECASE
 )
+_ASKING = re.compile(r"^\W*(?:how|why|when|where|who|which)\b", re.IGNORECASE)
 _NO_FIELDS = re.compile(
     r"\b(?:summari[sz]e|explain|describe|translate|write|rewrite|compare|analy[sz]e)\b",
     re.IGNORECASE,
 )
-_LEAD = re.compile(rf"^\W*{_VERBS}[\s:]*", re.IGNORECASE)
+_LEAD = re.compile(
+    rf"^\W*(?:(?:{_POLITE}\s+)+(?:{_VERBS}\b)?|{_VERBS}\b)[\s:]*", re.IGNORECASE
+)
 _TAIL = re.compile(
     r"\b(?:from|on|in|of|for) (?:this|the|that) (?:web ?)?(?:page|site|website|article|document|"
-    r"url|link|post|product|recipe|event|job|listing|text)\b.*$|\bas json\b.*$|\bin json\b.*$|"
+    r"url|link|post|product|recipe|event|job|listing|text|shop|store)\b.*$|"
+    r"\b(?:from|on|in) this \w+$|\bas json\b.*$|\bin json\b.*$|"
     r"\bif (?:available|present|any|there)\b.*$|\bplease\b",
     re.IGNORECASE,
 )
 _SPLIT = re.compile(
-    r"\s*(?:[,;\n\u2022]|\band also\b|\bas well as\b|\balong with\b|\btogether with\b|\band\b|\bor\b|"
+    r"\s*(?:[,;\n\u2022/]|\band also\b|\bas well as\b|\balong with\b|\btogether with\b|\band\b|\bor\b|"
     r"\bund\b|\bet\b|\by\b|&|\+)\s*",
     re.IGNORECASE,
 )
+_CLAUSES = re.compile(
+    r"\s*(?:[,;]|\band\b)\s+(?=(?:who|what|when|where|how|is it)\b)", re.IGNORECASE
+)
 _ARTICLES = re.compile(
     r"^(?:(?:the|a|an|all|any|each|every|its|their|of|list of|full|complete|main|both|der|die|das|le|"
-    r"la|les|el|los|las|also|then|page's|product's|article's|with|name of the|which|per)\s+)+",
+    r"la|les|el|los|las|also|then|with|name of the|which|per)\s+)+",
     re.IGNORECASE,
 )
-# "the name and price of all products", "all products with their name and price"
-_OF_EACH = re.compile(
-    r"^(?P<fields>.+?)\s+(?:of|for|from)\s+(?:each|every|all(?: (?:of )?the)?|all)\s+(?P<things>[\w -]{3,40}?)$",
+_EACH = r"(?:each|every|all|aller|jede[rs])\b(?:\s+of)?(?:\s+the)?"
+_THINGS = r"[\w-]+(?: [\w-]+){0,3}?"
+_FOR_EACH = re.compile(  # "for each product: name, price"
+    rf"^(?:for|from|of)\s+{_EACH}\s+(?P<things>{_THINGS})"
+    rf"(?:\s*[:,]\s*|\s+(?=(?:the|its|their|{_VERBS})\b))(?P<fields>.+)$",
     re.IGNORECASE,
 )
-_WITH_EACH = re.compile(
-    r"^(?:the |a |an )?(?:list of )?(?:all |every |each )?(?:the )?(?P<things>[\w-]+(?: [\w-]+){0,2}?)\s*(?:,|:)?\s*"
-    r"(?:with|including|and for each|incl\.?)\s+(?:their |its |the |each )?(?P<fields>.+)$",
+_WITH_EACH = re.compile(  # "all products with their name and price"
+    rf"^(?:the |a |an )?(?:list of |table of )?(?:all |every |each )?(?:the )?(?P<things>{_THINGS})"
+    r"\s*(?:,|:)?\s*(?:with|including|and for each|incl\.?)\s+"
+    r"(?:their |its |the |each )?(?P<fields>.+)$",
     re.IGNORECASE,
 )
-# "all product names and prices"
-_ALL = re.compile(
-    r"^(?:the |a )?(?:list of )?(?:all|every)(?: the)? (?P<things>[a-z]+) "
-    r"(?P<fields>[a-z]+s(?:\s*(?:,|and|&)\s*(?:the )?[a-z]+s?)*)$",
+_CALLED = re.compile(  # "products: name, price", "products (name, price)"
+    r"^(?:(?:the|all|these|following)\s+)*(?P<things>(?:\w+ )?\w+)\s*[:(]\s*(?P<fields>[^()]+?)\)?$",
     re.IGNORECASE,
+)
+_ALL = re.compile(  # "all product names and prices"
+    r"^(?P<things>[a-z]+) (?P<fields>[a-z]+s(?:\s*(?:,|and|&)\s*(?:the )?[a-z]+s?)*)$",
+    re.IGNORECASE,
+)
+_OF = re.compile(
+    r"\s+(?:(?:(?P<of>of)|for|from|von|de|(?P<the>des|der|del|du))\s+|"
+    r"(?=(?:aller|jede[rs])\s))",
+    re.IGNORECASE,
+)
+_OWNED = re.compile(r"^(?P<things>[^,;:]{3,40}?)['\u2019]s? (?P<fields>.+)$")
+_DETERMINED = re.compile(
+    rf"^(?:(?P<each>{_EACH})|(?P<the>the|a|an|this|that|these|those|its)\b)?\s*(?P<name>.*)$",
+    re.IGNORECASE,
+)
+_COST = re.compile(
+    r"\b(?:(?:what|how much) (?:do|does|did|will|would)\s+(?P<things>.+?)\s+costs?\b|"
+    r"(?:was|wie ?viel) kostet\s+(?P<kostet>.+))",
+    re.IGNORECASE,
+)
+_PRONOUNS = frozenset("it they this that one es das".split())
+_NAMES = frozenset("name names title titles".split())
+_COUNTS = frozenset("number count total amount rate no position index".split())
+_FIELD_WORDS = frozenset(
+    "fields values data details facts properties attributes columns keys following info "
+    "information".split()
 )
 _QUESTIONS = (
     (
@@ -82,9 +116,7 @@ _QUESTIONS = (
         "author",
     ),
     (
-        re.compile(
-            r"\bwhen (?:was|is|did)\b.*\b(?:publish|post|releas|writ)", re.IGNORECASE
-        ),
+        re.compile(r"\bwhen\b.*\b(?:publish|post|releas|writ)", re.IGNORECASE),
         "published_date",
     ),
     (
@@ -120,23 +152,23 @@ _ALWAYS = (
 )
 
 
-def field_of_prompt(page: ExtractionPage, prompt: str | None) -> Field:
-    """Return the fields that a prompt names; without any, the key facts of the page."""
-    fields = fields_of(prompt or "")
-    return Field(kind="object", properties=fields or _key_facts(page))
-
-
 def fields_of(prompt: str) -> tuple[Field, ...]:
     """Return the fields that a sentence names, in its order; none if it names none."""
     found: dict[str, Field] = {}
     text = " ".join(prompt[:MAX_PROMPT].split())
     for sentence in re.split(r"(?<=[.?!])\s+|\n", text):
-        for made in _of_sentence(sentence.strip(" .?!")):
-            found.setdefault(made.name, made)
+        for clause in _CLAUSES.split(sentence.strip(" .?!")):
+            for made in _of_sentence(clause):
+                found.setdefault(made.name, made)
     return tuple(found.values())[:MAX_FIELDS]
 
 
 def _of_sentence(sentence: str) -> list[Field]:
+    if match := _COST.search(sentence):
+        things = (match["things"] or match["kostet"]).lower()
+        is_many = match["things"] is not None
+        found = _of_things("price", things, is_one=True, is_many=is_many)
+        return found if things not in _PRONOUNS else _fields(["price"])
     fields = [_field(name) for pattern, name in _QUESTIONS if pattern.search(sentence)]
     if match := _HOW_MANY.search(sentence):
         fields.append(Field(name=f"{match[1].lower()}_count", kind="integer"))
@@ -146,40 +178,132 @@ def _of_sentence(sentence: str) -> list[Field]:
     if _NO_FIELDS.match(sentence):
         return []
     asked = _TAIL.sub("", _LEAD.sub("", sentence)).strip(" .:")
-    is_led = _LEAD.match(sentence) is not None
-    for pattern in (_OF_EACH, _WITH_EACH, _ALL):
-        if (match := pattern.match(asked)) and (
-            made := _each(match["things"], match["fields"])
-        ):
-            return [made]
-    parts = [
-        _ARTICLES.sub("", part.strip()).strip(" .:'\"") for part in _SPLIT.split(asked)
-    ]
-    known = [f for part in parts if part and (f := _field(part)) is not None]
+    if found := _each_of(asked) or _of(asked):
+        return found
+    parts = _parts(asked)
+    known = _fields(parts)
     # A sentence that names nothing known, and does not ask for it, is no list of fields.
-    is_led = is_led and (bool(parts) and not _WEAK.match(sentence))
     is_list = (
-        is_led
-        or any(concept_of(f.name.replace("_", " "), f.kind) for f in known)
-        or (known and len(known) == len([p for p in parts if p]))
+        (_LEAD.match(sentence) and not _WEAK.match(sentence))
+        or any(map(_is_known, parts))
+        or (len(known) == len(parts) and not _ASKING.match(sentence))
     )
     return known if is_list else []
 
 
-def _each(things: str, fields: str) -> Field | None:
+def _each_of(asked: str) -> list[Field]:
+    """Return the list that a text asks for, in one of the forms that name its things."""
+    for pattern in (_FOR_EACH, _WITH_EACH):
+        if match := pattern.match(asked):
+            return _each(match["things"], _LEAD.sub("", match["fields"]))
+    match = _CALLED.match(asked)
+    last = match["things"].lower().rpartition(" ")[2] if match else ""
+    if match and (last in _FIELD_WORDS or not _is_known(match["things"])):
+        if last in _FIELD_WORDS or not _is_plural(last):
+            return _fields(_parts(match["fields"]))
+        return _each(match["things"], match["fields"])
+    is_all = re.match(_EACH, asked, re.IGNORECASE) is not None
+    bare = _ARTICLES.sub("", asked)
+    if sum(map(_is_plural, fields := _parts(bare))) > 1 and all(map(_is_known, fields)):
+        return _each("items", bare)
+    if match := _ALL.match(bare):
+        plural = [_is_known(f) and _is_plural(f) for f in _parts(match["fields"])]
+        if plural[0] and (is_all or sum(plural) > 1) and not _is_known(match["things"]):
+            return _each(match["things"], match["fields"])
+    return []
+
+
+def _of(asked: str) -> list[Field]:
+    """Return fields of things: "name and price of backpacks", "the tent's price"."""
+    if match := _OWNED.match(asked):
+        return _of_things(match["fields"], match["things"], is_one=True, is_many=True)
+    parts = _parts(asked)
+    if not parts or _is_known(parts[-1]):
+        return []
+    for match in [*_OF.finditer(asked)][: -MAX_WORDS - 1 : -1]:
+        things = asked[match.end() :]
+        if _SPLIT.search(things):
+            break
+        found = _of_things(
+            asked[: match.start()],
+            things,
+            is_one=match["the"] is not None,
+            is_many=match["of"] is not None,
+        )
+        if found:
+            return found
+    return []
+
+
+def _of_things(fields: str, things: str, *, is_one: bool, is_many: bool) -> list[Field]:
+    """Return a list for several things, the fields alone for one; else nothing.
+
+    A name without an article is that of things if ``is_many`` and it is a plural, and
+    that of one thing if ``is_one``.
+    """
+    match = _DETERMINED.match(things)
+    assert match is not None
+    parts, name = _parts(fields), match["name"]
+    if not parts or not name or parts[-1].lower() in _COUNTS:
+        return []
+    if {part.lower() for part in parts} <= _NAMES and _is_named(name):
+        return _fields([name])  # of the authors
+    if match["each"]:
+        return _each(name, fields)
+    if not _is_known(parts[-1]):
+        return []
+    has_article = match["the"] is not None
+    if _is_plural(name) and (has_article or is_many):
+        return _each(name, fields)
+    if _is_named(name, "person"):
+        parts = [name if part.lower() in _NAMES else part for part in parts]
+    return _fields(parts) if has_article or is_one else []
+
+
+def _each(things: str, fields: str) -> list[Field]:
     """Return a list of things with fields of each."""
     words = words_of(things)
-    if not words:
-        return None
+    below = _fields(_parts(fields), single=True)
+    if not words or not below:
+        return []
     if singular_of(words[-1]) == words[-1]:
         last = words[-1][:-1] + "ies" if words[-1].endswith("y") else words[-1] + "s"
         words = (*words[:-1], last)
-    parts = [_ARTICLES.sub("", part.strip()) for part in _SPLIT.split(fields)]
-    below = [made for part in parts if part and (made := _field(part, single=True))]
-    if not below:
-        return None
     item = Field(kind="object", properties=tuple({f.name: f for f in below}.values()))
-    return Field(name="_".join(words), kind="array", items=item)
+    return [Field(name="_".join(words), kind="array", items=item)]
+
+
+def _parts(text: str) -> list[str]:
+    """Return the parts of a list of names, without their articles."""
+    parts = (
+        _ARTICLES.sub("", part.strip()).strip(" .:'\"") for part in _SPLIT.split(text)
+    )
+    return [part for part in parts if part]
+
+
+def _fields(parts: list[str], *, single: bool = False) -> list[Field]:
+    made = (_field(part, single=single) for part in parts)
+    return [field for field in made if field is not None]
+
+
+def _is_known(text: str) -> bool:
+    return concept_of(" ".join(words_of(text)), "string") is not None
+
+
+def _is_named(text: str, *shapes: str) -> bool:
+    """Tell whether a name of a thing is what a field of its name asks for: an author."""
+    concept = concept_of(" ".join(words_of(text)), "string")
+    named = shapes or ("person", "persons", "name")
+    return concept is not None and concept.shape in named
+
+
+def _is_plural(text: str) -> bool:
+    """Tell whether a text is the plural of a name, and no name of one thing itself."""
+    words = words_of(text)
+    if not words or singular_of(words[-1]) == words[-1]:
+        return False
+    concept = concept_of(" ".join(words), "string")
+    return concept is None or " ".join(words) not in concept.words
 
 
 def _field(text: str, *, single: bool = False) -> Field | None:
@@ -226,7 +350,7 @@ def _kind(concept: Concept | None, *, single: bool) -> dict[str, Any]:
     )
 
 
-def _key_facts(page: ExtractionPage) -> tuple[Field, ...]:
+def key_facts(page: ExtractionPage) -> tuple[Field, ...]:
     """Return what a page of this kind is asked for most."""
     nodes = [n for n in page.graph.nodes if n.type not in FRAME]
     first = nodes[0] if nodes else None
