@@ -254,29 +254,38 @@ def crawl_with_kills(service, app, pages, kills):
     assert reply.status == 200, reply.json
     path = "/" + reply.json["url"].split("/", 3)[3]
     chosen = random.Random(1)  # no secret
-    done = 0
+    asked, hit = set(), set()
     for number in range(kills):
-        # Some pages come between two kills: a page that dies three times has failed.
-        done = max(done, min(number * pages // (kills + 1), pages - 4))
+        # No page is hit twice: one that ends two browsers of its own has failed.
         # Pages of a host whose page died alone are rendered one by one for minutes.
-        wait_until(lambda: _completed(service, path) >= done, 1200)  # noqa: B023
+        wait_until(lambda: hit <= came(service, path), 1200)  # noqa: B023
         pair = wait_until(lambda: browsers_of(service), 60)[0]
         time.sleep(chosen.random())
+        before = came(service, path)
         with contextlib.suppress(ProcessLookupError):
             os.kill(pair[number % 2], signal.SIGKILL)
+        asked |= {app.url("/" + each.partition("/")[2]) for each in app.paths()}
+        hit = (asked & set(urls)) - before
     wait_until(lambda: service.get(path).json["status"] != "scraping", 1200)
     errors = service.get(f"{path}/errors").json
     assert [each["error"] for each in errors["errors"]] == [], service.stderr
+    assert sorted(pages_of(service, path)) == sorted(urls)
+
+
+def pages_of(service, path):
+    """Return the addresses of the pages that a batch has so far, each as often as it came."""
     found, link = [], f"{path}?limit=100"
     while link:
         part = service.get(link).json
         found += [page["metadata"]["url"] for page in part["data"]]
         link = part.get("next") and "/" + part["next"].split("/", 3)[3]
-    assert sorted(found) == sorted(urls)
+        if not part["data"]:
+            break
+    return found
 
 
-def _completed(service, path):
-    return service.get(f"{path}?limit=1").json["completed"]
+def came(service, path):
+    return set(pages_of(service, path))
 
 
 @pytest.mark.timeout(900)
