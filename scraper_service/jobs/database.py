@@ -6,7 +6,6 @@ import asyncio
 import fcntl
 import logging
 import secrets
-import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -39,6 +38,7 @@ from scraper_service.jobs.writer import Writer
 from scraper_service.private import close_to_others, private_file
 
 if TYPE_CHECKING:
+    import sqlite3
     from collections.abc import Awaitable, Callable, Hashable, Iterator
 
     from scrapy.settings import BaseSettings
@@ -48,8 +48,8 @@ ItemT = TypeVar("ItemT")
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
-HEAD = "0017"  # the newest of the migrations; a test holds the two together
-ENCRYPTED = "0017"  # before it, headers of jobs were in clear
+FIRST = "r0001"  # the oldest migration; a layout from before it was never released
+HEAD = FIRST  # the newest of the migrations; a test holds the two together
 READERS = 4  # threads
 READ_S = 40  # for an answer, the wait for a thread included
 BUSY_TIMEOUT_MS = 5_000
@@ -447,39 +447,29 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
         raise unusable(engine.url, error) from error
     if found == HEAD:
         return
+    if found is not None and found < FIRST:
+        raise DatabaseUnusable(
+            "the job database was made before the first release, whose tables differ:"
+            " move the data directory away, or name an empty database by"
+            " SCRAPER_DATABASE_URL; finish or export its jobs with the old version before"
+        )
     if found is not None and found > HEAD:
         raise DatabaseUnusable(
             f"the tables of the job database are of a newer version ({found}) than this"
             f" program knows ({HEAD}): install the newer version here, too"
         )
     engine = engine.execution_options(waits=MIGRATING)
-    with _alone(engine, data_dir):
-        with engine.begin() as connection:
-            if engine.dialect.name != "sqlite":
-                # Of the transaction: a session may have many behind a pooler.
-                lock = text("SELECT pg_advisory_xact_lock(:id)")
-                connection.execute(lock, {"id": MIGRATION_LOCK})
-            if inspect(connection).get_table_names():
-                migrate(connection)
-            else:
-                metadata.create_all(connection)
-                connection.execute(text(_VERSION_TABLE))
-                connection.execute(text(_VERSION), {"head": HEAD})
-        if found is not None and found < ENCRYPTED and engine.dialect.name == "sqlite":
-            _rewrite(engine)
-
-
-def _rewrite(engine: Engine) -> None:
-    """Write the file of SQLite anew, without what was deleted from it in clear."""
-    connection = engine.raw_connection()
-    try:
-        for statement in ("VACUUM", "PRAGMA wal_checkpoint(TRUNCATE)"):
-            connection.cursor().execute(statement)
-    except sqlite3.Error as error:
-        text = "the job database could not be rewritten (%s): headers of ended jobs may"
-        logger.warning(f"{text} be left in free parts of it", error)
-    finally:
-        connection.close()
+    with _alone(engine, data_dir), engine.begin() as connection:
+        if engine.dialect.name != "sqlite":
+            # Of the transaction: a session may have many behind a pooler.
+            lock = text("SELECT pg_advisory_xact_lock(:id)")
+            connection.execute(lock, {"id": MIGRATION_LOCK})
+        if inspect(connection).get_table_names():
+            migrate(connection)
+        else:
+            metadata.create_all(connection)
+            connection.execute(text(_VERSION_TABLE))
+            connection.execute(text(_VERSION), {"head": HEAD})
 
 
 def migrate(connection: Connection) -> None:
