@@ -44,7 +44,11 @@ from scraper_service.formats.metadata import (
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
 from scraper_service.formats.toolbars import drop_toolbars
-from scraper_service.formats.twins import drop_copies, drop_repeated_pictures, drop_twins
+from scraper_service.formats.twins import (
+    drop_copies,
+    drop_repeated_pictures,
+    drop_twins,
+)
 from scraper_service.formats.verdicts import TRUNCATED
 from scraper_service.formats.wire import wire_from_content
 from scraper_service.formats.words import main_words

@@ -516,7 +516,9 @@ def test_short_and_very_long_posts_keep_author_and_date_as_the_others_do():
     ],
 )
 def test_the_words_that_say_who_is_quoted_stay_with_the_quotation(quotation):
-    body = f"<div>{quotation.format(SAID['marta'])}<p>Said: {SAID['Tillerman']}</p></div>"
+    body = (
+        f"<div>{quotation.format(SAID['marta'])}<p>Said: {SAID['Tillerman']}</p></div>"
+    )
     walk = Walk(parse(body, URL).body, model().tables)
     chances = np.array([0.1, 0.9, 0.9])
     draft = Draft(
@@ -602,7 +604,12 @@ def test_pictures_that_a_row_shows_once_more_are_dropped():
         f"{PROSE}<p><img src=/a.svg alt=a></p>{PROSE}</main>"
     )
     text = markdown(page, only_main_content=True)
-    assert [text.count(f"![{name}]") for name in ("a", "b", "c", "star")] == [2, 1, 1, 4]
+    assert [text.count(f"![{name}]") for name in ("a", "b", "c", "star")] == [
+        2,
+        1,
+        1,
+        4,
+    ]
     assert markdown(page).count("![b]") == 2
 
 
@@ -615,7 +622,9 @@ def test_a_rule_below_a_heading_is_dropped():
 
 
 def test_an_h1_in_a_menu_that_was_never_closed_is_the_title():
-    body = f"<nav><p>Sale<div><h1>Boats for a day</h1><h2>Find all</h2>{PROSE}</div></nav>"
+    body = (
+        f"<nav><p>Sale<div><h1>Boats for a day</h1><h2>Find all</h2>{PROSE}</div></nav>"
+    )
     walk = Walk(parse(body, URL).body, model().tables)
     chances = np.array([0.1, 0.1, 0.9, 0.9])
     draft = Draft(

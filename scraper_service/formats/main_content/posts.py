@@ -41,7 +41,7 @@ _DATE = re.compile(
     re.IGNORECASE,
 )
 _IN_QUOTATION = 1 << PLACES.index("blockquote")
-_ATTRIBUTION = re.compile(r"[:：]\W*\Z")
+_ATTRIBUTION = re.compile("[:\uff1a]\\W*\\Z")
 _DATED = re.compile(r"date|time|posted|publish|created", re.IGNORECASE)
 
 
