@@ -157,14 +157,27 @@ def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
 
 
 def _is_button(draft: Draft, column: Column) -> bool:
-    """Tell a link that is written as a heading, the same in all cards."""
+    """Tell a link that is written as a heading, the same in all cards.
+
+    Not one that a picture would go with.
+    """
     columns, texts = draft.made.columns, draft.walk.blocks.text
     return bool(
         len(column) >= LEAST_CARDS
         and columns["in heading"][column].all()
         and columns["link density"][column].min() >= 0.9
         and len({texts[number].strip() for number in column}) == 1
+        and not _has_picture(draft, column[0])
     )
+
+
+def _has_picture(draft: Draft, block: int) -> bool:
+    """Tell whether a picture goes with a block, in an element of no other block."""
+    nodes, node = draft.walk.nodes, draft.walk.blocks.node[block]
+    above = nodes.parent[node]
+    while above > 0 and nodes.end[above] - nodes.start[above] == 1:
+        node, above = above, nodes.parent[above]
+    return next(nodes.element[node].iter("img"), None) is not None
 
 
 def _chance(draft: Draft, column: Column) -> float:
