@@ -26,7 +26,7 @@ LEAST_SHARED = 0.5  # of the words of a title or heading, with the other one
 MAX_PRICE = 6  # words
 PRODUCT = 0.5  # chance of a product
 PRICE_REACH = 12  # blocks behind the title
-LEAST_LOOSE = 5  # words in the body itself; fewer are what is left of its head
+LEAST_LOOSE = 5  # words at the start of the body; fewer are what is left of the head
 WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as one
 MAX_WHOLES = 2_000  # judged as one; further ones block by block
 _IN_BUTTON = 1 << PLACES.index("button")
@@ -46,7 +46,7 @@ def correct(draft: Draft) -> None:
     loose = (
         n
         for n, node in enumerate(blocks.node)
-        if not node and not blocks.linked[n] and blocks.words[n] >= LEAST_LOOSE
+        if not (node or blocks.linked[n]) and (n or blocks.words[n] >= LEAST_LOOSE)
     )
     draft.settle(loose, True, "text of the body itself")
     _title(draft)
