@@ -76,13 +76,17 @@ def test_the_handler_refuses_private_networks_unless_they_are_allowed(project, s
     assert "127.0.0.2" in shown.stderr
     assert "Price" not in shown.stdout
     assert len(site.paths()) == asked
-    assert "Price: $5.50" in scrapy(project, "fetch", site.url("/lamp"), *ALLOWED).stdout
+    assert (
+        "Price: $5.50" in scrapy(project, "fetch", site.url("/lamp"), *ALLOWED).stdout
+    )
 
 
 def test_what_the_project_says_wins(project):
     def get(name, *arguments):
         code = f"settings[{name!r}]"
-        return scrapy(project, "shell", "-c", code, "--nolog", *arguments).stdout.strip()
+        return scrapy(
+            project, "shell", "-c", code, "--nolog", *arguments
+        ).stdout.strip()
 
     assert get("DOWNLOAD_MAXSIZE") == str(20 * 2**20)
     assert get("DOWNLOAD_MAXSIZE", "-s", "DOWNLOAD_MAXSIZE=7") == "7"
@@ -94,7 +98,7 @@ def test_what_the_project_says_wins(project):
 
 def test_a_proxy_of_the_project_is_used(project, site):
     proxy = site.address.replace("http://", "")
-    code = "fetch(scrapy.Request('http://127.0.0.2:9/far', meta={'proxy': '%s'}))"
+    code = "fetch(scrapy.Request('http://127.0.0.2:8999/far', meta={'proxy': '%s'}))"
     shown = scrapy(project, "shell", "-c", code % f"http://{proxy}", *ALLOWED)
     assert "Traceback" not in shown.stderr
-    assert "http://127.0.0.2:9/far" in site.paths()
+    assert "http://127.0.0.2:8999/far" in site.paths()

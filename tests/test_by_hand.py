@@ -39,7 +39,7 @@ PAGES = {
         Content_Type=HTML,
     ),
 }
-PIPELINE = '''
+PIPELINE = """
 import json
 from scrapy.exceptions import DropItem
 
@@ -54,15 +54,15 @@ class Own:
             raise RuntimeError("a bug of the user")
         item["length"] = len(item["markdown"])
         return item
-'''
-OWN_SPIDER = '''
+"""
+OWN_SPIDER = """
 from spiders.crawl import CrawlSpider
 
 
 class OwnSpider(CrawlSpider):
     name = "own"
     custom_settings = {"ITEM_PIPELINES": {"own.Own": 1}, "ADDONS": {}}
-'''
+"""
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,31 @@ def crawl(folder, site, *arguments, **variables):
     return done
 
 
+def test_the_commands_of_the_documentation_work_in_an_empty_folder(tmp_path, site):
+    (tmp_path / "shop.py").write_text(PIPELINE.replace("class Own", "class Prices"))
+    docs = Path(__file__).parents[1] / "docs" / "scrapy.md"
+    blocks = re.findall(
+        r"^```sh\n(.*?)^```", docs.read_text(), re.DOTALL | re.MULTILINE
+    )
+    script = "".join(blocks).replace("https://example.org", site.url("/"))
+    variables = environment(PYTHONPATH=".")
+    del variables["SCRAPY_SETTINGS_MODULE"]
+    variables["PATH"] = f"{Path(SCRAPY).parent}:{variables['PATH']}"
+    done = subprocess.run(
+        ("sh", "-ec", script),
+        cwd=tmp_path,
+        env=variables,
+        capture_output=True,
+        text=True,
+        timeout=WAIT_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    with (tmp_path / "pages.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 5
+    assert all("length" in item for item in rows(tmp_path / "pages.jsonl"))
+
+
 def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
@@ -130,7 +155,7 @@ def test_feeds_of_every_kind_have_the_same_flat_items(tmp_path, site):
     assert home["author"] == "Ada"
     assert not any(isinstance(value, dict) for value in home.values())
     assert {i["url"]: i for i in json.loads((tmp_path / "x.json").read_text())} == items
-    parsed = ElementTree.parse(tmp_path / "x.xml").getroot()  # noqa: S314
+    parsed = ElementTree.parse(tmp_path / "x.xml").getroot()
     found = {each.findtext("url"): each for each in parsed}
     assert found.keys() == items.keys()
     links = [each.text for each in found[site.url("/")].find("links")]
