@@ -74,7 +74,7 @@ class FlatItems:
     def _page(self, page: Page) -> FlatItem:
         spider: Any = self._crawler.spider
         # None of a resident crawler, whose pages have options of their own.
-        asked = getattr(spider, "page", None) or spider.options
+        asked = getattr(spider, "page", None) or getattr(spider, "options", None)
         keys = keys_of_options(asked.scrape) if asked else ()
         values = {camel(name): json.loads(text) for name, text in page.values.items()}
         failure, facts = page.failure, metadata(page.metadata)

@@ -13,7 +13,7 @@ from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
 from scraper_service.components.signals import item_made
-from scraper_service.errors import InvalidOptions
+from scraper_service.errors import InvalidOptions, ServiceError
 from scraper_service.items import Page
 from scraper_service.scope import Reason
 
@@ -62,7 +62,7 @@ class Command(CrawlCommand):
             told = "; ".join(issue.message for issue in error.issues)
         else:
             told = str(error)
-        if isinstance(error, (ValueError, LookupError, RuntimeError, OSError)) and told:
+        if isinstance(error, (ServiceError, ValueError, OSError)) and told:
             logger.debug("the crawl did not begin", exc_info=error)
             print(f"scrapy crawl: error: {told}", file=sys.stderr)
         else:
