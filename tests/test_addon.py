@@ -99,6 +99,7 @@ def test_what_the_project_says_wins(project):
 def test_a_proxy_of_the_project_is_used(project, site):
     proxy = site.address.replace("http://", "")
     code = "fetch(scrapy.Request('http://127.0.0.2:8999/far', meta={'proxy': '%s'}))"
-    shown = scrapy(project, "shell", "-c", code % f"http://{proxy}", *ALLOWED)
+    options = ("-s", "ROBOTSTXT_OBEY=False", *ALLOWED)
+    shown = scrapy(project, "shell", "-c", code % f"http://{proxy}", *options)
     assert "Traceback" not in shown.stderr
     assert "http://127.0.0.2:8999/far" in site.paths()
