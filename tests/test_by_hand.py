@@ -318,3 +318,15 @@ def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
     [count] = re.findall(r"(\d+) pages, .*; stopped by a signal", text)
     assert len(found) == int(count) < 41
     assert "Traceback" not in text
+
+
+def test_a_service_answers_whatever_an_own_pipeline_does(tmp_path, site, start_service):
+    (tmp_path / "own.py").write_text(PIPELINE)
+    service = start_service(
+        SCRAPER_ITEM_PIPELINES='{"own.Own": 1}', PYTHONPATH=str(tmp_path)
+    )
+    for path in ("/a", "/drop", "/raise"):
+        reply = service.post("/v2/scrape", {"url": site.url(path)})
+        assert reply.status == 200
+        assert reply.json["data"]["markdown"]
+    assert "Dropped: not wanted" in service.stderr
