@@ -6,7 +6,6 @@ of it, ``Page`` what the pipelines make of both.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 from urllib.parse import unquote
@@ -252,6 +251,9 @@ class PageContent:
     follow: tuple[FoundLink, ...] = ()
     base: str | None = None
 
+    def __str__(self) -> str:
+        return f"the page {self.fetch.source_url if self.fetch else None}"  # in logs
+
 
 @frozen(kw_only=True)
 class SitemapFile:
@@ -399,21 +401,5 @@ class Page:
     follow: tuple[FoundLink, ...] = ()
     base: str | None = None
 
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain values in snake_case, empty facts left out; for feeds."""
-        facts = {
-            fact.name: getattr(self.metadata, fact.name)
-            for fact in fields(PageMetadata)
-            if fact.name not in {"known", "other"}
-        }
-        metadata = {**self.metadata.other, **self.metadata.known, **facts}
-        result: dict[str, Any] = {k: json.loads(v) for k, v in self.values.items()}
-        result["metadata"] = {k: v for k, v in metadata.items() if v is not None}
-        if self.warning:
-            result["warning"] = self.warning
-        if self.failure:
-            result["error"] = {
-                "code": self.failure.code,
-                "message": self.failure.message,
-            }
-        return result
+    def __str__(self) -> str:
+        return f"the page {self.metadata.source_url}"  # in logs

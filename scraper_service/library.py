@@ -30,6 +30,7 @@ FORMATS = (
     *(kinds.Attributes, kinds.Summary, kinds.Json),
     *(kinds.Branding, kinds.Product, kinds.Menu),
 )
+DEFAULT_FORMATS = ("markdown", "links")
 OPTIONS = frozenset(
     {
         *("exclude_tags", "include_tags", "only_main_content"),
@@ -68,7 +69,7 @@ def convert(
     *,
     url: str = "",
     content_type: str = "",
-    formats: Sequence[str | Mapping[str, Any]] = ("markdown", "links"),
+    formats: Sequence[str | Mapping[str, Any]] = DEFAULT_FORMATS,
     schema: Mapping[str, Any] | None = None,
     prompt: str | None = None,
     **options: Any,
@@ -90,6 +91,24 @@ def convert(
     Raises :exc:`InvalidOptions` for an option that is unknown or has no use here, and
     :exc:`ConversionFailed` for a document that cannot be read.
     """
+    page = conversion_options(url, formats, schema, prompt, options)
+    if isinstance(content, str):
+        content = content.encode("utf-8", "replace")
+        content_type = "text/html; charset=utf-8"
+    source = PageSource(
+        url=page.url, status=200, body=content, content_type=content_type
+    )
+    return converted(make_content(source, page.scrape))
+
+
+def conversion_options(
+    url: str,
+    formats: Sequence[str | Mapping[str, Any]],
+    schema: Mapping[str, Any] | None,
+    prompt: str | None,
+    options: Mapping[str, Any],
+) -> PageOptions:
+    """Return what :func:`convert` is asked for; raise :exc:`InvalidOptions`."""
     if unknown := sorted(options.keys() - OPTIONS):
         text = f"is no option; options are {', '.join(sorted(OPTIONS))}"
         raise _invalid(text, unknown[0], code="unrecognized_keys")
@@ -111,23 +130,17 @@ def convert(
             named = ", ".join(each.type for each in FORMATS)
             text = f"{kind.type} needs the service; without it: {named}"
             raise _invalid(text, "formats", index)
-    if isinstance(content, str):
-        content = content.encode("utf-8", "replace")
-        content_type = "text/html; charset=utf-8"
-    source = PageSource(
-        url=page.url, status=200, body=content, content_type=content_type
-    )
-    found = make_content(source, page.scrape)
-    if found.error is not None:
-        raise ConversionFailed(found.error.code, found.error.message)
-    return _converted(found)
+    return page
 
 
 def _invalid(text: str, *path: str | int, code: str = "custom") -> InvalidOptions:
     return InvalidOptions([Issue(code, path, text)])
 
 
-def _converted(found: PageContent) -> Converted:
+def converted(found: PageContent) -> Converted:
+    """Return what a converter understood; raise :exc:`ConversionFailed`."""
+    if found.error is not None:
+        raise ConversionFailed(found.error.code, found.error.message)
     values = {name: json.loads(text) for name, text in found.values.items()}
     metadata = {**found.other, **found.known}
     for name in ("num_pages", "total_pages"):

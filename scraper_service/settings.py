@@ -22,65 +22,17 @@ if TYPE_CHECKING:
 os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
 
 # -- Scrapy: what runs -----------------------------------------------------------------
-ADDONS: dict[str, int] = {}
+# Components are no settings: add-ons bring them, those of our own spiders even where a
+# project has others here.
+ADDONS = {"scraper_service.addon.ScraperAddon": 500}
 BOT_NAME = "scraper-service"
+COMMANDS_MODULE = "scraper_service.commands"
 NEWSPIDER_MODULE = "spiders"
 SPIDER_LOADER_WARN_ONLY = False
 SPIDER_MODULES = ["spiders"]
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-DOWNLOAD_HANDLERS = {
-    "file": None,  # addresses of callers and pages are http(s) only
-    "ftp": None,
-    "http": "scraper_service.components.handler.PageDownloadHandler",
-    "https": "scraper_service.components.handler.PageDownloadHandler",
-    "s3": None,
-}
-DOWNLOADER_MIDDLEWARES = {
-    "scraper_service.components.uploads.UploadedFiles": 290,
-    "scraper_service.components.blocked.BlockedSitesMiddleware": 300,
-    "scraper_service.components.robots_middleware.RobotsMiddleware": 310,
-    "scraper_service.components.cache.PageCache": 320,
-    "scraper_service.components.transport.RequestOptionsMiddleware": 350,
-    "scraper_service.components.middlewares.RetryAfter": 550,
-    "scraper_service.components.middlewares.SafeRedirect": 600,
-    "scraper_service.components.middlewares.FreshCookies": 700,
-    # Off: they are not used, or work on the body in the reactor.
-    "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
-    "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
-    "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
-    "scrapy.downloadermiddlewares.httpproxy.HttpProxyMiddleware": None,
-    "scrapy.downloadermiddlewares.offsite.OffsiteMiddleware": None,
-    "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
-    "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
-    "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
-}
-ITEM_PIPELINES = {
-    "scraper_service.components.answers.ModelPipeline": 50,
-    "scraper_service.components.pipelines.PagePipeline": 100,
-    "scraper_service.components.changes.ChangePipeline": 300,
-    "scraper_service.components.repeats.RepeatsPipeline": 400,
-    "scraper_service.components.pipelines.FeedPipeline": 500,
-    "scraper_service.components.search_index.SearchIndexPipeline": 600,
-    "scraper_service.components.pipelines.ExportPipeline": 900,
-}
-EXTENSIONS = {
-    "scraper_service.components.job_process.JobProcess": 0,
-    "scraper_service.components.recorder.JobRecorder": 0,
-}
-SPIDER_MIDDLEWARES = {
-    # A page with status 404 is a result, not an error.
-    "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,
-    "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
-    # They look at requests only, and cost every page some layers of generators.
-    "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
-    "scrapy.spidermiddlewares.start.StartSpiderMiddleware": None,
-    "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
-    "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
-}
-
-# -- Scrapy: consoles that execute code, loops per crawler: off ---------------------------
-LOGSTATS_INTERVAL = 0
+# -- Scrapy: consoles that execute code: off ---------------------------
 MEMUSAGE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 STATS_DUMP = False

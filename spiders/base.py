@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 import scrapy
 from attrs import evolve
 from scrapy import Request
+from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
     Fetch,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
+    from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
     from scraper_service.options.scrape import ScrapeOptions
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+ADDON = "scraper_service.addon.ServiceAddon"
 _OF_AN_ANSWER = frozenset(
     {"download_latency", "download_slot", "rendered", "transport_warnings"}
 )
@@ -132,6 +135,15 @@ class PageSpider(scrapy.Spider):
     find_links = False
     find_blocks = False
     keeps_search = False
+
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        """Switch on what our spiders are made of, whatever add-ons a project has."""
+        super().update_settings(settings)
+        addons = {**settings.getdict("ADDONS"), ADDON: 1000}
+        # Above what the process has: that is set once more when the crawl begins.
+        above = (settings.getpriority("ADDONS") or 0) + 1
+        settings.set("ADDONS", addons, max(above, get_settings_priority("spider")))
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -330,10 +342,14 @@ class JobSpider(PageSpider):
     takes; without, on one of its own.
     """
 
-    custom_settings: ClassVar[dict[str, Any]] = {  # type: ignore[misc]
-        "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
-        "SCHEDULER": "scraper_service.components.scheduler.LeasedScheduler",
-    }
+    @classmethod
+    def update_settings(cls, settings: BaseSettings) -> None:
+        super().update_settings(settings)
+        values = {
+            "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
+            "SCHEDULER": "scraper_service.components.scheduler.LeasedScheduler",
+        }
+        settings.setdict(values, priority="spider")
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -342,7 +358,7 @@ class JobSpider(PageSpider):
         others = {k for k in kwargs if not k.startswith("_")} - {"job_id"}
         if others:
             text = f"job_id goes with no other argument, got {', '.join(others)}"
-            raise ValueError(text)
+            raise InvalidOptions([Issue("custom", ("job_id",), text)])
         join_job = load_object(crawler.settings["JOB_SOURCE"])
         options = join_job(crawler, kwargs["job_id"], kwargs.get("_job", ""))
         return super().from_crawler(crawler, *args, options=options)

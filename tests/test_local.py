@@ -50,11 +50,11 @@ def test_scrapy_crawl_writes_the_page(tmp_path, site):
     done, pages = crawl(tmp_path, f"url={url}", "formats=markdown,links")
     assert done.returncode == 0, done.stderr
     [page] = pages
-    assert set(page) == {"markdown", "links", "metadata"}
+    assert page["links"]
     assert page["markdown"].startswith("# ")
-    assert page["metadata"]["source_url"] == url
-    assert page["metadata"]["url"] == site.url("/article")
-    assert page["metadata"]["status_code"] == 200
+    assert page["sourceURL"] == url
+    assert page["url"] == site.url("/article")
+    assert page["statusCode"] == 200
 
 
 @pytest.mark.parametrize("spider", ["crawl", "batch"])
@@ -68,15 +68,15 @@ def test_a_job_takes_the_options_of_pages_as_json_too(tmp_path, site, spider):
     )
     assert done.returncode == 0, done.stderr
     first, *_ = map(json.loads, output.read_text().splitlines())
-    assert first["metadata"]["url"] == site.url("/article")
+    assert first["url"] == site.url("/article")
     assert "links" in first
     assert "markdown" not in first
 
 
 def test_scrapy_crawl_writes_a_failed_page_too(tmp_path, site):
     _, [page] = crawl(tmp_path, f"url={site.url('/drop')}")
-    assert page["error"]["code"] == "SCRAPE_SITE_ERROR"
-    assert page["metadata"]["source_url"] == site.url("/drop")
+    assert page["errorCode"] == "SCRAPE_SITE_ERROR"
+    assert page["sourceURL"] == site.url("/drop")
 
 
 def test_scrapy_crawl_makes_no_files_of_ours(tmp_path, site):
@@ -107,7 +107,7 @@ def test_scrapy_crawl_writes_the_pages_of_a_crawl_up_to_its_limit(tmp_path, site
     url = site.url(named("30-local").path(0))
     pages = job(tmp_path, "crawl", f"url={url}", "limit=5")
     assert len(pages) == 5
-    urls = [page["metadata"]["source_url"] for page in pages]
+    urls = [page["sourceURL"] for page in pages]
     assert urls[0] == url
     assert len(set(map(page_number, urls))) == 5
     assert all(page["markdown"].startswith("# Page") for page in pages)
@@ -116,9 +116,9 @@ def test_scrapy_crawl_writes_the_pages_of_a_crawl_up_to_its_limit(tmp_path, site
 def test_scrapy_crawl_writes_the_pages_of_a_batch(tmp_path, site):
     urls = [site.url(path) for path in ("/text", "/drop", "/text", "/article")]
     pages = job(tmp_path, "batch", f"urls={','.join(urls)}")
-    assert sorted(page["metadata"]["source_url"] for page in pages) == sorted(urls)
+    assert sorted(page["sourceURL"] for page in pages) == sorted(urls)
     [failed] = [page for page in pages if "error" in page]
-    assert failed["metadata"]["source_url"] == site.url("/drop")
+    assert failed["sourceURL"] == site.url("/drop")
 
 
 def test_scrapy_crawl_reads_the_addresses_of_a_batch_from_a_file(
@@ -128,7 +128,7 @@ def test_scrapy_crawl_reads_the_addresses_of_a_batch_from_a_file(
     source = tmp_path_factory.mktemp("lists") / "urls.txt"
     source.write_text("\n".join(urls))
     pages = job(tmp_path, "batch", f"urls=@{source}", "formats=links")
-    assert sorted(page["metadata"]["source_url"] for page in pages) == sorted(urls)
+    assert sorted(page["sourceURL"] for page in pages) == sorted(urls)
 
 
 @pytest.mark.parametrize(

@@ -47,8 +47,9 @@ def explain_command(
 
 def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     """Return the source of the page and its final address."""
-    from scrapy import signals
     from scrapy.crawler import AsyncCrawlerProcess
+
+    from scraper_service.components.signals import item_made
 
     settings = load_settings(overrides, LOG_LEVEL="ERROR")
     check_egress(settings)
@@ -60,7 +61,7 @@ def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     end_when_interrupted()
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler("scrape")
-    crawler.signals.connect(keep, signals.item_scraped)
+    crawler.signals.connect(keep, item_made)
     process.crawl(crawler, url=url, formats="rawHtml")
     process.start(install_signal_handlers=False)
     if not pages:
@@ -68,8 +69,7 @@ def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     if pages[0].failure:
         failure = pages[0].failure
         raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
-    values = pages[0].as_dict()
-    return values["raw_html"], values["metadata"].get("url") or url
+    return json.loads(pages[0].values["raw_html"]), pages[0].metadata.url
 
 
 def _lines(facts: dict[str, Any]) -> list[str]:

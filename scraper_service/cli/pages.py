@@ -385,8 +385,9 @@ def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], An
 
     Ctrl-C ends the process at once: nothing of the run is worth waiting for.
     """
-    from scrapy import signals
     from scrapy.crawler import AsyncCrawlerProcess
+
+    from scraper_service.components.signals import item_made
 
     items: list[Any] = []
 
@@ -396,7 +397,7 @@ def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], An
     end_when_interrupted()
     process = AsyncCrawlerProcess(settings)
     crawler = process.create_crawler(name)
-    crawler.signals.connect(keep, signals.item_scraped)
+    crawler.signals.connect(keep, item_made)
     process.crawl(crawler, **arguments)
     process.start(install_signal_handlers=False)
     return items, crawler.spider

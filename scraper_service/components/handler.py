@@ -84,6 +84,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     """
 
     experimental = False  # pinned and tested; the warning would greet every start
+    lazy = True  # it needs a running loop, which `scrapy shell` has only later
 
     def __init__(self, crawler: Crawler):
         self._pace = HostPace.shared(crawler.settings)
@@ -97,8 +98,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         address = self._bind_address
         self._session = open_session(address, self._egress.open_socket)
         self._proxies = Proxies.shared(crawler.settings)
-        # The operator's proxies may stand where pages may not come from.
-        self._proxied = open_session(address) if self._proxies else None
+        # Proxies may stand where pages may not come from.
+        self._proxied = open_session(address)
         self._rendering = PageRendering(crawler, self._egress)
         self._abandoned: set[str] = set()  # of pages that have not ended yet
         crawler.signals.connect(self._abandon, signals.page_abandoned)
@@ -216,10 +217,16 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         if timeout <= 0:
             raise DownloadTimeoutError("no time was left to fetch the page")
         upstream = request.meta.get("upstream")
-        session, way = self._session, {}
-        if upstream is not None and self._proxied is not None:
+        session = self._session
+        way: dict[str, Any] = {}
+        # Of projects with our handler; our own spiders never set it.
+        if proxy := self._extract_proxy_url_with_creds(request):
+            way = {"proxy": proxy}
+        elif upstream is not None:
+            way = upstream.for_aiohttp()
+        if way:
             await vetted(self._egress, request.url)
-            session, way = self._proxied, upstream.for_aiohttp()
+            session = self._proxied
         with Refusals() as refusals:
             try:
                 async with await session.request(
@@ -266,8 +273,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         await super().close()
         await self._unused_session.close()
         await self._rendering.close()
-        if self._proxied is not None:
-            await self._proxied.close()
+        await self._proxied.close()
 
 
 def _remark(request: Request, text: str) -> None:

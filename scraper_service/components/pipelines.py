@@ -8,7 +8,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve, frozen
-from scrapy.exceptions import DropItem, NotConfigured
+from scrapy.exceptions import DropItem
 from scrapy.utils.misc import load_object
 
 from scraper_service.components.blocked import SITE_BLOCKED
@@ -22,12 +22,10 @@ from scraper_service.items import (
     DUPLICATE,
     FoundLink,
     Lease,
-    MapLink,
     Page,
     PageContent,
     PageMetadata,
     SearchPage,
-    SearchResult,
     SitemapFile,
     Tracked,
 )
@@ -326,19 +324,3 @@ class _Links:
             if sites is not None and reason is None and sites.covers(url):
                 reason, rule = Reason.BLOCKED_SITE.value, SITE_BLOCKED  # noqa: PLW2901
             yield Link(key, url, depth, None, kind, found_on, reason, rule, lastmod)
-
-
-class ExportPipeline:
-    """Hand plain values to Scrapy's feeds, for local runs with ``-O FILE``."""
-
-    def __init__(self, crawler: Crawler):
-        if not crawler.settings.getdict("FEEDS"):
-            raise NotConfigured  # with a reason it would be a warning at each start
-
-    @classmethod
-    def from_crawler(cls, crawler: Crawler) -> Self:
-        return cls(crawler)
-
-    def process_item(self, item: Any) -> Any:
-        is_ours = isinstance(item, (Page, MapLink, SearchResult))
-        return item.as_dict() if is_ours else item

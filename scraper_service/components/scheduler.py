@@ -24,7 +24,7 @@ from scraper_service.components.recorder import JobRecorder
 from scraper_service.components.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
-from scraper_service.jobs import frontier, outcomes, store
+from scraper_service.jobs import frontier, listing, outcomes, store
 from scraper_service.jobs.admission import Terms, create_job
 from scraper_service.jobs.database import Database
 from scraper_service.jobs.ledger import top_up
@@ -440,6 +440,7 @@ class LeasedScheduler(BaseScheduler):
         leases = tuple(self._leases.items())
         try:
             if not self.keeps_pages:
+                await self._note_reasons()
                 self._database.close()
             elif leases:
                 await self._database.write_locking(
@@ -450,6 +451,16 @@ class LeasedScheduler(BaseScheduler):
         finally:
             self._leases.clear()
             type(self)._live.discard(self)
+
+    async def _note_reasons(self) -> None:
+        """Leave in the stats how many URLs have a reason: ``urls/<reason>``.
+
+        Nothing else tells of them when the job is gone with its crawler.
+        """
+        counts = await self._database.read(listing.count_addresses, self.job_id)
+        assert self._crawler.stats is not None
+        for reason, count in counts[1].items():
+            self._crawler.stats.set_value(f"urls/{reason}", count)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

@@ -96,7 +96,13 @@ def read_arguments(
         except (ValueError, RecursionError) as error:
             issues.append(Issue("custom", (name,), f"{name}: {str(error)[:300]}"))
     if required not in given:
-        issues.append(Issue("invalid_type", (required,), f"{required} is required"))
+        issues.append(
+            Issue(
+                "invalid_type",
+                (required,),
+                f"{required} is required: -a {required}=...",
+            )
+        )
     if issues:
         raise InvalidOptions(issues)
     return values

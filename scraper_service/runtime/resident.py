@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 
-from scraper_service.components.signals import page_abandoned
+from scraper_service.components.signals import item_made, page_abandoned
 from scraper_service.errors import QueueFull, ServiceUnavailable
 from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
 
@@ -75,7 +75,7 @@ class ResidentCrawler(Resident):
         self._limit = process.settings.getint("MAX_PENDING_SCRAPES")
         self._waiting: dict[str, asyncio.Future[Page]] = {}
         connect = self._crawler.signals.connect
-        connect(self._page_ended, signals.item_scraped)
+        connect(self._page_made, item_made)
         connect(self._page_lost, signals.item_dropped)
         connect(self._page_lost, signals.item_error)
         connect(self._page_lost, signals.spider_error)
@@ -147,7 +147,7 @@ class ResidentCrawler(Resident):
     def _abandon(self, scrape_id: str) -> None:
         self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
 
-    def _page_ended(self, item: Page) -> None:
+    def _page_made(self, item: Page) -> None:
         waiting = self._waiting.get(item.metadata.scrape_id)
         if waiting is None or waiting.done():
             return

@@ -1,0 +1,130 @@
+"""``scrapy crawl``, which says what is wrong with its arguments and how a crawl ended."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.commands.crawl import Command as CrawlCommand
+from scrapy.exceptions import UsageError
+from scrapy.utils.asyncio import create_looping_call
+
+from scraper_service.components.signals import item_made
+from scraper_service.errors import InvalidOptions, ServiceError
+from scraper_service.items import Page
+from scraper_service.scope import Reason
+
+if TYPE_CHECKING:
+    import argparse
+    import asyncio
+
+    from scrapy.crawler import Crawler
+
+logger = logging.getLogger(__name__)
+
+WRONG_USE = 2  # the exit code, as of Scrapy's own UsageError
+# Codes of pages that nothing went wrong with: a rule leaves them out.
+RULES = {*(reason.value for reason in Reason), "CRAWL_DENIAL", "EXTERNAL_LINK"}
+ENDS = {"finished": "finished", "shutdown": "stopped by a signal, such as Ctrl-C"}
+
+
+class Command(CrawlCommand):
+    """Scrapy's command, for people: a sentence in place of a traceback, and a report."""
+
+    def run(self, args: list[str], opts: argparse.Namespace) -> None:
+        if len(args) != 1:
+            super().run(args, opts)  # which says so
+            return
+        assert self.crawler_process is not None
+        try:
+            crawler = self._create_crawler(args[0])
+        except KeyError:
+            names = ", ".join(self.crawler_process.spider_loader.list())
+            text = f"there is no spider {args[0]}; there are {names}"
+            raise UsageError(text) from None
+        report = Report(crawler)
+        task: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
+        task.add_done_callback(self._ended)
+        self.crawler_process.start()
+        report.close()
+        if self.crawler_process.bootstrap_failed:
+            self.exitcode = self.exitcode or 1
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is None:
+            return
+        if isinstance(error, InvalidOptions):
+            self.exitcode = WRONG_USE
+            told = "; ".join(issue.message for issue in error.issues)
+        else:
+            told = str(error)
+        if isinstance(error, (ServiceError, ValueError, OSError)) and told:
+            logger.debug("the crawl did not begin", exc_info=error)
+            print(f"scrapy crawl: error: {told}", file=sys.stderr)
+        else:
+            logger.error("the crawl broke", exc_info=error)
+
+
+class Report:
+    """Logs the pages so far each ``LOGSTATS_INTERVAL`` seconds, and how a crawl ended.
+
+    With an interval of 0 only the latter.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._began = time.monotonic()
+        self._pages = self._failed = self._left_out = self._others = 0
+        self._task = create_looping_call(self._tell)
+        crawler.signals.connect(self._made, item_made)
+        crawler.signals.connect(self._opened, signals.spider_opened)
+        crawler.signals.connect(self._closed, signals.spider_closed)
+
+    def close(self) -> None:
+        """Stop telling."""
+        if self._task.running:
+            self._task.stop()
+
+    def _opened(self) -> None:
+        self._began = time.monotonic()
+        if interval := self._crawler.settings.getfloat("LOGSTATS_INTERVAL"):
+            self._task.start(interval, now=False)
+
+    def _made(self, item: Any) -> None:
+        if not isinstance(item, Page):
+            self._others += 1
+        elif item.failure is None:
+            self._pages += 1
+        elif item.failure.code in RULES:
+            self._left_out += 1
+        else:
+            self._failed += 1
+
+    def _tell(self) -> None:
+        logger.info("%s so far", self._counts())
+
+    def _closed(self, reason: str) -> None:
+        self.close()
+        stats = self._crawler.stats
+        assert stats is not None
+        over_limit = stats.get_value(f"urls/{Reason.LIMIT}")
+        # The URLs that a rule kept from being fetched, too: they have no page.
+        counts = [stats.get_value(f"urls/{rule}", 0) for rule in RULES - {Reason.LIMIT}]
+        self._left_out = max(self._left_out, sum(counts))
+        how = ENDS.get(reason, f"ended early ({reason})")
+        if reason == "finished" and over_limit:
+            how = "ended at its limit"
+        logger.info("%s; %s", self._counts(), how)
+
+    def _counts(self) -> str:
+        if self._others:  # a map, or a search
+            return f"{self._others} items"
+        minutes = max(time.monotonic() - self._began, 0.001) / 60
+        return (
+            f"{self._pages} page{'s' * (self._pages != 1)}, {self._failed} failed,"
+            f" {self._left_out} left out, {self._pages / minutes:.0f} pages per minute"
+        )

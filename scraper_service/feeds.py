@@ -1,0 +1,127 @@
+"""What people get of pages, in feeds and their own pipelines: flat items of plain values."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import fields
+from scrapy.exporters import CsvItemExporter, XmlItemExporter
+
+from scraper_service.api.page_json import camel, metadata
+from scraper_service.cli.catalogue import keys_of_options
+from scraper_service.cli.output import FACTS, LAST, cell
+from scraper_service.components.signals import item_made
+from scraper_service.items import MapLink, Page, SearchResult
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from io import BytesIO
+
+    from scrapy.crawler import Crawler
+    from scrapy.exporters import BaseItemExporter
+
+ERROR_CODE = "errorCode"
+TAIL = (*LAST, ERROR_CODE)
+PLAIN = (str, int, float, list, tuple, dict, type(None))
+# Characters that XML cannot hold (XML 1.0, production 2).
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+class FlatItem(dict[str, Any]):
+    """An item whose keys are the names of its values; None is left out."""
+
+    def __init__(self, values: Mapping[str, Any], columns: Iterable[str]):
+        super().__init__((k, v) for k, v in values.items() if v is not None)
+        self._columns = tuple(columns)
+        self._made_with = frozenset(self)
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of a table: the same for all items of a run, and added keys."""
+        added = (k for k in self if k not in self._made_with | {*self._columns})
+        return [*self._columns, *added]
+
+
+class FlatItems:
+    """The last of our pipelines: what follows, feeds too, gets a :class:`FlatItem`.
+
+    A page has first :data:`~scraper_service.cli.output.FACTS`, then its formats, all
+    that its metadata have besides, ``warning``, ``error`` and ``errorCode``. Where
+    nobody looks at items, as in the service, they stay as they are.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        names = ("EXTENSIONS", "FEEDS", "ITEM_PIPELINES")
+        self._is_wanted = any(crawler.settings.getdict(name) for name in names)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_item(self, item: Any) -> Any:
+        if not isinstance(item, (Page, MapLink, SearchResult)):
+            return item
+        self._crawler.signals.send_catch_log(item_made, item=item)
+        if not self._is_wanted:
+            return item
+        if isinstance(item, Page):
+            return self._page(item)
+        return FlatItem(item.as_dict(), (fact.name for fact in fields(type(item))))
+
+    def _page(self, page: Page) -> FlatItem:
+        spider: Any = self._crawler.spider
+        # None of a resident crawler, whose pages have options of their own.
+        asked = getattr(spider, "page", None) or getattr(spider, "options", None)
+        keys = keys_of_options(asked.scrape) if asked else ()
+        values = {camel(name): json.loads(text) for name, text in page.values.items()}
+        failure, facts = page.failure, metadata(page.metadata)
+        shown = {name: facts.pop(name, None) for name in FACTS}
+        last = {
+            "warning": page.warning,
+            "error": facts.pop("error", None),
+            ERROR_CODE: failure.code if failure else None,
+        }
+        others = {k: v for k, v in facts.items() if k not in {*values, *last}}
+        columns = dict.fromkeys((*FACTS, *keys, *values, *TAIL))
+        return FlatItem({**shown, **values, **others, **last}, columns)
+
+
+class TableExporter(CsvItemExporter):
+    """CSV with the columns and cells of the command line's tables."""
+
+    def __init__(self, file: BytesIO, **options: Any):
+        super().__init__(file, **{"errors": "replace", **options})
+
+    def export_item(self, item: Any) -> None:
+        _set_columns(self, item)
+        super().export_item(item)
+
+    def serialize_field(self, field: Mapping[str, Any], name: str, value: Any) -> Any:
+        if "serializer" in field:
+            return super().serialize_field(field, name, value)
+        return cell(value if isinstance(value, PLAIN) else str(value))
+
+
+class XmlExporter(XmlItemExporter):
+    """XML with the same columns: lists of texts as ``value`` elements, data as JSON."""
+
+    def export_item(self, item: Any) -> None:
+        _set_columns(self, item)
+        super().export_item(item)
+
+    def serialize_field(self, field: Mapping[str, Any], name: str, value: Any) -> Any:
+        value = super().serialize_field(field, name, value)
+        if isinstance(value, list) and all(isinstance(each, str) for each in value):
+            return [_NOT_XML.sub("\ufffd", each) for each in value]
+        if isinstance(value, (list, tuple, dict)):
+            value = json.dumps(value, ensure_ascii=False, default=str)
+        return _NOT_XML.sub("\ufffd", str(value))
+
+
+def _set_columns(exporter: BaseItemExporter, item: Any) -> None:
+    """Take the columns of the first item, unless ``FEED_EXPORT_FIELDS`` names them."""
+    if exporter.fields_to_export is None and isinstance(item, FlatItem):
+        exporter.fields_to_export = item.columns
