@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, frozen
@@ -18,7 +19,6 @@ from scraper_service.formats.extraction.results import Extraction, Place, Value
 from scraper_service.formats.extraction.sources.nodes import FRAME, MAKERS, Node
 from scraper_service.formats.extraction.sources.scope import Found, Scope
 from scraper_service.options.schemas import Field
-from collections.abc import Callable
 
 if TYPE_CHECKING:
     from scraper_service.formats.extraction.page import ExtractionPage
