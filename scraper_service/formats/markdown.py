@@ -127,9 +127,12 @@ class _Writer(Pictures):
             return
         lines, levels = self.layout.lines, self.layout.levels
         if self.is_main and (
-            lines[-1:] in ([], [RULE]) or (levels and levels[-1].in_list)
+            not lines
+            or lines[-1] == RULE
+            or lines[-1].startswith("#")
+            or (levels and levels[-1].in_list)
         ):
-            return  # nothing to part, or parted by the marks of a list
+            return  # nothing to part, or parted by a heading or the marks of a list
         self.layout.add("___" if self.layout.levels else RULE)
 
     def heading(self, element: Any) -> None:

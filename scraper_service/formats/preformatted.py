@@ -36,6 +36,7 @@ _NO_LANGUAGE = frozenset(
 _BREAKS = BLOCKS | {"br"}
 # What highlighters call a line, its number, and what is beside the code.
 _LINE = re.compile(r"(?<![^\s_-])line(?![^\s_-])(?!-n|-highlight)", re.IGNORECASE)
+_HIGHLIGHTED = "code-line"
 _NUMBER = re.compile(
     r"(?<![^\s_-])(?:lnt?|lntd|blob-num|line-?(?:no|num(?:ber)?s?))(?![^\s_-])",
     re.IGNORECASE,
@@ -97,9 +98,20 @@ def _is_no_code(element: Any) -> bool:
 
 
 def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
-    """Tell a line that styles draw as a block: one of those that are all of the code."""
+    """Tell a line that styles draw as a block: one of those that are all of the code.
+
+    Gatsby draws highlighted ones so, between lines that are text.
+    """
+    if not _is_called_line(element):
+        return False
     above = element.getparent()
-    if not _is_called_line(element) or (above.text and not above.text.isspace()):
+    if _HIGHLIGHTED in element.get("class", ""):
+        before = element.getprevious()
+        text = above.text if before is None else before.tail
+        if text:
+            return bool(text.endswith("\n"))
+        return before is None or _is_called_line(before)
+    if above.text and not above.text.isspace():
         return False
     return all(
         (beside in unwritten or _is_called_line(beside))

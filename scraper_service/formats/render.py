@@ -44,7 +44,11 @@ from scraper_service.formats.metadata import (
 from scraper_service.formats.shell import shell_reason
 from scraper_service.formats.sniff import sniff
 from scraper_service.formats.toolbars import drop_toolbars
-from scraper_service.formats.twins import drop_copies, drop_twins
+from scraper_service.formats.twins import (
+    drop_copies,
+    drop_repeated_pictures,
+    drop_twins,
+)
 from scraper_service.formats.verdicts import TRUNCATED
 from scraper_service.formats.wire import wire_from_content
 from scraper_service.formats.words import main_words
@@ -324,6 +328,7 @@ class _Making:
             main_content.keep_main_content(document, page)
             document.is_main = True
             drop_twins(document.body)
+            drop_repeated_pictures(document.body)
             drop_toolbars(document.body)
             drop_logos(document.body, document.base)
         # The order matters: Markdown is made last, for what it may do to the tree.

@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Any
 
 from scraper_service.formats.document import drop
-from scraper_service.formats.passes import compiled, texts_in
+from scraper_service.formats.passes import compiled, elements, texts_in
 
 MAX_TWINS = 100  # pairs whose texts are compared
 MAX_NAMES = 300  # characters of a class attribute that are looked at
@@ -51,6 +51,35 @@ def drop_twins(body: Any) -> None:
         text = "".join("".join(texts_in(element)).split())
         if text and text == "".join("".join(texts_in(twin)).split()):
             drop(twin)
+
+
+def drop_repeated_pictures(body: Any) -> None:
+    """Drop the pictures of a row that are in it once more, as a banner shows them.
+
+    One that is that before it stays: they are the stars of a rating.
+    """
+    first: dict[tuple[str | None, str | None], Any] = {}
+    repeated = []
+    before = None
+    for image in elements(body, "img"):
+        picture = image.get("src"), image.get("alt")
+        known = first.setdefault(picture, image)
+        if known is not image and picture != before:
+            repeated.append((known, image))
+        before = picture
+    for known, image in repeated[:MAX_TWINS]:
+        if _row_of(image) is _row_of(known):
+            drop(image)
+
+
+def _row_of(image: Any) -> Any:
+    """Return the largest element around a picture that has no text."""
+    row, above = image, image.getparent()
+    while above is not None and not any(
+        text and not text.isspace() for text in texts_in(above)
+    ):
+        row, above = above, above.getparent()
+    return row
 
 
 def _copies(body: Any) -> list[Any]:

@@ -19,7 +19,9 @@ from scraper_service.formats.main_content.drops import drop_extras
 from scraper_service.formats.main_content.explain import effects, explain
 from scraper_service.formats.main_content.features import table
 from scraper_service.formats.main_content.model import model
+from scraper_service.formats.main_content.posts import add_bylines
 from scraper_service.formats.main_content.reduction import reduce
+from scraper_service.formats.main_content.rules import correct
 from scraper_service.formats.main_content.verdicts import MAX_BLOCKS
 from tests.formats.pages import URL, convert, markdown, value
 
@@ -414,6 +416,58 @@ SAID = {
 }
 
 
+@pytest.mark.parametrize(
+    "page",
+    [
+        "<ul>{}</ul>",  # with a name of its own for each card
+        "<div class=row>{0}</div><div class=row>{1}</div><div class=row>{2}</div>",
+    ],
+    ids=["numbered", "in rows"],
+)
+def test_cards_are_one_list_in_rows_and_with_numbered_names(page):
+    said = "Warm and mended by us for all who sail. " * 5
+    card = f"<div class='card card_{{0}}'><h3><a href=/{{0}}>Coat {{0}}</a></h3><p>{said}</div>"
+    cards = [card.format(n) for n in range(9)]
+    if "{1}" in page:
+        rows = ["".join(cards[n : n + 3]) for n in (0, 3, 6)]
+        body = page.format(*(re.sub(r" card_\d", "", row) for row in rows))
+    else:
+        body = page.format("".join(cards))
+    walk = Walk(parse(body, URL).body, model().tables)
+    chances = np.array([0.9, 0.9] * 6 + [0.3, 0.3] * 3)
+    keep = chances >= 0.4
+    draft = Draft(
+        walk, table(walk, [1 / 7] * 7), chances, 0.4, keep, rules={}, titles=()
+    )
+    unite_cards(draft)
+    assert draft.keep.all()
+
+
+@pytest.mark.parametrize(
+    ("picture", "kept"), [("", False), ("<img src=/coat.jpg>", True)]
+)
+def test_a_link_that_all_cards_have_as_a_heading_is_dropped(picture, kept):
+    card = (
+        f"<li><div>{picture}<h4><a href=/{{0}}>View details</a></h4></div>"
+        "<h2><a href=/{0}>Coat {0}</a></h2><p>Warm and mended by us for all who sail</li>"
+    )
+    body = f"<ul>{''.join(card.format(n) for n in range(4))}</ul>"
+    walk = Walk(parse(body, URL).body, model().tables)
+    chances = np.array([0.9, 0.9, 0.9] * 4)
+    chances[0] = 0.3
+    draft = Draft(
+        walk,
+        table(walk, [1 / 7] * 7),
+        chances,
+        0.4,
+        chances >= 0.4,
+        rules={},
+        titles=(),
+    )
+    unite_cards(draft)
+    assert draft.keep.tolist() == [kept, True, True] * 4
+
+
 def test_posts_of_a_forum_keep_author_and_date_and_are_parted():
     posts = [
         POST.format(who=who, n=number, text=f"{text} " * 4)
@@ -438,6 +492,49 @@ def test_posts_of_a_forum_keep_author_and_date_and_are_parted():
             < part.index(f"May {number}, 2024")
             < part.index(said)
         )
+
+
+def test_short_and_very_long_posts_keep_author_and_date_as_the_others_do():
+    said = [" ".join(SAID.values()) * 8, *SAID.values(), "That did it, thanks to all!"]
+    names = ("starter", *SAID, "lastone")
+    posts = [
+        POST.format(who=who, n=number, text=text)
+        for number, (who, text) in enumerate(zip(names, said, strict=True), 1)
+    ]
+    page = (
+        "<title>Frozen gate valve | Canal boat forum</title>"
+        '<script type="application/ld+json">{"@type": "DiscussionForumPosting"}</script>'
+        f"<body class=thread><h1>Frozen gate valve</h1><div class=block-body>{''.join(posts)}</div>"
+    )
+    text = markdown(page, only_main_content=True)
+    assert [text.count(f"#### [{who}](") for who in names] == [1] * 5
+    assert [text.count(f"[May {n}, 2024](") for n in range(1, 6)] == [1] * 5
+
+
+@pytest.mark.parametrize(
+    "quotation",
+    [
+        "<blockquote><div class=title>marta said:</div><div>{0}</div></blockquote>",
+        "<aside class=attribution>marta said: <a href=/1>\u2191</a></aside><blockquote>{0}</blockquote>",
+    ],
+)
+def test_the_words_that_say_who_is_quoted_stay_with_the_quotation(quotation):
+    body = (
+        f"<div>{quotation.format(SAID['marta'])}<p>Said: {SAID['Tillerman']}</p></div>"
+    )
+    walk = Walk(parse(body, URL).body, model().tables)
+    chances = np.array([0.1, 0.9, 0.9])
+    draft = Draft(
+        walk,
+        table(walk, [1 / 7] * 7),
+        chances,
+        0.4,
+        chances >= 0.4,
+        rules={},
+        titles=(),
+    )
+    add_bylines(draft)
+    assert draft.keep.all()
 
 
 def test_a_list_of_posts_is_parted_by_its_marks():
@@ -500,3 +597,52 @@ def test_copies_that_carousels_make_of_slides_are_dropped(names):
     page = f"<main><h1>Boats</h1>{PROSE}<div>{slides}<div class=slide><p>Said marta</p></div></div>"
     assert markdown(page, only_main_content=True).count("Said marta") == 1
     assert markdown(page).count("Said marta") == 2
+
+
+def test_pictures_that_a_row_shows_once_more_are_dropped():
+    logos = "".join(f"<div><img src=/{name}.svg alt={name}></div>" for name in "abc")
+    stars = "<img src=/star.svg alt=star>" * 4
+    page = (
+        f"<main><h1>Boats</h1>{PROSE}<section><div>{logos}{logos}</div></section><p>{stars}</p>"
+        f"{PROSE}<p><img src=/a.svg alt=a></p>{PROSE}</main>"
+    )
+    text = markdown(page, only_main_content=True)
+    assert [text.count(f"![{name}]") for name in ("a", "b", "c", "star")] == [
+        2,
+        1,
+        1,
+        4,
+    ]
+    assert markdown(page).count("![b]") == 2
+
+
+def test_a_rule_below_a_heading_is_dropped():
+    page = f"<main><h1>Boats</h1><hr><div class=byline></div>{PROSE}<hr>{PROSE}</main>"
+    text = markdown(page, only_main_content=True)
+    assert text.count("---") == 1
+    assert "# Boats\n\n---" not in text
+    assert markdown(page).count("---") == 2
+
+
+def test_an_h1_in_a_menu_that_was_never_closed_is_the_title():
+    body = (
+        f"<nav><p>Sale<div><h1>Boats for a day</h1><h2>Find all</h2>{PROSE}</div></nav>"
+    )
+    walk = Walk(parse(body, URL).body, model().tables)
+    chances = np.array([0.1, 0.1, 0.9, 0.9])
+    draft = Draft(
+        walk,
+        table(walk, [1 / 7] * 7),
+        chances,
+        0.4,
+        chances >= 0.4,
+        rules={},
+        titles=("Rentals | The Harbour",),
+    )
+    correct(draft)
+    assert draft.keep.tolist() == [False, True, True, True]
+
+
+def test_a_few_words_left_of_the_head_are_dropped():
+    page = f"// inside head tag<header><a href=/>Home</a></header><main><h1>Boats</h1>{PROSE}</main>"
+    assert markdown(page, only_main_content=True).startswith("# Boats\n\n")

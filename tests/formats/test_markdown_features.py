@@ -178,6 +178,14 @@ CODE |= {
         "<pre><code><span class=line>a</span>\n<span class=line></span>\n<span data-line>b</span>",
         "```\na\n\nb\n```",
     ),
+    "highlighted lines between others": (
+        (
+            "<pre><code>def f():\n<span class=gatsby-highlight-code-line>  a = 1</span><span class="
+            "gatsby-highlight-code-line>  b = 2</span>  return a\n<i>g</i> <b>h</b> <span "
+            "class=code-line>i</span>\n</code></pre>"
+        ),
+        "```\ndef f():\n  a = 1\n  b = 2\n  return a\ng h i\n```",
+    ),
     "a part of a line that is called a line": (
         "<pre><code>a <span class=line>b</span> c\nd</code></pre>",
         "```\na b c\nd\n```",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from lxml import etree
 
+from scraper_service.formats.main_content.blocks import PLACES
 from scraper_service.formats.main_content.drafts import is_chrome
 from scraper_service.formats.main_content.tables import MAX_NAMES
 from scraper_service.formats.metadata.marks import DATED_TAGS
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 LEAST_POST = 10  # words that are kept of it, in blocks of LEAST_BLOCK
 LEAST_BLOCK = 5  # words
-MOST_OF_PAGE = 0.6  # of the words that are kept: no post has more
+MOST_OF_PAGE = 0.6  # of the words that are kept: not all posts of a list have more
 MAX_BYLINE = 6  # words
 MAX_NAMED = 12  # words of one that needs no other
 MAX_NEAR = 3  # elements around a block whose names are looked at
@@ -39,6 +40,8 @@ _DATE = re.compile(
     r"|\bago\b|\b\d{1,2}:\d\d",
     re.IGNORECASE,
 )
+_IN_QUOTATION = 1 << PLACES.index("blockquote")
+_ATTRIBUTION = re.compile("[:\uff1a]\\W*\\Z")
 _DATED = re.compile(r"date|time|posted|publish|created", re.IGNORECASE)
 
 
@@ -49,6 +52,7 @@ def add_bylines(draft: Draft) -> list[Any]:
     """
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
     start, end = draft.made.start, draft.made.end
+    _attribute(draft)
     kinds = _kinds(draft)
     if not kinds:
         return []
@@ -66,18 +70,39 @@ def add_bylines(draft: Draft) -> list[Any]:
         node = blocks.node[number]
         while node > 0 and not (own[node] and beside[places[node]] > 1):
             node = nodes.parent[node]
-        if node > 0 and LEAST_POST <= own[node] <= MOST_OF_PAGE * total:
+        if node > 0:
             if is_author:
                 authors.setdefault(node, []).append(number)
             if is_date:
                 dates.setdefault(node, []).append(number)
+    posts = {
+        node
+        for node in (*authors, *dates)
+        if LEAST_POST <= own[node] <= MOST_OF_PAGE * total
+    }
+    lists = {places[node] for node in posts}
+    # The others of a list are long or short ones, if they have both.
+    posts |= {n for n in authors.keys() & dates.keys() if places[n] in lists}
     for found in (authors, dates):
-        for numbers in found.values():
+        for node in posts & found.keys():
+            numbers = found[node]
             short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE]
             if not draft.keep[numbers].any():
                 draft.settle(short[:1], True, "a byline")
-    lists = {places[node] for node in (*authors, *dates)}
     return [nodes.element[node] for node in full if places[node] in lists]
+
+
+def _attribute(draft: Draft) -> None:
+    """Keep the few words before a quotation that say whose it is."""
+    blocks, keep = draft.walk.blocks, draft.keep
+    numbers = [
+        number
+        for number in np.flatnonzero(~keep[:-1] & keep[1:]).tolist()
+        if blocks.words[number] <= MAX_BYLINE
+        and blocks.places[number + 1] & _IN_QUOTATION
+        and _ATTRIBUTION.search(blocks.text[number])
+    ]
+    draft.settle(numbers, True, "who is quoted")
 
 
 def _sums(values: Any, start: Any, end: Any) -> Any:

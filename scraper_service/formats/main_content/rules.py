@@ -26,6 +26,7 @@ LEAST_SHARED = 0.5  # of the words of a title or heading, with the other one
 MAX_PRICE = 6  # words
 PRODUCT = 0.5  # chance of a product
 PRICE_REACH = 12  # blocks behind the title
+LEAST_LOOSE = 5  # words at the start of the body; fewer are what is left of the head
 WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as one
 MAX_WHOLES = 2_000  # judged as one; further ones block by block
 _IN_BUTTON = 1 << PLACES.index("button")
@@ -43,7 +44,9 @@ def correct(draft: Draft) -> None:
     drop_empty_headings(draft)
     blocks = draft.walk.blocks
     loose = (
-        n for n, node in enumerate(blocks.node) if not node and not blocks.linked[n]
+        n
+        for n, node in enumerate(blocks.node)
+        if not (node or blocks.linked[n]) and (n or blocks.words[n] >= LEAST_LOOSE)
     )
     draft.settle(loose, True, "text of the body itself")
     _title(draft)
@@ -125,7 +128,10 @@ def _title(draft: Draft) -> None:
     for n in headings:
         own = range(nodes.start[n], nodes.end[n])
         text = " ".join(blocks.text[own.start : own.stop])
-        is_outside = not is_chrome(nodes.places[n])
+        # What was never closed has content in it.
+        around = nodes.parent[n]
+        beside = slice(nodes.start[around], nodes.end[around])
+        is_outside = not is_chrome(nodes.places[n]) or draft.keep[beside].any()
         alike = max((likeness(text, title) for title in draft.titles), default=0.0)
         if alike < LEAST_LIKE:  # the first of these counts, if no other is more alike
             shared = max((shared_words(text, t) for t in draft.titles), default=1.0)
