@@ -8,11 +8,9 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
-from attrs import frozen
 from scrapy.exceptions import IgnoreRequest
 
 from scraper_service.formats.map_rows import (
@@ -22,10 +20,8 @@ from scraper_service.formats.map_rows import (
     START,
     MapChoice,
     PlaceT,
-    ShapeT,
     chosen_rows,
     known_rows,
-    object_row,
     sitemap_rows,
     start_row,
     text_of,
@@ -37,18 +33,19 @@ from scraper_service.formats.sitemap_places import (
     sitemap_places,
     starts_with_sitemap,
 )
-from scraper_service.items import KnownPage, MapFound, PageContent
+from scraper_service.items import MapFound, PageContent
 from scraper_service.scope import MapScope, sitemap_key
-from spiders.gathered import Gathered
+from spiders.gathered import Gathered, MapCall
 from spiders.sitemaps import read_sitemap, sitemap_request
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncIterator, Sequence
 
     from scrapy import Request
+    from scrapy.http import Response
 
     from scraper_service.options.jobs import MapOptions
-    from spiders.map import MapSpider
+    from spiders.base import PageSpider
 
 logger = logging.getLogger(__name__)
 
@@ -60,26 +57,10 @@ FEW = 1  # addresses
 NOT_THERE = frozenset({404, 410})
 
 
-@frozen(kw_only=True)
-class MapCall:
-    """Who asks for a map, and what for.
-
-    ``known`` gives the pages that the team's crawls have found, in slices. ``shape``
-    makes the JSON of an address; it has to be importable. ``deadline`` is that of
-    :func:`time.monotonic`.
-    """
-
-    deadline: float
-    team_id: str | None = None
-    known: AsyncIterator[list[KnownPage]] | None = None
-    shape: ShapeT = object_row
-    call_id: str = "map"
-
-
 class Finding:
     """One map being made; its tasks end with it."""
 
-    def __init__(self, spider: MapSpider, options: MapOptions, call: MapCall):
+    def __init__(self, spider: PageSpider, options: MapOptions, call: MapCall):
         self._spider = spider
         self._options = options
         self._call = call
@@ -147,7 +128,7 @@ class Finding:
         )
         request.meta["robots_agents"] = self._agents
         while True:
-            response = await self._spider.download(request)
+            response = await self._download(request)
             async for item in self._spider.parse(response):
                 if isinstance(item, PageContent):
                     return item
@@ -221,7 +202,7 @@ class Finding:
         declared: list[str] = []
         try:
             robots = self._request(urljoin(start, "/robots.txt"), places=True)
-            declared = json.loads((await self._spider.download(robots)).body)
+            declared = json.loads((await self._download(robots)).body)
         except Exception as error:
             self._failed("The robots.txt", error)
         self._declared = set(declared)
@@ -246,7 +227,7 @@ class Finding:
     async def _read_file(self, place: PlaceT, level: int, url: str) -> None:
         choice = self._choice(*place)
         try:
-            response = await self._spider.download(self._request(url))
+            response = await self._download(self._request(url))
         except Exception as error:
             self._failed(f"The sitemap {url}", error)
             return
@@ -290,3 +271,9 @@ class Finding:
     def _choice(self, *place: int) -> MapChoice:
         base = self._scope.base.href
         return MapChoice(self._options, base, place, self._call.shape)
+
+    async def _download(self, request: Request) -> Response:
+        """Return the answer to a request, redirects followed; raise why there is none."""
+        engine = self._spider.crawler.engine
+        assert engine is not None
+        return await engine.download_async(request)

@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import time
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, TypeVar
 
-from scraper_service.formats.map_rows import answered_rows, merged_rows
+from attrs import frozen
+
+from scraper_service.formats.map_rows import (
+    ShapeT,
+    answered_rows,
+    merged_rows,
+    object_row,
+)
+from scraper_service.items import KnownPage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from scraper_service.formats.map_rows import PlaceT, Rows, Slice
     from scraper_service.options.jobs import MapOptions
-    from spiders.finding import MapCall
-    from spiders.map import MapSpider
+    from spiders.base import PageSpider
     from spiders.sitemaps import SitemapReading
 
 T = TypeVar("T")
+
+
+@frozen(kw_only=True)
+class MapCall:
+    """Who asks for a map, and what for.
+
+    ``known`` gives the pages that the team's crawls have found, in slices. ``shape``
+    makes the JSON of an address; it has to be importable. ``deadline`` is that of
+    :func:`time.monotonic`.
+    """
+
+    deadline: float
+    team_id: str | None = None
+    known: AsyncIterator[list[KnownPage]] | None = None
+    shape: ShapeT = object_row
+    call_id: str = "map"
 
 
 class Gathered:
@@ -26,7 +50,7 @@ class Gathered:
     row can be of use, None as long as all can.
     """
 
-    def __init__(self, spider: MapSpider, options: MapOptions, call: MapCall):
+    def __init__(self, spider: PageSpider, options: MapOptions, call: MapCall):
         self._pool = spider.pool
         self._options = options
         self._call = call

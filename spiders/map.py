@@ -12,13 +12,11 @@ from scraper_service.items import MapLink
 from scraper_service.options.available import require_available
 from scraper_service.options.job_arguments import map_options
 from spiders.base import PageSpider
-from spiders.finding import Finding, MapCall
+from spiders.finding import Finding
+from spiders.gathered import MapCall
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from scrapy import Request
-    from scrapy.http import Response
 
     from scraper_service.items import MapFound
     from scraper_service.options.jobs import MapOptions
@@ -72,13 +70,7 @@ class MapSpider(PageSpider):
     async def find(self, options: MapOptions, **call: Any) -> MapFound:
         """Return the addresses of a site; what is under way ends with the caller.
 
-        ``call`` are the fields of :class:`~spiders.finding.MapCall`; who calls sees
+        ``call`` are the fields of :class:`~spiders.gathered.MapCall`; who calls sees
         to its deadline.
         """
         return await Finding(self, options, MapCall(**call)).run()
-
-    async def download(self, request: Request) -> Response:
-        """Return the answer to a request, redirects followed; raise why there is none."""
-        engine = self.crawler.engine
-        assert engine is not None
-        return await engine.download_async(request)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from twisted.web.resource import Resource
 
+from scraper_service.api.errors import error_body
 from scraper_service.api.page_json import encode
-from scraper_service.api.routes import error_body
 
 if TYPE_CHECKING:
     from twisted.web.server import Request

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from klein import Klein
 
     from scraper_service.api.operation_fields import ExtractRequest
-    from scraper_service.api.operations import Api
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.version import Api
     from scraper_service.jobs.operations import OperationRow
     from scraper_service.options.operations import LlmsTextOptions, ResearchOptions
 

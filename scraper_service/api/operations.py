@@ -17,13 +17,12 @@ if TYPE_CHECKING:
 
     from klein import Klein
 
-    from scraper_service.api.routes import Body, Edge
+    from scraper_service.api.routes import Body
     from scraper_service.api.site import JsonRequest
-    from scraper_service.api.stream import Watchers
+    from scraper_service.api.version import Api
     from scraper_service.api.watch import WebSocket
     from scraper_service.options.jobs import CrawlOptions
     from scraper_service.runtime.accounts import Team
-    from scraper_service.runtime.operation_calls import OperationCalls
     from scraper_service.runtime.service import ScraperService
 
 
@@ -31,23 +30,6 @@ PromptedT: TypeAlias = (
     "Callable[[ScraperService, Body, CrawlOptions, Team],"
     " Awaitable[tuple[CrawlOptions, dict[str, Any]]]]"
 )
-
-
-class Api:
-    """What the routes of a version need; each version is a subclass with its app."""
-
-    def __init__(
-        self,
-        edge: Edge,
-        service: ScraperService,
-        watchers: Watchers,
-        operations: OperationCalls,
-    ):
-        self.edge = edge
-        self.operations = operations
-        self.service = service
-        self.watchers = watchers
-        self.usage = service.usage
 
 
 def joined(*sentences: str | None) -> str | None:

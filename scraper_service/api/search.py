@@ -16,8 +16,8 @@ from scraper_service.options.limits import Mode
 if TYPE_CHECKING:
     from klein import Klein
 
-    from scraper_service.api.operations import Api
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.version import Api
 
 
 def add_search_route(app: Klein, version: int, requests: Any, views: Any) -> None:

@@ -16,9 +16,9 @@ from twisted.web.server import Request, Site
 
 from scraper_service.api.body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
 from scraper_service.api.connections import Phase
+from scraper_service.api.errors import error_body
 from scraper_service.api.leaves import Constant, NotFound
 from scraper_service.api.page_json import encode
-from scraper_service.api.routes import error_body
 
 if TYPE_CHECKING:
     from collections.abc import Callable

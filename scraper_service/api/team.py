@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from klein import Klein
 
-    from scraper_service.api.operations import Api
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.version import Api
     from scraper_service.jobs.ledger import Call
     from scraper_service.jobs.usage import Balance
 

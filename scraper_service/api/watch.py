@@ -24,8 +24,8 @@ from wsproto.handshake import H11Handshake
 from wsproto.utilities import ProtocolError
 
 from scraper_service.api import jobs
+from scraper_service.api.errors import answer_to
 from scraper_service.api.page_json import encode
-from scraper_service.api.routes import answer_to
 from scraper_service.api.stream import Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.jobs.model import JobState
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from wsproto.events import Event
 
-    from scraper_service.api.operations import Api
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.version import Api
     from scraper_service.jobs.model import Job
     from scraper_service.runtime.accounts import Team
 

@@ -91,8 +91,8 @@ def serve_command(
     settings = load_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
     check_egress(settings)
     warn_of_exposure(settings)
-    from scraper_service.__main__ import serve
     from scraper_service.errors import DatabaseUnusable
+    from scraper_service.server import serve
 
     try:
         sys.exit(serve(settings, announce))

@@ -129,7 +129,7 @@ class PageRendering:
             from scraper_service.components.browser.order import (  # noqa: PLC0415
                 PageOrder,
             )
-            from scraper_service.components.browser.page import (  # noqa: PLC0415
+            from scraper_service.components.browser.render import (  # noqa: PLC0415
                 render,
             )
 

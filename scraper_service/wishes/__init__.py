@@ -4,6 +4,7 @@
 where on the site a topic lives, ``vocabulary.py`` has the words of both.
 """
 
-from scraper_service.wishes.entry import MAX_PAGES, Derived, derived
+from scraper_service.wishes.entry import Derived, derived
+from scraper_service.wishes.numbers import MAX_PAGES
 
 __all__ = ["MAX_PAGES", "Derived", "derived"]

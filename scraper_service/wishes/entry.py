@@ -10,8 +10,6 @@ from attrs import frozen
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-MAX_PAGES = 10_000_000  # a larger ``limit`` is no option that a prompt can set
-
 
 @frozen
 class Derived:

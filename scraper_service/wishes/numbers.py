@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
+MAX_PAGES = 10_000_000  # a larger ``limit`` is no option that a prompt can set
 MAX_DIGITS = 15  # of a number; Python refuses to parse much longer ones
 
 # Those that are other words, too ("once", "ein"), are left out.

@@ -12,7 +12,7 @@ from typing import Any
 
 from attrs import frozen
 
-from scraper_service.wishes.entry import MAX_PAGES
+from scraper_service.wishes.numbers import MAX_PAGES
 
 MAX_DELAY_S = 60
 

@@ -11,10 +11,11 @@ from scraper_service.api.operation_routes import (
     add_research_routes,
     add_text_routes,
 )
-from scraper_service.api.operations import Api, add_routes
+from scraper_service.api.operations import add_routes
 from scraper_service.api.search import add_search_route
 from scraper_service.api.team import add_team_routes, snake
 from scraper_service.api.v1 import requests, views
+from scraper_service.api.version import Api
 
 
 class V1(Api):

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, links
+from scraper_service.api.errors import FAILURE_STATUS, failed_page
 from scraper_service.api.fields import wire_names
 from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, page_json
-from scraper_service.api.routes import FAILURE_STATUS, failed_page, write
+from scraper_service.api.routes import write
 from scraper_service.api.search_json import failed_item, has_content, item, joined
 from scraper_service.api.v1 import requests
 from scraper_service.formats.map_rows import address_row

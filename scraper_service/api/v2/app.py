@@ -8,7 +8,7 @@ from klein import Klein
 
 from scraper_service.api import jobs
 from scraper_service.api.operation_routes import add_extract_routes
-from scraper_service.api.operations import Api, add_routes, admit_work
+from scraper_service.api.operations import add_routes, admit_work
 from scraper_service.api.page_json import camel, encode
 from scraper_service.api.routes import asyncio_route, note_caller, write
 from scraper_service.api.search import add_search_route
@@ -24,6 +24,7 @@ from scraper_service.api.v2 import (
     views,
 )
 from scraper_service.api.v2.parse import add_parse_routes
+from scraper_service.api.version import Api
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.limits import Mode
 

@@ -10,15 +10,15 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs
+from scraper_service.api.errors import answer_to
 from scraper_service.api.events import body_parts, event_type
-from scraper_service.api.routes import answer_to
 from scraper_service.api.stream import Stream, pieces
 from scraper_service.errors import InvalidParameter
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from scraper_service.api.operations import Api
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.version import Api
     from scraper_service.jobs.model import Event
     from scraper_service.runtime.accounts import Team
 

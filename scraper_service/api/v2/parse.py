@@ -22,8 +22,8 @@ from scraper_service.options.limits import Mode
 if TYPE_CHECKING:
     from klein import Klein
 
-    from scraper_service.api.operations import Api
     from scraper_service.api.site import JsonRequest
+    from scraper_service.api.version import Api
 
 _PLAIN: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("html", ("html", "htm", "xhtml"), ("text/html", "application/xhtml+xml")),

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from scraper_service.api.errors import Answer, error_body, issue_members
 from scraper_service.api.fields import EXPERIMENTAL, MAX_PROMPT, SCRAPE_FIELDS, need
 from scraper_service.api.page_json import encode
-from scraper_service.api.routes import Answer, error_body, issue_members
 from scraper_service.api.v2 import requests
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.job_arguments import options_to_json

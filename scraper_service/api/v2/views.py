@@ -6,16 +6,11 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import jobs, links
+from scraper_service.api.errors import FAILURE_STATUS, Answer, error_body, failed_page
 from scraper_service.api.fields import wire_names
 from scraper_service.api.job_fields import CRAWL_FIELDS
 from scraper_service.api.page_json import encode, iso, page_json
-from scraper_service.api.routes import (
-    FAILURE_STATUS,
-    Answer,
-    error_body,
-    failed_page,
-    write,
-)
+from scraper_service.api.routes import write
 from scraper_service.api.search_json import item, joined
 from scraper_service.api.v2 import requests
 from scraper_service.formats.map_rows import object_row

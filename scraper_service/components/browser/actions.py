@@ -10,7 +10,7 @@ from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.components.browser import scripts
 from scraper_service.components.browser.errors import ActionFailed
-from scraper_service.components.browser.loading import settle
+from scraper_service.components.browser.loading import content, settle
 from scraper_service.options import actions
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from playwright.async_api import CDPSession, Page
 
-    from scraper_service.components.browser.page import OpenPage
+    from scraper_service.components.browser.open_page import OpenPage
 
 MAX_VALUE = 2**20  # characters of JSON of what a script returns
 MAX_HEIGHT = 16_384  # pixels of a screenshot; what Chromium draws in one piece
@@ -141,7 +141,7 @@ async def _screenshot(
 
 
 async def _scrape(opened: OpenPage, _: actions.ScrapeAction, results: Results) -> None:
-    found = await opened.content()
+    found = await content(opened)
     results.scrapes.append({"url": found["url"], "html": found["html"]})
 
 

@@ -16,7 +16,8 @@ from scrapy.exceptions import (
 )
 
 from scraper_service.components.browser import scripts
-from scraper_service.components.browser.errors import NotAPage
+from scraper_service.components.browser.errors import NotAPage, PageTooLarge
+from scraper_service.components.browser.frames import put_frames
 from scraper_service.components.download_errors import (
     CertificateError,
     NoCommonTls,
@@ -24,7 +25,7 @@ from scraper_service.components.download_errors import (
 )
 
 if TYPE_CHECKING:
-    from scraper_service.components.browser.page import OpenPage
+    from scraper_service.components.browser.open_page import OpenPage
 
 LOAD_S = 15.0  # for what a page loads after its text is there
 QUIET_MS = 150  # without change: then the page is there
@@ -117,3 +118,25 @@ def has_moved(error: PlaywrightError) -> bool:
         or "navigating" in text
         or "Cannot find context" in text
     )
+
+
+async def content(opened: OpenPage) -> dict[str, Any]:
+    """Return the page as it stands: ``html``, ``type``, ``status``, ``size``, ``url``.
+
+    ``size`` is that of the file it came from, in bytes. Raises :exc:`PageTooLarge`.
+    """
+    most = opened.order.max_bytes  # characters; each takes a byte or more
+    for _ in range(MAX_MOVES):
+        try:
+            remarks = await put_frames(opened.page, opened.passage)
+            found: dict[str, Any] = await opened.page.evaluate(scripts.CONTENT, most)
+            opened.warnings += [r for r in remarks if r not in opened.warnings]
+        except PlaywrightError as error:
+            if not has_moved(error):
+                raise
+            await loaded(opened)
+            continue
+        if found["html"] is None:
+            raise PageTooLarge(most)
+        return found
+    raise DownloadFailedError("the page goes on moving to others")

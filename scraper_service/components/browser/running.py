@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-PAGE_MODULE = "scraper_service.components.browser.page"
+PAGE_MODULE = "scraper_service.components.browser.render"
 START_S = 30.0
 CLOSE_S = 5.0  # for a page
 END_S = 5.0  # for a browser that answers; then it is killed

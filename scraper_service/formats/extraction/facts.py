@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any
 
-    from scraper_service.formats.extraction.engine import Run
+    from scraper_service.formats.extraction.run import Run
     from scraper_service.formats.extraction.sources.scope import Scope
     from scraper_service.options.schemas import Field
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
-    from scraper_service.formats.extraction.engine import Run
     from scraper_service.formats.extraction.fields.wishes import Wish
+    from scraper_service.formats.extraction.run import Run
     from scraper_service.formats.extraction.sources.scope import Scope
 
 MAX_ITEMS = 500

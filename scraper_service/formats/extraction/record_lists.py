@@ -11,6 +11,7 @@ from scraper_service.formats.extraction.fields.concepts import singular, words_o
 from scraper_service.formats.extraction.fields.wishes import content_of, wish_of
 from scraper_service.formats.extraction.matching.declared import property_name
 from scraper_service.formats.extraction.results import Place, Value
+from scraper_service.formats.extraction.run import lacks
 from scraper_service.formats.extraction.sources import places, records
 from scraper_service.formats.extraction.sources.records import RecordSet
 from scraper_service.formats.extraction.sources.scope import Scope
@@ -18,7 +19,7 @@ from scraper_service.formats.extraction.sources.scope import Scope
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from scraper_service.formats.extraction.engine import Run
+    from scraper_service.formats.extraction.run import Run
     from scraper_service.options.schemas import Field
 
 MAX_ITEMS = 500
@@ -213,15 +214,3 @@ def _is_surely(what: str, group: RecordSet, *, named: bool) -> bool:
         asking = sum(1 for t in first if t and t.text.rstrip().endswith("?"))
         return asking >= LEAST_ASKING * len(group.scopes)
     return named
-
-
-def lacks(data: dict[str, Any], item: Field) -> bool:
-    """Tell whether a record lacks what makes it one.
-
-    That is the first of its required fields; where none is, all values but one.
-    """
-    given = sum(value not in (None, [], {}) for value in data.values())
-    required = [below.name for below in item.properties if below.required]
-    if required:
-        return not given or data.get(required[0]) is None
-    return given < min(2, len(item.properties))

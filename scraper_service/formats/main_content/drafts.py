@@ -8,7 +8,7 @@ import numpy as np
 from attrs import define
 
 from scraper_service.formats.main_content.blocks import PLACES, Walk
-from scraper_service.formats.main_content.features import Table
+from scraper_service.formats.main_content.feature_table import Table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from scraper_service.formats.main_content.tables import MAX_NAMES
 if TYPE_CHECKING:
     from scraper_service.formats.main_content.blocks import Walk
     from scraper_service.formats.main_content.drafts import Draft
-    from scraper_service.formats.main_content.features import Table
+    from scraper_service.formats.main_content.feature_table import Table
 
 NAVIGATION = 0.5  # share of the words kept, from which navigation is the content
 FEW_WORDS = 300  # of a page

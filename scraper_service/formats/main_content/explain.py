@@ -13,7 +13,7 @@ from scraper_service.formats.main_content.model import model
 from scraper_service.formats.main_content.verdicts import judge
 
 if TYPE_CHECKING:
-    from scraper_service.formats.main_content.features import Table
+    from scraper_service.formats.main_content.feature_table import Table
     from scraper_service.formats.main_content.model import Forest
     from scraper_service.formats.main_content.verdicts import Verdict
 

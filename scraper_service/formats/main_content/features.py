@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from attrs import define
 
 from scraper_service.formats.main_content.blocks import PLACES
+from scraper_service.formats.main_content.feature_table import Table
 from scraper_service.formats.main_content.kinds import KINDS
 from scraper_service.formats.main_content.names import LEVELS, names
 from scraper_service.formats.passes import compiled
@@ -21,24 +21,6 @@ Array = Any  # of numpy, one dimension
 LONG = 8  # words of a sentence
 PROSE_SHARE = 0.6  # of the sentences of a page, which its text container holds
 _ENDS = (".", "!", "?", "。", "！", "？", "…", '."', ".”", ":", "।", "؟")  # noqa: RUF001
-
-
-@define
-class Table:
-    """The rows of one page, by columns, and where its blocks stand."""
-
-    columns: dict[str, Array]
-    words: Array
-    node: Array  # of each block
-    parent: Array  # of each node
-    start: Array
-    end: Array
-    group: Array  # blocks of one path have one number
-
-    def matrix(self, names: Sequence[str]) -> Array:
-        """Return the named columns side by side, each in one piece of memory."""
-        columns = self.columns
-        return np.array([columns[name] for name in names], dtype=np.float32).T
 
 
 def table(walk: Walk, kind: Sequence[float]) -> Table:

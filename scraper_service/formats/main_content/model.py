@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from scraper_service.formats.main_content.blocks import Walk
-    from scraper_service.formats.main_content.features import Table
+    from scraper_service.formats.main_content.feature_table import Table
 
 WEIGHTS = "weights.json"
 ROWS = 2_048  # blocks scored at once: what bounds the memory of a page of 100,000

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.formats.main_content.blocks import Walk
-    from scraper_service.formats.main_content.features import Table
+    from scraper_service.formats.main_content.feature_table import Table
     from scraper_service.formats.main_content.tables import NameScores
 
 Array = Any  # of numpy, one dimension

@@ -11,7 +11,7 @@ from scraper_service.formats.document import drop
 from scraper_service.formats.main_content.blocks import Walk
 from scraper_service.formats.main_content.drafts import Draft, is_chrome
 from scraper_service.formats.main_content.drops import below_article, drop_plain
-from scraper_service.formats.main_content.features import Table
+from scraper_service.formats.main_content.feature_table import Table
 from scraper_service.formats.main_content.kinds import (
     KINDS,
     Declared,

@@ -1,0 +1,28 @@
+"""What the routes of each version of the API have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from scraper_service.api.routes import Edge
+    from scraper_service.api.stream import Watchers
+    from scraper_service.runtime.operation_calls import OperationCalls
+    from scraper_service.runtime.service import ScraperService
+
+
+class Api:
+    """What the routes of a version need; each version is a subclass with its app."""
+
+    def __init__(
+        self,
+        edge: Edge,
+        service: ScraperService,
+        watchers: Watchers,
+        operations: OperationCalls,
+    ):
+        self.edge = edge
+        self.operations = operations
+        self.service = service
+        self.watchers = watchers
+        self.usage = service.usage
