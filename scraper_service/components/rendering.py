@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 MOST_LONE_ENDS = 2  # of browsers that showed a page and no other; then it is the cause
+MOST_ENDS = 5  # of browsers in all, those included that ended before they had the page
 MAX_BYTES = 200 * 2**20  # of a page where DOWNLOAD_MAXSIZE sets no limit
 CONVERT_S = 0.5  # left for the page to be understood
 EMPTY: StateT = {"cookies": [], "origins": []}
@@ -76,7 +77,7 @@ class PageRendering:
         began = time.monotonic()
         host = host_of(request.url)
         alone = self._browser.is_dangerous(host)
-        lone_ends = 0
+        ends = lone_ends = 0
         while True:
             try:
                 page = await self._open(request, options, upstream, state, alone=alone)
@@ -86,11 +87,14 @@ class PageRendering:
                 request.meta["download_latency"] = time.monotonic() - began
                 headers = {"Location": moved.url}
                 return Response(request.url, 302, headers=headers, request=request)
-            except BrowserGone:
+            except BrowserGone as gone:
                 # Any of the pages that were open may have ended it.
-                lone_ends += alone
+                ends += 1
+                lone_ends += alone and gone.had_begun
                 if lone_ends == MOST_LONE_ENDS:
                     self._browser.note_dangerous(host)
+                    raise
+                if ends == MOST_ENDS:
                     raise
                 logger.info("a browser ended while a page was open; trying it alone")
                 alone = True
@@ -152,7 +156,11 @@ class PageRendering:
                 upstream=upstream,
                 state=state,
             )
-            return await running.run(render(running, order))
+            try:
+                return await running.run(render(running, order))
+            except BrowserGone as gone:
+                gone.had_begun = order.has_begun
+                raise
 
     def _max_bytes(self, request: Request) -> int:
         default = self._settings.getint("DOWNLOAD_MAXSIZE")

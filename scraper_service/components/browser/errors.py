@@ -12,7 +12,13 @@ class BrowserMissing(DownloadFailedError):
 
 
 class BrowserGone(DownloadFailedError):
-    """The browser, or the process of the page, ended in the middle of it."""
+    """The browser, or the process of the page, ended in the middle of it.
+
+    ``had_begun`` is False if nothing of the page had been asked for yet: then the page
+    cannot have ended it.
+    """
+
+    had_begun = True
 
 
 class NotAPage(DownloadFailedError):

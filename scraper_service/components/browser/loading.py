@@ -50,6 +50,7 @@ async def goto(opened: OpenPage) -> Any:
     """
     order = opened.order
     time_s = max(0.001, min(order.load_s, order.ends_at - time.monotonic()))
+    order.has_begun = True
     try:
         answer = await opened.page.goto(
             order.url, wait_until="domcontentloaded", timeout=time_s * 1000

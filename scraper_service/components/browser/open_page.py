@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
 ACTION_MS = 10_000  # for an element to be there, and to take a click
-OPEN_S = 30.0  # for an empty page
+OPEN_S = 20.0  # for an empty page
 
 
 # Playwright keeps notes on the objects whose methods it is given.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from attrs import frozen
+from attrs import define, frozen
 
 from scraper_service.components.blocked import SITE_BLOCKED, BlockedSite
 from scraper_service.components.browser.ads import is_blocked
@@ -20,7 +20,7 @@ from scraper_service.options.origins import OriginT, host_of
 from scraper_service.options.scrape import ScrapeOptions
 
 
-@frozen(kw_only=True)
+@define(kw_only=True)
 class PageOrder:
     """What a page is to be opened with.
 
@@ -31,7 +31,7 @@ class PageOrder:
     reach. ``judge`` says where it may move to, at most ``max_moves`` times in a row.
     ``keep`` stores a file, given its bytes and kind (``png``, ``jpeg``, ``pdf``), and
     returns its address. ``state`` are the cookies and storage to begin with, as
-    Playwright has them.
+    Playwright has them. ``has_begun`` becomes True when the page is asked for.
     """
 
     url: str
@@ -49,6 +49,7 @@ class PageOrder:
     keep: Callable[[bytes, str], Awaitable[str]]
     upstream: UpstreamProxy | None = None
     state: dict[str, Any] | None = None
+    has_begun: bool = False
 
     def refusal(self, host: str) -> Exception | None:
         """Return why the page does not reach a host, None if it may."""
