@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import graphlib
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,16 @@ def test_only_the_egress_module_and_its_user_open_connections():
         "scraper_service.runtime.scrapyd_nodes",  # the operator's own addresses
         "scraper_service.runtime.webhooks",
     }
+
+
+def test_no_imports_go_in_a_circle():
+    paths = {module_of(path).removesuffix(".__init__"): path for path in SOURCES}
+    graph = {}
+    for module, path in paths.items():
+        names = imports_of(path) & paths.keys()
+        # `from package import module` is no use of the package.
+        used = {
+            each for each in names if not any(n.startswith(f"{each}.") for n in names)
+        }
+        graph[module] = used - {module}
+    graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the circle

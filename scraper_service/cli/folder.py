@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from scraper_service.cli.job_state import Failure, OutputFailed
 from scraper_service.cli.names import PageNames
-from scraper_service.cli.output import Failure, OutputFailed
 from scraper_service.cli.parts import front_matter, parts_of
 from scraper_service.cli.terminal import printable
 

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from attrs import field, frozen
 
-from scraper_service.cli.output import CRAWL_DENIAL, Failure
+from scraper_service.cli.job_state import CRAWL_DENIAL, Failure, Status
 from scraper_service.cli.terminal import printable
 
 if TYPE_CHECKING:
     from scraper_service.cli.output import Output
     from scraper_service.cli.progress import Progress
 
-ACTIVE = ("queued", "scraping")
 MAX_SHOWN = 3  # failures, with a job that brought nothing
 # Why a URL is not fetched, or its page not delivered: reasons of the service
 # (scraper_service.scope.Reason), as they follow a number of URLs.
@@ -41,23 +40,6 @@ LEFT_OUT = {
     "subdomain": "of subdomains (--subdomains follows them)",
     "trap": "that look like an endless series",
 }
-
-
-@frozen(kw_only=True)
-class Status:
-    """How far a job is; None is not known. ``pages`` are those delivered."""
-
-    state: str
-    total: int
-    pages: int
-    failed: int | None = None
-    pending: int | None = None
-    warning: str | None = None
-    error: str | None = None
-
-    @property
-    def is_active(self) -> bool:
-        return self.state in ACTIVE
 
 
 class Source(Protocol):

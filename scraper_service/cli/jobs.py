@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from scraper_service.cli.follow import counted
+from scraper_service.cli.job_state import OutputFailed, ReaderGone
 from scraper_service.cli.options import takes_output, takes_service
-from scraper_service.cli.output import OutputFailed, ReaderGone
 from scraper_service.cli.record import forget_run, is_run_here
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import fitted, leave_pipe, printable
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
+    from scraper_service.cli.job_state import Failure
     from scraper_service.cli.options import Wanted, Where
-    from scraper_service.cli.output import Failure
     from scraper_service.jobs.model import Job
 
 MAX_ERRORS = 20  # shown on a terminal

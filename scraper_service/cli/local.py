@@ -16,19 +16,13 @@ from scraper_service.cli.catalogue import keys_of_options
 from scraper_service.cli.follow import (
     Ending,
     Follower,
-    Status,
     counted,
     exit_code,
     stop_signals,
     summary,
 )
-from scraper_service.cli.output import (
-    STDOUT,
-    Destination,
-    Failure,
-    OutputFailed,
-    ReaderGone,
-)
+from scraper_service.cli.job_state import Failure, OutputFailed, ReaderGone, Status
+from scraper_service.cli.output import STDOUT, Destination
 from scraper_service.cli.progress import Silent, progress
 from scraper_service.cli.record import JobTaken, RunRecord
 from scraper_service.cli.terminal import READER_GONE, end_at_once, end_when_interrupted

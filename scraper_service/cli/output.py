@@ -20,6 +20,7 @@ import click
 from attrs import evolve, frozen
 
 from scraper_service.cli.catalogue import EVERY_KEY, FILE, KINDS, PICTURE
+from scraper_service.cli.job_state import Failure, OutputFailed, ReaderGone
 from scraper_service.cli.names import PageNames
 from scraper_service.cli.parts import Unavailable, content_of, ending_of
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
 FORMATS = ("jsonl", "csv", "markdown")
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 STDOUT = "-"
-# Codes of URLs that a rule leaves out: before they are fetched, or their page.
-ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL = "ROBOTS", "EXTERNAL_LINK", "CRAWL_DENIAL"
 # Of a table: what is told of every page, before the formats.
 FACTS = (
     *("url", "sourceURL", "statusCode", "contentType"),
@@ -39,32 +38,6 @@ FACTS = (
 LAST = ("warning", "error")
 # Spreadsheets would take a cell that begins so for a formula, wide forms too.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
-
-class OutputFailed(Exception):
-    """What was asked for could not be written; the text is a sentence."""
-
-
-class ReaderGone(Exception):
-    """Nobody reads standard output any more."""
-
-
-@frozen
-class Failure:
-    """An address of a job that brought no page."""
-
-    url: str
-    code: str
-    error: str
-
-    @classmethod
-    def of_robots(cls, url: str) -> Failure:
-        return cls(url, ROBOTS, "robots.txt refuses it")
-
-    @property
-    def is_left_out(self) -> bool:
-        """Whether a rule left it out: nothing went wrong."""
-        return self.code in {ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL}
 
 
 class Output(Protocol):

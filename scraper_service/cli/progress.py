@@ -21,7 +21,7 @@ from scraper_service.cli.terminal import fitted, printable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from scraper_service.cli.follow import Status
+    from scraper_service.cli.job_state import Status
 
 PLAIN_S = 5.0  # between two plain lines
 SPEED_S = 10.0  # that the speed is the mean of

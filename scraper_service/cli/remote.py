@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Self
 import aiohttp
 import click
 
-from scraper_service.cli.follow import Status
-from scraper_service.cli.output import Failure
+from scraper_service.cli.job_state import Failure, Status
 from scraper_service.cli.reading import spelled
 from scraper_service.cli.terminal import printable
 

@@ -15,7 +15,7 @@ from scraper_service.cli.follow import (
     stop_signals,
     summary,
 )
-from scraper_service.cli.output import OutputFailed, ReaderGone
+from scraper_service.cli.job_state import OutputFailed, ReaderGone
 from scraper_service.cli.progress import Silent, progress
 from scraper_service.cli.remote import Remote, RemoteError, RemoteSource
 from scraper_service.cli.terminal import READER_GONE, end_at_once, printable
@@ -23,7 +23,7 @@ from scraper_service.cli.terminal import READER_GONE, end_at_once, printable
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
-    from scraper_service.cli.follow import Status
+    from scraper_service.cli.job_state import Status
     from scraper_service.cli.options import Where
     from scraper_service.cli.output import Destination
     from scraper_service.cli.progress import Progress

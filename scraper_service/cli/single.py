@@ -15,14 +15,9 @@ from attrs import frozen
 
 from scraper_service.cli.catalogue import DATA, FILE, KINDS, PICTURE
 from scraper_service.cli.folder import write_page
+from scraper_service.cli.job_state import OutputFailed
 from scraper_service.cli.names import PageNames
-from scraper_service.cli.output import (
-    ENDINGS,
-    STDOUT,
-    Destination,
-    OutputFailed,
-    refuse_binary,
-)
+from scraper_service.cli.output import ENDINGS, STDOUT, Destination, refuse_binary
 from scraper_service.cli.parts import Unavailable, content_of
 from scraper_service.cli.terminal import printable
 

@@ -18,7 +18,8 @@ from scraper_service.cli.catalogue import (
     keys_of_body,
 )
 from scraper_service.cli.folder import MarkdownFolder
-from scraper_service.cli.output import FACTS, Failure, JsonLines, OutputFailed, Table
+from scraper_service.cli.job_state import Failure, OutputFailed
+from scraper_service.cli.output import FACTS, JsonLines, Table
 from scraper_service.cli.parts import front_matter
 from scraper_service.cli.terminal import fitted, printable
 
