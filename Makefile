@@ -41,17 +41,17 @@ format: $(VENV)/.test-installed
 	$(BIN)/ruff check --fix .
 
 bench: $(VENV)/.bench-installed
-	$(BIN)/python -m bench.scrape $(ARGS)
-	$(BIN)/python -m bench.crawl $(ARGS)
-	$(BIN)/python -m bench.sitemap $(ARGS)
-	$(BIN)/python -m bench.pdf $(ARGS)
-	$(BIN)/python -m bench.frontier $(ARGS)
-	$(BIN)/python -m bench.watch $(ARGS)
-	$(BIN)/python -m bench.map $(ARGS)
-	$(BIN)/python -m bench.sentences $(ARGS)
-	$(BIN)/python -m bench.search $(ARGS)
-	$(BIN)/python -m bench.scrapyd $(ARGS)
-	$(BIN)/python -m bench.browser $(ARGS)
+	$(BIN)/python -m tools.bench.scrape $(ARGS)
+	$(BIN)/python -m tools.bench.crawl $(ARGS)
+	$(BIN)/python -m tools.bench.sitemap $(ARGS)
+	$(BIN)/python -m tools.bench.pdf $(ARGS)
+	$(BIN)/python -m tools.bench.frontier $(ARGS)
+	$(BIN)/python -m tools.bench.watch $(ARGS)
+	$(BIN)/python -m tools.bench.map $(ARGS)
+	$(BIN)/python -m tools.bench.sentences $(ARGS)
+	$(BIN)/python -m tools.bench.search $(ARGS)
+	$(BIN)/python -m tools.bench.scrapyd $(ARGS)
+	$(BIN)/python -m tools.bench.browser $(ARGS)
 
 compat: $(VENV)/.test-installed
 	$(BIN)/python -m tests.compat $(ARGS)
@@ -62,11 +62,11 @@ egg: $(VENV)/.test-installed
 	@ls dist/*.egg
 
 test-deploy: $(VENV)/.test-installed
-	$(BIN)/python -m tests.image $(ARGS)
+	$(BIN)/python -m tests.support.image $(ARGS)
 
 bench-quality: $(VENV)/.test-installed
-	$(BIN)/python -m bench.quality $(ARGS)
-	$(BIN)/python -m bench.extraction
+	$(BIN)/python -m tools.bench.quality $(ARGS)
+	$(BIN)/python -m tools.bench.extraction
 
 clean:
 	rm -rf $(VENV) build *.egg-info
@@ -76,7 +76,7 @@ $(VENV)/bin/python:
 		{ echo "Python 3.11 or later is needed; name it with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
-COMPILED := $(wildcard scraper_service/formats/passes/*.p[xy]*)
+COMPILED := $(wildcard scraper_service/content/passes/*.p[xy]*)
 SOURCES := setup.cfg setup.py pyproject.toml $(COMPILED)
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check -e
 

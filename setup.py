@@ -7,7 +7,7 @@ from pathlib import Path
 
 from setuptools import Extension, setup
 
-PASSES = "scraper_service/formats/passes"
+PASSES = "scraper_service/content/passes"
 SOURCES = sorted(Path(PASSES).glob("*.p[xy][xi]"))
 
 
@@ -20,7 +20,7 @@ def extensions() -> list[Extension]:
         made: list[Extension] = cythonize(
             [
                 Extension(
-                    "scraper_service.formats.passes._compiled",
+                    "scraper_service.content.passes._compiled",
                     [f"{PASSES}/_compiled.pyx"],
                     include_dirs=lxml.get_include(),
                     define_macros=[("SOURCES_CHECKSUM", f"{checksum()}u")],

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from scraper_service.library import Converted
 
-HANDLER = "scraper_service.components.handler.PageDownloadHandler"
+HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "DOWNLOAD_HANDLERS": {
@@ -38,14 +38,14 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "s3": None,
     },
     "DOWNLOADER_MIDDLEWARES": {
-        "scraper_service.components.uploads.UploadedFiles": 290,
-        "scraper_service.components.blocked.BlockedSitesMiddleware": 300,
-        "scraper_service.components.robots_middleware.RobotsMiddleware": 310,
-        "scraper_service.components.cache.PageCache": 320,
-        "scraper_service.components.transport.RequestOptionsMiddleware": 350,
-        "scraper_service.components.middlewares.RetryAfter": 550,
-        "scraper_service.components.middlewares.SafeRedirect": 600,
-        "scraper_service.components.middlewares.FreshCookies": 700,
+        "scraper_service.crawling.download.uploads.UploadedFiles": 290,
+        "scraper_service.crawling.blocked_sites.BlockedSitesMiddleware": 300,
+        "scraper_service.crawling.robots_middleware.RobotsMiddleware": 310,
+        "scraper_service.crawling.page_cache.PageCache": 320,
+        "scraper_service.crawling.download.request_options.RequestOptionsMiddleware": 350,
+        "scraper_service.crawling.middlewares.RetryAfter": 550,
+        "scraper_service.crawling.middlewares.SafeRedirect": 600,
+        "scraper_service.crawling.middlewares.FreshCookies": 700,
         # Off: they are not used, or work on the body in the reactor.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -57,8 +57,8 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
     },
     "EXTENSIONS": {
-        "scraper_service.components.job_process.JobProcess": 0,
-        "scraper_service.components.recorder.JobRecorder": 0,
+        "scraper_service.crawling.job_process.JobProcess": 0,
+        "scraper_service.crawling.report_recorder.JobRecorder": 0,
         # A loop for each crawler; runs by hand have lines of ours.
         "scrapy.extensions.logstats.LogStats": None,
     },
@@ -69,12 +69,12 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     # Before those of users, which are from 0 to 1000: they get what feeds get, after it
     # is stored.
     "ITEM_PIPELINES": {
-        "scraper_service.components.answers.ModelPipeline": -950,
-        "scraper_service.components.pipelines.PagePipeline": -900,
-        "scraper_service.components.changes.ChangePipeline": -700,
-        "scraper_service.components.repeats.RepeatsPipeline": -600,
-        "scraper_service.components.pipelines.FeedPipeline": -500,
-        "scraper_service.components.search_index.SearchIndexPipeline": -400,
+        "scraper_service.crawling.model_pipeline.ModelPipeline": -950,
+        "scraper_service.crawling.pipelines.PagePipeline": -900,
+        "scraper_service.crawling.change_tracking.ChangePipeline": -700,
+        "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
+        "scraper_service.crawling.pipelines.FeedPipeline": -500,
+        "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
         "scraper_service.feeds.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {
@@ -136,7 +136,7 @@ async def convert_response(
 
     Raises :exc:`InvalidOptions` and :exc:`ConversionFailed`.
     """
-    from scraper_service.components.pool import ConverterPool  # noqa: PLC0415
+    from scraper_service.crawling.converter_pool.pool import ConverterPool  # noqa: PLC0415
 
     url = response.url if response.url.startswith(("http://", "https://")) else ""
     page = conversion_options(url, formats, schema, prompt, options)

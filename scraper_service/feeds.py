@@ -12,7 +12,7 @@ from scrapy.exporters import CsvItemExporter, XmlItemExporter
 from scraper_service.api.page_json import camel, metadata
 from scraper_service.cli.catalogue import keys_of_options
 from scraper_service.cli.output import FACTS, LAST, cell
-from scraper_service.components.signals import item_made
+from scraper_service.crawling.signals import item_made
 from scraper_service.items import MapLink, Page, SearchResult
 
 if TYPE_CHECKING:

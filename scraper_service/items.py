@@ -15,7 +15,7 @@ from attrs import field, fields, frozen
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
-# Hash, first byte and end of a block; see scraper_service/formats/blocks.py.
+# Hash, first byte and end of a block; see scraper_service/content/text/markdown_blocks.py.
 BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of an answer that broke off
 UPLOADED = "upload://file/"  # and the name of a file; nothing resolves against it
@@ -130,7 +130,7 @@ class Tracked:
     """A page that is to be compared with its last snapshot.
 
     ``options`` are those of the format, ``draft`` and ``markdown`` JSON texts that the
-    pool made (see :mod:`scraper_service.formats.changes`). ``is_asked_for`` tells of an
+    pool made (see :mod:`scraper_service.content.change_tracking`). ``is_asked_for`` tells of an
     address that no link led to, ``is_kept`` whether a snapshot may be stored.
     ``warning`` is that of the page without remarks on the comparison; ``snapshot`` is
     None before it.
@@ -215,7 +215,7 @@ class PageContent:
     are the addresses on the raw page: absolute, unique, in document order, http(s)
     only; ``canonical`` is what it names as its own address, ``fingerprint`` that of its
     main text, 0 for none. ``blocks`` are those of the Markdown (see
-    :mod:`scraper_service.formats.blocks`), ``text_print`` is its fingerprint, 0 for too
+    :mod:`scraper_service.content.text.markdown_blocks`), ``text_print`` is its fingerprint, 0 for too
     little text. ``shell`` says why it cannot be read before its scripts have run, None
     if it can. ``search`` is what the index of the team's pages keeps of it, packed, empty
     for nothing. ``text`` is its Markdown for a language model, ``injection`` an excerpt of
@@ -324,7 +324,7 @@ class MapFound:
     """What a map came to.
 
     ``slices`` are ``count`` addresses in their order, as JSON in the shape that the
-    caller wanted, see :func:`scraper_service.formats.map_rows.answered_rows`.
+    caller wanted, see :func:`scraper_service.discovery.map_results.answered_rows`.
     ``failures`` are what brought no answer: its name, and why.
     """
 

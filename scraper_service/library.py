@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from scraper_service.content.convert import make_content
 from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
-from scraper_service.formats.render import make_content
 from scraper_service.items import UPLOADED, PageSource
 from scraper_service.options import formats as kinds
 from scraper_service.options.arguments import options_of

@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from twisted.internet.interfaces import IListeningPort
     from twisted.web.resource import Resource
 
-    from scraper_service.api.site import JsonSite
-    from scraper_service.runtime.accounts import Accounts
-    from scraper_service.runtime.maps import MapCrawler
-    from scraper_service.runtime.operation_calls import OperationCalls
-    from scraper_service.runtime.operations import Work
-    from scraper_service.runtime.runner import JobRunner
+    from scraper_service.api.http_server import JsonSite
+    from scraper_service.services.accounts import Accounts
+    from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.mapping import MapCrawler
+    from scraper_service.services.operation_calls import OperationCalls
+    from scraper_service.services.operations import Work
 
 logger = logging.getLogger("scraper_service")
 
@@ -58,16 +58,16 @@ class Server:
         from scrapy.crawler import AsyncCrawlerProcess
         from scrapy.utils.misc import load_object
 
-        from scraper_service.api.artefacts import with_base
-        from scraper_service.api.events import event_body
-        from scraper_service.api.stream import Watchers
-        from scraper_service.components.pool import ConverterPool
-        from scraper_service.jobs.database import Database
-        from scraper_service.providers.searches import Searches
-        from scraper_service.runtime.lag import LoopLag
-        from scraper_service.runtime.tails import JobTails
-        from scraper_service.runtime.webhooks import Webhooks
-        from scraper_service.secrets import forget_secrets
+        from scraper_service.api.routes.files import with_base
+        from scraper_service.api.streams.streaming import Watchers
+        from scraper_service.api.webhook_payloads import event_body
+        from scraper_service.crawling.converter_pool.pool import ConverterPool
+        from scraper_service.search_engines.searches import Searches
+        from scraper_service.services.event_loop_lag import LoopLag
+        from scraper_service.services.job_following import JobTails
+        from scraper_service.services.webhooks import Webhooks
+        from scraper_service.storage.accounts.keys import forget_secrets
+        from scraper_service.storage.database import Database
 
         # First of all: it installs the reactor that everything else imports.
         self.process = AsyncCrawlerProcess(settings)
@@ -111,12 +111,12 @@ class Server:
         from twisted.internet.error import CannotListenError
 
         from scraper_service.api.page_json import page_json
-        from scraper_service.components.engines import Engines
-        from scraper_service.components.robots import RobotsPolicy
+        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.robots import RobotsPolicy
         from scraper_service.errors import ConvertersFailed
-        from scraper_service.runtime.maps import MapCrawler
-        from scraper_service.runtime.resident import ResidentCrawler
-        from scraper_service.runtime.service import ScraperService
+        from scraper_service.services.mapping import MapCrawler
+        from scraper_service.services.resident_crawler import ResidentCrawler
+        from scraper_service.services.service import ScraperService
 
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
@@ -180,14 +180,14 @@ class Server:
         self.announce(f"http://{listening.host}:{listening.port}", first_key)
 
     def _key_secret(self) -> bytes:
-        from scraper_service.runtime.accounts import key_secret
+        from scraper_service.services.accounts import key_secret
 
         return key_secret(self.data_dir, self.settings["KEY_SECRET"])
 
     async def _accounts(self) -> Accounts:
         """Return who knows the keys."""
-        from scraper_service.jobs import store
-        from scraper_service.runtime import accounts
+        from scraper_service.services import accounts
+        from scraper_service.storage import jobs as store
 
         secret = self._key_secret()
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
@@ -199,7 +199,7 @@ class Server:
 
     async def _first_key(self) -> str | None:
         """Make a key if there is none so far, and return it."""
-        from scraper_service.runtime import accounts
+        from scraper_service.services import accounts
 
         if not self.settings.getbool("AUTH_ENABLED"):
             return None
@@ -209,17 +209,17 @@ class Server:
         return await self.database.write(accounts.create_key, secret, "first key")
 
     def _operation_calls(self, maps: MapCrawler) -> OperationCalls:
-        from scraper_service.components.engines import Engines
-        from scraper_service.components.prices import Prices
-        from scraper_service.jobs.places import TeamPlaces
-        from scraper_service.providers.model import language_model
-        from scraper_service.runtime.extract import Extract
-        from scraper_service.runtime.llms_text import LlmsText
-        from scraper_service.runtime.operation_calls import OperationCalls
-        from scraper_service.runtime.operations import Operations
-        from scraper_service.runtime.research import Research
-        from scraper_service.runtime.research_writer import ResearchWriter
-        from scraper_service.runtime.sources import Sources
+        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.pricing import Prices
+        from scraper_service.llm.model import language_model
+        from scraper_service.services.deep_research.report_writer import ResearchWriter
+        from scraper_service.services.deep_research.research import Research
+        from scraper_service.services.extraction import Extract
+        from scraper_service.services.llms_txt import LlmsText
+        from scraper_service.services.operation_calls import OperationCalls
+        from scraper_service.services.operation_sources import Sources
+        from scraper_service.services.operations import Operations
+        from scraper_service.storage.politeness.team_limits import TeamPlaces
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(maps, self.searches)
@@ -240,21 +240,21 @@ class Server:
     def _make_site(self, accounts: Accounts, calls: OperationCalls) -> JsonSite:
         from importlib.metadata import version
 
-        from scraper_service.api.artefacts import ArtefactFiles
+        from scraper_service.api.application import Edge
         from scraper_service.api.connections import Connections, Proxies
-        from scraper_service.api.health import HealthPages
-        from scraper_service.api.jobs import Addresses
-        from scraper_service.api.routes import Edge
-        from scraper_service.api.site import JsonSite, Root
+        from scraper_service.api.http_server import JsonSite, Root
+        from scraper_service.api.routes.files import ArtefactFiles
+        from scraper_service.api.routes.health import HealthPages
+        from scraper_service.api.routes.jobs import Addresses
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
-        from scraper_service.components.artefacts import shared_artefacts
-        from scraper_service.jobs.database import HEAD
+        from scraper_service.crawling.artefacts import shared_artefacts
         from scraper_service.options.limits import parse_rates, parse_sites
-        from scraper_service.runtime.capabilities import PACKAGE
-        from scraper_service.runtime.checks import service_checks
-        from scraper_service.runtime.health import Health
-        from scraper_service.runtime.rates import Rates
+        from scraper_service.services.capabilities import PACKAGE
+        from scraper_service.services.health import Health
+        from scraper_service.services.health_checks import service_checks
+        from scraper_service.services.rate_limits import Rates
+        from scraper_service.storage.database import HEAD
 
         proxies = Proxies(self.settings.getlist("TRUSTED_PROXIES"))
         addresses = Addresses(self.settings["PUBLIC_URL"], proxies)
@@ -301,7 +301,7 @@ class Server:
             self._spawn(self._stop)
 
     async def _stop(self) -> None:
-        from scraper_service.components.search_index import SearchIndex
+        from scraper_service.crawling.page_index import SearchIndex
 
         self.service.stopping = True
         self.lag.stop()

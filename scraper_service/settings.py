@@ -112,8 +112,10 @@ CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
 CHANGE_RETENTION_S = 31_536_000  # what tracked pages were like: a year
 EXTRACT_PAGES = 50  # that an extract reads below an address, where it has no limit
 JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
-JOB_RUNNER = "scraper_service.runtime.runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
-JOB_SOURCE = "scraper_service.components.job_process.join_job"  # of `-a job_id=...`
+JOB_RUNNER = (
+    "scraper_service.services.job_runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
+)
+JOB_SOURCE = "scraper_service.crawling.job_process.join_job"  # of `-a job_id=...`
 LEASE_S = 15  # after a process is gone, until its addresses are given to others
 MAX_ACTIVE_JOBS = 20_000  # of one team, running or waiting; further ones: 429
 MAX_PENDING_MAPS = 200  # running ones and those that wait; further ones: 429
@@ -124,7 +126,7 @@ MAX_RUNNING_OPERATIONS = 50  # extracts and the like at a time in one process
 OPERATION_TIMEOUT_S = 3600  # then what an extract or the like has read so far counts
 PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
 
-# -- The service: jobs on scrapyd, with JOB_RUNNER = scraper_service.runtime.scrapyd.ScrapydRunner
+# -- The service: jobs on scrapyd, with JOB_RUNNER = scraper_service.services.scrapyd.runner.ScrapydRunner
 # Addresses of the nodes, as `http://user:password@10.0.0.5:6800`.
 SCRAPYD_NODES: list[str] = []
 # At most, one of them at first; the next one starts when the job has more addresses
@@ -157,9 +159,9 @@ CREDITS_ZERO_RETENTION = 1  # on top
 TOKENS_PER_CREDIT = 15  # in the answers that count tokens
 
 # -- The service: converter processes ----------------------------------------------------
-CONVERTER = "scraper_service.components.pool.ConverterPool"
-ENGINES = "scraper_service.components.engines.Engines"
-ROBOTS_POLICY = "scraper_service.components.robots.RobotsPolicy"
+CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
+ENGINES = "scraper_service.crawling.download.engines.Engines"
+ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
 CONVERTER_MEMORY_MB = 1024  # address space of one process
 CONVERTER_PROCESSES = 0  # 0: one per processor; one more while all are slow
 CONVERTER_QUEUE_MB = 256  # MiB of inputs of all teams; see the converter queue
@@ -198,7 +200,7 @@ WATCHER_STALL_S = 30  # who takes nothing for so long is cut off
 LLM_BASE_URL = ""
 LLM_API_KEY = ""  # sent as `Authorization: Bearer`; empty for none
 LLM_MODEL = ""  # its name on that server
-LANGUAGE_MODEL = "scraper_service.providers.model_http.ChatModel"
+LANGUAGE_MODEL = "scraper_service.llm.requests.ChatModel"
 LLM_ANSWER_TOKENS = 4096  # the most that one answer may have
 LLM_CONCURRENCY = 4  # requests in flight of one process
 LLM_PIECE_TOKENS = 8000  # longer pages are read in pieces of so many

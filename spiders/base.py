@@ -20,9 +20,9 @@ from scraper_service.items import (
     PageContent,
     PageSource,
 )
+from scraper_service.llm.model import language_model, text_limit
 from scraper_service.options.engine import BROWSER, HTTP
 from scraper_service.options.model import asks_model
-from scraper_service.providers.model import language_model, text_limit
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -347,7 +347,7 @@ class JobSpider(PageSpider):
         super().update_settings(settings)
         values = {
             "DUPEFILTER_CLASS": "scrapy.dupefilters.BaseDupeFilter",
-            "SCHEDULER": "scraper_service.components.scheduler.LeasedScheduler",
+            "SCHEDULER": "scraper_service.crawling.scheduler.LeasedScheduler",
         }
         settings.setdict(values, priority="spider")
 

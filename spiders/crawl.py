@@ -11,22 +11,7 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from scraper_service.errors import ServiceUnavailable
-from scraper_service.formats.sitemap import FETCH_TIMEOUT_S
-from scraper_service.formats.sitemap_places import (
-    first_scope,
-    sitemap_places,
-    starts_with_sitemap,
-)
-from scraper_service.items import (
-    DUPLICATE,
-    FoundLink,
-    PageContent,
-    PageError,
-    SitemapFile,
-)
-from scraper_service.options.job_arguments import crawl_options
-from scraper_service.scope import (
+from scraper_service.discovery import (
     Originals,
     Reason,
     SeenLinks,
@@ -38,7 +23,22 @@ from scraper_service.scope import (
     read,
     sitemap_key,
 )
-from scraper_service.wishes import derived
+from scraper_service.discovery.crawl_prompt import derived
+from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S
+from scraper_service.discovery.sitemap_locations import (
+    first_scope,
+    sitemap_places,
+    starts_with_sitemap,
+)
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import (
+    DUPLICATE,
+    FoundLink,
+    PageContent,
+    PageError,
+    SitemapFile,
+)
+from scraper_service.options.job_arguments import crawl_options
 from spiders.base import JobSpider, given
 from spiders.sitemaps import read_sitemap, sitemap_request
 
@@ -49,10 +49,10 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
+    from scraper_service.discovery import Address
     from scraper_service.items import Lease
     from scraper_service.options.jobs import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.scope import Address
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
 LINKS_AT_ONCE = 200  # judged before others have their turn: 2 ms

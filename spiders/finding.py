@@ -13,7 +13,8 @@ from urllib.parse import urljoin
 
 from scrapy.exceptions import IgnoreRequest
 
-from scraper_service.formats.map_rows import (
+from scraper_service.discovery import MapScope, sitemap_key
+from scraper_service.discovery.map_results import (
     KNOWN,
     LINKS,
     SITEMAPS,
@@ -26,15 +27,14 @@ from scraper_service.formats.map_rows import (
     start_row,
     text_of,
 )
-from scraper_service.formats.sitemap import FETCH_TIMEOUT_S, MAX_FILES, SLICE_ROWS
-from scraper_service.formats.sitemap_places import (
+from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S, MAX_FILES, SLICE_ROWS
+from scraper_service.discovery.sitemap_locations import (
     first_base,
     reads_sitemaps,
     sitemap_places,
     starts_with_sitemap,
 )
 from scraper_service.items import MapFound, PageContent
-from scraper_service.scope import MapScope, sitemap_key
 from spiders.gathered import Gathered, MapCall
 from spiders.sitemaps import read_sitemap, sitemap_request
 

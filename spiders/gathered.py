@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import frozen
 
-from scraper_service.formats.map_rows import (
+from scraper_service.discovery.map_results import (
     ShapeT,
     answered_rows,
     merged_rows,
@@ -19,7 +19,7 @@ from scraper_service.items import KnownPage
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scraper_service.formats.map_rows import PlaceT, Rows, Slice
+    from scraper_service.discovery.map_results import PlaceT, Rows, Slice
     from scraper_service.options.jobs import MapOptions
     from spiders.base import PageSpider
     from spiders.sitemaps import SitemapReading

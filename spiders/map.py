@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.discovery.map_results import decoded_rows
 from scraper_service.errors import MapTimedOut
-from scraper_service.formats.map_rows import decoded_rows
 from scraper_service.items import MapLink
 from scraper_service.options.available import require_available
 from scraper_service.options.job_arguments import map_options

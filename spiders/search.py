@@ -11,7 +11,7 @@ from scraper_service.items import SearchResult
 from scraper_service.options.available import require_available
 from scraper_service.options.search_arguments import search_options
 from scraper_service.options.urls import caller_url
-from scraper_service.providers.searches import Searches, is_valid
+from scraper_service.search_engines.searches import Searches, is_valid
 from spiders.base import PageSpider
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scraper_service.options.search import SearchOptions
-    from scraper_service.providers.searches import Found
-    from scraper_service.providers.web_search import Hit
+    from scraper_service.search_engines.searches import Found
+    from scraper_service.search_engines.web_search import Hit
 
 
 class SearchSpider(PageSpider):

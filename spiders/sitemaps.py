@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from scrapy import Request
 
-from scraper_service.formats.sitemap import FETCH_TIMEOUT_S, MAX_BYTES, MAX_LEVELS
+from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S, MAX_BYTES, MAX_LEVELS
 from scraper_service.items import PageError
 
 if TYPE_CHECKING:
     from scrapy.http import Response
 
-    from scraper_service.formats.sitemap import SitemapContent
+    from scraper_service.discovery.sitemap import SitemapContent
     from scraper_service.options.scrape import ScrapeOptions
     from spiders.base import PageSpider
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import hypothesis
 import pytest
 
-from bench.processes import ServiceProcess
-from tests.chat_server import ChatServer
-from tests.mockserver import SITE_HOST, Canary, MockServer
-from tests.postgres import Postgres, PostgresMissing
+from tests.support.chat_server import ChatServer
+from tests.support.mockserver import SITE_HOST, Canary, MockServer
+from tests.support.postgres import Postgres, PostgresMissing
+from tools.bench.processes import ServiceProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

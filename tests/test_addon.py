@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripted_site import ScriptedSite, answer, page
-from tests.waiting import WAIT_S
+from tests.support.scripted_site import ScriptedSite, answer, page
+from tests.support.waiting import WAIT_S
 
 DOCS = (Path(__file__).parents[1] / "docs" / "scrapy.md").read_text()
 SETTINGS, SPIDER = re.findall(r"^```python\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE)

@@ -10,12 +10,12 @@ import sys
 
 import pytest
 
-from bench import linked, rivals
-from bench.crawl import NAMES, QUICK, WORK
-from bench.processes import ROOT
-from bench.sitemap import WORK as SITEMAP_WORK
 from tests.browser.conftest import why_no_browser
-from tests.waiting import WAIT_S
+from tests.support.waiting import WAIT_S
+from tools.bench import linked, rivals
+from tools.bench.crawl import NAMES, QUICK, WORK
+from tools.bench.processes import ROOT
+from tools.bench.sitemap import WORK as SITEMAP_WORK
 
 pytestmark = pytest.mark.slow
 
@@ -38,12 +38,12 @@ def run_quick(module: str) -> str:
 
 @pytest.fixture(scope="module")
 def scrapes() -> str:
-    return run_quick("bench.scrape")
+    return run_quick("tools.bench.scrape")
 
 
 @pytest.fixture(scope="module")
 def crawls() -> str:
-    return run_quick("bench.crawl")
+    return run_quick("tools.bench.crawl")
 
 
 def rows(output: str, start: str) -> list[str]:
@@ -89,52 +89,52 @@ def test_memory_is_reported_for_every_frontier(crawls: str):
 
 def test_sitemaps_have_a_row_for_all_work():
     names = SITEMAP_WORK.values()
-    output = run_quick("bench.sitemap")
+    output = run_quick("tools.bench.sitemap")
     assert [len(rows(output, f"| {name} | 3 | 6000 |")) for name in names] == [1] * 3
 
 
 def test_the_frontier_admits_links():
-    output = run_quick("bench.frontier")
+    output = run_quick("tools.bench.frontier")
     assert len(rows(output, "| 1000 of a sitemap | 5,000 | 0 |")) == 1
     assert len(rows(output, "| 50 on a page")) == 2
 
 
 def test_every_watcher_gets_every_page():
-    output = run_quick("bench.watch")
+    output = run_quick("tools.bench.watch")
     for kind in ("WebSocket", "event stream"):
         for job in ("goes on", "ended"):
             assert len(rows(output, f"| {kind} | {job} | 5 |")) == 1
 
 
 def test_pdf_pages_are_read():
-    output = run_quick("bench.pdf")
+    output = run_quick("tools.bench.pdf")
     assert len(rows(output, "| made-up book | 5 |")) == 3
 
 
 def test_sentences_are_read():
-    assert rows(run_quick("bench.sentences"), "| written after the rules | 20 |")
+    assert rows(run_quick("tools.bench.sentences"), "| written after the rules | 20 |")
 
 
 def test_maps_have_all_addresses():
-    output = run_quick("bench.map")
+    output = run_quick("tools.bench.map")
     for search in ("none", "three words"):
         assert len(rows(output, f"| 2 | 4000 | 2 | {search} |")) == 1
 
 
 def test_all_kinds_of_searches_are_measured():
-    output = run_quick("bench.search")
+    output = run_quick("tools.bench.search")
     assert len(rows(output, "| SQLite | 500 |")) == 7
 
 
 def test_processes_on_nodes_fetch_all_pages():
-    output = run_quick("bench.scrapyd")
+    output = run_quick("tools.bench.scrapyd")
     assert [len(rows(output, f"| {count} | 40 |")) for count in (1, 2)] == [1, 1]
 
 
 def test_pages_are_rendered_both_ways():
     if why := why_no_browser():
         pytest.skip(why)
-    output = run_quick("bench.browser")
+    output = run_quick("tools.bench.browser")
     for page in ("17 kB", "200 kB"):
         (row,) = rows(output, f"| {page} |")
         assert "nan" not in row

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.waiting import WAIT_S
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[1]
 PAGES = ROOT / "tests" / "samples" / "pages"
@@ -18,7 +18,7 @@ def run(**environment):
     names = {"WCXB", "CORPORA", "QUALITY_SCORERS"}
     inherited = {name: x for name, x in os.environ.items() if name not in names}
     return subprocess.run(
-        (sys.executable, "-m", "bench.quality", "--quick"),
+        (sys.executable, "-m", "tools.bench.quality", "--quick"),
         cwd=ROOT,
         env=inherited | environment,
         capture_output=True,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from scraper_service.components.browser.ads import HOSTS, load_hosts
-from tests.scripted_site import ScriptedSite, text
+from scraper_service.crawling.browser.ads import HOSTS, load_hosts
+from tests.support.scripted_site import ScriptedSite, text
 from tests.test_local import COMMAND, run
 
 

@@ -15,8 +15,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from tests.scripted_site import ScriptedSite, answer, page, slow
-from tests.waiting import WAIT_S, wait_until
+from tests.support.scripted_site import ScriptedSite, answer, page, slow
+from tests.support.waiting import WAIT_S, wait_until
 
 SCRAPY = f"{Path(sys.executable).parent}/scrapy"
 HTML = "text/html; charset=utf-8"

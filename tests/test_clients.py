@@ -7,7 +7,7 @@ from firecrawl import AsyncFirecrawl, Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
 from firecrawl.v2.utils.error_handler import BadRequestError, DNSResolutionError
 
-from tests.scripted_site import ScriptedSite, page, sitemap
+from tests.support.scripted_site import ScriptedSite, page, sitemap
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests import shop
 from tests.compat.__main__ import install_loaders, install_scripts, outcomes
-from tests.scripted_site import ScriptedSite, slow
+from tests.support import shop
+from tests.support.scripted_site import ScriptedSite, slow
 
 pytestmark = pytest.mark.timeout(600)
 LEAST = {

@@ -12,10 +12,10 @@ import uuid
 
 import pytest
 
-from tests.linked_site import named, page_number
-from tests.scripted_site import ScriptedSite, page, sitemap
-from tests.waiting import wait_until
-from tests.watching import open_socket, watched
+from tests.support.linked_site import named, page_number
+from tests.support.scripted_site import ScriptedSite, page, sitemap
+from tests.support.waiting import wait_until
+from tests.support.watching import open_socket, watched
 
 VERSIONS = ("v1", "v2")
 CHUNK_BYTES = 10 * 2**20

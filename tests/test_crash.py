@@ -19,7 +19,7 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from tests.crash import (
+from tests.support.crash import (
     TERMINAL,
     Invariants,
     batch_of,
@@ -29,8 +29,8 @@ from tests.crash import (
     sqlite_of,
     started,
 )
-from tests.linked_site import named
-from tests.waiting import WAIT_S
+from tests.support.linked_site import named
+from tests.support.waiting import WAIT_S
 
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 SEED = os.environ.get("CRASH_SEED", "tides")

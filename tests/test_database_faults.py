@@ -15,11 +15,11 @@ import psycopg
 import pytest
 
 from tests.conftest import KEY
-from tests.crash import TERMINAL, Invariants, crawl_of, sqlite_of, started
-from tests.linked_site import named
-from tests.postgres import Postgres, PostgresMissing
-from tests.proxy_line import ProxyLine
-from tests.waiting import wait_until
+from tests.support.crash import TERMINAL, Invariants, crawl_of, sqlite_of, started
+from tests.support.linked_site import named
+from tests.support.postgres import Postgres, PostgresMissing
+from tests.support.proxy_line import ProxyLine
+from tests.support.waiting import wait_until
 
 PREEMPTIONS = int(os.environ.get("PREEMPTIONS", "200"))
 RESTARTS = int(os.environ.get("RESTARTS", "4"))

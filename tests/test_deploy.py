@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from bench.processes import ROOT
 from scraper_service import settings
-from tests.image import steps
-from tests.waiting import WAIT_S
+from tests.support.image import steps
+from tests.support.waiting import WAIT_S
+from tools.bench.processes import ROOT
 
 DEPLOY = ROOT / "deploy"
 COMMANDS = Path(sys.executable).parent

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tests.waiting import WAIT_S
+from tests.support.waiting import WAIT_S
 
 PAGE = Path(__file__).parent / "samples" / "pages" / "news-cards.html"
 

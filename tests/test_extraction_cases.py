@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from bench.extraction import measure, together
-from bench.extraction_cases import cases, score
 from scraper_service.options.schemas import field_of
+from tools.bench.extraction import measure, together
+from tools.bench.extraction_cases import cases, score
 
 SHARED = Path(__file__).parents[2] / "shared" / "wcxb-dev"
 WCXB = Path(os.environ.get("WCXB", SHARED))

@@ -11,8 +11,8 @@ from firecrawl.v1 import V1FirecrawlApp
 from firecrawl.v1.client import AsyncV1CrawlWatcher, AsyncV1FirecrawlApp
 from firecrawl.v2.types import PaginationConfig, ScrapeOptions
 
-from tests.linked_site import named, page_number
-from tests.waiting import WAIT_S, wait_until
+from tests.support.linked_site import named, page_number
+from tests.support.waiting import WAIT_S, wait_until
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from tests import shop
-from tests.app_site import AppSite
 from tests.browser.conftest import SETTINGS, why_no_browser
-from tests.chat_server import ChatServer
-from tests.linked_site import page_number
-from tests.scripted_site import ScriptedSite, page
-from tests.search_engines import SearchEngines
+from tests.support import shop
+from tests.support.app_site import AppSite
+from tests.support.chat_server import ChatServer
+from tests.support.linked_site import page_number
+from tests.support.scripted_site import ScriptedSite, page
+from tests.support.search_engines import SearchEngines
 
 SOURCES = Path(__file__).parent / "js"
 INSTALL_TIMEOUT_S = 120

@@ -10,24 +10,25 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"errors"},
+    {"errors", "private"},
     {"options"},
-    {"fingerprints", "items"},
-    {"scope", "wishes"},
-    {"formats"},
-    {"jobs", "providers"},
-    {"components"},
+    {"items"},
+    {"content"},
+    {"discovery"},
+    {"storage", "search_engines", "llm", "json_http"},
+    {"crawling"},
     {"spiders"},
-    {"runtime"},
+    {"services"},
     {"api"},
+    {"cli"},
 )
-PURE = {"errors", "options", "fingerprints", "items", "scope", "wishes", "formats"}
+PURE = {"errors", "options", "items", "content", "discovery"}
 FRAMEWORKS = {"scrapy", "twisted", "klein"}
 # Beyond the order: who may not know whom although it stands to the left.
 STRANGERS = {
-    ("spiders", "components"),
-    ("spiders", "jobs"),
-    ("runtime", "spiders"),
+    ("spiders", "crawling"),
+    ("spiders", "storage"),
+    ("services", "spiders"),
     ("api", "spiders"),
 }
 SOURCES = sorted(
@@ -104,20 +105,20 @@ def test_only_the_egress_module_and_its_user_open_connections():
         module_of(path) for path in SOURCES if imports_of(path) & {"socket", *opening}
     }
     assert users == {
-        "scraper_service.api.site",  # options of what clients have opened
+        "scraper_service.api.http_server",  # options of what clients have opened
         "scraper_service.cli.blocklist",  # the operator's own address
         "scraper_service.cli.parts",  # files that the user's own service keeps
         "scraper_service.cli.remote",  # the user's own service, not a page's address
-        "scraper_service.components.browser.proxy",
-        "scraper_service.components.egress",
-        "scraper_service.components.handler",
-        "scraper_service.components.http_session",
-        "scraper_service.components.proxies",
-        "scraper_service.doctor",
-        "scraper_service.providers.chat",  # the operator's own address
-        "scraper_service.providers.http",  # engines of the operator's choice
-        "scraper_service.runtime.scrapyd_nodes",  # the operator's own addresses
-        "scraper_service.runtime.webhooks",
+        "scraper_service.crawling.browser.proxy",
+        "scraper_service.crawling.download.egress",
+        "scraper_service.crawling.download.handler",
+        "scraper_service.crawling.download.http_session",
+        "scraper_service.crawling.download.proxies",
+        "scraper_service.cli.doctor",
+        "scraper_service.llm.client",  # the operator's own address
+        "scraper_service.json_http",  # engines of the operator's choice
+        "scraper_service.services.scrapyd.nodes",  # the operator's own addresses
+        "scraper_service.services.webhooks",
     }
 
 

@@ -10,7 +10,7 @@ import pytest
 import scraper_service
 from scraper_service import convert
 from scraper_service.errors import ConversionFailed, InvalidOptions
-from tests.formats.pdfmaker import pdf
+from tests.content.pdfmaker import pdf
 
 PAGE = """<!doctype html><title>Lamps</title><meta name=author content="Ada">
 <nav><a href=/>Home</a> <a href=/all>All lamps</a></nav>

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.linked_site import named, page_number
-from tests.scripted_site import ScriptedSite, page, sitemap
-from tests.waiting import WAIT_S
+from tests.support.linked_site import named, page_number
+from tests.support.scripted_site import ScriptedSite, page, sitemap
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "scraper_service")

@@ -15,11 +15,11 @@ import brotli
 import pytest
 from pdfminer.high_level import extract_text
 
-from tests.mockserver import MIB, SAMPLES, SMALL_PAGE, MockServer, zstd
-from tests.waiting import WAIT_S
+from tests.support.mockserver import MIB, SAMPLES, SMALL_PAGE, MockServer, zstd
+from tests.support.waiting import WAIT_S
 
 if TYPE_CHECKING:
-    from tests.mockserver import Canary
+    from tests.support.mockserver import Canary
 
 
 def fetch(

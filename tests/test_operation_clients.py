@@ -11,9 +11,9 @@ from firecrawl.v1 import V1FirecrawlApp
 from firecrawl.v1.client import AsyncV1FirecrawlApp
 from firecrawl.v2.types import ScrapeOptions
 
-from tests import shop
 from tests.conftest import Service
-from tests.scripted_site import ScriptedSite
+from tests.support import shop
+from tests.support.scripted_site import ScriptedSite
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

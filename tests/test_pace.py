@@ -11,11 +11,11 @@ from contextlib import ExitStack
 
 import pytest
 
-from bench.processes import ROOT
-from tests.crash import started
-from tests.gauge import Gauge
-from tests.paced_site import PacedSite
-from tests.waiting import WAIT_S, wait_until
+from tests.support.crash import started
+from tests.support.gauge import Gauge
+from tests.support.paced_site import PacedSite
+from tests.support.waiting import WAIT_S, wait_until
+from tools.bench.processes import ROOT
 
 FRESH = {"maxAge": 0}
 DELAY_S = 0.2
@@ -276,7 +276,7 @@ def test_a_big_job_does_not_starve_a_scrape(start_service):
     [
         ("-a", f"delay_s={DELAY_S}"),
         (
-            *("-s", 'EXTENSIONS={"tests.paced_site.CrawlDelay": 1}'),
+            *("-s", 'EXTENSIONS={"tests.support.paced_site.CrawlDelay": 1}'),
             *("-s", f"CRAWL_DELAY_S={DELAY_S}"),
         ),
     ],

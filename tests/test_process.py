@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import WAIT_S, wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 SERVE = (sys.executable, "-m", "scraper_service", "serve", "--port", "0")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.formats.pdfmaker import pdf
+from tests.content.pdfmaker import pdf
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -12,10 +12,10 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from scraper_service.discovery import CrawlScope, Reason, Refusal, followed, page_key
+from scraper_service.discovery.canonical_urls import parsed, read, site_of
 from scraper_service.options.job_arguments import crawl_options
 from scraper_service.options.urls import caller_url
-from scraper_service.scope import CrawlScope, Reason, Refusal, followed, page_key
-from scraper_service.scope.addresses import parsed, read, site_of
 
 CORPORA = Path(__file__).parents[2] / "shared" / "corpora.tar.xz"
 DEFAULTS = crawl_options({"url": "https://example.com/"})

@@ -17,18 +17,26 @@ from typing import NamedTuple
 import pytest
 import sqlalchemy as sa
 
-from bench.processes import ROOT
-from bench.scrapyd_node import PASSWORD, PROJECT, USER, ScrapydNode, free_port
-from tests.crash import LEASED, Invariants, crawl_of, fetches, kill, sqlite_of, started
-from tests.linked_site import named
-from tests.mockserver import SITE_HOST
-from tests.servers import InThread
+from tests.support.crash import (
+    LEASED,
+    Invariants,
+    crawl_of,
+    fetches,
+    kill,
+    sqlite_of,
+    started,
+)
+from tests.support.linked_site import named
+from tests.support.mockserver import SITE_HOST
+from tests.support.servers import InThread
+from tests.support.waiting import WAIT_S
 from tests.test_process import children_of
-from tests.waiting import WAIT_S
+from tools.bench.processes import ROOT
+from tools.bench.scrapyd_node import PASSWORD, PROJECT, USER, ScrapydNode, free_port
 
 LEASE_S = 5
 ENDED = 3  # state of a run
-RUNNER = "scraper_service.runtime.scrapyd.ScrapydRunner"
+RUNNER = "scraper_service.services.scrapyd.runner.ScrapydRunner"
 SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S), "SCRAPER_HOST_CONCURRENCY": "24"}
 EGRESS = {"SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32"}
 

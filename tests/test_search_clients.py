@@ -15,8 +15,8 @@ from firecrawl.v2.utils.error_handler import (
 )
 
 from tests.conftest import Service
-from tests.scripted_site import ScriptedSite, page
-from tests.search_engines import SearchEngines
+from tests.support.scripted_site import ScriptedSite, page
+from tests.support.search_engines import SearchEngines
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 

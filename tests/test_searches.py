@@ -9,8 +9,8 @@ from scrapy.settings import Settings
 
 from scraper_service.errors import SearchDown, SearchTimedOut
 from scraper_service.options.search import SearchOptions, Source, time_filter
-from scraper_service.providers.searches import Searches
-from tests.search_engines import PAGE, SearchEngines
+from scraper_service.search_engines.searches import Searches
+from tests.support.search_engines import PAGE, SearchEngines
 
 COUNT = 12
 WEB = [

@@ -7,9 +7,9 @@ from datetime import date, timedelta
 
 import pytest
 
-from scraper_service.fingerprints import fingerprint
-from scraper_service.scope import TrapGuard
-from scraper_service.scope.traps import MAX_GROUPS, MAX_WORDS
+from scraper_service.content.text.fingerprint import fingerprint
+from scraper_service.discovery import TrapGuard
+from scraper_service.discovery.crawler_traps import MAX_GROUPS, MAX_WORDS
 
 TODAY = date(2026, 3, 1)
 SITE = "https://example.com"

@@ -1,4 +1,4 @@
-"""Sentences to options of a crawl: the table of tests/sentences.py, and single rules."""
+"""Sentences to options of a crawl: the table of tests/support/sentences.py, and single rules."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import re
 import pytest
 
 from scraper_service.api.v2 import requests
+from scraper_service.discovery.crawl_prompt import derived
 from scraper_service.options.patterns import Patterns
-from scraper_service.wishes import derived
-from tests.sentences import HELD_OUT, LATER, SENTENCES, SITES
-from tests.wishes import outcome, wanted_outcome
+from tests.support.sentences import HELD_OUT, LATER, SENTENCES, SITES
+from tests.support.wishes import outcome, wanted_outcome
 
 ALL = (*SENTENCES, *HELD_OUT, *LATER)
 TWO_PLACES = "just the staff pages"  # two places have the name; one was meant

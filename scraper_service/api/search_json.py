@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from scraper_service.items import Page
-    from scraper_service.runtime.search_pages import Result
+    from scraper_service.services.searching import Result
 
 _EMPTY = frozenset({b"", b"null", b'""', b"[]", b"{}"})
 

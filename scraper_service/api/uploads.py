@@ -9,14 +9,19 @@ from typing import TYPE_CHECKING, Any
 import multipart
 from attrs import field, frozen
 
-from scraper_service.api.body import FORM, LARGE_BODY_BYTES, MAX_FILE_BYTES, load_json
+from scraper_service.api.request_body import (
+    FORM,
+    LARGE_BODY_BYTES,
+    MAX_FILE_BYTES,
+    load_json,
+)
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.items import Upload
 
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from scraper_service.api.site import JsonRequest
+    from scraper_service.api.http_server import JsonRequest
 
 MAX_NAME = 255  # characters of a file name
 # Of the head of a part. It is much longer than names may be, so that the answer to a

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from scraper_service.api.routes import Edge
-    from scraper_service.api.stream import Watchers
-    from scraper_service.runtime.operation_calls import OperationCalls
-    from scraper_service.runtime.service import ScraperService
+    from scraper_service.api.application import Edge
+    from scraper_service.api.streams.streaming import Watchers
+    from scraper_service.services.operation_calls import OperationCalls
+    from scraper_service.services.service import ScraperService
 
 
 class Api:

@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from scraper_service.cli.settings import load_settings
-from scraper_service.components.browser.ads import FILE, read_hosts
+from scraper_service.crawling.browser.ads import FILE, read_hosts
 
 MAX_BYTES = 64 * 2**20
 TIMEOUT_S = 60

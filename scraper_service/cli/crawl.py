@@ -116,7 +116,7 @@ def _run(
         sys.exit(run.run_new(kind, body))
     if detach:
         raise click.UsageError("--detach needs a service that goes on: --server")
-    from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.crawling.browser.chromium import why_missing
     from scraper_service.options.model import missing_model
 
     settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)

@@ -25,8 +25,8 @@ def explain_command(
     A line for each block: + kept or - dropped, how likely it is content, its place and
     text, the rule that decided or the features that counted most.
     """
-    from scraper_service.formats.decode import text_of
-    from scraper_service.formats.main_content.explain import explain
+    from scraper_service.content.decode import text_of
+    from scraper_service.content.main_content.explain import explain
 
     if page.startswith(("http://", "https://")):
         html, address = _fetched(overrides, page)
@@ -49,7 +49,7 @@ def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
     """Return the source of the page and its final address."""
     from scrapy.crawler import AsyncCrawlerProcess
 
-    from scraper_service.components.signals import item_made
+    from scraper_service.crawling.signals import item_made
 
     settings = load_settings(overrides, LOG_LEVEL="ERROR")
     check_egress(settings)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 MAX_SHOWN = 3  # failures, with a job that brought nothing
 # Why a URL is not fetched, or its page not delivered: reasons of the service
-# (scraper_service.scope.Reason), as they follow a number of URLs.
+# (scraper_service.discovery.Reason), as they follow a number of URLs.
 LEFT_OUT = {
     "blocked_site": "of a site that the operator has blocked",
     "discovery_depth": "more links away than --depth (maxDiscoveryDepth)",

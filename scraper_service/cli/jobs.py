@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.job_state import Failure
     from scraper_service.cli.options import Wanted, Where
-    from scraper_service.jobs.model import Job
+    from scraper_service.storage.job_records import Job
 
 MAX_ERRORS = 20  # shown on a terminal
 MAX_SHOWN = 3  # ids that begin alike
@@ -93,7 +93,7 @@ def _of_service(where: Where, text: str) -> str:
 
 def _of_database(settings: Settings, text: str) -> str:
     """Return the id of a job of the database that ``text`` stands for."""
-    from scraper_service.jobs import store
+    from scraper_service.storage import jobs as store
 
     if len(text) == UUID_LENGTH:
         return text
@@ -141,7 +141,7 @@ def list_command(
         most = limit or USUAL_JOBS
         rows = remote_run.asked(where, lambda remote: listed(remote, most))
     else:
-        from scraper_service.jobs import store
+        from scraper_service.storage import jobs as store
 
         settings = load_settings(overrides, DATA_DIR=where.data_dir)
         jobs = _read(settings, store.all_jobs) if _has_jobs(settings) else []
@@ -202,7 +202,7 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
         path = f"/v2/crawl/{job_id}"
         remote_run.asked(where, lambda r: r.call("DELETE", path))
     else:
-        from scraper_service.jobs.model import JobState
+        from scraper_service.storage.job_records import JobState
 
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
@@ -322,8 +322,8 @@ def _write(settings: Settings, function: Any, *arguments: Any) -> Any:
 
 def _cancelled(connection: Connection, job_id: str) -> Job:
     from scraper_service.cli.local import known_job
-    from scraper_service.jobs import store
-    from scraper_service.jobs.model import JobState
+    from scraper_service.storage import jobs as store
+    from scraper_service.storage.job_records import JobState
 
     known_job(connection, job_id)
     store.end_job(connection, job_id, JobState.CANCELLED)
@@ -349,7 +349,7 @@ def _facts(settings: Settings, job: Job) -> dict[str, Any]:
 
 def _state(settings: Settings, job: Job) -> str:
     """Return the state of a job, where one that nobody works on is ``stopped``."""
-    from scraper_service.jobs.model import LOCAL_TEAM
+    from scraper_service.storage.job_records import LOCAL_TEAM
 
     if not job.is_active:
         return job.state.value

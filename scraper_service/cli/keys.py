@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
-    from scraper_service.jobs.database import Database
-    from scraper_service.runtime.teams import TeamRow
+    from scraper_service.services.teams import TeamRow
+    from scraper_service.storage.database import Database
 
 UNLIMITED = "unlimited"
-NO_LIMIT = -1  # as scraper_service.runtime.teams has it
+NO_LIMIT = -1  # as scraper_service.services.teams has it
 
 
 class Amount(click.ParamType[int]):
@@ -111,7 +111,7 @@ def open_database(
 ) -> tuple[Database, Settings]:
     """Return the job database and the settings; raise what click shows."""
     from scraper_service.errors import DatabaseUnusable
-    from scraper_service.jobs.database import Database
+    from scraper_service.storage.database import Database
 
     settings = load_settings(overrides, DATA_DIR=data_dir)
     try:
@@ -164,7 +164,7 @@ def create_key_command(
 
     Standard error has its team, and whether that is new. Credits, rates and concurrency are those of its team, if that is new.
     """
-    from scraper_service.runtime import accounts, teams
+    from scraper_service.services import accounts, teams
 
     database, settings = open_database(overrides, data_dir)
     secret = accounts.key_secret(database.data_dir, settings["KEY_SECRET"])
@@ -190,7 +190,7 @@ def create_key_command(
 @click.pass_obj
 def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """List keys: id, last characters, state, time of making, name, team, its limits."""
-    from scraper_service.runtime import accounts, teams
+    from scraper_service.services import accounts, teams
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
@@ -212,7 +212,7 @@ def revoke_key_command(
     overrides: tuple[str, ...], key_id: str, data_dir: str | None
 ) -> None:
     """End the key with the id KEY_ID, which `keys list` shows; it works no more."""
-    from scraper_service.runtime import accounts
+    from scraper_service.services import accounts
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
@@ -231,7 +231,7 @@ def teams_group() -> None:
 @click.pass_obj
 def list_teams_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """List teams: id, name, remaining credits, concurrency, rates."""
-    from scraper_service.runtime import teams
+    from scraper_service.services import teams
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
@@ -263,7 +263,7 @@ def set_team_command(
     What jobs under way have reserved is not part of --credits: what they leave over
     comes on top.
     """
-    from scraper_service.runtime import teams
+    from scraper_service.services import teams
 
     if credits_left is not None and add_credits is not None:
         raise click.UsageError("give --credits or --add-credits, not both")
@@ -291,7 +291,7 @@ def set_team_command(
 
 def _find(connection: Connection, text: str) -> str | None:
     """Return the id of the team with this id or name, None if there is none."""
-    from scraper_service.runtime import teams
+    from scraper_service.services import teams
 
     found = teams.teams_named(connection, text)
     if len(found) > 1:

@@ -33,9 +33,9 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.output import Output
     from scraper_service.cli.progress import Progress
-    from scraper_service.jobs.database import Database
-    from scraper_service.jobs.model import Job
     from scraper_service.options.jobs import BatchOptions, CrawlOptions
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.job_records import Job
 
 DEFAULT_DATA_DIR = "data"
 RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
@@ -44,7 +44,7 @@ RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
 def open_database(settings: Settings) -> Database:
     """Return the job database; raise :exc:`click.ClickException`."""
     from scraper_service.errors import DatabaseUnusable
-    from scraper_service.jobs.database import Database
+    from scraper_service.storage.database import Database
 
     try:
         return Database.shared(settings)
@@ -54,8 +54,9 @@ def open_database(settings: Settings) -> Database:
 
 def new_job(connection: Connection, options: CrawlOptions | BatchOptions) -> Job:
     """Store a job that nobody runs but the command that made it."""
-    from scraper_service.jobs import admission, store
-    from scraper_service.jobs.model import LOCAL_TEAM, Job
+    from scraper_service.storage import admission
+    from scraper_service.storage import jobs as store
+    from scraper_service.storage.job_records import LOCAL_TEAM, Job
 
     store.make_team(connection, LOCAL_TEAM)
     terms = admission.Terms(team_id=LOCAL_TEAM)
@@ -66,7 +67,7 @@ def new_job(connection: Connection, options: CrawlOptions | BatchOptions) -> Job
 
 def known_job(connection: Connection, job_id: str) -> Job:
     """Return a job; raise :exc:`click.ClickException`."""
-    from scraper_service.jobs import store
+    from scraper_service.storage import jobs as store
 
     job = store.get_job(connection, job_id, None)
     if job is None:
@@ -76,8 +77,8 @@ def known_job(connection: Connection, job_id: str) -> Job:
 
 def keys_of_job(job: Job | CrawlOptions | BatchOptions) -> tuple[str, ...]:
     """Return the keys that the pages of a job have, beside their metadata."""
-    from scraper_service.jobs.model import Job
     from scraper_service.options.job_arguments import options_from_json
+    from scraper_service.storage.job_records import Job
 
     if isinstance(job, Job):
         return keys_of_options(
@@ -116,12 +117,12 @@ class DatabaseSource:
         return status_of(job), self.read_pages(connection, skip)
 
     def read_pages(self, connection: Connection, skip: int) -> list[bytes]:
-        from scraper_service.jobs import store
+        from scraper_service.storage import jobs as store
 
         return store.read_pages(connection, self.job_id, skip, None)
 
     async def current(self) -> str | None:
-        from scraper_service.jobs import listing
+        from scraper_service.storage import job_listing as listing
 
         return await self._database.read(listing.read_current, self.job_id)
 
@@ -129,7 +130,7 @@ class DatabaseSource:
         return await self._database.read(self.read_failures)
 
     def read_failures(self, connection: Connection) -> list[Failure]:
-        from scraper_service.jobs import listing
+        from scraper_service.storage import job_listing as listing
 
         rows = listing.read_errors(connection, self.job_id)
         found = [Failure(row.url, row.code, row.error) for row in rows]
@@ -142,7 +143,7 @@ class DatabaseSource:
         return await self._database.read(self._read_left_out)
 
     def _read_left_out(self, connection: Connection) -> dict[str, int]:
-        from scraper_service.jobs import listing
+        from scraper_service.storage import job_listing as listing
 
         return listing.count_addresses(connection, self.job_id)[1]
 
@@ -195,8 +196,8 @@ class LocalRun:
     async def _main(self) -> None:
         from twisted.internet import reactor
 
-        from scraper_service.components.pool import ConverterPool
-        from scraper_service.components.search_index import SearchIndex
+        from scraper_service.crawling.converter_pool.pool import ConverterPool
+        from scraper_service.crawling.page_index import SearchIndex
         from scraper_service.errors import ServiceUnavailable
 
         loop = asyncio.get_running_loop()
@@ -224,8 +225,8 @@ class LocalRun:
         self._progress.say("stopping: pages under way end first; again to end at once")
 
     async def _run(self) -> int:
-        from scraper_service.jobs import frontier
-        from scraper_service.runtime.runner import LocalRunner
+        from scraper_service.services.job_runner import LocalRunner
+        from scraper_service.storage.frontier import leases as frontier
 
         if isinstance(self._asked, str):
             job = await self._database.read(known_job, self._asked)

@@ -165,7 +165,7 @@ def _parsed(
 
         found = remote_run.asked(where, lambda r: r.send_file(name, data, body))
         return found.get("data") or {}
-    from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.crawling.browser.chromium import why_missing
     from scraper_service.options.model import missing_model
 
     settings = _settings(overrides, where)
@@ -203,7 +203,7 @@ def _page(
 
         found = remote_run.asked(where, lambda r: r.call("POST", "/v2/scrape", body))
         return found.get("data") or {}
-    from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.crawling.browser.chromium import why_missing
     from scraper_service.options.model import missing_model
 
     settings = _settings(overrides, where)
@@ -270,7 +270,7 @@ def _links(
 
         found = remote_run.asked(where, lambda r: r.call("POST", "/v2/map", body))
         return found.get("links") or [], _warnings(found)
-    from scraper_service.components.failures import map_failure, map_warnings
+    from scraper_service.crawling.page_errors import map_failure, map_warnings
 
     options = reading.map_options(body)
     settings = _settings(overrides, where)
@@ -342,7 +342,7 @@ def _results(
         ]
         return found, _warnings(answer)
     from scraper_service.api.page_json import page_json
-    from scraper_service.components.browser.chromium import why_missing
+    from scraper_service.crawling.browser.chromium import why_missing
     from scraper_service.items import Page
 
     settings = _settings(overrides, where)
@@ -387,7 +387,7 @@ def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], An
     """
     from scrapy.crawler import AsyncCrawlerProcess
 
-    from scraper_service.components.signals import item_made
+    from scraper_service.crawling.signals import item_made
 
     items: list[Any] = []
 

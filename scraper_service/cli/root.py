@@ -158,7 +158,7 @@ def doctor_command(
     overrides: tuple[str, ...], port: int | None, data_dir: str | None
 ) -> None:
     """Check what the service needs; say what works and how to mend the rest."""
-    from scraper_service.doctor import checks
+    from scraper_service.cli.doctor import checks
 
     settings = load_settings(overrides, PORT=port, DATA_DIR=data_dir)
     failed = False

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def check_egress(settings: Settings) -> None:
     """Say what is wrong here: Scrapy only logs a download handler that fails."""
-    from scraper_service.components.egress import EgressPolicy
-    from scraper_service.components.proxies import Proxies
+    from scraper_service.crawling.download.egress import EgressPolicy
+    from scraper_service.crawling.download.proxies import Proxies
 
     try:
         EgressPolicy(settings.getlist("EGRESS_ALLOW"))

@@ -12,10 +12,10 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
-from scraper_service.components.signals import item_made
+from scraper_service.crawling.signals import item_made
+from scraper_service.discovery import Reason
 from scraper_service.errors import InvalidOptions, ServiceError
 from scraper_service.items import Page
-from scraper_service.scope import Reason
 
 if TYPE_CHECKING:
     import argparse

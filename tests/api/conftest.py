@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.gauge import Gauge
+from tests.support.gauge import Gauge
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

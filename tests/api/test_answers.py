@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.chat_server import KEY as MODEL_KEY
 from tests.cli.command import run
-from tests.scripted_site import ScriptedSite, text
-from tests.waiting import WAIT_S, wait_until
+from tests.support.chat_server import KEY as MODEL_KEY
+from tests.support.scripted_site import ScriptedSite, text
+from tests.support.waiting import WAIT_S, wait_until
 
 ROOT = Path(__file__).parents[2]
 PROSE = (

@@ -7,8 +7,8 @@ import uuid
 
 import pytest
 
-from tests.scripted_site import ScriptedSite
-from tests.waiting import wait_until
+from tests.support.scripted_site import ScriptedSite
+from tests.support.waiting import wait_until
 
 DAY_MS = 86_400_000
 

@@ -16,9 +16,9 @@ from firecrawl.v1.client import V1ChangeTrackingOptions
 
 from tests.api.test_crawl_scope import Crawl
 from tests.cli.command import run
-from tests.crash import kill
-from tests.linked_site import named
-from tests.scripted_site import ScriptedSite, answer, page, sitemap
+from tests.support.crash import kill
+from tests.support.linked_site import named
+from tests.support.scripted_site import ScriptedSite, answer, page, sitemap
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 DIFF = {"type": "changeTracking", "modes": ["git-diff"]}

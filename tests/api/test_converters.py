@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import Service
-from tests.conversions import Orders
-from tests.linked_site import named
+from tests.support.conversions import Orders
+from tests.support.linked_site import named
+from tests.support.waiting import wait_until
 from tests.test_process import children_of, is_gone
-from tests.waiting import wait_until
 
 PATIENCE_S = 120  # on a busy machine
 FRESH = {"maxAge": 0}
@@ -261,7 +261,7 @@ def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
     """Its files are gone for a while, as between the two halves of an update."""
     for package in ("scraper_service", "spiders"):
         shutil.copytree(ROOT / package, tmp_path / "installed" / package)
-    formats = tmp_path / "installed/scraper_service/formats"
+    formats = tmp_path / "installed/scraper_service/content"
     away = tmp_path / "formats"
     where = {"PYTHONPATH": str(formats.parents[1]), "PYTHONSAFEPATH": "1"}
     with Service(tmp_path / "data", **where) as service:
@@ -278,5 +278,6 @@ def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
         text = service.post("/v2/scrape", body).json["error"]
     missing = "a part of the service is missing: No module named"
     assert (
-        f"{missing} 'scraper_service.formats.extraction'; was it reinstalled?" in text
+        f"{missing} 'scraper_service.content.structured_data'; was it reinstalled?"
+        in text
     )

@@ -8,9 +8,17 @@ import time
 
 import pytest
 
-from tests.crash import kill
-from tests.scripted_site import WORDS, ScriptedSite, answer, moved, page, sitemap, text
-from tests.waiting import wait_until
+from tests.support.crash import kill
+from tests.support.scripted_site import (
+    WORDS,
+    ScriptedSite,
+    answer,
+    moved,
+    page,
+    sitemap,
+    text,
+)
+from tests.support.waiting import wait_until
 
 HOSTS = {"SCRAPER_EGRESS_ALLOW": "127.0.0.2/31"}  # .2 and .3
 

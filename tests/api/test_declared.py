@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from firecrawl import Firecrawl
 
-from tests.formats.test_declared import OFFER, PAGE, linked
-from tests.scripted_site import ScriptedSite, text
+from tests.content.test_declared import OFFER, PAGE, linked
+from tests.support.scripted_site import ScriptedSite, text
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 PAGES = {

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.formats import officemaker as office
-from tests.formats.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
-from tests.formats.pdfmaker import pdf
-from tests.formats.test_documents import ATOM, RTF
-from tests.scripted_site import ScriptedSite, answer
+from tests.content import officemaker as office
+from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
+from tests.content.pdfmaker import pdf
+from tests.content.test_documents import ATOM, RTF
+from tests.support.scripted_site import ScriptedSite, answer
 
 STREAM = "application/octet-stream"
 WORD_TYPE = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"

@@ -12,7 +12,7 @@ import urllib.parse
 
 import pytest
 
-from tests.waiting import WAIT_S, wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 JSON_TYPE = "application/json; charset=utf-8"
 UUID = "00000000-0000-4000-8000-000000000000"

@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.jobs.database import HEAD
-from scraper_service.runtime.health import Check, Health, Unhealthy
+from scraper_service.services.health import Check, Health, Unhealthy
+from scraper_service.storage.database import HEAD
 from tests.conftest import Service
-from tests.postgres import Postgres, PostgresMissing, find_programs
+from tests.support.postgres import Postgres, PostgresMissing, find_programs
 
 PATHS = ("/health", "/health/ready")
 DISK_MB = 32  # of the disk that the service of these tests has

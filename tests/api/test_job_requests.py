@@ -9,7 +9,7 @@ from firecrawl.v2 import types
 from firecrawl.v2.methods.batch import prepare_batch_scrape_request
 from firecrawl.v2.methods.crawl import _prepare_crawl_request
 
-from scraper_service.api.job_fields import BATCH_DEFAULTS, CRAWL_DEFAULTS
+from scraper_service.api.fields.jobs import BATCH_DEFAULTS, CRAWL_DEFAULTS
 from scraper_service.api.v1 import requests as v1
 from scraper_service.api.v2 import requests as v2
 from scraper_service.errors import InvalidOptions

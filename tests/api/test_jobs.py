@@ -18,9 +18,9 @@ from datetime import datetime
 import pytest
 
 from tests.conftest import Service
-from tests.crash import fetches, kill, page_of, read_all
-from tests.linked_site import named, page_number
-from tests.waiting import wait_until
+from tests.support.crash import fetches, kill, page_of, read_all
+from tests.support.linked_site import named, page_number
+from tests.support.waiting import wait_until
 
 VERSIONS = ("v1", "v2")
 KEYS = ("fc-test-key", "fc-other-team")

@@ -14,10 +14,10 @@ import pytest
 from click.testing import CliRunner
 
 from scraper_service.cli import main
-from tests.crash import kill
-from tests.formats.pdfmaker import pdf
-from tests.scripted_site import ScriptedSite, answer, moved, page
-from tests.waiting import wait_until
+from tests.content.pdfmaker import pdf
+from tests.support.crash import kill
+from tests.support.scripted_site import ScriptedSite, answer, moved, page
+from tests.support.waiting import wait_until
 
 BLOCKED = "127.0.0.3"
 STORED = "SELECT count(*) FROM source WHERE team_id = :team"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.waiting import WAIT_S, wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 WAITING_CONVERTER = Path(__file__).parents[1] / "waiting_converter"
 

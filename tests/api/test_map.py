@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import KEY, Service
-from tests.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
-from tests.waiting import WAIT_S, wait_until
+from tests.support.scripted_site import ScriptedSite, answer, moved, page, sitemap, text
+from tests.support.waiting import WAIT_S, wait_until
 
 ABOUT = '<meta name="description" content="What we do">'
 SITE = {

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tests.raw_site import PLAIN, RawSite, head, page
-from tests.waiting import wait_until
+from tests.support.raw_site import PLAIN, RawSite, head, page
+from tests.support.waiting import wait_until
 
 BODY = b"<title>Odd</title><p>All is well.</p>"
 LENGTH = b"Content-Length: %d" % len(BODY)

@@ -11,13 +11,13 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
-from tests import shop
 from tests.api.test_limits import Team, wait_until
-from tests.chat_server import ChatServer
 from tests.conftest import Service
-from tests.crash import kill, sqlite_of
-from tests.receiver import Receiver
-from tests.scripted_site import ScriptedSite, moved, page, slow, text
+from tests.support import shop
+from tests.support.chat_server import ChatServer
+from tests.support.crash import kill, sqlite_of
+from tests.support.receiver import Receiver
+from tests.support.scripted_site import ScriptedSite, moved, page, slow, text
 
 KILLS = int(os.environ.get("CRASH_KILLS", "20"))
 OTHER_HOST = "127.0.0.3"

@@ -10,11 +10,11 @@ import shutil
 import pytest
 from firecrawl import AsyncFirecrawl, Firecrawl
 
-from scraper_service.api.body import MAX_FILE_BYTES
+from scraper_service.api.request_body import MAX_FILE_BYTES
 from tests.api.test_documents import FILES
 from tests.conftest import KEY
-from tests.formats.pdfmaker import pdf
-from tests.scripted_site import ScriptedSite
+from tests.content.pdfmaker import pdf
+from tests.support.scripted_site import ScriptedSite
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),

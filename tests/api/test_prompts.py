@@ -10,7 +10,7 @@ from firecrawl.v2.types import ScrapeOptions
 
 from tests.api.test_crawl_scope import Crawl
 from tests.cli.command import run
-from tests.scripted_site import ScriptedSite, page, sitemap, text
+from tests.support.scripted_site import ScriptedSite, page, sitemap, text
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 SENTENCE = (

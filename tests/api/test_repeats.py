@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.api.test_crawl_scope import Crawl
-from tests.scripted_site import ScriptedSite
+from tests.support.scripted_site import ScriptedSite
 
 FRAME = "<p>Subscribe to the harbour news for tides.</p>"
 END = "<p>All times without warranty.</p>"

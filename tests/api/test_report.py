@@ -7,10 +7,10 @@ import collections
 import pytest
 
 from tests.conftest import KEY
-from tests.crash import kill, started
-from tests.paced_site import PacedSite
-from tests.scripted_site import ScriptedSite, moved, page, sitemap, text
-from tests.waiting import wait_until
+from tests.support.crash import kill, started
+from tests.support.paced_site import PacedSite
+from tests.support.scripted_site import ScriptedSite, moved, page, sitemap, text
+from tests.support.waiting import wait_until
 
 FRESH = {"maxAge": 0}
 

@@ -7,13 +7,13 @@ import uuid
 
 import pytest
 
-from tests import shop
 from tests.api.test_limits import Team, wait_until
 from tests.api.test_operations import ended, run, start
-from tests.chat_server import ChatServer
 from tests.conftest import Service
-from tests.crash import kill
-from tests.scripted_site import ScriptedSite, page, slow
+from tests.support import shop
+from tests.support.chat_server import ChatServer
+from tests.support.crash import kill
+from tests.support.scripted_site import ScriptedSite, page, slow
 
 QUESTION = "Who founded the shop?"
 FOUNDED = "The shop was founded by Ida Example in the year 1999."

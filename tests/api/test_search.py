@@ -10,9 +10,9 @@ import pytest
 
 from tests.api.test_limits import Team
 from tests.conftest import KEY, Service
-from tests.scripted_site import ScriptedSite, answer, page
-from tests.search_engines import SearchEngines
-from tests.waiting import wait_until
+from tests.support.scripted_site import ScriptedSite, answer, page
+from tests.support.search_engines import SearchEngines
+from tests.support.waiting import wait_until
 
 COUNT = 12
 NOWHERE = "http://127.0.0.2:1/nobody"

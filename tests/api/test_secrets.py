@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 import sqlalchemy as sa
 
-from tests import waiting
-from tests.crash import sqlite_of
-from tests.servers import InThread
+from tests.support import waiting
+from tests.support.crash import sqlite_of
+from tests.support.servers import InThread
 
 HELD_S = 120
 until = partial(waiting.wait_until, seconds=HELD_S)

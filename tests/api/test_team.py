@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tests.conftest import Service, _stop
-from tests.scripted_site import ScriptedSite, page
-from tests.waiting import wait_until
+from tests.support.scripted_site import ScriptedSite, page
+from tests.support.waiting import wait_until
 
 KEYS = ("fc-first", "fc-second")
 VERSIONS = ("v1", "v2")

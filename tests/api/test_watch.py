@@ -15,18 +15,18 @@ import pytest
 import sqlalchemy as sa
 from websockets.exceptions import InvalidStatus
 
-from bench.memory import memory_of
-from scraper_service.jobs import store
-from scraper_service.jobs.database import Database
-from scraper_service.jobs.model import JobState
-from scraper_service.runtime import accounts
+from scraper_service.services import accounts
+from scraper_service.storage import jobs as store
+from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import JobState
 from tests.api.test_webhooks import ended, start, start_batch, until
 from tests.conftest import KEY, Service
-from tests.crash import kill, sqlite_of
-from tests.linked_site import named
-from tests.scripted_site import ScriptedSite, moved, page
-from tests.waiting import WAIT_S
-from tests.watching import EventClient, RawSocket, Watched, open_socket, watched
+from tests.support.crash import kill, sqlite_of
+from tests.support.linked_site import named
+from tests.support.scripted_site import ScriptedSite, moved, page
+from tests.support.waiting import WAIT_S
+from tests.support.watching import EventClient, RawSocket, Watched, open_socket, watched
+from tools.bench.memory import memory_of
 
 OTHER_KEY = "fc-other-team"
 SETTINGS = {

@@ -13,10 +13,10 @@ from collections import Counter
 
 import pytest
 
-from tests.crash import kill, sqlite_of
-from tests.receiver import Receiver
-from tests.scripted_site import ScriptedSite, moved, page
-from tests.waiting import wait_until
+from tests.support.crash import kill, sqlite_of
+from tests.support.receiver import Receiver
+from tests.support.scripted_site import ScriptedSite, moved, page
+from tests.support.waiting import wait_until
 
 SECRET = "first:secret"
 OLD_SECRET = "the one before"

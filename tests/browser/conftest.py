@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from tests.app_site import HOSTS, AppSite
 from tests.conftest import KEY, Service
-from tests.waiting import WAIT_S, wait_until
+from tests.support.app_site import HOSTS, AppSite
+from tests.support.waiting import WAIT_S, wait_until
 
 SETTINGS = {
     "SCRAPER_API_KEYS": f"{KEY},fc-other-team",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.scripted_site import ScriptedSite, answer
+from tests.support.scripted_site import ScriptedSite, answer
 
 SHEET = """:root{--brand:#123456}
 body{background:#101010;color:#eee;font-family:Inter,sans-serif}

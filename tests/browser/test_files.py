@@ -6,9 +6,9 @@ import pytest
 
 from tests.browser.conftest import SETTINGS, Png, fetch, finished_at
 from tests.conftest import Service
-from tests.receiver import Receiver
-from tests.waiting import wait_until
-from tests.watching import EventClient, open_socket, watched
+from tests.support.receiver import Receiver
+from tests.support.waiting import wait_until
+from tests.support.watching import EventClient, open_socket, watched
 
 EVIL = {"Host": "evil.example", "X-Forwarded-Host": "evil.example"}
 

@@ -9,8 +9,8 @@ import pytest
 from tests.browser.conftest import SETTINGS
 from tests.browser.listener import Listener
 from tests.conftest import Service
-from tests.scripted_site import ScriptedSite, moved
-from tests.waiting import wait_until
+from tests.support.scripted_site import ScriptedSite, moved
+from tests.support.waiting import wait_until
 
 FAR = "127.0.0.3"
 ADS = ("ad.doubleclick.net", "pixel.quantserve.com", "cdn.ads.example")

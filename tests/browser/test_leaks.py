@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.listener import Listener
-from tests.scripted_site import ScriptedSite, answer, moved
+from tests.support.scripted_site import ScriptedSite, answer, moved
 
 JS = "text/javascript"
 

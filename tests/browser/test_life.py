@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.browser.conftest import SETTINGS, chromium_processes, finished
-from tests.waiting import WAIT_S, wait_until
+from tests.support.waiting import WAIT_S, wait_until
 
 
 def homes(pid):

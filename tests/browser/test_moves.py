@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.conftest import finished
-from tests.scripted_site import ScriptedSite, moved, page, text
+from tests.support.scripted_site import ScriptedSite, moved, page, text
 
 ROBOTS = text("User-agent: *\nDisallow: /private\n")
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.app_site import WORDS
 from tests.browser.conftest import SETTINGS, Png, chromium_processes, fetch
-from tests.waiting import wait_until
+from tests.support.app_site import WORDS
+from tests.support.waiting import wait_until
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from tests.browser.conftest import SETTINGS
-from tests.forward_proxy import ForwardProxy
+from tests.support.forward_proxy import ForwardProxy
 
 
 @pytest.fixture(scope="module")

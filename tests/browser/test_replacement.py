@@ -16,11 +16,11 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.components.browser.processes import processes_of
+from scraper_service.crawling.browser.processes import processes_of
 from tests.browser import fragile
 from tests.browser.conftest import SETTINGS
 from tests.browser.fragile import driver_and_chromium
-from tests.waiting import wait_until
+from tests.support.waiting import wait_until
 
 OTHER = "fc-other-team"
 PATIENCE_MS = 85_000  # for a page; a busy machine takes long

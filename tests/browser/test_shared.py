@@ -14,10 +14,10 @@ import pytest
 from playwright.async_api import Error as PlaywrightError
 from scrapy.utils.project import get_project_settings
 
-from scraper_service.components.browser import guard, pool, running
-from scraper_service.components.browser.errors import BrowserGone, BrowserMissing
-from scraper_service.components.browser.pool import SharedBrowser
-from scraper_service.components.browser.processes import processes_of
+from scraper_service.crawling.browser import guard, pool, running
+from scraper_service.crawling.browser.errors import BrowserGone, BrowserMissing
+from scraper_service.crawling.browser.pool import SharedBrowser
+from scraper_service.crawling.browser.processes import processes_of
 from tests.browser import fragile
 from tests.browser.fragile import FirstStartFails, driver_and_chromium
 

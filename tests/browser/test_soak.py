@@ -9,8 +9,8 @@ import time
 
 import pytest
 
-from bench.memory import memory_of
 from tests.browser.conftest import SETTINGS, chromium_processes
+from tools.bench.memory import memory_of
 
 RENDERS = int(os.environ.get("BROWSER_RENDERS", "0"))
 WARM = 10  # renders, after which memory is looked at

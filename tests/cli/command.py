@@ -16,7 +16,7 @@ import termios
 import time
 from pathlib import Path
 
-from tests.waiting import WAIT_S
+from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 # As the installed script does it, wherever the sources are.

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from scraper_service.api.fields import PLAIN_FORMATS
+from scraper_service.api.fields.common import PLAIN_FORMATS
 from scraper_service.cli.catalogue import (
     FORMATS,
     NAMES,

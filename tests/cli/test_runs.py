@@ -25,9 +25,9 @@ from tests.cli.command import (
     run,
     start,
 )
-from tests.linked_site import named, page_number
-from tests.scripted_site import ScriptedSite, answer, moved, page, text
-from tests.waiting import wait_until
+from tests.support.linked_site import named, page_number
+from tests.support.scripted_site import ScriptedSite, answer, moved, page, text
+from tests.support.waiting import wait_until
 
 SMALL = "12-cli"
 # Slow enough to be interrupted in the middle, short enough to be finished.

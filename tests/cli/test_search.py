@@ -7,8 +7,8 @@ import json
 import pytest
 
 from tests.cli.command import run
-from tests.scripted_site import ScriptedSite, page
-from tests.search_engines import SearchEngines
+from tests.support.scripted_site import ScriptedSite, page
+from tests.support.search_engines import SearchEngines
 
 PAGES = {
     f"/p{n}": page("/p0", "/p1", title=f"Page {n}", text=f"Hay for rabbits, part {n}")

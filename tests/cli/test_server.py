@@ -13,10 +13,10 @@ import pytest
 from tests.cli.command import lines_of, pages_of, run, start
 from tests.cli.test_runs import UNKNOWN, each_once, numbers
 from tests.conftest import KEY, Service
-from tests.linked_site import named
-from tests.scripted_site import ScriptedSite, answer, page, sitemap, text
-from tests.search_engines import SearchEngines
-from tests.waiting import wait_until
+from tests.support.linked_site import named
+from tests.support.scripted_site import ScriptedSite, answer, page, sitemap, text
+from tests.support.search_engines import SearchEngines
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from scraper_service.cli import main
 from scraper_service.cli.single import target
 from tests.browser.conftest import why_no_browser
 from tests.cli.command import COMMAND, Terminal, environment, pages_of, run
-from tests.scripted_site import ScriptedSite, answer, page, slow, text
-from tests.waiting import wait_until
+from tests.support.scripted_site import ScriptedSite, answer, page, slow, text
+from tests.support.waiting import wait_until
 
 HTML = "<title>Tides: #1</title><h1>Tides</h1><p>Of the year, for all who sail.</p>"
 SMALL = {"type": "screenshot", "quality": 5}

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from tests import shop
 from tests.compat.steps import FAILS_IN_CLIENT, NOT_OFFERED, REFUSED, WORKS
 from tests.conftest import Service
-from tests.scripted_site import ScriptedSite, slow
+from tests.support import shop
+from tests.support.scripted_site import ScriptedSite, slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable

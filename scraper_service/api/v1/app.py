@@ -6,15 +6,16 @@ from typing import ClassVar
 
 from klein import Klein
 
-from scraper_service.api.operation_routes import (
+from scraper_service.api.routes.common import add_routes
+from scraper_service.api.routes.operations import (
     add_extract_routes,
     add_research_routes,
     add_text_routes,
 )
-from scraper_service.api.operations import add_routes
-from scraper_service.api.search import add_search_route
-from scraper_service.api.team import add_team_routes, snake
-from scraper_service.api.v1 import requests, views
+from scraper_service.api.routes.search import add_search_route
+from scraper_service.api.routes.team import add_team_routes, snake
+from scraper_service.api.v1 import requests
+from scraper_service.api.v1 import responses as views
 from scraper_service.api.version import Api
 
 

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api import (
-    fields,
-    job_fields,
-    map_fields,
-    operation_fields,
-    search_fields,
-)
-from scraper_service.api.action_fields import action_kinds
+from scraper_service.api.fields import common as fields
+from scraper_service.api.fields import jobs as job_fields
+from scraper_service.api.fields import maps as map_fields
+from scraper_service.api.fields import operations as operation_fields
+from scraper_service.api.fields import search as search_fields
+from scraper_service.api.fields.actions import action_kinds
 from scraper_service.api.page_json import camel
 from scraper_service.options import formats
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS, Parser, PdfParser
@@ -41,9 +39,9 @@ from scraper_service.options.values import (
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.api.fields import FieldsT
-    from scraper_service.api.job_fields import BatchRequest
-    from scraper_service.api.operation_fields import ExtractRequest
+    from scraper_service.api.fields.common import FieldsT
+    from scraper_service.api.fields.jobs import BatchRequest
+    from scraper_service.api.fields.operations import ExtractRequest
     from scraper_service.options.jobs import CrawlOptions, MapOptions, PageOptions
     from scraper_service.options.operations import LlmsTextOptions, ResearchOptions
     from scraper_service.options.search import SearchOptions

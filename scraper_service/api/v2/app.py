@@ -6,31 +6,28 @@ from typing import TYPE_CHECKING, ClassVar
 
 from klein import Klein
 
-from scraper_service.api import jobs
-from scraper_service.api.operation_routes import add_extract_routes
-from scraper_service.api.operations import add_routes, admit_work
+from scraper_service.api.application import asyncio_route, note_caller, write
 from scraper_service.api.page_json import camel, encode
-from scraper_service.api.routes import asyncio_route, note_caller, write
-from scraper_service.api.search import add_search_route
-from scraper_service.api.team import add_team_routes
-from scraper_service.api.v2 import (
-    addresses,
-    deliveries,
-    event_stream,
-    previews,
-    report,
-    requests,
-    sessions,
-    views,
-)
-from scraper_service.api.v2.parse import add_parse_routes
+from scraper_service.api.routes import crawl_preview as previews
+from scraper_service.api.routes import crawl_report as report
+from scraper_service.api.routes import crawl_urls as addresses
+from scraper_service.api.routes import jobs, sessions
+from scraper_service.api.routes import webhook_deliveries as deliveries
+from scraper_service.api.routes.common import add_routes, admit_work
+from scraper_service.api.routes.operations import add_extract_routes
+from scraper_service.api.routes.parse import add_parse_routes
+from scraper_service.api.routes.search import add_search_route
+from scraper_service.api.routes.team import add_team_routes
+from scraper_service.api.streams import server_sent_events as event_stream
+from scraper_service.api.v2 import requests
+from scraper_service.api.v2 import responses as views
 from scraper_service.api.version import Api
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from scraper_service.api.site import JsonRequest
-    from scraper_service.api.v2.event_stream import EventStream
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.streams.server_sent_events import EventStream
 
 
 class V2(Api):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scraper_service.api import fields
-from scraper_service.api.fields import build, need
+from scraper_service.api.fields import common as fields
+from scraper_service.api.fields.common import build, need
 from scraper_service.options import formats
 from scraper_service.options.scrape import MAX_PDF_PAGES, ImageParser, PdfParser
 from scraper_service.options.structure import Array, Field, Kind, Object, Tagged

@@ -6,15 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api import (
-    fields,
-    job_fields,
-    map_fields,
-    operation_fields,
-    search_fields,
-)
-from scraper_service.api.action_fields import action_kinds
-from scraper_service.api.fields import FieldsT, build, need
+from scraper_service.api.fields import common as fields
+from scraper_service.api.fields import jobs as job_fields
+from scraper_service.api.fields import maps as map_fields
+from scraper_service.api.fields import operations as operation_fields
+from scraper_service.api.fields import search as search_fields
+from scraper_service.api.fields.actions import action_kinds
+from scraper_service.api.fields.common import FieldsT, build, need
 from scraper_service.api.v2.format_fields import FORMATS, PARSERS, PROMPT
 from scraper_service.options import formats
 from scraper_service.options.jobs import SITEMAP_MODES, CrawlOptions
@@ -36,8 +34,8 @@ from scraper_service.options.values import Anything, Bool, Text, choice, integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.api.job_fields import BatchRequest
-    from scraper_service.api.operation_fields import ExtractRequest
+    from scraper_service.api.fields.jobs import BatchRequest
+    from scraper_service.api.fields.operations import ExtractRequest
     from scraper_service.options.jobs import MapOptions, PageOptions
     from scraper_service.options.search import SearchOptions
 

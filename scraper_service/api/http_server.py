@@ -1,0 +1,360 @@
+"""The web server's edge: one root for all versions, limits, CORS, access log."""
+
+from __future__ import annotations
+
+import json
+import logging
+import socket
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote_to_bytes
+
+from twisted.web import http
+from twisted.web.resource import Resource
+from twisted.web.server import Request, Site
+
+from scraper_service.api.connections import Phase
+from scraper_service.api.errors import error_body
+from scraper_service.api.page_json import encode
+from scraper_service.api.request_body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
+from scraper_service.api.routes.constants import Constant, NotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from twisted.internet.interfaces import IAddress, IDelayedCall
+    from twisted.web.iweb import IRequest
+
+    from scraper_service.api.connections import Connections
+
+access_log = logging.getLogger("scraper_service.access")
+
+# From the first byte of a request to the end of its headers; of the first request of
+# a connection from its start.
+HEADERS_S = 10
+BODY_S = 30  # from there to the end of its body
+FORM_S = 300  # the same, of a form with a file
+IDLE_S = 60  # between two requests on one connection
+LINGER_S = 2  # for a client to read the refusal of a body it is still sending
+STALL_MS = 120_000  # until a client that reads nothing of a response is cut off
+# Two of them are refused: proxies and servers differ in which one they use.
+SINGLE_HEADERS = (
+    *("Authorization", "Content-Type", "Host", "Last-Event-ID", "X-Idempotency-Key"),
+    *("Sec-WebSocket-Key", "Sec-WebSocket-Version"),
+)
+GREETING = "scraper-service: see /v1, /v2 and /health"
+JSON_TYPE = b"application/json; charset=utf-8"
+#: Twisted knows neither 429 nor 431.
+REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+
+class DeadlineChannel(http.HTTPChannel):
+    """End requests that drip: an idle time-out is restarted by every byte."""
+
+    #: Takes what comes once the connection speaks no HTTP any more.
+    receive: Callable[[bytes], None] | None = None
+    _connections: Connections
+    _deadline: IDelayedCall | None = None
+    _is_silent = True
+
+    @property
+    def is_sending(self) -> bool:
+        """Return True if the client has yet to read more than 64 KiB."""
+        return bool(self._waitingForTransport)
+
+    def connectionMade(self) -> None:
+        super().connectionMade()
+        transport: Any = self.transport
+        _limit_stalls(transport)
+        self._connections = self.factory.connections
+        self._connections.opened(self, _host(transport.getPeer()))
+        self._arm(HEADERS_S)
+
+    def dataReceived(self, data: bytes) -> None:
+        self._is_silent = False
+        if self.receive is not None:
+            self.receive(data)
+            return
+        if self._deadline is None and not self._handlingRequest:
+            self._arm(HEADERS_S)
+        super().dataReceived(data)
+
+    def allHeadersReceived(self) -> None:
+        request: Any = self.requests[-1]
+        self._connections.enter(self, Phase.BODY)
+        self._arm(FORM_S if request.is_form else BODY_S)
+        super().allHeadersReceived()
+
+    def allContentReceived(self) -> None:
+        self._connections.enter(self, Phase.ANSWER)
+        self._disarm()
+        super().allContentReceived()
+
+    def requestDone(self, request: Any) -> None:
+        if self.persistent:
+            self._connections.enter(self, Phase.HEAD)
+            if self._dataBuffer:  # the begin of a next request has arrived already
+                self._arm(HEADERS_S)
+        super().requestDone(request)
+
+    def connectionLost(self, reason: Any = None) -> None:
+        self._disarm()
+        self._connections.closed(self)
+        super().connectionLost(reason)
+
+    def close_early(self) -> None:
+        """Close a connection without a request, once what was written has left."""
+        self.receive = _ignore
+        self._arm(LINGER_S, self._abort)
+        self.loseConnection()
+
+    def lineLengthExceeded(self, line: bytes) -> None:
+        self._end(431, "The head of the request is too long.")
+
+    def _respondToBadRequestAndDisconnect(self) -> None:
+        """Answer in JSON what is no HTTP, as all else; the base class writes no body."""
+        self._end(400, "The request is not valid HTTP/1.1.")
+
+    def _end(self, status: int, error: str) -> None:
+        self.clearLineBuffer()
+        self.receive = _ignore
+        self._disarm()
+        refuse(self, status, error)
+
+    def _arm(self, seconds: float, end: Callable[[], None] | None = None) -> None:
+        self._disarm()
+        self._deadline = self.callLater(seconds, end or self._too_late)
+
+    def _disarm(self) -> None:
+        if self._deadline is not None and self._deadline.active():
+            self._deadline.cancel()
+        self._deadline = None
+
+    def _too_late(self) -> None:
+        if self._is_silent:
+            self.close_early()  # nobody waits for a response
+        else:
+            self._end(408, "The request did not arrive in time.")
+
+    def _abort(self) -> None:
+        transport: Any = self.transport
+        transport.abortConnection()
+
+
+def _host(address: IAddress | None) -> str:
+    return getattr(address, "host", "")
+
+
+def _limit_stalls(transport: Any) -> None:
+    """Have the kernel end a connection whose client stops reading or is gone."""
+    # Not on every system; the connection of a test has no socket.
+    option = getattr(socket, "TCP_USER_TIMEOUT", None)
+    if option is not None and hasattr(transport, "getHandle"):
+        transport.getHandle().setsockopt(socket.IPPROTO_TCP, option, STALL_MS)
+
+
+def _ignore(_: bytes) -> None:
+    """Take what comes behind a request that was refused."""
+
+
+def refuse(channel: http.HTTPChannel, status: int, error: str) -> None:
+    """Write an error answer for a request that is not read to its end."""
+    body = encode(error_body(error))
+    reason = REASONS[status]
+    transport: Any = channel.transport
+    transport.write(
+        b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"
+        b"Connection: close\r\n\r\n%s" % (status, reason, JSON_TYPE, len(body), body)
+    )
+    # Not closed at once: that would reset what the client has not read yet.
+    channel.callLater(LINGER_S, transport.abortConnection)
+
+
+class JsonRequest(Request):
+    """A request with a bounded body, whose answer is JSON whatever happens."""
+
+    defaultContentType = JSON_TYPE
+    started = 0.0
+    notes: dict[str, str]
+    _received = 0
+    _refused = False
+
+    def gotLength(self, length: int | None) -> None:
+        is_too_long = length is not None and length > self._most
+        super().gotLength(0 if is_too_long else length)
+        if is_too_long:
+            self._refuse_body()
+
+    @property
+    def is_form(self) -> bool:
+        """Whether the body is a form, which may have a file in it."""
+        return (self.header("Content-Type") or "").lower().startswith(FORM)
+
+    @property
+    def _most(self) -> int:
+        return MAX_FORM_BYTES if self.is_form else MAX_BODY_BYTES
+
+    def handleContentChunk(self, data: bytes) -> None:
+        self._received += len(data)
+        if self._refused:
+            return
+        if self._received > self._most:
+            self._refuse_body()
+        else:
+            super().handleContentChunk(data)
+
+    def _refuse_body(self) -> None:
+        self._refused = True
+        refuse(self.channel, 413, f"The body is larger than {self._most} bytes.")
+
+    def setResponseCode(self, code: int, message: bytes | None = None) -> None:
+        super().setResponseCode(code, message or REASONS.get(code))
+
+    def process(self) -> None:
+        """Answer what needs no route; hand on the rest with a tidy path."""
+        self.started = time.monotonic()
+        self.notes = {}
+        if self._refused:
+            self.channel.loseConnection()
+            return
+        self._allow_any_origin()
+        if self.method == b"OPTIONS":
+            self.setResponseCode(http.NO_CONTENT)
+            self.finish()
+            return
+        if not _is_utf8(self.path):
+            self._answer(404, error_body("Not found"))
+            return
+        if (name := self._doubled()) is not None:
+            error = f"The header {name} must be sent once, not more often."
+            self._answer(400, error_body(error, code="BAD_REQUEST"))
+            return
+        # Clients join a base address that ends in a slash with "/v1/...".
+        self.path = b"/" + b"/".join(part for part in self.path.split(b"/") if part)
+        _, question_mark, query = self.uri.partition(b"?")
+        self.uri = self.path + question_mark + query
+        site: JsonSite = self.channel.site  # type: ignore[attr-defined]
+        site.answering += 1
+        self.notifyFinish().addBoth(site.answered)
+        super().process()
+
+    def render(self, resource: Resource) -> None:
+        self.responseHeaders.removeHeader(b"Server")
+        super().render(resource)
+
+    def header(self, name: str) -> str | None:
+        """Return a header as text, whatever its bytes are; None if it was not sent."""
+        value = self.getHeader(name.encode())
+        return None if value is None else value.decode("latin-1")
+
+    def headers_of(self, name: str) -> str:
+        """Return all headers of a name as one list (RFC 9110, 5.3), empty for none."""
+        values = self.requestHeaders.getRawHeaders(name.encode(), [])
+        return b", ".join(values).decode("latin-1")
+
+    def take_over(self, answer: bytes, receive: Callable[[bytes], None]) -> None:
+        """Leave HTTP with ``answer``; ``receive`` takes what comes from now on.
+
+        Write by :meth:`send`. The end of the connection is that of the request.
+        """
+        self.setResponseCode(101)
+        channel: Any = self.channel
+        channel.receive = receive
+        site: JsonSite = channel.site
+
+        def log(_: object) -> None:
+            site.log(self)
+
+        self.notifyFinish().addBoth(log)
+        self.send(answer)
+
+    def send(self, data: bytes) -> None:
+        """Write to a connection that was taken over."""
+        self.sentLength += len(data)
+        self.channel.write(data)
+
+    def _answer(self, status: int, members: dict[str, Any]) -> None:
+        self.setResponseCode(status)
+        self.setHeader(b"Content-Type", JSON_TYPE)
+        self.write(encode(members))
+        self.finish()
+
+    def _doubled(self) -> str | None:
+        """Return a header that was sent more than once although it has one value."""
+        for name in SINGLE_HEADERS:
+            if len(self.requestHeaders.getRawHeaders(name.encode(), [])) > 1:
+                return name
+        return None
+
+    def _allow_any_origin(self) -> None:
+        self.setHeader(b"Access-Control-Allow-Origin", b"*")
+        if self.method != b"OPTIONS":
+            return
+        wanted = self.getHeader(b"Access-Control-Request-Headers") or b""
+        known = b"Authorization, Content-Type, x-idempotency-key, x-request-id"
+        headers = b", ".join(filter(None, (known, wanted)))
+        self.setHeader(b"Access-Control-Allow-Headers", headers)
+        methods = b"GET, HEAD, POST, PUT, PATCH, DELETE"
+        self.setHeader(b"Access-Control-Allow-Methods", methods)
+        self.setHeader(b"Access-Control-Max-Age", b"86400")
+
+
+def _is_utf8(path: bytes) -> bool:
+    try:
+        unquote_to_bytes(path).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Root(Resource):
+    """``/`` and the resources ``below`` it; everything else is a 404 in JSON."""
+
+    def __init__(self, below: dict[str, Resource]):
+        super().__init__()
+        for name, resource in below.items():
+            self.putChild(name.encode(), resource)
+        self.putChild(b"", Constant({"success": True, "message": GREETING}))
+
+    def getChild(self, path: bytes, request: IRequest) -> Resource:
+        return NotFound()
+
+
+class JsonSite(Site):
+    """A site whose open ``connections`` are limited, which logs in JSON."""
+
+    protocol = DeadlineChannel  # type: ignore[assignment]
+
+    def __init__(self, root: Root, connections: Connections):
+        super().__init__(
+            root,
+            requestFactory=JsonRequest,
+            timeout=IDLE_S,
+            parsePOSTFormSubmission=False,
+        )
+        self.displayTracebacks = False
+        self.connections = connections
+        self.answering = 0  # requests read and not yet answered
+
+    def buildProtocol(self, addr: IAddress | None) -> Any:
+        if not self.connections.has_room(_host(addr)):
+            return None
+        return super().buildProtocol(addr)
+
+    def answered(self, _: object) -> None:
+        self.answering -= 1
+
+    def log(self, request: Any) -> None:
+        """Write one line per answered request; without query, which may hold secrets."""
+        line = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+            "client": getattr(request.getClientAddress(), "host", None),
+            "method": request.method.decode("latin-1"),
+            "path": request.path.decode("latin-1"),
+            "status": request.code,
+            "bytes": request.sentLength,
+            "ms": round((time.monotonic() - request.started) * 1000, 1),
+            **request.notes,
+        }
+        access_log.info("%s", json.dumps(line))

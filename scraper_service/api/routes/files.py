@@ -1,0 +1,73 @@
+"""Files that pages point at, by their signed addresses; no key is needed."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
+
+from scraper_service.api.routes.constants import not_found, refused_method
+from scraper_service.storage.artefacts import BASE, KINDS
+
+if TYPE_CHECKING:
+    from twisted.web.server import Request
+
+    from scraper_service.storage.artefacts import Artefacts
+
+HEADERS = {
+    "Cache-Control": "private, max-age=3600",
+    # A file never runs on our origin, whatever a browser takes it for.
+    "Content-Security-Policy": "default-src 'none'; sandbox",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+def with_base(body: bytes, base: str) -> bytes:
+    """Return an answer with the address of the service put into those of its files."""
+    return body.replace(BASE.encode(), base.encode())
+
+
+class ArtefactFiles(Resource):
+    """``/artefacts/NAME?expires=...&signature=...``."""
+
+    isLeaf = True
+
+    def __init__(self, files: Artefacts):
+        super().__init__()
+        self._files = files
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def render(self, request: Request) -> bytes | int:
+        if (refusal := refused_method(request)) is not None:
+            return refusal
+        name = b"/".join(request.postpath or ()).decode("latin-1")
+        query = request.uri.partition(b"?")[2].decode("latin-1")
+        # The same for what was never there, is gone, or is not signed.
+        if not self._files.allows(name, query):
+            return not_found(request)
+        task = asyncio.ensure_future(self._answer(request, name))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return NOT_DONE_YET
+
+    async def _answer(self, request: Request, name: str) -> None:
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _: None)  # the client went away
+        try:
+            data = await asyncio.to_thread(self._files.path(name).read_bytes)
+        except (OSError, ValueError):
+            data = None
+        if gone.called:
+            return
+        if data is None:
+            request.write(not_found(request))
+        else:
+            request.setHeader(b"Content-Type", KINDS[name.rpartition(".")[2]].encode())
+            request.setHeader(b"Content-Length", b"%d" % len(data))
+            for key, value in HEADERS.items():
+                request.setHeader(key.encode(), value.encode())
+            if request.method == b"GET":
+                request.write(data)
+        request.finish()

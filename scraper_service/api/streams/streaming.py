@@ -1,0 +1,259 @@
+"""Answers that go on while a job does: what they share, and how many there may be."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from abc import abstractmethod
+from collections import Counter
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from twisted.internet.interfaces import IPushProducer
+from twisted.web.resource import Resource
+from twisted.web.server import NOT_DONE_YET
+from zope.interface import implementer
+
+from scraper_service.api.routes.files import with_base
+from scraper_service.errors import QueueFull, ServiceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterator, Sequence
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.api.application import Edge
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.services.accounts import Team
+    from scraper_service.services.job_following import JobTails
+
+ResultT = TypeVar("ResultT")
+
+PIECE_BYTES = 128 * 2**10  # written at once; the next one waits until it has left
+PAUSE_S = 0.05  # between two reads: what comes meanwhile shares one
+RETRIES_S = (1, 2, 4, 8, 15)  # while the database does not answer; then it is an error
+CLOSE_S = 5.0  # for streams to say goodbye at shutdown
+
+logger = logging.getLogger(__name__)
+
+
+class Stalled(Exception):
+    """The other side takes nothing, or gives no sign of life."""
+
+
+@implementer(IPushProducer)
+class Valve:
+    """Whether a connection takes more at the moment; its transport turns it."""
+
+    def __init__(self, stall_s: float):
+        self._stall_s = stall_s
+        self._is_open = asyncio.Event()
+        self._is_open.set()
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open.is_set()
+
+    async def wait(self) -> None:
+        """Wait until what was written has left; raise :exc:`Stalled` after a time."""
+        if self.is_open:
+            return
+        try:
+            async with asyncio.timeout(self._stall_s):
+                await self._is_open.wait()
+        except TimeoutError:
+            raise Stalled from None
+
+    def pauseProducing(self) -> None:
+        self._is_open.clear()
+
+    def resumeProducing(self) -> None:
+        self._is_open.set()
+
+    def stopProducing(self) -> None:
+        """Do nothing: the request tells of the end of its connection."""
+
+
+class Watchers:
+    """The streams that are open in this process.
+
+    Settings: ``MAX_WATCHERS``, ``MAX_TEAM_WATCHERS``, ``WATCHER_PING_S`` and
+    ``WATCHER_STALL_S``.
+    """
+
+    def __init__(self, settings: BaseSettings, tails: JobTails):
+        self.tails = tails
+        self.ping_s = settings.getfloat("WATCHER_PING_S")
+        self.stall_s = settings.getfloat("WATCHER_STALL_S")
+        self._most = settings.getint("MAX_WATCHERS")
+        self._most_of_team = settings.getint("MAX_TEAM_WATCHERS")
+        self._open: dict[Stream, asyncio.Task[None]] = {}
+        self._of_team: Counter[str] = Counter()
+        self._closing = False
+
+    @property
+    def count(self) -> int:
+        return len(self._open)
+
+    def check(self, team: Team) -> None:
+        """Raise :exc:`QueueFull` or :exc:`ServiceUnavailable` if none may be opened."""
+        if self._closing:
+            raise ServiceUnavailable("The service is stopping.")
+        if self.count >= self._most:
+            raise QueueFull(f"{self._most} watchers are open; no more are taken.")
+        if self._of_team[team.id] >= self._most_of_team:
+            raise QueueFull(
+                f"{self._most_of_team} watchers of this team are open; close some."
+            )
+
+    def start(self, stream: Stream) -> None:
+        """Let a stream run, until its end or :meth:`close`."""
+        task = asyncio.ensure_future(stream.run())
+        self._open[stream] = task
+        team = stream.team.id if stream.team else ""
+        self._of_team[team] += 1
+
+        def ended(_: object) -> None:
+            del self._open[stream]
+            self._of_team[team] -= 1
+            if not self._of_team[team]:
+                del self._of_team[team]
+
+        task.add_done_callback(ended)
+
+    def stop(self, stream: Stream) -> None:
+        """End a stream whose connection has gone."""
+        if (task := self._open.get(stream)) is not None:
+            task.cancel()
+
+    async def close(self) -> None:
+        """End all streams; those who watch are told to come again."""
+        self._closing = True
+        open_now = dict(self._open)
+        for stream, task in open_now.items():
+            stream.is_stopping = True
+            task.cancel()
+        if open_now:
+            await asyncio.wait(open_now.values(), timeout=CLOSE_S)
+
+
+class Stream(Resource):
+    """An answer that is written bit by bit, by a task, as fast as it is read.
+
+    ``team`` is None for one that only says why it is refused.
+    """
+
+    isLeaf = True
+    request: JsonRequest
+
+    def __init__(self, watchers: Watchers, edge: Edge, job_id: str, team: Team | None):
+        super().__init__()
+        self.watchers = watchers
+        self.tails = watchers.tails
+        self.edge = edge
+        self.job_id = job_id
+        self.team = team
+        self.valve = Valve(watchers.stall_s)
+        self.is_stopping = False
+        self.is_gone = False
+        self._beat_at = time.monotonic() + watchers.ping_s
+
+    def render(self, request: Any) -> int:
+        self.request = request
+        self.transport = request.channel.transport
+        request.notifyFinish().addBoth(self._lost)
+        self.open()
+        request.registerProducer(self.valve, True)
+        self.watchers.start(self)
+        return NOT_DONE_YET
+
+    def _lost(self, _: object) -> None:
+        self.is_gone = True
+        self.watchers.stop(self)
+
+    async def run(self) -> None:
+        """Write everything, and the end of it, whatever that is."""
+        try:
+            await self._run()
+        except asyncio.CancelledError:
+            if self.is_stopping and not self.is_gone:
+                with suppress(Stalled):
+                    await self.goodbye()
+        except Stalled:
+            self.cut()
+        except Exception:
+            logger.exception("a stream of job %s broke", self.job_id)
+            self.cut()
+
+    async def _run(self) -> None:
+        try:
+            await self.tell()
+        except (asyncio.CancelledError, Stalled):
+            raise
+        except Exception as error:
+            await self.fail(error)
+
+    def with_base(self, parts: Sequence[bytes]) -> list[bytes]:
+        """Return parts of an answer with our address in those of its files."""
+        base = self.edge.addresses.base(self.request)
+        return [with_base(part, base) for part in parts]
+
+    def cut(self) -> None:
+        """End the connection at once."""
+        if not self.is_gone:
+            self.transport.abortConnection()
+
+    async def rest(self, changed: asyncio.Future[None] | None) -> None:
+        """Wait for ``changed``, if there is nothing to write before.
+
+        From time to time look whether the key is still good, and give a sign of life.
+        """
+        if changed is not None:
+            await asyncio.sleep(PAUSE_S)
+            await asyncio.shield(changed)
+        if time.monotonic() >= self._beat_at:
+            with suppress(ServiceUnavailable):  # that is no matter of the key
+                await self.edge.recheck(self.request)
+            await self.valve.wait()
+            self.beat()
+            self._beat_at = time.monotonic() + self.watchers.ping_s
+
+    async def patiently(self, read: Callable[[], Awaitable[ResultT]]) -> ResultT:
+        """Return what ``read`` does, a little later if the database is away."""
+        for wait_s in RETRIES_S:
+            try:
+                return await read()
+            except ServiceUnavailable:
+                await asyncio.sleep(wait_s)
+        return await read()
+
+    @abstractmethod
+    def open(self) -> None:
+        """Write the head of the answer."""
+
+    @abstractmethod
+    async def tell(self) -> None:
+        """Write all there is to tell, and the end."""
+
+    @abstractmethod
+    async def fail(self, error: Exception) -> None:
+        """Write the end that ``error`` makes."""
+
+    @abstractmethod
+    async def goodbye(self) -> None:
+        """Write the end of a service that stops."""
+
+    @abstractmethod
+    def beat(self) -> None:
+        """Write a sign of life."""
+
+
+def pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield what ``parts`` are together, in pieces that are neither large nor many."""
+    if sum(map(len, parts)) <= PIECE_BYTES:
+        yield b"".join(parts)
+        return
+    for part in parts:
+        for start in range(0, len(part), PIECE_BYTES):
+            yield part[start : start + PIECE_BYTES]

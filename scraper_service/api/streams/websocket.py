@@ -1,0 +1,269 @@
+"""A job over a WebSocket: its documents as they come (interface document, part 19).
+
+RFC 6455 is wsproto's; the connection is taken over from HTTP at the handshake.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from base64 import b64decode
+from codecs import getincrementaldecoder
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import h11
+from wsproto.connection import ConnectionState, ConnectionType
+from wsproto.events import (
+    AcceptConnection,
+    CloseConnection,
+    Ping,
+    RejectConnection,
+    TextMessage,
+)
+from wsproto.handshake import H11Handshake
+from wsproto.utilities import ProtocolError
+
+from scraper_service.api.errors import answer_to
+from scraper_service.api.page_json import encode
+from scraper_service.api.routes import jobs
+from scraper_service.api.streams.streaming import Stalled, Stream, pieces
+from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
+from scraper_service.options.limits import Mode
+from scraper_service.services.job_following import SLICE_BYTES
+from scraper_service.storage.job_records import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from wsproto.events import Event
+
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.version import Api
+    from scraper_service.services.accounts import Team
+    from scraper_service.storage.job_records import Job
+
+CATCHUP_BYTES = 900 * 2**10  # interface document, 19.3
+NONCE_BYTES = 16  # RFC 6455, 4.2.1
+MISSED_PINGS = 2  # without a sign of life; then the connection is cut
+CLOSING_S = 5.0  # for the other side to answer that the connection ends
+OK, GOING_AWAY, REFUSED, INTERNAL, NO_ACCESS = 1000, 1001, 1008, 1011, 3000
+NOTHING = "{}"  # a client parses the reason of an end as a message
+DONE = '{"type":"done"}'
+HEADERS = (b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version")
+
+
+def is_wanted(request: JsonRequest) -> bool:
+    """Tell whether a request is the handshake of a WebSocket."""
+    upgrade = request.header("Upgrade") or ""
+    return request.method == b"GET" and upgrade.strip().lower() == "websocket"
+
+
+async def watch(
+    api: Api, request: JsonRequest, job_id: str, snapshot: Callable[..., list[bytes]]
+) -> WebSocket:
+    """Return the answer to a handshake.
+
+    ``snapshot`` makes the status of a job, as the version has it. Who may not see the
+    job is told so by the answer. Raises :exc:`InvalidParameter` for what is no
+    handshake, and what is raised where no more watchers are taken.
+    """
+    handshake = Handshake(request)
+    team, refusal = None, None
+    try:
+        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
+        job_id = jobs.job_id(job_id)
+        await api.watchers.tails.check_event(job_id, team, 0)
+    except (Unauthorized, JobNotFound, InvalidParameter) as error:
+        refusal = error
+    if team is not None:
+        api.watchers.check(team)
+    return WebSocket(api, job_id, team, refusal, handshake, snapshot)
+
+
+class Handshake:
+    """What a client asks for; its key may stand in the place of a sub-protocol."""
+
+    def __init__(self, request: JsonRequest):
+        offered = request.headers_of("Sec-WebSocket-Protocol")
+        entries = [entry.strip() for entry in offered.split(",") if entry.strip()]
+        self._protocol = entries[0] if len(entries) == 1 else None
+        if self._protocol and request.header("Authorization") is None:
+            bearer = f"Bearer {self._protocol}"
+            request.requestHeaders.setRawHeaders("Authorization", [bearer])
+        headers = [(b"host", b"localhost")]  # the request has one, of any form
+        for name in HEADERS:
+            values = request.requestHeaders.getRawHeaders(name, [])
+            headers += [(name, b", ".join(values))] if values else []
+        if self._protocol:
+            headers.append((b"sec-websocket-protocol", self._protocol.encode()))
+        self._wire = H11Handshake(ConnectionType.SERVER)
+        try:
+            self._wire.initiate_upgrade_connection(headers, b"/")
+        except (ProtocolError, h11.ProtocolError, UnicodeError) as error:
+            hint = getattr(error, "event_hint", None)
+            if isinstance(hint, RejectConnection) and hint.status_code == 426:
+                raise InvalidParameter(
+                    "Sec-WebSocket-Version must be 13, got "
+                    f"{request.header('Sec-WebSocket-Version')!r:.60}"
+                ) from None
+            raise InvalidParameter(f"Not a WebSocket handshake: {error}") from None
+        nonce = request.header("Sec-WebSocket-Key") or ""
+        if not _is_nonce(nonce):
+            raise InvalidParameter(
+                "Not a WebSocket handshake: Sec-WebSocket-Key must be 16 bytes in"
+                f" Base64, got {nonce[:60]!r}"
+            )
+
+    def accept(self) -> tuple[bytes, Any]:
+        """Return the answer, and the connection that it opens."""
+        answer = self._wire.send(AcceptConnection(subprotocol=self._protocol))
+        return answer, self._wire.connection
+
+
+def _is_nonce(text: str) -> bool:
+    try:
+        return len(b64decode(text, validate=True)) == NONCE_BYTES
+    except ValueError:
+        return False
+
+
+class WebSocket(Stream):
+    """The messages about one job, in text; what the client sends is ignored."""
+
+    def __init__(
+        self,
+        api: Api,
+        job_id: str,
+        team: Team | None,
+        refusal: Exception | None,
+        handshake: Handshake,
+        snapshot: Callable[..., list[bytes]],
+    ):
+        super().__init__(api.watchers, api.edge, job_id, team)
+        self._refusal = refusal
+        self._handshake = handshake
+        self._snapshot = snapshot
+        self._unanswered = 0  # pings since the last sign of life
+        self._closed = asyncio.Event()
+
+    def open(self) -> None:
+        answer, self._wire = self._handshake.accept()
+        self.request.take_over(answer, self._received)
+
+    # -- messages --------------------------------------------------------------------
+
+    async def tell(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        job, pages, changed = await self._read(0, CATCHUP_BYTES)
+        sent = len(pages)
+        # A client stops at a state that is final: what it is still to get comes before.
+        state = None if sent == job.pages else JobState.SCRAPING
+        await self._send("catchup", self._snapshot(job, pages, state))
+        while job.is_active or sent < job.pages:
+            await self.rest(changed if sent == job.pages else None)
+            job, pages, changed = await self._read(sent, SLICE_BYTES)
+            for page in pages:
+                await self._send("document", [page])
+            sent += len(pages)
+        if job.state is JobState.FAILED:
+            await self._send_error(jobs.error_of(job))
+        elif job.state is JobState.CANCELLED:
+            await self._send("status", self._snapshot(job, []))
+        else:
+            await self._send("done", jobs.snapshot(job, [], {}))
+        cancelled = job.state is JobState.CANCELLED
+        await self._close(OK, DONE if cancelled else NOTHING)
+
+    async def fail(self, error: Exception) -> None:
+        if isinstance(error, Unauthorized):
+            code = NO_ACCESS
+        elif isinstance(error, JobNotFound | InvalidParameter):
+            code = REFUSED
+        else:
+            code = INTERNAL
+        await self._send_error(answer_to(error, str).members["error"])
+        await self._close(code, NOTHING)
+
+    async def goodbye(self) -> None:
+        await self._close(GOING_AWAY, NOTHING)
+
+    async def _read(
+        self, sent: int, max_bytes: int
+    ) -> tuple[Job, list[bytes], asyncio.Future[None]]:
+        assert self.team is not None
+        team = self.team
+        tail = await self.patiently(
+            lambda: self.tails.pages(self.job_id, team, sent, max_bytes)
+        )
+        return *tail.found, tail.changed
+
+    async def _send_error(self, text: str) -> None:
+        await self._send_text([b'{"type":"error","error":', encode(text), b"}"])
+
+    async def _send(self, kind: str, data: list[bytes]) -> None:
+        await self._send_text([b'{"type":"%s","data":' % kind.encode(), *data, b"}"])
+
+    async def _send_text(self, parts: list[bytes]) -> None:
+        """Send one message; a large one in fragments, so that none waits in memory."""
+        decoder = getincrementaldecoder("utf-8")()
+        parts = self.with_base(parts)
+        left = sum(map(len, parts))
+        for piece in pieces(parts):
+            await self.valve.wait()
+            left -= len(piece)
+            text = decoder.decode(piece, final=not left)
+            self._write(TextMessage(text, message_finished=not left))
+
+    # -- the connection --------------------------------------------------------------
+
+    def beat(self) -> None:
+        if self._unanswered >= MISSED_PINGS:
+            raise Stalled
+        self._unanswered += 1
+        self._write(Ping())
+
+    def _write(self, event: Event) -> None:
+        if not self.is_gone:
+            self.request.send(self._wire.send(event))
+
+    async def _close(self, code: int, reason: str) -> None:
+        """Say that the connection ends, and let the other side answer first.
+
+        If it were closed at once, what the other side has not read yet might be lost.
+        """
+        if self._wire.state is ConnectionState.OPEN:
+            self._write(CloseConnection(code, reason))
+        await self.valve.wait()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CLOSING_S):
+                await self._closed.wait()
+        self._hang_up()
+
+    def _hang_up(self) -> None:
+        if not self.is_gone:
+            self.request.unregisterProducer()
+            self.transport.loseConnection()
+            loop = asyncio.get_running_loop()
+            loop.call_later(self.watchers.stall_s, self.cut)
+
+    def _received(self, data: bytes) -> None:
+        """Take what the client sends: signs of life, and the end."""
+        self._unanswered = 0
+        if self._wire.state is ConnectionState.CLOSED:
+            return
+        self._wire.receive_data(data)
+        for event in self._wire.events():
+            # Who sends pings and reads nothing gets no pongs piled up.
+            if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
+                if self.valve.is_open:
+                    self._write(event.response())
+            elif isinstance(event, CloseConnection):
+                self._ended_by(event)
+
+    def _ended_by(self, event: CloseConnection) -> None:
+        self._closed.set()
+        if self._wire.state is not ConnectionState.CLOSED:
+            self._write(event.response())
+            self.watchers.stop(self)
+            self._hang_up()

@@ -1,0 +1,60 @@
+"""What receivers of events are sent (interface document, 18.2), in both versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api.page_json import encode
+from scraper_service.storage.job_records import event_id
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scraper_service.options.jobs import Webhook
+    from scraper_service.storage.job_records import Event
+
+FAMILIES = {"crawl": "crawl", "batch": "batch_scrape", "extract": "extract"}
+
+
+def event_type(job_kind: str, kind: str) -> str:
+    """Return the name of an event: ``crawl.page``."""
+    return f"{FAMILIES[job_kind]}.{kind}"
+
+
+def event_body(event: Event, hook: Webhook) -> bytes:
+    """Return the body of a delivery."""
+    return b"".join(body_parts(event, event_id(event.job_id, event.seq), hook.metadata))
+
+
+def body_parts(
+    event: Event, delivery_id: str, metadata: Mapping[str, Any]
+) -> list[bytes]:
+    """Return the parts of a body; a page or result is put in as it is stored."""
+    front: dict[str, Any] = {
+        "success": event.error is None,
+        "type": event_type(event.job_kind, event.kind),
+        "id": event.job_id,
+        "webhookId": delivery_id,
+    }
+    back: dict[str, Any] = {"metadata": dict(metadata)}
+    if event.error is not None:
+        back = {"error": event.error, **back}
+    return [
+        encode(front)[:-1],
+        b',"data":[',
+        event.page or _result(event),
+        b"],",
+        encode(back)[1:],
+    ]
+
+
+def _result(event: Event) -> bytes:
+    """Return what an event tells of the result of an operation, nothing without."""
+    if event.result is None:
+        return b""
+    facts = {
+        "success": True,
+        "extractId": event.job_id,
+        "totalUrlsScraped": event.pages,
+    }
+    return encode(facts)[:-1] + b"," + event.result[1:]

@@ -1,0 +1,195 @@
+"""What `scraper-service doctor` looks at."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.settings import Settings
+
+LOW_SPACE_BYTES = 2**30
+
+
+@frozen
+class Check:
+    """``state`` is ``works``, ``missing`` (nothing that is needed) or ``fails``."""
+
+    name: str
+    state: str
+    text: str
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    """Yield one check after the other."""
+    yield _interpreter()
+    yield _compiled()
+    yield _data_directory(Path(settings["DATA_DIR"]))
+    yield _database(settings)
+    yield _port(settings["HOST"], settings.getint("PORT"))
+    yield _resolution()
+    yield _egress(settings.getlist("EGRESS_ALLOW"))
+    yield _browser(settings)
+    yield _authorities()
+    yield _model(settings)
+    yield _search(settings)
+    yield _environment()
+
+
+def _interpreter() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < (3, 11):  # noqa: UP036   # pip may have been told to ignore it
+        return Check("python", "fails", f"{version} is too old; install 3.11 or later")
+    return Check("python", "works", version)
+
+
+def _compiled() -> Check:
+    from scraper_service.content.passes import compiled
+
+    name = "compiled passes"
+    if compiled is None:
+        text = (
+            "none of these sources, so that pages take a third longer; install a C"
+            " compiler, then this package again"
+        )
+        return Check(name, "missing", text)
+    return Check(name, "works", "over the elements of pages")
+
+
+def _data_directory(path: Path) -> Check:
+    name = "data directory"
+    existing = next(p for p in (path, *path.absolute().parents) if p.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        text = f"{existing} cannot be written; choose another with --data-dir"
+        return Check(name, "fails", text)
+    free = shutil.disk_usage(existing).free
+    text = f"{path}, {free / 2**30:.1f} GiB free"
+    if free < LOW_SPACE_BYTES:
+        return Check(name, "fails", f"{text}; make room, or choose another")
+    return Check(name, "works", text)
+
+
+def _database(settings: Settings) -> Check:
+    from scraper_service.errors import DatabaseUnusable
+    from scraper_service.storage.database import Database
+
+    path, url = Path(settings["DATA_DIR"]), settings["DATABASE_URL"]
+    if not url and not (path / "jobs.sqlite").exists():
+        return Check("job database", "works", "none yet; the first start makes it")
+    try:
+        Database(path, url, settings["KEY_SECRET"]).close()
+    except DatabaseUnusable as error:
+        return Check("job database", "fails", str(error))
+    return Check("job database", "works", "opens, and its tables are up to date")
+
+
+def _port(host: str, port: int) -> Check:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            text = f"{host}:{port} cannot be listened on ({error.strerror}); is the"
+            return Check("port", "fails", f"{text} service running? Else use --port")
+    return Check("port", "works", f"{host}:{port} is free")
+
+
+def _resolution() -> Check:
+    try:
+        socket.getaddrinfo("example.org", 443)
+    except OSError as error:
+        text = f"example.org does not resolve ({error}); pages by name will fail."
+        return Check("names", "fails", f"{text} Check /etc/resolv.conf and the network")
+    return Check("names", "works", "example.org resolves")
+
+
+def _egress(entries: list[str]) -> Check:
+    from scraper_service.crawling.download.egress import EgressPolicy
+
+    try:
+        EgressPolicy(entries)
+    except ValueError as error:
+        return Check("egress", "fails", str(error))
+    beside = f" and {', '.join(entries)}" if entries else ""
+    return Check("egress", "works", f"pages come from the public internet{beside}")
+
+
+def _browser(settings: Settings) -> Check:
+    from scraper_service.crawling.browser.chromium import (
+        find_chromium,
+        why_missing,
+    )
+
+    if missing := why_missing(settings):
+        text = f"screenshots, actions and scripts do not work: {missing}"
+        return Check("browser", "missing", text)
+    path = find_chromium(settings) or ""
+    try:
+        done = subprocess.run(  # noqa: S603  # the operator's own browser
+            (path, "--version"), capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        text = f"{path} does not run ({error}); install it anew, or see SCRAPER_CHROMIUM_PATH"
+        return Check("browser", "fails", text)
+    return Check("browser", "works", f"{path}, {done.stdout.strip()}")
+
+
+def _authorities() -> Check:
+    from scraper_service.crawling.browser.authorities import why_missing
+
+    name = "browser authorities"
+    if missing := why_missing():
+        text = f"rendered pages trust the browser's own authorities only: {missing}"
+        return Check(name, "missing", text)
+    return Check(name, "works", "rendered pages trust the authorities of this machine")
+
+
+def _model(settings: Settings) -> Check:
+    from scraper_service.llm.model import ModelError, language_model
+
+    name = "language model"
+    model = language_model(settings)
+    if model is None:
+        text = "none (SCRAPER_LLM_BASE_URL); rules answer json and summary, and say so"
+        return Check(name, "missing", text)
+    where = urlsplit(settings["LLM_BASE_URL"]).netloc
+    try:
+        return Check(name, "works", f"{asyncio.run(model.check())} at {where}")
+    except ModelError as error:
+        text = f"{settings['LLM_MODEL']} at {where}: {error.reason}; see"
+        text += " SCRAPER_LLM_BASE_URL,"
+        return Check(name, "fails", f"{text} SCRAPER_LLM_MODEL and SCRAPER_LLM_API_KEY")
+
+
+def _search(settings: Settings) -> Check:
+    from scraper_service.search_engines.web_search import OWN, load_providers
+
+    try:
+        names = [provider.name for provider in load_providers(settings)]
+    except ValueError as error:
+        return Check("search", "fails", str(error))
+    if names == [OWN]:
+        text = "only in pages that were scraped before; see SCRAPER_SEARXNG_URL, or install"
+        return Check("search", "missing", f"{text} the extra search")
+    engines = ", ".join("scraped pages" if n == OWN else n for n in names)
+    return Check("search", "works", f"asks {engines}, in this order")
+
+
+def _environment() -> Check:
+    from scraper_service.settings import unknown_settings
+
+    if unknown := unknown_settings():
+        text = f"no setting has the name {', '.join(unknown)}; check the spelling"
+        return Check("environment", "fails", text)
+    return Check("environment", "works", "every SCRAPER_... variable is a setting")

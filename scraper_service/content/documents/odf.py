@@ -1,0 +1,284 @@
+"""OpenDocument texts, sheets and presentations (.odt, .ods, .odp).
+
+The names are those of OpenDocument 1.3, part 3.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.documents.archive import (
+    MAX_DEPTH,
+    Archive,
+    attribute,
+    local,
+)
+from scraper_service.content.documents.markup import (
+    Draft,
+    anchor,
+    element,
+    escape,
+    facts,
+    picture,
+)
+from scraper_service.content.documents.odf_grids import Grids
+from scraper_service.content.documents.sheets import (
+    grid_html,
+    sheets_html,
+)
+from scraper_service.content.text.digits import parse_digits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+KIND = "OpenDocument"
+MAX_SPACES = 200  # of one <text:s>
+
+# What is no part of the text.
+_LEFT_OUT = frozenset(
+    {"annotation", "annotation-end", "tracked-changes", "forms", "sequence-decls"}
+    | {"variable-decls", "user-field-decls", "note-citation", "bookmark", "desc"}
+    | {"date-time-decl", "footer-decl", "header-decl", "settings", "title"}
+)
+
+
+def read_odf(body: bytes) -> Draft:
+    """Convert a text, a workbook or a presentation.
+
+    :raises Unreadable: for a damaged, encrypted or hostile file.
+    """
+    archive = Archive(body, KIND)
+    if _is_encrypted(archive):
+        raise archive.refused("it is encrypted with a password")
+    root = archive.xml("content.xml")
+    content = root.find("{*}body")
+    if content is None or not len(content):
+        raise archive.refused("it has no content")
+    reader = _Reader(root)
+    main = content[0]
+    if local(main) == "spreadsheet":
+        html = sheets_html(reader.grids.visible(main), reader.warnings)
+    elif local(main) == "presentation":
+        html = "\n".join(reader.slides(main))
+    else:
+        html = reader.blocks(main) + reader.notes()
+    known, other = _metadata(archive)
+    return Draft(body=html, known=known, other=other, warnings=reader.warnings)
+
+
+def _is_encrypted(archive: Archive) -> bool:
+    if "META-INF/manifest.xml" not in archive:
+        return False
+    manifest = archive.xml("META-INF/manifest.xml")
+    return next(manifest.iter("{*}encryption-data"), None) is not None
+
+
+def _metadata(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
+    if "meta.xml" not in archive:
+        return {}, {}
+    said: dict[str, str] = {}
+    words = []
+    for item in archive.xml("meta.xml").iter():
+        text = (item.text or "").strip()
+        if local(item) == "keyword":
+            words.append(text)
+        elif text:
+            said.setdefault(local(item), text)
+    known = {
+        "title": said.get("title"),
+        "description": said.get("description"),
+        "keywords": ", ".join(words),
+        "language": said.get("language"),
+        "published_time": said.get("creation-date"),
+        "modified_time": said.get("date"),
+    }
+    author = said.get("initial-creator") or said.get("creator")
+    other = {"author": author, "subject": said.get("subject")}
+    return facts(known), facts(other)
+
+
+class _Reader:
+    """Writes elements as HTML; footnotes are collected for the end."""
+
+    def __init__(self, root: Any):
+        self.warnings: list[str] = []
+        self._notes: list[str] = []
+        self._depth = 0
+        self._hidden: set[str] = set()
+        self._emphasis: dict[str, list[str]] = {}
+        self._numbered: set[str] = set()
+        for style in root.iter("{*}style", "{*}list-style"):
+            self._read_style(style)
+        self.grids = Grids(self.cell, self._hidden, self.warnings)
+
+    def _read_style(self, style: Any) -> None:
+        name = attribute(style, "name") or ""
+        if local(style) == "list-style":
+            if len(style) and local(style[0]) == "list-level-style-number":
+                self._numbered.add(name)
+            return
+        shape = style.find("{*}text-properties")
+        if shape is not None:
+            tags = []
+            if attribute(shape, "font-weight") == "bold":
+                tags.append("strong")
+            if attribute(shape, "font-style") in {"italic", "oblique"}:
+                tags.append("em")
+            if attribute(shape, "text-line-through-style") not in {None, "none"}:
+                tags.append("s")
+            position = attribute(shape, "text-position") or ""
+            if position.startswith(("super", "sub")):
+                tags.append("sup" if position.startswith("super") else "sub")
+            self._emphasis[name] = tags
+        place = style.find("{*}table-properties")
+        if place is not None and attribute(place, "display") == "false":
+            self._hidden.add(name)
+
+    # -- Texts ---------------------------------------------------------------------------
+
+    def blocks(self, parent: Any) -> str:
+        """Return the blocks in an element; deep nesting is flattened."""
+        self._depth += 1
+        parts = [self._block(item) for item in parent]
+        self._depth -= 1
+        return "".join(parts)
+
+    def _block(self, item: Any) -> str:
+        kind = local(item)
+        if kind in _LEFT_OUT or not kind or self._depth > MAX_DEPTH:
+            return ""
+        if kind == "h":
+            level = parse_digits(attribute(item, "outline-level") or "1")
+            size = min(max(level, 1), 6)
+            return self._wrapped(f"h{size}", item)
+        if kind == "p":
+            style = attribute(item, "style-name") or ""
+            if style in {"Title", "Subtitle"}:
+                return self._wrapped("h1" if style == "Title" else "h2", item)
+            if style.startswith("Preformatted"):
+                return self._wrapped("pre", item)
+            return self._wrapped("p", item)
+        if kind == "list":
+            return self._list(item)
+        if kind == "table":
+            return self._table(item)
+        return self.blocks(item)
+
+    def _wrapped(self, tag: str, item: Any) -> str:
+        content = self.inline(item)
+        return f"{element(tag, content)}\n" if content.strip() else ""
+
+    def _list(self, item: Any) -> str:
+        tag = "ol" if attribute(item, "style-name") in self._numbered else "ul"
+        items = []
+        for entry in item:
+            if local(entry) in {"list-item", "list-header"}:
+                content = self.blocks(entry)
+                if content.count("<p>") == 1:  # a tight list
+                    content = content.replace("<p>", "").replace("</p>\n", "")
+                if content.strip():
+                    items.append(element("li", content))
+        return f"{element(tag, ''.join(items))}\n" if items else ""
+
+    def _table(self, item: Any) -> str:
+        grid = self.grids.grid(item)
+        if grid.is_cut:
+            self.warnings.append("A table was truncated: it has too many cells.")
+        return grid_html(grid)
+
+    def inline(self, parent: Any) -> str:
+        """Return text with what is inside it."""
+        if self._depth > MAX_DEPTH:
+            return escape("".join(parent.itertext()))
+        self._depth += 1
+        parts = [escape(parent.text or "")]
+        for item in parent:
+            parts += [self._span(item), escape(item.tail or "")]
+        self._depth -= 1
+        return "".join(parts)
+
+    def _span(self, item: Any) -> str:
+        kind = local(item)
+        if kind in _LEFT_OUT or not kind:
+            return ""
+        if kind == "s":
+            count = parse_digits(attribute(item, "c") or "1", 1)
+            return " " * min(count, MAX_SPACES)
+        if kind == "tab":
+            return " "
+        if kind == "line-break":
+            return "<br>"
+        if kind == "note":
+            return self._note(item)
+        if kind == "a":
+            return anchor(self.inline(item), attribute(item, "href"))
+        if kind == "frame":
+            return self._frame(item)
+        content = self.inline(item)
+        if kind == "span" and content.strip():
+            for tag in self._emphasis.get(attribute(item, "style-name") or "", ()):
+                content = element(tag, content)
+        return content
+
+    def _note(self, item: Any) -> str:
+        content = item.find("{*}note-body")
+        if content is None:
+            return ""
+        number = len(self._notes) + 1
+        self._notes.append("")  # keeps the place of a note inside a note
+        text = self.blocks(content).replace("<p>", "").replace("</p>\n", " ")
+        self._notes[number - 1] = element("li", text.strip(), id=f"note-{number}")
+        return element("sup", element("a", str(number), href=f"#note-{number}"))
+
+    def notes(self) -> str:
+        """Return the footnotes as a list, which the references lead to."""
+        return element("ol", "".join(self._notes)) if self._notes else ""
+
+    def _frame(self, item: Any) -> str:
+        """Return a text box, or the name of a picture."""
+        box = item.find("{*}text-box")
+        if box is not None:
+            return self.blocks(box).replace("<p>", "").replace("</p>\n", "<br>")
+        said = item.findtext("{*}desc") or item.findtext("{*}title") or ""
+        if item.find("{*}image") is None or not said.strip():
+            return ""
+        return picture(said)
+
+    # -- Presentations -------------------------------------------------------------------
+
+    def slides(self, main: Any) -> Iterator[str]:
+        """Yield a section for each slide."""
+        for number, page in enumerate(main.iterfind("{*}page"), 1):
+            heading = ""
+            parts = []
+            for shape in page.iter("{*}frame", "{*}custom-shape"):
+                if next(shape.iterancestors("{*}notes"), None) is not None:
+                    continue
+                kind = attribute(shape, "class")
+                box = shape.find("{*}text-box")
+                if kind == "title" and not heading and box is not None:
+                    heading = " ".join(self.inline(p) for p in box.iter("{*}p")).strip()
+                elif kind not in {"header", "footer", "date-time", "page-number"}:
+                    table = shape.find("{*}table")
+                    parts.append(
+                        self._table(table)
+                        if table is not None
+                        else self.blocks(shape if box is None else box)
+                    )
+            notes = [self.blocks(box) for box in page.iterfind("{*}notes//{*}text-box")]
+            if any(notes):
+                parts.append(element("blockquote", f"<p>Notes:</p>{''.join(notes)}"))
+            title = element("h2", heading or f"Slide {number}")
+            yield element("section", title + "".join(parts) + self.notes())
+            self._notes = []
+
+    # -- Cells ---------------------------------------------------------------------------
+
+    def cell(self, item: Any) -> str:
+        """Return what is in a cell."""
+        parts = []
+        for part in item:
+            text = self.inline(part) if local(part) in {"p", "h"} else self._block(part)
+            if text.strip():
+                parts.append(text)
+        return "<br>".join(parts)

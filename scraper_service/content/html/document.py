@@ -1,0 +1,275 @@
+"""A page as one tree, which all formats are made from, so that they agree.
+
+Parsing guards against hostile nesting; elements are chosen by the caller's selectors.
+What no reader sees is dropped in ``cleaning.py``, what is chrome in ``content.py``.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from cssselect import HTMLTranslator, SelectorError
+from lxml import etree
+
+from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.html.tags import UNCOUNTED, VOID
+from scraper_service.content.passes import compiled, elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
+MAX_TAGS = 300_000  # lxml needs about 0.6 kB for each
+MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG, in bytes
+LONG_TAG = 50_000
+
+_TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
+_LONG_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}" % LONG_TAG)
+_ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
+# What XML forbids would be refused wherever the tree is changed. As bytes of UTF-8, where
+# a control character is never a part of another one: a search in text takes longer than
+# libxml2 takes to parse.
+_CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
+_FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
+_FORBIDDEN_START = b"\xef\xbf"
+# Not by a flag for both cases: that would look at each byte, not only behind "&#".
+_FORBIDDEN_REFERENCE = re.compile(
+    rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
+    rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
+)
+_TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
+# Elements that leave a parser of HTML 5 in the head.
+_OF_HEAD = frozenset(
+    "base basefont bgsound link meta noframes noscript object script style template title".split()
+)
+_IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
+
+
+@define
+class Document:
+    """A parsed page. ``base`` is what its relative addresses are relative to.
+
+    Of main content, ``is_main``, what readers make nothing of is not written.
+    """
+
+    root: Any
+    base: str
+    warnings: list[str] = field(factory=list)
+    is_main: bool = False
+
+    @property
+    def body(self) -> Any:
+        """The ``body`` element; made when the page has none."""
+        body = self.root.find("body")
+        if body is None:
+            body = etree.SubElement(self.root, "body")
+            for child in [c for c in self.root if c.tag not in {"head", "body"}]:
+                body.append(child)
+        return body
+
+
+def parse(source: str | bytes, url: str) -> Document:
+    """Parse text, or its UTF-8; extreme nesting is flattened and then warned of."""
+    text = source.encode(errors="ignore") if isinstance(source, str) else source
+    warnings: list[str] = []
+    if len(text) > MAX_TAGS and text.count(b"<") > MAX_TAGS:
+        text = _without_late_tags(text)
+        warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
+    root = _tree(text)
+    if _is_too_deep(root):
+        root = _tree(_flattened(text, UNCOUNTED))
+        if _is_too_deep(root):  # tables or lists inside each other
+            root = _tree(_flattened(text, VOID))
+        warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
+    _end_head(root)
+    bases = (element.get("href") for element in elements(root, "base"))
+    href = next((href for href in bases if href is not None), "").strip()
+    base = absolute(url, href) if href else None
+    if not (base or "").startswith(("http:", "https:")):
+        base = url
+    return Document(root, base or url, warnings)
+
+
+def exclude(document: Document, selectors: Iterable[str]) -> None:
+    """Remove the elements which match one of the CSS ``selectors``."""
+    for element in _matches(document, selectors):
+        if element.tag not in {"html", "body", "head"}:
+            drop(element)
+        elif element.tag != "head":
+            _empty(document.body)
+
+
+def include(document: Document, selectors: tuple[str, ...]) -> None:
+    """Keep the outermost matching elements only, in document order."""
+    matches = _matches(document, selectors)
+    body = document.body
+    if body in matches or document.root in matches:
+        return
+    wanted = set(matches)
+    outermost = [
+        element
+        for element in document.root.iter()
+        if element in wanted and wanted.isdisjoint(element.iterancestors())
+    ]
+    for element in outermost:
+        drop(element)
+    _empty(body)
+    body.extend(outermost)
+    if not outermost:
+        names = ", ".join(selectors)
+        document.warnings.append(f"No element matches includeTags: {names[:300]}.")
+
+
+def drop(element: Any) -> None:
+    """Remove ``element``; the text which follows it stays."""
+    parent = element.getparent()
+    if parent is None:
+        return
+    if element.tail:
+        previous = element.getprevious()
+        if previous is None:
+            parent.text = (parent.text or "") + element.tail
+        else:
+            previous.tail = (previous.tail or "") + element.tail
+        element.tail = None
+    parent.remove(element)
+
+
+def select(root: Any, selector: str) -> list[Any] | None:
+    """Return the elements matching a CSS selector, None for an unusable one."""
+    try:
+        found = root.xpath(_TRANSLATOR.css_to_xpath(selector))
+    except (SelectorError, ValueError, TypeError, RecursionError, etree.XPathError):
+        return None
+    return [element for element in found if isinstance(element.tag, str)]
+
+
+def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
+    found: list[Any] = []
+    for selector in selectors:
+        rewritten = _IFRAME.sub('[data-original-tag="iframe"]', selector)
+        elements = select(document.root, rewritten)
+        if elements is None:
+            document.warnings.append(f"Not a usable selector: {selector[:100]}.")
+        else:
+            found += elements
+    return found
+
+
+def _is_too_deep(root: Any) -> bool:
+    if compiled is not None:
+        return compiled.is_deeper(root, MAX_DEPTH + 9)  # type: ignore[no-any-return]
+    return bool(_TOO_DEEP(root))
+
+
+def _tree(data: bytes) -> Any:
+    parser = etree.HTMLParser(
+        encoding="utf-8",
+        huge_tree=True,
+        remove_comments=True,
+        remove_pis=True,
+        collect_ids=False,  # nothing asks the parser for an element by its id
+    )
+    if compiled is None or compiled.has_one_of(data, _CONTROLS):
+        data = data.translate(None, _CONTROLS)
+    if _FORBIDDEN_START[:1] in data and _FORBIDDEN_START in data:
+        for character in _FORBIDDEN_CHARACTERS:
+            data = data.replace(character, b"")
+    data = _FORBIDDEN_REFERENCE.sub(b"", data)
+    if _has_long_tag(data):
+        data = _without_late_attributes(data)
+    root = None if data.isspace() or not data else etree.fromstring(data, parser)
+    return etree.fromstring(b"<html><body></body></html>") if root is None else root
+
+
+def _end_head(root: Any) -> None:
+    """Move what ends a head without a closing tag, with all behind it, to the body.
+
+    libxml2 knows no elements of HTML 5, and leaves ``<main>`` in the head.
+    """
+    head = root.find("head")
+    if head is None:
+        return
+    for number, child in enumerate(head):
+        if isinstance(child.tag, str) and child.tag not in _OF_HEAD:
+            late = head[number:]
+            break
+    else:
+        return
+    body = root.find("body")
+    if body is None:
+        body = etree.SubElement(root, "body")
+    first_text, body.text = body.text, None
+    for place, child in enumerate(late):
+        body.insert(place, child)
+    if first_text:
+        late[-1].tail = (late[-1].tail or "") + first_text
+
+
+def _has_long_tag(data: bytes) -> bool:
+    """Tell whether there may be a tag longer than :data:`LONG_TAG`, in few looks."""
+    place = data.find(b"<")
+    while 0 <= place < len(data) - LONG_TAG:
+        end = place + 1 + LONG_TAG
+        last = data.rfind(b"<", place + 1, end)
+        if last < 0:
+            if data.find(b">", place, end) < 0:
+                return True
+            last = data.find(b"<", end)  # it was a script, more often than not
+        place = last
+    return False
+
+
+def _without_late_attributes(data: bytes) -> bytes:
+    """Cut elements of very many attributes: libxml2 compares each with all others."""
+
+    def cut(match: re.Match[bytes]) -> bytes:
+        end = None
+        for number, attribute in enumerate(_ATTRIBUTE.finditer(match[0])):
+            if number == MAX_ATTRIBUTES:
+                end = attribute.start()
+                break
+        return match[0][:end]
+
+    return _LONG_TAG.sub(cut, data)
+
+
+def _flattened(text: bytes, uncounted: frozenset[str]) -> bytes:
+    """Drop the tags below :data:`MAX_DEPTH`, keeping their text."""
+    depth = 0
+
+    def keep(match: re.Match[bytes]) -> bytes:
+        nonlocal depth
+        if match[2].lower().decode(errors="replace") in uncounted:
+            return match[0] if depth < MAX_DEPTH else b" "
+        if match[1]:
+            kept = depth <= MAX_DEPTH
+            depth = max(depth - 1, 0)
+        else:
+            depth += 1
+            kept = depth <= MAX_DEPTH
+        return match[0] if kept else b" "
+
+    return _TAG.sub(keep, text)
+
+
+def _without_late_tags(text: bytes) -> bytes:
+    count = 0
+
+    def keep(match: re.Match[bytes]) -> bytes:
+        nonlocal count
+        count += 1
+        return match[0] if count <= MAX_TAGS else b" "
+
+    return _TAG.sub(keep, text)
+
+
+def _empty(body: Any) -> None:
+    for child in list(body):
+        body.remove(child)
+    body.text = None
+
+
+_TRANSLATOR = HTMLTranslator()

@@ -1,0 +1,185 @@
+"""Cards: siblings of one shape, whose parts are kept or dropped in all of them alike.
+
+The model judges each block alone, so that of one card the price stayed and of the next
+one the name.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from scraper_service.content.main_content.kinds import PRICE
+
+if TYPE_CHECKING:
+    from scraper_service.content.main_content.drafts import Draft
+
+LEAST_CARDS = 3
+MAX_CARDS = 1_000  # of one list; longer ones are left as they are
+MAX_LISTS = 200
+MAX_WORDS = 100  # of a card, in the mean
+MOST_CARDS = 0.7  # of a list, that have a link or a price
+MAX_ALIKE = 4  # blocks of one shape in a card that are told apart
+MAJORITY = 0.6  # of the cards, whose part the model keeps
+LEAST_TITLED = 0.5  # of the cards, that have a title
+LEAST_LIKELY = 0.3  # of the bar: the chance of titles that stay with the rest
+FORUM = 0.5  # chance of one: posts are no cards, nor are those below them
+LEAST_KEPT = 0.25  # of the words of the cards: less goes, unless it is the title
+
+# Of the names that page builders give to each of their elements.
+_NUMBER = re.compile(r"[_-]\d[0-9a-f]*(?=$|[\s_-])")
+Column = list[int]  # the blocks of one part, of all cards
+
+
+def unite_cards(draft: Draft) -> None:
+    """Decide each part of a card for all cards of a list.
+
+    A title stays with what stays of its cards. Where that is little, it goes too: a
+    price without its name says nothing.
+    """
+    paths = _paths(draft)
+    for cards in _lists(draft, paths):
+        if not _are_cards(draft, cards):
+            continue
+        columns = _columns(draft, cards, paths)
+        for column in columns:
+            kept = draft.keep[column].mean()
+            if len(column) >= LEAST_CARDS and 0 < kept < 1:
+                stays = kept >= MAJORITY or _chance(draft, column) >= draft.bar
+                draft.settle(column, stays, "as in the other cards")
+        for column in columns:
+            if _is_button(draft, column):
+                draft.settle(column, False, "said in all cards")
+        blocks = [number for card in cards for number in card]
+        kept = draft.keep[blocks]
+        title = _titles(draft, columns, len(cards))
+        if title is None or not kept.any() or draft.keep[title].all():
+            continue
+        weight = draft.made.words[blocks] + 1.0
+        if (weight * kept).sum() < LEAST_KEPT * weight.sum():
+            draft.settle(blocks, False, "little of a card")
+        elif _chance(draft, title) >= LEAST_LIKELY * draft.bar:
+            draft.settle(title, True, "the title of a card")
+
+
+def _paths(draft: Draft) -> list[int]:
+    """Return by node the number of its path, in which names are without numbers."""
+    nodes = draft.walk.nodes
+    shapes = set(nodes.shape)
+    plain = {shape: _NUMBER.sub("", shape) for shape in shapes}
+    if len(set(plain.values())) == len(shapes):
+        return nodes.path
+    known: dict[tuple[int, str], int] = {}
+    paths: list[int] = []
+    for parent, shape in zip(nodes.parent, nodes.shape, strict=True):
+        above = paths[parent] if paths else 0
+        paths.append(known.setdefault((above, plain[shape]), len(known)))
+    return paths
+
+
+def _lists(draft: Draft, paths: list[int]) -> list[list[range]]:
+    """Return the lists of small siblings of one shape that are kept in part."""
+    made, nodes = draft.made, draft.walk.nodes
+    start, end = made.start, made.end
+    sizes = end - start
+    full = np.flatnonzero(sizes[1:]) + 1
+    around = made.parent[full]
+    if made.columns["kind forum"][0] < FORUM:
+        around = made.parent[np.maximum(around, 0)]  # rows of cards are one list
+    shapes = (around + 1) * (len(nodes) + 1) + np.array(paths, dtype=np.intp)[full]
+    _, which, counts = np.unique(shapes, return_inverse=True, return_counts=True)
+
+    def of_lists(sums: Any) -> Any:
+        return np.bincount(which, (sums[end] - sums[start])[full], len(counts))
+
+    words = of_lists(np.concatenate(([0.0], np.cumsum(made.words))))
+    kept = of_lists(np.concatenate(([0], np.cumsum(draft.keep))))
+    blocks = np.bincount(which, sizes[full], len(counts))
+    wanted = (
+        (counts >= LEAST_CARDS)
+        & (counts <= MAX_CARDS)
+        & (blocks > counts)
+        & (words <= MAX_WORDS * counts)
+        & (kept > 0)
+        & (kept < blocks)
+    )
+    found: dict[int, list[range]] = {}
+    for node, own in zip(full.tolist(), which.tolist(), strict=True):
+        if wanted[own]:
+            found.setdefault(own, []).append(range(int(start[node]), int(end[node])))
+    return list(found.values())[:MAX_LISTS]
+
+
+def _are_cards(draft: Draft, cards: list[range]) -> bool:
+    """Tell whether most of them lead somewhere or have a price."""
+    blocks = draft.walk.blocks
+    least = MOST_CARDS * len(cards)
+    count = 0
+    for card in cards:
+        texts = blocks.text[card.start : card.stop]
+        count += any(blocks.linked[card.start : card.stop]) or any(
+            map(PRICE.search, texts)
+        )
+    return count >= least
+
+
+def _columns(draft: Draft, cards: list[range], paths: list[int]) -> list[Column]:
+    """Return the blocks of the cards by what they are in them."""
+    node = draft.walk.blocks.node
+    found: dict[tuple[int, int], Column] = {}
+    for card in cards:
+        seen: dict[int, int] = {}
+        for number in card:
+            shape = paths[node[number]]
+            seen[shape] = min(seen.get(shape, 0) + 1, MAX_ALIKE)
+            found.setdefault((shape, seen[shape]), []).append(number)
+    return list(found.values())
+
+
+def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
+    """Return the headings of the cards, or the first links that differ from each other."""
+    blocks, headed = draft.walk.blocks, draft.made.columns["in heading"]
+    density = draft.made.columns["link density"]
+    full = [column for column in columns if len(column) >= LEAST_TITLED * count]
+    for column in full:
+        if headed[column].mean() > LEAST_TITLED and not _is_button(draft, column):
+            return column
+    for column in full:
+        if (
+            np.mean(density[column] >= 0.9) > MOST_CARDS
+            and draft.made.words[column].mean() >= 2
+            and len({blocks.text[number] for number in column}) > len(column) / 2
+        ):
+            return column
+    return None
+
+
+def _is_button(draft: Draft, column: Column) -> bool:
+    """Tell a link that is written as a heading, the same in all cards.
+
+    Not one that a picture would go with.
+    """
+    columns, texts = draft.made.columns, draft.walk.blocks.text
+    return bool(
+        len(column) >= LEAST_CARDS
+        and columns["in heading"][column].all()
+        and columns["link density"][column].min() >= 0.9
+        and len({texts[number].strip() for number in column}) == 1
+        and not _has_picture(draft, column[0])
+    )
+
+
+def _has_picture(draft: Draft, block: int) -> bool:
+    """Tell whether a picture goes with a block, in an element of no other block."""
+    nodes, node = draft.walk.nodes, draft.walk.blocks.node[block]
+    above = nodes.parent[node]
+    while above > 0 and nodes.end[above] - nodes.start[above] == 1:
+        node, above = above, nodes.parent[above]
+    return next(nodes.element[node].iter("img"), None) is not None
+
+
+def _chance(draft: Draft, column: Column) -> float:
+    weight = draft.made.words[column] + 1.0
+    return float((draft.chances[column] * weight).sum() / weight.sum())

@@ -1,0 +1,217 @@
+"""The kind of a page, told from what it declares, its address and how it is built."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from attrs import frozen
+from lxml import etree
+
+from scraper_service.content.main_content.data import product_description
+from scraper_service.content.main_content.tables import name_parts
+from scraper_service.content.passes import compiled, elements
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scraper_service.content.html.document import Document
+    from scraper_service.content.main_content.blocks import Walk
+
+KINDS = (
+    "article",
+    "collection",
+    "documentation",
+    "forum",
+    "listing",
+    "product",
+    "service",
+)
+MAX_SCRIPTS = 20
+MAX_SCRIPT = 50_000  # characters of one that are looked at
+MAX_METAS = 9
+MAX_TITLES = 3
+MAX_TYPES = 20
+MAX_COUNTED = 3_000  # elements whose names are looked at
+_ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
+_LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
+PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
+_COUNTED = {
+    "p": "paragraphs",
+    "pre": "code",
+    "code": "code",
+    "form": "forms",
+    "table": "tables",
+    "article": "articles",
+    "h2": "second headings",
+    "h3": "third headings",
+    "li": "items",
+    "img": "images",
+    "button": "buttons",
+    "blockquote": "quotations",
+    "time": "times",
+}
+
+
+@frozen
+class Kind:
+    """The verdict: ``chances`` in the order of :data:`KINDS`, and what spoke for it."""
+
+    chances: tuple[float, ...]
+    evidence: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def name(self) -> str:
+        """The likeliest kind."""
+        return KINDS[max(range(len(KINDS)), key=self.chances.__getitem__)]
+
+    def by_name(self) -> dict[str, float]:
+        """Return the chance of each kind."""
+        return dict(zip(KINDS, self.chances, strict=True))
+
+
+@frozen
+class Declared:
+    """What a page says of itself: signs of its kind, its titles, what its product is."""
+
+    signs: frozenset[str]
+    description: str | None = None
+    titles: tuple[str, ...] = ()
+
+
+def declared(document: Document) -> Declared:
+    """Return what the page, untouched yet, says of itself."""
+    metas, scripts, names, titles = [], [], [], []
+    for element in elements(document.root, "meta", "script", "body", "title"):
+        if element.tag == "meta":
+            metas.append(element)
+            if element.get("property") == "og:title":
+                titles.append(element.get("content"))
+        elif element.tag == "title":
+            titles.append(element.text)
+        elif element.tag == "body":
+            names += [v for k, v in element.items() if k in {"class", "id"}]
+        elif element.get("type") == "application/ld+json" and element.text:
+            scripts.append(element.text)
+    signs = _meta_signs(metas)
+    for data in scripts[:MAX_SCRIPTS]:
+        signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
+    for marked in _item_types(document.root):
+        signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
+    signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
+    signs |= _address_signs(document.base)
+    texts = tuple(text for text in titles[:MAX_TITLES] if text and not text.isspace())
+    return Declared(frozenset(signs), product_description(scripts), texts)
+
+
+def _item_types(root: Any) -> list[str]:
+    if compiled is not None:
+        return compiled.values(root, "itemtype", MAX_TYPES)  # type: ignore[no-any-return]
+    return _ITEM_TYPES(root)[:MAX_TYPES]  # type: ignore[no-any-return]
+
+
+def _meta_signs(metas: Iterable[Any]) -> set[str]:
+    """Return the types and the generator."""
+    signs: set[str] = set()
+    count = 0
+    for meta in metas:
+        if meta.get("property") != "og:type" and meta.get("name") != "generator":
+            continue
+        count += 1
+        if count > MAX_METAS:
+            break
+        words = re.findall(r"[a-z]+", (meta.get("content") or "")[:60].lower())
+        if meta.get("property"):
+            signs.update(f"og:{word}" for word in words[:3])
+        else:
+            signs.update(f"made by {word}" for word in words[:1])
+    return signs
+
+
+def _address_signs(url: str) -> set[str]:
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return set()
+    names = [name for name in parts.path.lower().split("/") if name]
+    signs = {
+        f"path:{word}" for name in names for word in re.findall(r"[a-z]+", name)[:6]
+    }
+    host = (parts.hostname or "").split(".")
+    signs.update(f"host:{name}" for name in host[:-2])
+    signs.update(f"host:{word}" for word in re.findall(r"[a-z]+", " ".join(host))[:4])
+    signs.add(f"path depth {min(len(names), 5)}")
+    last = names[-1] if names else ""
+    signs.add(f"last name has {min(last.count('-') + last.count('_'), 8)} dashes")
+    if re.search(r"\d{4,}", last):
+        signs.add("last name has a number")
+    if re.search(r"/20\d\d/", parts.path):
+        signs.add("path has a year")
+    if parts.query:
+        signs.add("has a query")
+    return signs
+
+
+def built(walk: Walk) -> set[str]:
+    """Return how the cleaned page is built: counts by powers of two, and names."""
+    counts: dict[str, int] = {}
+    names: dict[str, int] = {}
+    for shape, count in Counter(walk.nodes.shape[:MAX_COUNTED]).items():
+        tag, _, own = shape.partition(".")
+        if tag in _COUNTED:
+            counts[_COUNTED[tag]] = counts.get(_COUNTED[tag], 0) + count
+        if own:
+            names[own] = names.get(own, 0) + count
+    blocks = walk.blocks
+    words, linked = sum(blocks.words), sum(blocks.linked)
+    pairs = zip(blocks.words, blocks.linked, strict=True)
+    prose = sum([own for own, links in pairs if own >= 15 and links < 0.4 * own])
+    short = [text for text in blocks.text if len(text) < 200]
+    counts["words"], counts["blocks"] = words, len(blocks)
+    counts["prices"] = 0
+    if _has_money("\n".join(short)):
+        counts["prices"] = sum(map(bool, map(PRICE.search, filter(_has_money, short))))
+    counts["questions"] = len([text for text in short if "?" in text])
+    signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
+    signs.add(f"links: {10 * linked // (words or 1)} tenths")
+    signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
+    parts: dict[str, int] = {}
+    for own, count in names.items():
+        for part in name_parts(own):
+            parts[part] = parts.get(part, 0) + count
+    for part, count in parts.items():
+        signs.add(f"class:{part}")
+        if count >= 4:
+            signs.add(f"classes:{part}")
+    return signs
+
+
+def _has_money(text: str) -> bool:
+    """Tell, faster than :data:`PRICE`, whether there may be a price."""
+    return (
+        not text.isascii()
+        or "$" in text
+        or "kr" in text
+        or "EUR" in text
+        or "USD" in text
+    )
+
+
+def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:
+    """Return the kind: a sum of the weights of all signs, as chances.
+
+    ``weights`` has a list for each sign, one number for each of :data:`KINDS`, and one
+    under the empty name, which is where the sum begins.
+    """
+    known = [(sign, weights[sign]) for sign in signs if sign in weights]
+    sums = list(map(sum, zip(weights[""], *[row for _, row in known], strict=True)))
+    top = max(sums)
+    powers = [math.exp(value - top) for value in sums]
+    whole = sum(powers)
+    best = sums.index(top)
+    strong = sorted(known, key=lambda pair: -pair[1][best])[:6]
+    evidence = tuple((sign, row[best]) for sign, row in strong if row[best] > 0)
+    return Kind(tuple(power / whole for power in powers), evidence)

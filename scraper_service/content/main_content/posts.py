@@ -1,0 +1,177 @@
+"""Posts of a forum: who wrote each and when stays with it, and a rule parts them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from lxml import etree
+
+from scraper_service.content.main_content.blocks import PLACES
+from scraper_service.content.main_content.drafts import is_chrome
+from scraper_service.content.main_content.tables import MAX_NAMES
+from scraper_service.content.metadata.marks import DATED_TAGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scraper_service.content.main_content.drafts import Draft
+
+LEAST_POST = 10  # words that are kept of it, in blocks of LEAST_BLOCK
+LEAST_BLOCK = 5  # words
+MOST_OF_PAGE = 0.6  # of the words that are kept: not all posts of a list have more
+MAX_BYLINE = 6  # words
+MAX_NAMED = 12  # words of one that needs no other
+MAX_NEAR = 3  # elements around a block whose names are looked at
+MAX_INSIDE = 20  # elements in it
+_ITEMS = frozenset({"li", "tr", "td", "dd", "dt"})  # parted by lists and tables
+_AUTHOR = re.compile(
+    r"(?:^|[\s_-])(?:user|poster|nick(?:name)?|handle|by)(?=$|[\s_-])|author|user-?name|byline",
+    re.IGNORECASE,
+)
+_PROFILE = re.compile(
+    r"/(?:u|users?|members?|memberlist|profile|people|authors?)[/.?]|[?&]u(?:ser)?=",
+    re.IGNORECASE,
+)
+_DATE = re.compile(
+    r"\b(?:19|20)\d\d\b|\b\d+\s*(?:[smhdwy]|mo|min\w*|hours?|days?|weeks?|months?|years?)\b"
+    r"|\bago\b|\b\d{1,2}:\d\d",
+    re.IGNORECASE,
+)
+_IN_QUOTATION = 1 << PLACES.index("blockquote")
+_ATTRIBUTION = re.compile("[:\uff1a]\\W*\\Z")
+_DATED = re.compile(r"date|time|posted|publish|created", re.IGNORECASE)
+
+
+def add_bylines(draft: Draft) -> list[Any]:
+    """Keep who wrote each post and when; return the elements of the posts.
+
+    A post is an element with text and a byline, beside others with both.
+    """
+    nodes, blocks = draft.walk.nodes, draft.walk.blocks
+    start, end = draft.made.start, draft.made.end
+    _attribute(draft)
+    kinds = _kinds(draft)
+    if not kinds:
+        return []
+    words = np.where(draft.made.words >= LEAST_BLOCK, draft.made.words, 0) * draft.keep
+    own = _sums(words, start, end)
+    total = own[0]
+    signed = np.zeros(len(blocks))
+    signed[list(kinds)] = 1
+    places = list(zip(nodes.parent, nodes.tag, strict=True))
+    full = np.flatnonzero((own > 0) & (_sums(signed, start, end) > 0)).tolist()
+    beside = Counter(places[node] for node in full)
+    authors: dict[int, list[int]] = {}
+    dates: dict[int, list[int]] = {}
+    for number, (is_author, is_date) in kinds.items():
+        node = blocks.node[number]
+        while node > 0 and not (own[node] and beside[places[node]] > 1):
+            node = nodes.parent[node]
+        if node > 0:
+            if is_author:
+                authors.setdefault(node, []).append(number)
+            if is_date:
+                dates.setdefault(node, []).append(number)
+    posts = {
+        node
+        for node in (*authors, *dates)
+        if LEAST_POST <= own[node] <= MOST_OF_PAGE * total
+    }
+    lists = {places[node] for node in posts}
+    # The others of a list are long or short ones, if they have both.
+    posts |= {n for n in authors.keys() & dates.keys() if places[n] in lists}
+    for found in (authors, dates):
+        for node in posts & found.keys():
+            numbers = found[node]
+            short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE]
+            if not draft.keep[numbers].any():
+                draft.settle(short[:1], True, "a byline")
+    return [nodes.element[node] for node in full if places[node] in lists]
+
+
+def _attribute(draft: Draft) -> None:
+    """Keep the few words before a quotation that say whose it is."""
+    blocks, keep = draft.walk.blocks, draft.keep
+    numbers = [
+        number
+        for number in np.flatnonzero(~keep[:-1] & keep[1:]).tolist()
+        if blocks.words[number] <= MAX_BYLINE
+        and blocks.places[number + 1] & _IN_QUOTATION
+        and _ATTRIBUTION.search(blocks.text[number])
+    ]
+    draft.settle(numbers, True, "who is quoted")
+
+
+def _sums(values: Any, start: Any, end: Any) -> Any:
+    """Return by node the sum of what its blocks have."""
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    return sums[end] - sums[start]
+
+
+def _kinds(draft: Draft) -> dict[int, tuple[bool, bool]]:
+    """Return the short blocks that name an author, or a date, and which."""
+    blocks, known = draft.walk.blocks, set(draft.walk.nodes.element)
+    found = {}
+    for number, count in enumerate(blocks.words):
+        if count <= MAX_NAMED and not is_chrome(blocks.places[number]):
+            kind = _kind(draft, number, known)
+            if any(kind):
+                found[number] = kind
+    return found
+
+
+def _kind(draft: Draft, number: int, known: set[Any]) -> tuple[bool, bool]:
+    """Tell whether a short block names an author, and a date."""
+    text = draft.walk.blocks.text[number].strip()
+    if len(text) < 2:  # the letter that stands for a picture
+        return False, False
+    is_author = is_date = False
+    for element in _near(draft, number, known):
+        attributes = element.attrib
+        if element.tag in DATED_TAGS:
+            is_date = True
+        elif element.tag == "a" and _PROFILE.search(attributes.get("href", "")):
+            is_author = True
+        names = " ".join(
+            attributes[name]
+            for name in ("class", "itemprop", "rel")
+            if name in attributes
+        )[:MAX_NAMES]
+        if names:
+            is_author = is_author or bool(_AUTHOR.search(names))
+            is_date = is_date or bool(_DATED.search(names) and _DATE.search(text))
+    return is_author, is_date
+
+
+def _near(draft: Draft, number: int, known: set[Any]) -> Iterator[Any]:
+    """Yield the elements around a block that hold little else, and those in it."""
+    nodes = draft.walk.nodes
+    node = first = draft.walk.blocks.node[number]
+    for _ in range(MAX_NEAR):
+        if node == 0 or nodes.end[node] - nodes.start[node] > MAX_NEAR:
+            break
+        yield nodes.element[node]
+        node = nodes.parent[node]
+    waiting = [child for child in nodes.element[first] if child not in known]
+    for _ in range(MAX_INSIDE):
+        if not waiting:
+            return
+        element = waiting.pop()
+        if isinstance(element.tag, str):
+            yield element
+            waiting += [child for child in element if child not in known]
+
+
+def part_posts(posts: Iterable[Any]) -> None:
+    """Put a rule between posts, which the reduction has left in the tree."""
+    seen: set[Any] = set()
+    for post in posts:
+        above = post.getparent()
+        if above is None or post.tag in _ITEMS:
+            continue
+        if above in seen:
+            post.addprevious(etree.Element("hr"))
+        seen.add(above)

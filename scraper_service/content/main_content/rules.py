@@ -1,0 +1,162 @@
+"""The few rules that correct the model: what readers expect of any page."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from scraper_service.content.main_content.blocks import PLACES
+from scraper_service.content.main_content.cards import unite_cards
+from scraper_service.content.main_content.drafts import Draft, is_chrome
+from scraper_service.content.main_content.drops import (
+    drop_consent,
+    drop_empty_headings,
+    drop_extras,
+)
+from scraper_service.content.main_content.kinds import PRICE
+from scraper_service.content.markdown.tables import data_rows
+from scraper_service.content.text.words import likeness, shared_words
+
+LEAST_IN_GAP = 0.3  # of the bar: the chance of a block that stays between others
+MAX_GAP = 3  # blocks
+LEAST_TABLE = 0.05  # of the bar, for a table with a header inside main or article
+MAX_TITLE = 60  # words
+MAX_HEADINGS = 10
+LEAST_LIKE = 0.6  # of an h1 in chrome to a title
+LEAST_SHARED = 0.5  # of the words of a title or heading, with the other one
+MAX_PRICE = 6  # words
+PRODUCT = 0.5  # chance of a product
+PRICE_REACH = 12  # blocks behind the title
+LEAST_LOOSE = 5  # words at the start of the body; fewer are what is left of the head
+WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as one
+MAX_WHOLES = 2_000  # judged as one; further ones block by block
+_IN_BUTTON = 1 << PLACES.index("button")
+_IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
+
+
+def correct(draft: Draft) -> None:
+    """Apply all rules; at least one block stays kept."""
+    before = draft.keep.copy()
+    _wholes(draft)
+    _gaps(draft)
+    _headings(draft)
+    drop_extras(draft)
+    unite_cards(draft)
+    drop_empty_headings(draft)
+    blocks = draft.walk.blocks
+    loose = (
+        n
+        for n, node in enumerate(blocks.node)
+        if not (node or blocks.linked[n]) and (n or blocks.words[n] >= LEAST_LOOSE)
+    )
+    draft.settle(loose, True, "text of the body itself")
+    _title(draft)
+    _price(draft)
+    drop_consent(draft)
+    if not draft.keep.any():
+        draft.keep[:] = before
+        draft.rules.clear()
+
+
+def _wholes(draft: Draft) -> None:
+    """Keep or drop tables of data, code and definitions as a whole."""
+    done, count = 0, 0
+    nodes = draft.walk.nodes
+    for node, tag in [pair for pair in enumerate(nodes.tag) if pair[1] in WHOLE]:
+        start, end = nodes.start[node], nodes.end[node]
+        if start < done or end - start < 2:
+            continue
+        count += 1
+        if count > MAX_WHOLES:
+            return
+        least = draft.bar
+        if tag == "table":
+            element, places = nodes.element[node], nodes.places[node]
+            if data_rows(element) is None:
+                continue  # it is layout
+            titled = next(element.iter("th"), None) is not None
+            if titled and places & _IN_MAIN and not is_chrome(places):
+                least = LEAST_TABLE * draft.bar
+        span = slice(start, end)
+        weight = draft.made.words[span] + 1.0
+        whole = bool((draft.chances[span] * weight).sum() >= least * weight.sum())
+        draft.settle(range(start, end), whole, f"as the whole {tag}")
+        done = end
+
+
+def _gaps(draft: Draft) -> None:
+    """Keep the few blocks between two kept ones of one element, if they may be content."""
+    columns = draft.made.columns
+    kept = np.flatnonzero(draft.keep)
+    for number in np.flatnonzero(np.diff(kept) > 1):
+        before, behind = int(kept[number]), int(kept[number + 1])
+        gap = range(before + 1, behind)
+        start, end = draft.holder(before)
+        if (
+            len(gap) <= MAX_GAP
+            and start <= before
+            and behind < end
+            and draft.chances[gap].min() >= LEAST_IN_GAP * draft.bar
+            and columns["link density"][gap].max() < 0.9
+            and not columns["in nav"][gap].any()
+        ):
+            draft.settle(gap, True, "between content")
+
+
+def _headings(draft: Draft) -> None:
+    """Keep a heading whose text is kept."""
+    columns = draft.made.columns
+    dropped = (columns["in heading"] > 0) & (columns["in nav"] == 0) & ~draft.keep
+    for number in np.flatnonzero(dropped[:-1])[::-1].tolist():
+        start, end = draft.holder(number)
+        if draft.keep[number + 1] and start <= number and number + 1 < end:
+            draft.settle((number,), True, "the heading of content")
+
+
+def _title(draft: Draft) -> None:
+    """Keep the h1 that is the title: readers want it.
+
+    Of several, and in chrome, it is the one most like what the page declares as its
+    title; the name of the site is less so.
+    """
+    nodes, blocks = draft.walk.nodes, draft.walk.blocks
+    headings = [
+        n
+        for n, tag in enumerate(nodes.tag)
+        if tag == "h1" and nodes.end[n] > nodes.start[n]
+    ][:MAX_HEADINGS]
+    best, best_rank = range(0), (0.0, False)
+    for n in headings:
+        own = range(nodes.start[n], nodes.end[n])
+        text = " ".join(blocks.text[own.start : own.stop])
+        # What was never closed has content in it.
+        around = nodes.parent[n]
+        beside = slice(nodes.start[around], nodes.end[around])
+        is_outside = not is_chrome(nodes.places[n]) or draft.keep[beside].any()
+        alike = max((likeness(text, title) for title in draft.titles), default=0.0)
+        if alike < LEAST_LIKE:  # the first of these counts, if no other is more alike
+            shared = max((shared_words(text, t) for t in draft.titles), default=1.0)
+            words = sum(blocks.words[own.start : own.stop])
+            is_likely = len(headings) == 1 or shared >= LEAST_SHARED
+            if not (is_outside and is_likely and words <= MAX_TITLE):
+                continue
+            alike = 0.0
+        if not best or (alike, is_outside) > best_rank:
+            best, best_rank = own, (alike, is_outside)
+    parts = [number for number in best if not blocks.places[number] & _IN_BUTTON]
+    draft.settle(parts or best, True, "the title")
+
+
+def _price(draft: Draft) -> None:
+    """Keep the first price behind the title of a product."""
+    nodes, blocks = draft.walk.nodes, draft.walk.blocks
+    if draft.made.columns["kind product"][0] < PRODUCT or "h1" not in nodes.tag:
+        return
+    start = nodes.end[nodes.tag.index("h1")]
+    for number in range(start, min(start + PRICE_REACH, len(blocks))):
+        if (
+            blocks.words[number] <= MAX_PRICE
+            and PRICE.search(blocks.text[number])
+            and not is_chrome(blocks.places[number])
+        ):
+            draft.settle((number,), True, "the price")
+            return

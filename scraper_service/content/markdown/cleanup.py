@@ -1,0 +1,44 @@
+"""Markdown in numbered blocks, some of which a model finds to be no content."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+from scraper_service.content.text.markdown_blocks import is_open
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+MAX_SHOWN = 600  # characters of a block: enough to tell what it is
+
+
+def numbered(value: bytes) -> str:
+    """Return the Markdown of a JSON text with the number of each block before it."""
+    return "\n\n".join(
+        f"[{number}] {block[:MAX_SHOWN]}"
+        for number, block in enumerate(_blocks(json.loads(value)), 1)
+    )
+
+
+def without(value: bytes, numbers: Collection[int]) -> bytes:
+    """Return the JSON text of Markdown without the blocks of these numbers.
+
+    Never without all: then nothing is left out.
+    """
+    blocks = _blocks(json.loads(value))
+    kept = [block for n, block in enumerate(blocks, 1) if n not in numbers]
+    if not kept:
+        return value
+    return json.dumps("\n\n".join(kept), ensure_ascii=False).encode()
+
+
+def _blocks(markdown: str) -> list[str]:
+    found: list[str] = []
+    waiting = ""
+    for part in markdown.split("\n\n"):
+        block = f"{waiting}\n\n{part}" if waiting else part
+        waiting = block if is_open(block) else ""
+        if not waiting:
+            found.append(block)
+    return [*found, waiting] if waiting else found

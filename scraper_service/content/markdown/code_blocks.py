@@ -1,0 +1,203 @@
+"""Code: spans, and ``<pre>`` as a fenced block with its language."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.html.tags import BLOCKS
+from scraper_service.content.markdown.inline import PAD, plain
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+_ATTRIBUTES = (
+    "data-lang",
+    "data-language",
+    "data-enlighter-language",
+    "data-code-lang",
+    "syntax",
+    "lang",
+)
+_NAME = r"([\w+#.-]{1,30})"
+# Prism and highlight.js, prettify, GitHub and Pygments, MediaWiki, SyntaxHighlighter,
+# Crayon, pandoc, docutils.
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|mw-highlight-lang-"
+    r"|highlight-(?!source|text)|brush:\s*|lang:\s*|sourceCode\s+|src\s+src-|hljs\s+(?!lang)"
+    rf"|prettyprint\s+(?:linenums\s+)?(?!lang)|code\s+(?=[a-z]+$)){_NAME}"
+)
+_NAMED = re.compile(_NAME)
+_NO_LANGUAGE = frozenset(
+    "none plaintext text nohighlight default plain txt auto decode wrapper copy code "
+    "container block notranslate linenums prettyprinted line-numbers en en-us "
+    "true false".split()
+)
+_BREAKS = BLOCKS | {"br"}
+# What highlighters call a line, its number, and what is beside the code.
+_LINE = re.compile(r"(?<![^\s_-])line(?![^\s_-])(?!-n|-highlight)", re.IGNORECASE)
+_HIGHLIGHTED = "code-line"
+_NUMBER = re.compile(
+    r"(?<![^\s_-])(?:lnt?|lntd|blob-num|line-?(?:no|num(?:ber)?s?))(?![^\s_-])",
+    re.IGNORECASE,
+)
+_NAMES = re.compile(rf"{_LINE.pattern}|{_NUMBER.pattern}|select-none", re.IGNORECASE)
+_NOT_SELECTED = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
+_BLANK_END = re.compile(r"\n\s*\Z")
+
+
+def code_span(text: str) -> str:
+    """Return ``text`` as a code span, only its space where there is nothing else."""
+    text = plain(text)
+    if not text.strip():
+        return text
+    fence = "`"
+    if "`" in text:
+        longest = max(len(run) for run in re.findall("`+", text))
+        fence = "`" * (longest + 1)
+    edges = text[0] + text[-1]
+    pad = PAD if "`" in edges or edges == "  " else ""
+    return f"{fence}{pad}{text}{pad}{fence}"
+
+
+def text_with_breaks(element: Any) -> str:
+    """Return all text below ``element``; a newline for each ``br`` and each block.
+
+    Highlighters put lines into elements of their own, with or without newlines.
+    """
+    if next(element.iterdescendants(), None) is None:
+        return element.text or ""
+    marks = [e for e in element.iterdescendants() if e.tag in _BREAKS or _is_named(e)]
+    if not marks:
+        return "".join(element.itertext())
+    unwritten = {e for e in marks if _is_no_code(e)}
+    lines = {e for e in marks if e.tag not in BLOCKS and _is_line(e, unwritten)}
+    parts: list[str] = []
+    _collect(element, parts, unwritten, lines)
+    return "".join(parts)
+
+
+def _is_named(element: Any) -> bool:
+    """Tell whether an element may be a line of code, or no code, by what it is called."""
+    names, style = element.get("class"), element.get("style")
+    return bool(
+        (names and _NAMES.search(names))
+        or (style and "user-select" in style)
+        or "data-line" in element.attrib
+    )
+
+
+def _is_no_code(element: Any) -> bool:
+    """Tell the number of a line, and what is not to be copied with the code."""
+    names, style = element.get("class", ""), element.get("style", "")
+    if _NOT_SELECTED.search(style) or "select-none" in names.split():
+        return True
+    return bool(
+        _NUMBER.search(names) and "".join("".join(element.itertext()).split()).isdigit()
+    )
+
+
+def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
+    """Tell a line that styles draw as a block: one of those that are all of the code.
+
+    Gatsby draws highlighted ones so, between lines that are text.
+    """
+    if not _is_called_line(element):
+        return False
+    above = element.getparent()
+    if _HIGHLIGHTED in element.get("class", ""):
+        before = element.getprevious()
+        text = above.text if before is None else before.tail
+        if text:
+            return bool(text.endswith("\n"))
+        return before is None or _is_called_line(before)
+    if above.text and not above.text.isspace():
+        return False
+    return all(
+        (beside in unwritten or _is_called_line(beside))
+        and (not beside.tail or beside.tail.isspace())
+        for beside in above
+    )
+
+
+def _is_called_line(element: Any) -> bool:
+    return bool(
+        "data-line" in element.attrib or _LINE.search(element.get("class") or "")
+    )
+
+
+def _collect(
+    element: Any, parts: list[str], unwritten: Collection[Any], lines: Collection[Any]
+) -> None:
+    """Walk without recursion: events of an element's start and end."""
+    stack = [(element, -1)]  # with how many parts there were when it began
+    while stack:
+        current, began = stack.pop()
+        is_line = current in lines
+        is_written = current not in unwritten
+        block = (
+            is_written and current is not element and (is_line or current.tag in BLOCKS)
+        )
+        if began < 0 and is_written:
+            begins = block and parts and not parts[-1].endswith("\n")
+            if current.tag == "br" or begins:
+                parts.append("\n")
+            stack.append((current, len(parts)))
+            if current.text:
+                parts.append(current.text)
+            stack += [(child, -1) for child in reversed(current)]
+            continue
+        is_empty = is_line and len(parts) == began
+        if is_empty or (block and parts and not parts[-1].endswith("\n")):
+            parts.append("\n")
+        if current is not element and current.tail:
+            # The newline between two lines that are elements is theirs.
+            tail = current.tail.removeprefix("\n") if block else current.tail
+            if tail:
+                parts.append(tail)
+
+
+def fenced(element: Any) -> str:
+    """Return a ``pre`` element as a fenced code block, empty if it has no text."""
+    code = text_with_breaks(element)
+    if "\r" in code:
+        code = code.replace("\r\n", "\n").replace("\r", "\n")
+    if not code.isascii():
+        code = re.sub(
+            "[\0\ufeff\u200b\u202a-\u202e\u2066-\u2069]", "", code.replace("\xa0", " ")
+        )
+    code = code.strip("\n")
+    if not code or code.isspace():
+        return ""
+    code = _BLANK_END.sub("", code)
+    longest = 2
+    if "```" in code:
+        longest = max(len(run) for run in re.findall("`{3,}", code))
+    fence = "`" * (longest + 1)
+    return f"{fence}{language_of(element)}\n{code}\n{fence}"
+
+
+def language_of(element: Any) -> str:
+    """Return the language that ``pre``, its code or its parents name, or nothing."""
+    parents: list[Any] = []
+    parent = element.getparent()
+    while parent is not None and len(parents) < 2:
+        parents.append(parent)
+        parent = parent.getparent()
+    for candidate in (element, *element.iter("code"), *parents):
+        attributes = candidate.attrib
+        if not attributes:
+            continue
+        for name in _ATTRIBUTES[:-1] if candidate in parents else _ATTRIBUTES:
+            named = attributes.get(name)
+            if named and _NAMED.fullmatch(named) and (found := _settled(named)):
+                return found
+        match = _LANGUAGE.search(attributes.get("class") or "")
+        if match and (found := _settled(match[1])):
+            return found
+    return ""
+
+
+def _settled(name: str) -> str:
+    name = name.lower().rstrip(".;")
+    return "" if name in _NO_LANGUAGE else name

@@ -1,0 +1,83 @@
+"""Images and formulas, the third part of the Markdown writer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scraper_service.content.html.page_urls import is_placeholder
+from scraper_service.content.html.roles import KATEX, MATHJAX, MATHS_RENDERED, role
+from scraper_service.content.markdown import inline, maths
+from scraper_service.content.markdown.inline import APART
+from scraper_service.content.markdown.spans import Spans
+
+REMOVED_IMAGE = "<Base64-Image-Removed>"
+
+
+class Pictures(Spans):
+    """Writes what is shown, not read: images, and formulas as TeX."""
+
+    def span(self, element: Any) -> None:
+        """Write a ``span``, which may be a formula as it was drawn."""
+        if element.attrib and role(element) in MATHS_RENDERED:
+            self.formula(element)
+        else:
+            self.content(element)
+
+    def image(self, element: Any) -> None:
+        attributes = element.attrib
+        source = (attributes.get("src") or "").strip()
+        if "class" in attributes and (found := maths.tex_of_image(element)):
+            self._tex(*found)
+            return
+        if not source or (
+            attributes.get("width") == "1" and attributes.get("height") == "1"
+        ):
+            return
+        alt = attributes.get("alt") or ""
+        if alt:
+            alt = inline.escaped(inline.plain(alt).strip(), label=True)
+        if source[:5].lower() == "data:":
+            if self.remove_base64 and not alt:
+                return
+            source = REMOVED_IMAGE if self.remove_base64 else "".join(source.split())
+        elif self.is_main and not alt and is_placeholder(source):
+            return
+        else:
+            source = inline.destination(source)
+        image = f"![{alt}]({source})"
+        if self.is_main and alt.count(" ") >= 2 and self.run[-2:] == [image, APART]:
+            return  # the same for another size of screen; stars are counted
+        if not self.in_link:
+            self.run.append(APART)
+        self.run += [image, APART]
+
+    def film(self, element: Any) -> None:
+        """Write the links in a film or sound; the words there are for old browsers."""
+        for link in element.iter("a"):
+            self.anchor(link)
+
+    def formula(self, element: Any) -> None:
+        """Write MathML, or what KaTeX or MathJax made of a formula, as TeX."""
+        kind = role(element)
+        following = element.getnext()
+        if kind in MATHS_RENDERED and kind != KATEX:
+            if following is not None and following.get("data-tex") is not None:
+                return  # the source of the formula stands behind it
+            if kind != MATHJAX:
+                return
+        found = maths.tex_of(element)
+        if found is None:
+            self.content(element)
+            return
+        parent = element.getparent()
+        around = parent.get("class") if kind == KATEX and parent is not None else None
+        self._tex(found[0], found[1] or "katex-display" in (around or "").split())
+
+    def _tex(self, source: str, displayed: bool) -> None:
+        if not source:
+            return
+        if displayed and self.flat is None and not self.in_link:
+            self.flush()
+            self.layout.add(f"$${source}$$")
+        else:
+            self.run.append(f"${source}$")

@@ -1,0 +1,132 @@
+"""Tables: which hold data, and their cells as a rectangle."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from scraper_service.content.passes import finder, texts_in
+from scraper_service.content.text.digits import parse_digits
+
+MAX_COLUMNS = 200
+MAX_CELLS = 200_000
+_holds_objects = finder("img", "input", "math", "video")
+_ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
+_ALIGNED = {"left": ":---", "center": ":---:", "right": "---:"}
+_LAYOUT = frozenset(
+    {"table", "pre", "h1", "h2", "h3", "h4", "blockquote", "form", "article", "section"}
+)
+
+
+def data_rows(table: Any) -> list[list[Any]] | None:
+    """Return the cells of a data table, header first; None for a layout table.
+
+    All rows are of the same length; None stands for an empty cell. A table without
+    header cells gets an empty header, as GFM wants one.
+    """
+    if table.get("role") in {"presentation", "none"}:
+        return None
+    rows = _rows(table)
+    if not rows or (max(len(row) for row in rows) < 2 and not _is_list(table, rows)):
+        return None
+    if next(table.iterdescendants(*_LAYOUT), None) is not None:
+        return None
+    grid = _grid(rows)
+    if grid is None or not (grid := _without_empty(grid)):
+        return None
+    if len(grid[0]) < 2 and not _is_list(table, rows):
+        return None
+    has_header = _is_header([cell for cell in grid[0] if cell is not None])
+    return grid if has_header else [[None] * len(grid[0]), *grid]
+
+
+def alignments(header: list[Any]) -> list[str]:
+    """Return the cells of the line below the header."""
+    return [
+        "---" if cell is None else _ALIGNED.get(_alignment(cell), "---")
+        for cell in header
+    ]
+
+
+def _alignment(cell: Any) -> str:
+    if not cell.attrib:
+        return ""
+    match = _ALIGN.search(cell.get("style") or "")
+    return (match[1] if match else cell.get("align") or "").lower()
+
+
+def _is_list(table: Any, rows: list[list[Any]]) -> bool:
+    """Tell a table of one column, which has a header of its own."""
+    return len(rows) > 1 and table.find("thead") is not None and rows[0][0].tag == "th"
+
+
+def _rows(table: Any) -> list[list[Any]]:
+    head: list[Any] = []
+    others: list[Any] = []
+    for part in table:
+        if part.tag == "tr":
+            others.append(part)
+        elif part.tag == "thead":
+            head += part.iterchildren("tr")
+        elif part.tag in {"tbody", "tfoot"}:
+            others += part.iterchildren("tr")
+    rows = ([c for c in row if c.tag in {"td", "th"}] for row in (*head, *others))
+    return [row for row in rows if row]
+
+
+def _is_header(row: list[Any]) -> bool:
+    in_head = row[0].getparent().getparent().tag == "thead"
+    return in_head or all(cell.tag == "th" for cell in row)
+
+
+def _grid(rows: list[list[Any]]) -> list[list[Any]] | None:
+    """Spread spanning cells: their text stands in the first place only."""
+    grid: list[list[Any]] = []
+    pending: dict[int, int] = {}  # column: rows still covered from above
+    for row in rows:
+        line: list[Any] = []
+        for cell in row:
+            _skip_covered(line, pending)
+            width = _span(cell, "colspan")
+            height = _span(cell, "rowspan")
+            for column in range(len(line), len(line) + width):
+                if height > 1:
+                    pending[column] = height - 1
+            line += [cell, *[None] * (width - 1)]
+            if len(line) > MAX_COLUMNS:
+                return None
+        _skip_covered(line, pending)
+        grid.append(line)
+    width = max(len(line) for line in grid)
+    if width * len(grid) > MAX_CELLS:
+        return None
+    return [line + [None] * (width - len(line)) for line in grid]
+
+
+def _without_empty(grid: list[list[Any]]) -> list[list[Any]]:
+    """Leave out rows and columns in which there is nothing at all."""
+    full = [[cell is not None and _has_content(cell) for cell in line] for line in grid]
+    columns = [n for n, cells in enumerate(zip(*full, strict=True)) if any(cells)]
+    lines = [line for line, cells in zip(grid, full, strict=True) if any(cells)]
+    if len(columns) == len(grid[0]):
+        return lines
+    return [[line[n] for n in columns] for line in lines]
+
+
+def _has_content(cell: Any) -> bool:
+    text = cell.text
+    if text and not text.isspace():
+        return True
+    if not len(cell):
+        return False
+    return _holds_objects(cell) or bool("".join(texts_in(cell)).strip())
+
+
+def _skip_covered(line: list[Any], pending: dict[int, int]) -> None:
+    while pending.get(len(line), 0) > 0:
+        pending[len(line)] -= 1
+        line.append(None)
+
+
+def _span(cell: Any, name: str) -> int:
+    return min(max(parse_digits(cell.get(name, "1")), 1), MAX_COLUMNS)

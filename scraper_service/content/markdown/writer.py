@@ -1,0 +1,382 @@
+"""GitHub-flavoured Markdown of the cleaned tree, written in one walk.
+
+Text is collected until a block begins or ends (``spans.py``); then it is laid out as a
+paragraph, below the list items and quotations around it (``layout.py``).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from scraper_service.content.decode import clean_text
+from scraper_service.content.html.roles import MATHS_RENDERED, TITLE, role
+from scraper_service.content.html.tags import BLOCKS, SKIPPED
+from scraper_service.content.markdown.emphasis import STRONG, STRONG_END
+from scraper_service.content.markdown.inline import BREAK
+from scraper_service.content.markdown.layout import Level
+from scraper_service.content.markdown.pictures import Pictures
+from scraper_service.content.markdown.tables import alignments, data_rows
+from scraper_service.content.passes import finder
+
+if TYPE_CHECKING:
+    from scraper_service.content.html.document import Document
+    from scraper_service.content.markdown.layout import ListLevel
+
+MAX_TITLE = 5000  # characters of what may lose its asterisks
+_LISTS = frozenset({"ul", "ol", "menu", "dir"})
+# What a heading cannot hold: then it is a heading by mistake.
+_holds_big = finder(
+    *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
+)
+_holds_items = finder("li")
+_holds_images = finder("img", "input", "math", "video", "audio", "hr")
+_holds_title = finder("h1")
+_holds_pictures = finder("img")
+_WRAPPERS = frozenset({"li", "div", "span", "nav", "section"})
+RULE = "---"
+# Also addresses, which are not read.
+_EMBOLDENED = re.compile(
+    rf"{STRONG}[^{STRONG}{STRONG_END}]*{STRONG_END}|\]\((?:<[^>]*>|[^\s<][^\s{STRONG}]*)\)"
+)
+_STRONG_MARKS = re.compile(f"[{STRONG}{STRONG_END}]")
+_NAMED = frozenset({"id", "name", "class"})
+_HAS_PARAGRAPHS = etree.XPath("boolean(*/p)")
+
+
+def markdown(document: Document, *, remove_base64_images: bool) -> str:
+    """Return the Markdown of the cleaned tree; ends without a newline."""
+    writer = _Writer(document, remove_base64=remove_base64_images)
+    writer.content(document.body)
+    writer.flush()
+    lines = writer.layout.lines
+    while document.is_main and lines[-1:] in ([RULE], [""]):
+        lines.pop()
+    return clean_text(writer.layout.text())
+
+
+class _Writer(Pictures):
+    """Walks the tree; each method writes one kind of element."""
+
+    def block(self, element: Any) -> None:
+        """Write an element that begins and ends a paragraph."""
+        if self.run:
+            self.flush()
+        kind = role(element) if element.attrib else None
+        if kind is None or self.flat is not None:
+            self.content(element)
+        elif kind in MATHS_RENDERED:
+            self.formula(element)
+        elif kind == TITLE:
+            self.strong(element)
+        else:
+            self._callout(element, kind)
+        if self.run:
+            self.flush()
+
+    def _callout(self, element: Any, kind: str) -> None:
+        """Write a note or warning as GitHub's; its title only if it says more."""
+        first = next(
+            (e for e in element.iter() if e.text and not e.text.isspace()), None
+        )
+        if first is None:
+            self.content(element)
+            return
+        if first.text.strip(" \n:!").upper() == kind:
+            first.text = None
+        self.layout.push(Level("> ", "> "))
+        self.layout.add(f"[!{kind}]")
+        self.layout.joins = True
+        self.content(element)
+        self.flush()
+        self.layout.joins = False
+        self.layout.levels.pop()
+
+    def _inside(self, level: Level, element: Any) -> None:
+        """Write the content of a container."""
+        self.flush()
+        self.layout.push(level)
+        self.content(element)
+        self.flush()
+        self.layout.levels.pop()
+
+    def quotation(self, element: Any) -> None:
+        if self.flat is not None:
+            self.block(element)
+        else:
+            self._inside(Level("> ", "> "), element)
+
+    def attribution(self, element: Any) -> None:
+        """Write who was quoted, as forums do: on a line before what was said."""
+        self.content(element)
+        above = element.getparent()
+        if (
+            above.tag in {"blockquote", "div"}
+            and above[0] is element
+            and not (above.text or "").strip()
+            and "blockquote" in {above.tag, getattr(above.getparent(), "tag", "")}
+            and "".join(element.itertext()).rstrip().endswith(":")
+        ):
+            self.flush()
+
+    def rule(self, _element: Any) -> None:
+        self.flush()
+        if self.flat is not None:
+            return
+        lines, levels = self.layout.lines, self.layout.levels
+        if self.is_main and (
+            not lines
+            or lines[-1] == RULE
+            or lines[-1].startswith("#")
+            or (levels and levels[-1].in_list)
+        ):
+            return  # nothing to part, or parted by a heading or the marks of a list
+        self.layout.add("___" if self.layout.levels else RULE)
+
+    def heading(self, element: Any) -> None:
+        if self.flat is not None or (len(element) and _holds_big(element)):
+            self.block(element)
+            return
+        self.flush()
+        self.flat = " "
+        self.content(element)
+        self.flat = None
+        self._unembolden()
+        text = self.take(" ")
+        if text.endswith("#"):
+            text = f"{text[:-1]}\\#"
+        if text:
+            add = self.layout.add_once if self.is_main else self.layout.add
+            add(f"{'#' * int(element.tag[1])} {text}")
+
+    def _unembolden(self) -> None:
+        """Take bold type back where all words are bold that would be so without it."""
+        if STRONG not in self.run:
+            return
+        text = "".join(self.run)
+        if len(text) < MAX_TITLE and not any(
+            map(str.isalpha, _EMBOLDENED.sub("", text))
+        ):
+            self.run[:] = [_STRONG_MARKS.sub("", text)]
+
+    def term(self, element: Any) -> None:
+        self.block(element)
+        self.layout.term_at = len(self.layout.lines)
+
+    def definition(self, element: Any) -> None:
+        if self.flat is not None:
+            self.block(element)
+        else:
+            self._inside(Level("", "", definition=True), element)
+
+    def listing(self, element: Any) -> None:
+        """Write a list; text between its items stands between them.
+
+        One with the title of the page in it is layout.
+        """
+        if self.flat is not None or (self.is_main and _holds_title(element)):
+            self.block(element)
+            return
+        self.flush()
+        if self.is_main and _is_gallery(element):
+            self._gallery(element)
+            return
+        if element.text:
+            self.text(element.text)
+        own = self.layout.begin_list(
+            tight=not _HAS_PARAGRAPHS(element),
+            number=_number(element, "start", 1) if element.tag == "ol" else None,
+        )
+        for child in element:
+            inner = _only_list(child) if self.is_main and child.tag == "li" else child
+            if inner.tag in _LISTS:
+                self._list_in_list(inner, own)
+            elif child.tag == "li" or not _holds_items(child):
+                self._item(child, own)
+            else:
+                self.block(child)
+            if child.tail and not child.tail.isspace():
+                self.text(child.tail)
+                own.count = 0
+        self.flush()
+        self.layout.end_list(own)
+
+    def _gallery(self, element: Any) -> None:
+        """Write a list of nothing but pictures as a row of them."""
+        self.flat = " "
+        self.content(element)
+        self.flat = None
+        if text := self.take(" "):
+            self.layout.add(text)
+
+    def _list_in_list(self, element: Any, own: ListLevel) -> None:
+        """Write a list that was put straight into a list, as part of the last item."""
+        if not own.count:
+            self.listing(element)
+            return
+        self.flush()
+        indent = " " * len(own.mark)
+        self.layout.push(Level(indent, indent, used=True, in_list=own))
+        self.listing(element)
+        self.layout.levels.pop()
+
+    def item(self, element: Any) -> None:
+        """Write an item which is in no list."""
+        if self.flat is not None or (self.is_main and _holds_title(element)):
+            self.block(element)
+            return
+        self.flush()
+        around = self.layout.levels[-1:]
+        if self.is_main and around and around[0].in_list and not around[0].used:
+            self.content(element)  # it is all of another item
+            self.flush()
+            return
+        own = self.layout.continued_list()
+        self._item(element, own)
+        self.layout.end_list(own)
+
+    def _item(self, element: Any, own: ListLevel) -> None:
+        if element.tag in SKIPPED or not isinstance(element.tag, str):
+            return
+        label = self.notes.label_of(element)
+        if label is not None:
+            self._inside(Level(f"[^{label}]: ", "    "), element)
+            return
+        if own.number is not None and element.get("value"):
+            own.number = _number(element, "value", own.number)
+        count, mark = own.count, own.mark
+        level = Level(mark, " " * len(mark), in_list=own)
+        if element.tag == "li":
+            self._inside(level, element)
+        else:
+            self.flush()
+            self.layout.push(level)
+            write = self.writers.get(element.tag)
+            if write is None:
+                self.content(element)
+            else:
+                write(self, element)
+            self.flush()
+            self.layout.levels.pop()
+        if own.number is not None and own.count > count:
+            own.number += 1
+
+    def checkbox(self, element: Any) -> None:
+        """Write the box of a task, which has no name: others open menus or are sent."""
+        if (
+            element.get("type") == "checkbox"
+            and _is_task(element.attrib)
+            and not "".join(self.run).strip()
+        ):
+            box = "[ ]" if element.get("checked") is None else "[x]"
+            self.run += [box, " "]
+
+    def table(self, element: Any) -> None:
+        """Write a table of data; one that is layout, or in a cell, as its content."""
+        rows = data_rows(element) if self.flat is None else None
+        if rows is None:
+            self.block(element)
+            return
+        if not any(cell is not None for cell in rows[0]):
+            del rows[0]  # the first row stands for the header that GFM wants
+        self.flush()
+        caption = element.find("caption")
+        if caption is not None:
+            self.block(caption)
+        lines = [
+            "|".join(["", *(self._cell(cell, header=not n) for cell in row), ""])
+            for n, row in enumerate(rows)
+        ]
+        lines.insert(1, "|".join(["", *(f" {a} " for a in alignments(rows[0])), ""]))
+        self.layout.add("\n".join(lines))
+
+    def _cell(self, cell: Any, *, header: bool) -> str:
+        if cell is None:
+            return "  "
+        self.flat = BREAK
+        self.content(cell)
+        self.flat = None
+        if header:
+            self._unembolden()
+        text = self.take("<br>")
+        if "|" in text:
+            text = text.replace("|", "\\|")
+        return f" {text} "
+
+
+def _only_list(item: Any) -> Any:
+    """Return the list that is all of an item, as some indent lists; else the item."""
+    inner = item
+    while inner.tag not in _LISTS:
+        if inner.tag not in _WRAPPERS or (inner.text and not inner.text.isspace()):
+            return item
+        full = [child for child in inner if _has_content(child)]
+        if len(full) != 1 or (full[0].tail and not full[0].tail.isspace()):
+            return item
+        inner = full[0]
+    return inner
+
+
+def _is_gallery(element: Any) -> bool:
+    return _holds_pictures(element) and all(map(str.isspace, element.itertext()))
+
+
+def _has_content(element: Any) -> bool:
+    """Tell whether there is anything to write in an element or behind it."""
+    if element.tail and not element.tail.isspace():
+        return True
+    if element.tag in SKIPPED or not isinstance(element.tag, str):
+        return False
+    return (
+        any(not text.isspace() for text in element.itertext())
+        or element.tag == "img"
+        or _holds_images(element)
+    )
+
+
+def _is_task(attributes: Any) -> bool:
+    if "disabled" in attributes or "task" in attributes.get("class", ""):
+        return True
+    return _NAMED.isdisjoint(attributes)
+
+
+def _number(element: Any, name: str, default: int) -> int:
+    try:
+        return max(int(element.get(name) or default), 0) % 10**9
+    except ValueError:
+        return default
+
+
+_Writer.writers = {
+    **dict.fromkeys(BLOCKS, _Writer.block),
+    **dict.fromkeys(SKIPPED, _Writer.skip),
+    **dict.fromkeys((etree.Comment, etree.PI, etree.Entity), _Writer.skip),
+    **dict.fromkeys(_LISTS, _Writer.listing),
+    **dict.fromkeys(("pre", "listing", "xmp", "plaintext"), _Writer.preformatted),
+    **dict.fromkeys(("b", "strong"), _Writer.strong),
+    **dict.fromkeys(("i", "em"), _Writer.stressed),
+    **dict.fromkeys(("del", "s", "strike"), _Writer.strike),
+    **dict.fromkeys(("code", "kbd", "samp", "tt"), _Writer.code),
+    **dict.fromkeys(("sup", "sub"), _Writer.raised),
+    **dict.fromkeys(("video", "audio"), _Writer.film),
+    **dict.fromkeys(("math", "mjx-container"), _Writer.formula),
+    **dict.fromkeys((f"h{level}" for level in range(1, 7)), _Writer.heading),
+    "a": _Writer.anchor,
+    "blockquote": _Writer.quotation,
+    "br": _Writer.line_break,
+    "button": _Writer.spaced,
+    "cite": _Writer.attribution,
+    "dd": _Writer.definition,
+    "dt": _Writer.term,
+    "hr": _Writer.rule,
+    "img": _Writer.image,
+    "input": _Writer.checkbox,
+    "li": _Writer.item,
+    "q": _Writer.quoted,
+    "rt": _Writer.reading,
+    "span": _Writer.span,
+    "table": _Writer.table,
+    "time": _Writer.apart,
+}

@@ -1,0 +1,201 @@
+"""The metadata of a page: which facts there are, and which source of each one wins."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+from typing import TYPE_CHECKING
+
+from scraper_service.content.html.page_urls import absolute, is_web
+from scraper_service.content.metadata.evidence import MAX_VALUE
+from scraper_service.content.metadata.languages import language_of
+from scraper_service.content.metadata.linked_data import folded, text_of
+from scraper_service.content.metadata.sources import authors, modified, published
+from scraper_service.content.text.words import likeness, shared_words
+
+if TYPE_CHECKING:
+    from scraper_service.content.metadata.evidence import Evidence
+
+MAX_FEEDS = 20
+LEAST_HEADLINE = 3  # words
+LEAST_LIKE = 0.6  # of a heading to a title
+LEAST_SHARED = 0.5  # of the words of the shorter one
+
+_NAMED = {
+    "description": "description",
+    "keywords": "keywords",
+    "robots": "robots",
+    "og:title": "og_title",
+    "og:description": "og_description",
+    "og:url": "og_url",
+    "og:image": "og_image",
+    "og:audio": "og_audio",
+    "og:determiner": "og_determiner",
+    "og:locale": "og_locale",
+    "og:locale:alternate": "og_locale_alternate",
+    "og:site_name": "og_site_name",
+    "og:video": "og_video",
+    "article:section": "article_section",
+    "article:tag": "article_tag",
+    "article:published_time": "published_time",
+    "article:modified_time": "modified_time",
+    "dcterms.created": "dc_terms_created",
+    "dc.date.created": "dc_date_created",
+    "dc.date": "dc_date",
+    "dcterms.type": "dc_terms_type",
+    "dc.type": "dc_type",
+    "dcterms.audience": "dc_terms_audience",
+    "dcterms.subject": "dc_terms_subject",
+    "dc.subject": "dc_subject",
+    "dc.description": "dc_description",
+    "dcterms.keywords": "dc_terms_keywords",
+}
+_LISTS = frozenset({"keywords", "article_tag"})
+_JOINED = frozenset({"description", "robots"})  # rules for robots add up
+_PLAIN = frozenset({"description", "og_title", "og_description"})
+_CUT_MARKS = " .\u2026"
+_REFERENCE = re.compile(r"&(?:#\d{1,6}|#[xX][0-9a-fA-F]{1,5}|[a-zA-Z]{2,8}\d{0,2});")
+_HAS_TAGS = re.compile(r"</(?:a|b|div|em|h\d|i|li|p|span|strong|ul)>")
+_TAG = re.compile(r"</?(?:(a|b|em|i|span|strong)\b|[a-zA-Z])[^<>]*>")
+# Keys of the page object which a page must not be able to set.
+_RESERVED = frozenset("title language favicon description keywords robots".split())
+_FEED_TYPES = frozenset(
+    {"application/rss+xml", "application/atom+xml", "application/feed+json"}
+)
+
+Facts = dict[str, "str | list[str]"]
+
+
+def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
+    """Return the facts with names of their own and all other ``<meta>`` values."""
+    known: dict[str, list[str]] = {}
+    other: dict[str, list[str]] = {}
+    for key, value in evidence.metas:
+        lower = key.lower()
+        named = _NAMED.get(lower)
+        if named:
+            known.setdefault(named, []).append(value)
+        if lower not in _RESERVED:
+            other.setdefault(key, []).append(value)
+    if "description" in known:
+        known["description"] = _descriptions(evidence)
+    facts = {name: _merged(name, values) for name, values in known.items()}
+    facts |= _found(evidence, facts)
+    return facts, {name: v[0] if len(v) == 1 else v for name, v in other.items()}
+
+
+def _descriptions(evidence: Evidence) -> list[str]:
+    """Return the descriptions, each once.
+
+    Pages repeat it as microdata, whole or cut: an ``itemprop`` counts only without a
+    ``name``, and a text that is the start of another one does not count.
+    """
+    given: list[str] = []
+    for attribute in ("name", "property", "itemprop"):
+        given = [
+            meta.get("content", "").strip()[:MAX_VALUE]
+            for meta in evidence.meta_elements
+            if meta.get(attribute, "").strip().lower() == "description"
+        ]
+        if any(given):
+            break
+    texts: dict[str, str] = {}  # by what they are compared by
+    for text in given:
+        start = " ".join(_plain(text).split()).rstrip(_CUT_MARKS)
+        if not any(other.startswith(start) for other in texts):
+            for other in [other for other in texts if start.startswith(other)]:
+                del texts[other]
+            texts[start] = text
+    return list(texts.values())
+
+
+def _merged(name: str, values: list[str]) -> str | list[str]:
+    if name == "og_locale_alternate":
+        return values
+    values = list(filter(str.strip, values)) or [""]
+    if name in _PLAIN:
+        values = [_plain(value) for value in values]
+    if name in _JOINED:
+        return ", ".join(values)
+    if name in _LISTS and len(values) > 1:
+        return values
+    return values[0]
+
+
+def _plain(text: str) -> str:
+    """Return a text without tags, and without what was escaped once too often."""
+    if "<" in text and _HAS_TAGS.search(text):
+        text = " ".join(_TAG.sub(lambda tag: "" if tag[1] else " ", text).split())
+    if "&" in text:
+        text = _REFERENCE.sub(lambda reference: unescape(reference[0]), text)
+        text = text.replace("\xa0", " ")
+    return text
+
+
+def _found(evidence: Evidence, named: Facts) -> Facts:
+    """Return the facts that have several sources, those without any left out."""
+    language = language_of(evidence)
+    headline = _headline(evidence)
+    title = evidence.title or headline
+    names = authors(evidence)
+    feeds = _linked(evidence, "alternate", _FEED_TYPES)
+    facts: dict[str, str | list[str] | None] = {
+        "title": title,
+        "headline": headline if headline != title else "",
+        "description": named.get("description")
+        or _plain(
+            evidence.first("og:description", "twitter:description", "dc.description")
+        ),
+        "language": language,
+        "favicon": next(iter(_linked(evidence, "icon")), None),
+        "canonical_url": canonical(evidence),
+        "feeds": feeds[:MAX_FEEDS],
+        "author": names if len(names) > 1 else "".join(names),
+        "published_time": published(evidence, language or "")
+        or named.get("published_time"),
+        "modified_time": modified(evidence, language or "")
+        or named.get("modified_time"),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _headline(evidence: Evidence) -> str:
+    """Return the heading that the page's title or that for other sites speaks of.
+
+    Those of a site's name, or of a part of the page, share few words with them.
+    """
+    named = evidence.first("og:title", "twitter:title")
+    titles = [text for text in (evidence.title, named) if text]
+    headings = [h for h in evidence.headings if len(h.split()) >= LEAST_HEADLINE]
+    alike = [max((likeness(h, t) for t in titles), default=0.0) for h in headings]
+    if alike and max(alike) >= LEAST_LIKE:
+        return headings[alike.index(max(alike))]
+    for heading in headings:
+        if folded(heading) in evidence.site_names:
+            continue
+        if any(shared_words(heading, title) >= LEAST_SHARED for title in titles):
+            return heading
+    headline = named or text_of(evidence.linked.first("headline")) or evidence.title
+    return " ".join(_plain(headline).split()) or next(iter(evidence.headings), "")
+
+
+def canonical(evidence: Evidence) -> str | None:
+    """Return the address that the page names as its own, absolute."""
+    address = next(iter(_linked(evidence, "canonical")), None)
+    return address if address and is_web(address) else None
+
+
+def _linked(
+    evidence: Evidence, relation: str, types: frozenset[str] = frozenset()
+) -> list[str]:
+    """Return the addresses of ``<link>`` of a relation, and of one of ``types``."""
+    found = []
+    base = evidence.document.base
+    for link in evidence.links:
+        if relation not in (link.get("rel") or "").lower().split():
+            continue
+        if types and (link.get("type") or "").strip().lower() not in types:
+            continue
+        if link.get("href") and (address := absolute(base, link.get("href"))):
+            found.append(address)
+    return list(dict.fromkeys(found))

@@ -1,0 +1,251 @@
+"""Author and dates as readers see them: elements named for it, and short texts."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from attrs import field, frozen
+
+from scraper_service.content.passes import compiled, texts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_ELEMENTS = 3000  # looked at
+MAX_AFTER_HEADING = 400  # of them
+MAX_MARKS = 100
+MAX_TEXT = 120  # characters of a byline, or of what stands around a date
+MAX_TEXTS = 40
+
+# Parts of what elements are named that hold one; found faster than by an expression.
+_AUTHOR = (
+    "author byline by-line username user-name writer contributor postedby posted-by "
+    "writtenby written-by"
+).split()
+_AUTHORISED = re.compile(r"authori\w*")
+_DATE = "date publish posted created time byline meta".split()
+# Attributes in which forum software and the like names who wrote a post, and when.
+_AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
+_DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
+# Attributes, besides its class, that may say so of any element.
+_NAMING = frozenset(
+    "itemprop rel data-author-username author created-timestamp".split()
+)
+_BY = re.compile(
+    r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
+    r"(?:by|von|par|por|door|di|av)\b[:\s]",
+    re.IGNORECASE,
+)
+_STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())  # of _BY
+_STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
+_NEITHER = (False, False)
+DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
+# They hold text, and seldom an ``itemprop``.
+_PLAIN_TAGS = frozenset(
+    "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
+)
+_YEAR = re.compile(r"\b(?:19|20)\d\d\b")
+# What stands in these belongs to something else than the page.
+_FOREIGN = re.compile(
+    r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
+    r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
+    r"teasers?|newsletter|copyright|latest)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+_OUTSIDE = frozenset({"footer", "nav", "script", "style", "template"})
+
+Kind = tuple[bool, bool]  # of an author, of a date
+
+
+@frozen
+class Marks:
+    """Elements that say they hold an author or a date, and texts that look like it.
+
+    Each list is in document order; texts before the first ``h1`` come last.
+    """
+
+    authors: list[Any] = field(factory=list)
+    dates: list[Any] = field(factory=list)
+    bylines: list[str] = field(factory=list)
+    dated: list[str] = field(factory=list)
+
+
+def marks(body: Any) -> Marks:
+    """Look for author and dates in one walk of the page."""
+    found, early = Marks(), Marks()
+    seen = early
+    for element, text, tail, kind in _signs(body):
+        if text is not None:
+            _take_text(text, element, seen)
+        if tail is not None:
+            _take_text(tail, element.getparent(), seen)
+        if element.tag == "h1":
+            seen = found
+        if kind is not _NEITHER:
+            _take_element(element, kind, found)
+    found.bylines.extend(early.bylines)
+    found.dated.extend(early.dated)
+    return found
+
+
+# An element, its text and its tail if they are telling, and its kind.
+Sign = tuple[Any, str | None, str | None, Kind]
+
+
+def _signs(body: Any) -> Iterable[Sign]:
+    if compiled is None:
+        return signs(body)
+    return compiled.signs(  # type: ignore[no-any-return]
+        body,
+        is_telling=_is_telling,
+        kind_of=_kind,
+        kind_of_attributes=_kind_of,
+        neither=_NEITHER,
+        dated=DATED_TAGS,
+        plain=_PLAIN_TAGS,
+        naming=_NAMING,
+        starts=_STARTS,
+        left=MAX_ELEMENTS,
+        after_heading=MAX_AFTER_HEADING,
+        longest=MAX_TEXT,
+    )
+
+
+def signs(body: Any) -> Iterator[Sign]:
+    """Yield the elements with anything to look at, and each h1.
+
+    It is what metadata costs most: nothing is called for a usual element.
+    """
+    kinds: dict[str | None, Kind] = {None: _NEITHER, "": _NEITHER}
+    left = MAX_ELEMENTS
+    is_early = True
+    for element in body.iter():
+        left -= 1
+        if not left:
+            break
+        text, tail = element.text, element.tail
+        if not (text and 4 < len(text) <= MAX_TEXT and _is_telling(text)):
+            text = None
+        if not (tail and 4 < len(tail) <= MAX_TEXT and _is_telling(tail)):
+            tail = None
+        names = element.get("class")
+        if names not in kinds:
+            kinds[names] = _kind(names)
+        kind = kinds[names]
+        tag = element.tag
+        if tag == "h1":
+            if is_early:
+                is_early, left = False, min(left, MAX_AFTER_HEADING)
+        elif tag in DATED_TAGS:
+            kind = False, True
+        elif tag == "a":
+            if "/author" in element.get("href", ""):
+                kind = True, kind[1]
+        elif tag not in _PLAIN_TAGS and not _NAMING.isdisjoint(element.keys()):
+            kind = _kind_of(element, kind)
+        if text is not None or tail is not None or tag == "h1" or kind is not _NEITHER:
+            yield element, text, tail, kind
+
+
+def _is_telling(text: str) -> bool:
+    if text.isspace():
+        return False
+    return "20" in text or "19" in text or text.lstrip()[:2] in _STARTS
+
+
+@lru_cache(maxsize=10_000)  # those of a site are on all its pages
+def _kind(names: str) -> Kind:
+    """Tell whether a class or the like is of an author, and of a date."""
+    lower = names.lower()
+    is_author = bool([part for part in _AUTHOR if part in lower])
+    if is_author and "authori" in lower:  # what is authorised, or an authority
+        rest = _AUTHORISED.sub("", lower)
+        is_author = any(part in rest for part in _AUTHOR)
+    is_date = bool([part for part in _DATE if part in lower])
+    return (is_author, is_date) if is_author or is_date else _NEITHER
+
+
+def _kind_of(element: Any, kind: Kind) -> Kind:
+    """Tell the same of an element by its other attributes."""
+    names = element.get("itemprop") or element.get("rel")
+    is_author, is_date = kind
+    if names:
+        more = _kind(names)
+        is_author, is_date = is_author or more[0], is_date or more[1]
+    if "data-author-username" in element.attrib or "author" in element.attrib:
+        is_author = True
+    if "created-timestamp" in element.attrib:
+        is_date = True
+    return (is_author, is_date) if is_author or is_date else _NEITHER
+
+
+def _take_element(element: Any, kind: Kind, found: Marks) -> None:
+    is_author = kind[0] and len(found.authors) < MAX_MARKS
+    is_date = kind[1] and len(found.dates) < MAX_MARKS
+    if (is_author or is_date) and not is_foreign(element):
+        if is_date:
+            found.dates.append(element)
+        if is_author:
+            found.authors.append(element)
+
+
+def _take_text(text: str, parent: Any, seen: Marks) -> None:
+    if is_foreign(parent):
+        return
+    if len(seen.dated) < MAX_TEXTS and _YEAR.search(text):
+        seen.dated.append(" ".join(text.split()))
+    if len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} "):
+        whole = text_of(parent)
+        if len(whole) <= MAX_TEXT:
+            seen.bylines.append(whole)
+
+
+def date_of(element: Any) -> str:
+    """Return what an element says of a date, in an attribute or in words."""
+    attributes = element.attrib
+    for name in _DATE_ATTRIBUTES:
+        value = attributes.get(name)
+        if value and _YEAR.search(value):
+            return str(value)
+    return text_of(element)
+
+
+def author_of(element: Any) -> str:
+    """Return what an element says of an author, in an attribute or in words."""
+    attributes = element.attrib
+    for name in _AUTHOR_ATTRIBUTES:
+        if value := attributes.get(name):
+            return str(value)
+    inner = element.find(".//*[@itemprop='name']")
+    if inner is not None:
+        element = inner
+    return text_of(element) or element.get("content") or element.get("alt") or ""
+
+
+def text_of(element: Any) -> str:
+    """Return the text of an element, its parts apart."""
+    return " ".join(" ".join(texts_in(element)).split())
+
+
+@lru_cache(maxsize=10_000)
+def _is_foreign_name(names: str) -> bool:
+    return bool(_FOREIGN.search(names))
+
+
+def is_foreign(element: Any) -> bool:
+    """Tell whether the element belongs to a comment, a teaser or the page's frame."""
+    while element is not None:
+        tag = element.tag
+        if tag in _OUTSIDE:
+            return True
+        if tag in {"body", "html"}:
+            return False
+        attributes = element.attrib
+        if attributes:
+            names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
+            if names != " " and _is_foreign_name(names):
+                return next(element.iter("h1"), None) is None
+        element = element.getparent()
+    return False

@@ -1,0 +1,252 @@
+"""Who wrote a page, and when: every place that may say so, the surest first."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from scraper_service.content.metadata.dates import address_date, iso_date
+from scraper_service.content.metadata.linked_data import folded, text_of
+from scraper_service.content.metadata.marks import author_of, date_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from scraper_service.content.metadata.evidence import Evidence
+
+MAX_NAME = 120  # characters
+MAX_NAMES = 10
+MAX_SCRIPT = 500_000  # characters
+MAX_BYLINE = 300  # characters
+
+_AUTHOR_METAS = (
+    "author article:author article:author_name dc.creator dcterms.creator byl byline "
+    "parsely-author sailthru.author citation_author article.author rbauthors "
+    "cxenseparse:author twitter:creator:name"
+).split()
+_PUBLISHED_METAS = (
+    "article:published_time datepublished og:published_time og:article:published_time "
+    "article.published parsely-pub-date sailthru.date publish-date publish_date "
+    "publishdate publication_date pubdate published_time date dc.date.issued "
+    "dcterms.issued dc.date dcterms.date dc.date.created dcterms.created "
+    "citation_publication_date citation_date ms.date cxenseparse:recs:publishtime "
+    "datecreated release_date"
+).split()
+_MODIFIED_METAS = (
+    "article:modified_time datemodified og:updated_time og:modified_time last-modified "
+    "article.updated dcterms.modified dc.date.modified lastmod"
+).split()
+
+_BY = re.compile(
+    r"^(?:(?:article|story|words|posted|written|reviewed|published|created|authored)\s+)?"
+    r"(?:by|author|authors|von|par|por|di|door|av|autor|autore|auteur|written by|"
+    r"автор|著者|作者)\b\s*[:\uff1a]?\s*|^(?:author|written by)\s*[:\uff1a]\s*",
+    re.IGNORECASE,
+)
+_MONTHS = "jan|feb|mar|apr|may|jun|jul|aug|sept?|oct|nov|dec"
+_END = re.compile(
+    r"\s*(?:[|•·\u2013—\n\t]|\s-\s|\bon\b|\bupdated\b|\bpublished\b|\blast\b|,?\s*\d|\bin\b"
+    rf"|\b(?:{_MONTHS})[a-z]{{0,6}}\.?\s+\d).*",
+    re.IGNORECASE | re.DOTALL,
+)
+_NO_NAME = re.compile(
+    r"https?:|www\.|@|[{}<>=\[\]#$]|^(?:about|admin|administrator|none|null|undefined|"
+    r"anonymous|guest|author|authors|the author|by|share|follow|read more|unknown|"
+    r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|\d+|stories|"
+    rf"topic author|staff writer|original poster|(?:{_MONTHS.replace('may|', '')})[a-z]*|"
+    r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|"
+    # After "by" in menus, and what a click does.
+    r"brand|category|collection|colou?r|date|feature|gender|industry|manufacturer|material|popularity|"
+    r"price|rating|relevance|reviews?|room|size|style|topic|type|use|weight|"
+    r"account|home|log ?in|my account|register|search|sign(?: in| up)?|unlock|view|the|"
+    r"(?:this|follow|photo of|picture of) .+|insights from|"
+    r"meet the author|about the authors?|default|root|wordpress|test)$",
+    re.IGNORECASE,
+)
+_UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
+_NO_DATE = re.compile(r"©|copyright|\(c\)|all rights", re.IGNORECASE)
+# It begins with letters that all names have, which are searched for fast.
+_IN_SCRIPT = re.compile(
+    r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
+    r"|(?<=[\"']publi)(?:shed_?[aA]t|sh(?:ed)?_?[dD]ate|cation_?[dD]ate)"
+    r"|(?<=[\"']firstPubli)shed(?:At|Date)?)\\?[\"']\s*:\s*\\?[\"']([^\"'\\]{8,40})"
+)
+_PUBLISHED = re.compile(
+    r"publish|posted|entry-date|post-date|created|pubdate", re.IGNORECASE
+)
+
+
+def authors(evidence: Evidence) -> list[str]:
+    """Return the names of who wrote the page, from the first source that has some.
+
+    The name of the site counts only where no source has another one.
+    """
+    publisher: list[str] = []
+    site = evidence.site_names
+    for source in AUTHORS:
+        names = list(dict.fromkeys(n for n in map(_name, source(evidence)) if n))
+        people = [name for name in names if folded(name) not in site]
+        if people:
+            return people[:MAX_NAMES]
+        publisher = publisher or names[:1]
+    return publisher
+
+
+def published(evidence: Evidence, language: str) -> str | None:
+    """Return when the page was published, in ISO 8601, from the first source."""
+    return _first_date(PUBLISHED, evidence, language)
+
+
+def modified(evidence: Evidence, language: str) -> str | None:
+    """Return when the page was changed last, in ISO 8601, from the first source."""
+    return _first_date(MODIFIED, evidence, language)
+
+
+def _first_date(
+    sources: tuple[Callable[[Evidence], Iterator[str]], ...],
+    evidence: Evidence,
+    language: str,
+) -> str | None:
+    return next(
+        (
+            date
+            for source in sources
+            for text in source(evidence)
+            if (date := iso_date(text, language))
+        ),
+        None,
+    )
+
+
+def _name(text: str) -> str | None:
+    """Return ``text`` as a name, without what stands around it; None if it is none."""
+    name = _BY.sub("", " ".join(text.split())[:MAX_BYLINE]).strip(" ,.:;-\u2013—|\"'")
+    if not 1 < len(name) <= MAX_NAME or _NO_NAME.search(name):
+        return None
+    return name if len(name.split()) <= 16 else None
+
+
+# -- authors -------------------------------------------------------------------------
+
+
+def _meta_authors(evidence: Evidence) -> Iterator[str]:
+    for name in _AUTHOR_METAS:
+        yield from (values := evidence.all(name))
+        if any(map(_name, values)):
+            return
+
+
+def _linked_authors(evidence: Evidence) -> Iterator[str]:
+    linked = evidence.linked
+    for node in linked.subjects:
+        given = node.get("author") or node.get("creator")
+        for author in given if isinstance(given, list) else [given]:
+            yield text_of(linked.resolved(author))
+        if given:
+            return
+
+
+def _labelled_authors(evidence: Evidence) -> Iterator[str]:
+    for number in "12":
+        label = evidence.first(f"twitter:label{number}").lower()
+        if label.startswith(
+            ("written", "by", "author", "geschrieben", "écrit", "escrito")
+        ):
+            yield evidence.first(f"twitter:data{number}")
+
+
+def _marked_authors(evidence: Evidence) -> Iterator[str]:
+    """Yield the first name in an element that says it names the author."""
+    for element in evidence.marks.authors:
+        if _name(text := _from_byline(author_of(element))):
+            yield text
+            return
+
+
+def _bylines(evidence: Evidence) -> Iterator[str]:
+    """Yield the first name after a ``by``: all its long words have capitals."""
+    for text in evidence.marks.bylines:
+        name = _name(_from_byline(text))
+        if name and all(w[:1].isupper() for w in name.split() if len(w) > 3):
+            yield name
+            return
+
+
+def _from_byline(text: str) -> str:
+    text = _END.sub("", _BY.sub("", " ".join(text.split())))
+    return text if text and len(text) <= 60 and len(text.split()) <= 6 else ""
+
+
+# -- dates ---------------------------------------------------------------------------
+
+
+def _meta_published(evidence: Evidence) -> Iterator[str]:
+    for name in _PUBLISHED_METAS:
+        yield from evidence.all(name)
+
+
+def _meta_modified(evidence: Evidence) -> Iterator[str]:
+    for name in _MODIFIED_METAS:
+        yield from evidence.all(name)
+
+
+def _linked_published(evidence: Evidence) -> Iterator[str]:
+    yield text_of(evidence.linked.first("datePublished"))
+    yield text_of(evidence.linked.first("uploadDate", "dateCreated"))
+
+
+def _linked_modified(evidence: Evidence) -> Iterator[str]:
+    yield text_of(evidence.linked.first("dateModified"))
+
+
+def _marked_dates(evidence: Evidence) -> Iterator[str]:
+    """Yield dates of elements that say they hold one, those of a publication first."""
+    sure: list[str] = []
+    rest: list[str] = []
+    for element in evidence.marks.dates:
+        names = f"{element.get('class', '')} {element.get('itemprop', '')}"
+        text = date_of(element)
+        if text and len(text) <= MAX_BYLINE and not _UPDATED.search(names):
+            (sure if _PUBLISHED.search(names) else rest).append(text)
+    yield from sure
+    yield from rest
+
+
+def _dated_texts(evidence: Evidence) -> Iterator[str]:
+    """Yield short texts with a date, those after the heading first."""
+    for text in evidence.marks.dated:
+        if not _NO_DATE.search(text):
+            yield text
+
+
+def _scripted(evidence: Evidence) -> Iterator[str]:
+    """Yield dates from the data that scripts make the page of."""
+    for script in evidence.scripts:
+        text = script.text
+        if text and "ublish" in text and len(text) <= MAX_SCRIPT:
+            for match in _IN_SCRIPT.finditer(text):
+                yield match[1]
+
+
+def _address(evidence: Evidence) -> Iterator[str]:
+    if found := address_date(evidence.document.base):
+        yield found
+
+
+# Which source wins: the first one that has something.
+AUTHORS = (
+    _meta_authors,
+    _linked_authors,
+    _labelled_authors,
+    _marked_authors,
+    _bylines,
+)
+PUBLISHED = (
+    _meta_published,
+    _linked_published,
+    _marked_dates,
+    _dated_texts,
+    _scripted,
+    _address,
+)
+MODIFIED = (_meta_modified, _linked_modified)

@@ -1,0 +1,71 @@
+"""Files of pages, kept where pages are kept, or put into the page itself."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from scraper_service.crawling.database_retry import before
+from scraper_service.storage import artefacts
+from scraper_service.storage.artefacts import KINDS, Artefacts
+from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import LOCAL_TEAM
+from scraper_service.storage.key_secret import key_secret
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from scrapy import Request
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+
+def keeper(
+    settings: BaseSettings, request: Request, options: ScrapeOptions
+) -> Callable[[bytes, str], Awaitable[str]]:
+    """Return what keeps a file of a page, given its bytes and kind.
+
+    It returns the file's address: a signed one, or the file itself as ``data:`` where
+    nothing is to be kept, or nobody serves it. Raises :exc:`ServiceUnavailable` when the
+    database did not answer in the time of the page.
+    """
+    is_served = request.meta.get("team_id") not in {None, LOCAL_TEAM}
+    is_inline = settings["ARTEFACTS"] == "inline"
+    if is_inline or not is_served or options.zero_data_retention:
+        return _data_url
+
+    ask_on = before(request.meta.get("deadline", 0.0))
+
+    async def keep(data: bytes, kind: str) -> str:
+        files = shared_artefacts(settings)
+        name = await asyncio.to_thread(files.put, data, kind)
+        await ask_on(lambda: hold_artefact(settings, name, request))
+        return files.address(name)
+
+    return keep
+
+
+async def hold_artefact(settings: BaseSettings, name: str, request: Request) -> None:
+    """Have a file kept for as long as the page of ``request`` is."""
+    job_id = settings.get("JOB_ID") or None
+    holder = job_id or request.meta["scrape_id"]
+    await Database.shared(settings).write(artefacts.hold, name, holder, job_id)
+
+
+def shared_artefacts(settings: BaseSettings) -> Artefacts:
+    """Return the files of the service's data directory."""
+    folder = Path(settings["DATA_DIR"]) / artefacts.FOLDER
+    return Artefacts(folder, service_secret(settings))
+
+
+def service_secret(settings: BaseSettings) -> bytes:
+    """Return the secret that keys, addresses of files and sessions rest on."""
+    return key_secret(Path(settings["DATA_DIR"]), settings["KEY_SECRET"])
+
+
+async def _data_url(data: bytes, kind: str) -> str:
+    encoded = await asyncio.to_thread(base64.b64encode, data)
+    return f"data:{KINDS[kind]};base64,{encoded.decode()}"

@@ -1,0 +1,230 @@
+"""The steps on a page before it is taken, and what they bring."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from playwright.async_api import Error as PlaywrightError
+
+from scraper_service.crawling.browser import scripts
+from scraper_service.crawling.browser.errors import ActionFailed
+from scraper_service.crawling.browser.loading import content, settle
+from scraper_service.options import actions
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from playwright.async_api import CDPSession, Page
+
+    from scraper_service.crawling.browser.open_page import OpenPage
+
+MAX_VALUE = 2**20  # characters of JSON of what a script returns
+MAX_HEIGHT = 16_384  # pixels of a screenshot; what Chromium draws in one piece
+SCROLL_MS = 1500
+
+
+@define
+class Results:
+    """What the actions of a page brought, in their order; files are addresses."""
+
+    screenshots: list[str] = field(factory=list)
+    scrapes: list[dict[str, str]] = field(factory=list)
+    returns: list[dict[str, Any]] = field(factory=list)
+    pdfs: list[str] = field(factory=list)
+
+    def as_json(self) -> bytes:
+        """Return the JSON text of all four lists."""
+        found = {
+            "screenshots": self.screenshots,
+            "scrapes": self.scrapes,
+            "javascriptReturns": self.returns,
+            "pdfs": self.pdfs,
+        }
+        return json.dumps(found, ensure_ascii=False).encode()
+
+
+async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> Results:
+    """Do what is wanted, one after the other.
+
+    Raises :exc:`ActionFailed` for the first that cannot be done.
+    """
+    results = Results()
+    for index, action in enumerate(wanted):
+        opened.moves.begin_action()
+        try:
+            await _STEPS[type(action)](opened, action, results)
+        except (PlaywrightError, ValueError) as error:
+            if opened.lost.done():
+                raise
+            name = "executeJavascript" if "_" in action.type else action.type
+            text = f"Action {index} ({name}) failed: {_why(error)}"
+            raise ActionFailed(text) from error
+    return results
+
+
+def _why(error: Exception) -> str:
+    """Return the sentence of an error, without the log that Playwright adds."""
+    first = str(error).split("\nCall log:")[0].strip().split("\n")[0]
+    _, separator, rest = first.partition(": ")
+    return (rest if separator and "." in _ else first)[:300]
+
+
+async def _wait(opened: OpenPage, action: actions.Wait, _: Results) -> None:
+    if action.milliseconds is not None:
+        await opened.page.wait_for_timeout(action.milliseconds)
+        return
+    try:
+        await opened.page.wait_for_selector(
+            _css(action.selector), state="visible", timeout=opened.patience_ms
+        )
+    except PlaywrightError as error:
+        if "Timeout" not in str(error):
+            raise
+        raise ValueError(_absent(action.selector)) from error
+
+
+async def _click(opened: OpenPage, action: actions.Click, _: Results) -> None:
+    page = opened.page
+    found = page.locator(_css(action.selector))
+    try:
+        await found.first.wait_for(state="attached", timeout=opened.patience_ms)
+    except PlaywrightError as error:
+        if "Timeout" not in str(error):
+            raise
+        raise ValueError(_absent(action.selector)) from error
+    if action.all:
+        # As they are now: a click may bring or take others.
+        for element in await found.element_handles():
+            await element.click(timeout=opened.patience_ms)
+    else:
+        await found.first.click(timeout=opened.patience_ms)
+    await settle(opened)
+
+
+async def _write(opened: OpenPage, action: actions.Write, _: Results) -> None:
+    await opened.page.keyboard.type(action.text)
+
+
+async def _press(opened: OpenPage, action: actions.Press, _: Results) -> None:
+    await opened.page.keyboard.press(action.key)
+    await settle(opened)
+
+
+async def _scroll(opened: OpenPage, action: actions.Scroll, _: Results) -> None:
+    sign = -1 if action.direction == "up" else 1
+    if action.selector is None:
+        await opened.page.evaluate(scripts.SCROLL, sign)
+    else:
+        element = await opened.page.query_selector(_css(action.selector))
+        if element is None:
+            raise ValueError(_absent(action.selector))
+        await element.evaluate(scripts.SCROLL_ELEMENT, sign)
+    await settle(opened)
+
+
+async def _screenshot(
+    opened: OpenPage, action: actions.ScreenshotAction, results: Results
+) -> None:
+    page, before = opened.page, opened.page.viewport_size
+    if action.viewport:
+        await page.set_viewport_size(
+            {"width": action.viewport.width, "height": action.viewport.height}
+        )
+    taken = await screenshot(page, full_page=action.full_page, quality=action.quality)
+    results.screenshots.append(
+        await opened.keep(taken, "jpeg" if action.quality else "png")
+    )
+    if action.viewport and before:
+        await page.set_viewport_size(before)
+
+
+async def _scrape(opened: OpenPage, _: actions.ScrapeAction, results: Results) -> None:
+    found = await content(opened)
+    results.scrapes.append({"url": found["url"], "html": found["html"]})
+
+
+async def _pdf(opened: OpenPage, action: actions.Pdf, results: Results) -> None:
+    made = await opened.page.pdf(
+        format=action.format,
+        landscape=action.landscape,
+        scale=action.scale,
+        print_background=True,
+    )
+    results.pdfs.append(await opened.keep(made, "pdf"))
+
+
+async def _javascript(
+    opened: OpenPage, action: actions.ExecuteJavascript, results: Results
+) -> None:
+    session = await opened.debugger()
+    found = await _evaluated(session, action.script)
+    if _is_body(found):
+        body = f"(async () => {{ {action.script}\n }})()"
+        found = await _evaluated(session, body)
+    if problem := found.get("exceptionDetails"):
+        thrown = problem.get("exception", {})
+        raise ValueError(thrown.get("description") or problem["text"])
+    value = found["result"]
+    if len(json.dumps(value.get("value"))) > MAX_VALUE:
+        raise ValueError(f"the script returns more than {MAX_VALUE} characters")
+    results.returns.append({"type": value["type"], "value": value.get("value")})
+    await settle(opened)
+
+
+def _is_body(found: dict[str, Any]) -> bool:
+    """Tell whether a script is the body of a function, which may return and await."""
+    thrown = str(found.get("exceptionDetails", {}).get("exception", {}))
+    signs = ("Illegal return", "await is only valid", "already been declared")
+    return "SyntaxError" in thrown and any(sign in thrown for sign in signs)
+
+
+async def _evaluated(session: CDPSession, script: str) -> dict[str, Any]:
+    result: dict[str, Any] = await session.send(
+        "Runtime.evaluate",
+        {
+            "expression": script,
+            "awaitPromise": True,
+            "returnByValue": True,
+            "userGesture": True,
+            "allowUnsafeEvalBlockedByCSP": True,
+        },
+    )
+    return result
+
+
+async def screenshot(page: Page, *, full_page: bool, quality: int | None) -> bytes:
+    """Return a picture in CSS pixels: a JPEG with ``quality``, else a PNG."""
+    facts: dict[str, Any] = {"type": "png", "scale": "css", "animations": "disabled"}
+    if quality is not None:
+        facts |= {"type": "jpeg", "quality": quality}
+    if full_page:
+        await page.evaluate(scripts.SCROLL_THROUGH, SCROLL_MS)
+        height = await page.evaluate(scripts.HEIGHT)
+        size = page.viewport_size
+        if size and height > MAX_HEIGHT:
+            facts["clip"] = {"x": 0, "y": 0, **size, "height": MAX_HEIGHT}
+        facts["full_page"] = True
+    return await page.screenshot(**facts)
+
+
+def _css(selector: str | None) -> str:
+    return f"css={selector}"
+
+
+def _absent(selector: str | None) -> str:
+    return f"no element matches {selector!r}"
+
+
+_STEPS: Mapping[type, Callable[[Any, Any, Results], Awaitable[None]]] = {
+    actions.Wait: _wait,
+    actions.Click: _click,
+    actions.ScreenshotAction: _screenshot,
+    actions.Write: _write,
+    actions.Press: _press,
+    actions.Scroll: _scroll,
+    actions.ScrapeAction: _scrape,
+    actions.ExecuteJavascript: _javascript,
+    actions.Pdf: _pdf,
+}

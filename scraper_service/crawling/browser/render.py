@@ -1,0 +1,215 @@
+"""One page by the browser: loaded, acted upon, and taken."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from playwright.async_api import Error as PlaywrightError
+from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
+
+from scraper_service.content.html.browser_styles import with_looks
+from scraper_service.crawling.browser import scripts
+from scraper_service.crawling.browser.actions import run_actions, screenshot
+from scraper_service.crawling.browser.emulation import time_zone
+from scraper_service.crawling.browser.errors import (
+    BrowserGone,
+    MovedOn,
+    NotAPage,
+    PageTooLarge,
+)
+from scraper_service.crawling.browser.guard import is_too_large
+from scraper_service.crawling.browser.loading import (
+    content,
+    goto,
+    has_moved,
+    loaded,
+    settle,
+)
+from scraper_service.crawling.browser.open_page import OpenPage
+from scraper_service.crawling.browser.order import PageOrder, RenderedPage
+from scraper_service.crawling.browser.proxy import MARK, Passage
+from scraper_service.crawling.download.egress import ForbiddenDestination
+from scraper_service.items import Rendered
+from scraper_service.options.formats import Branding, Screenshot
+
+if TYPE_CHECKING:
+    from scraper_service.crawling.browser.running import RunningBrowser
+
+LOST = "the process of the page ended"
+MAX_LOOKS = 2**20  # characters
+MAX_PAGE_BYTES = 200 * 2**20  # that one page may carry in all
+# Headers of what was sent, not of what became of it.
+NOT_OF_THE_PAGE = frozenset(
+    {"content-encoding", "content-length", "location", "refresh", "set-cookie"}
+)
+HTML = frozenset({"text/html", "application/xhtml+xml"})
+PDF = "application/pdf"
+
+
+async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
+    """Return a page as its scripts left it; nothing of it stays in the browser.
+
+    Raises what the downloader of plain pages raises, and the errors of this package.
+    """
+    passage = Passage(
+        order.policy,
+        refusal=order.refusal,
+        max_bytes=MAX_PAGE_BYTES,
+        upstream=order.upstream,
+    )
+    async with passage:
+        try:
+            async with (
+                asyncio.timeout(order.ends_at - time.monotonic()),
+                OpenPage(running, order, passage) as opened,
+            ):
+                return await _taken(opened)
+        except TimeoutError:
+            raise DownloadTimeoutError("the page was not ready in time") from None
+
+
+async def _taken(opened: OpenPage) -> RenderedPage:
+    """Load the page, do what is wanted, and return what came of it.
+
+    Ends at once where the page moves to what it may not.
+    """
+    work = asyncio.ensure_future(_take(opened))
+    refused: asyncio.Future[Exception] = opened.moves.refused
+    ends = (work, refused, opened.lost)
+    try:
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        if refused.done():
+            raise refused.result()
+        if opened.lost.done():
+            raise BrowserGone(LOST)
+        return await work
+    except MovedOn as moved:
+        moved.state = {
+            "cookies": await opened.context.cookies(),
+            "origins": (opened.order.state or {}).get("origins", []),
+        }
+        raise
+    except PlaywrightError as error:
+        if opened.lost.done():
+            raise BrowserGone(LOST) from error
+        if not opened.running.is_alive:
+            raise BrowserGone("the browser ended") from error
+        if is_too_large(error):
+            raise PageTooLarge(opened.order.max_bytes) from error
+        raise DownloadFailedError(str(error).split("\n")[0]) from error
+    finally:
+        work.cancel()
+        await asyncio.gather(work, return_exceptions=True)
+
+
+async def _take(opened: OpenPage) -> RenderedPage:
+    options = opened.order.options
+    began = time.monotonic()
+    answer = await goto(opened)
+    latency_s = time.monotonic() - began
+    headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
+    if headers.get(MARK.lower()) == opened.passage.mark:
+        raise _failure(opened, answer.url)
+    mime = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if mime == PDF:  # of which the browser shows what is no content
+        raise NotAPage("the address leads to a file")
+    is_page = not mime or mime in HTML
+    await loaded(opened)
+    if options.block_ads and is_page and await _without_banner(opened):
+        await settle(opened)
+    if options.wait_for_ms:
+        await opened.page.wait_for_timeout(options.wait_for_ms)
+        await settle(opened, anew=False)
+    results = await run_actions(opened, options.actions)
+    found = await content(opened)
+    _check_place(opened, found["url"])
+    if found["type"] == PDF:
+        raise MovedOn(found["url"])
+    status = answer.status
+    if is_page:
+        body = found["html"].encode("utf-8", "replace")
+        if len(body) > opened.order.max_bytes:
+            raise PageTooLarge(opened.order.max_bytes)
+        if options.format(Branding):
+            body = with_looks(body, await _looks(opened))
+        if _page_of(found["url"]) != _page_of(answer.url):
+            status = found["status"] or 200
+        headers["content-type"] = "text/html; charset=utf-8"
+    elif found["size"] > opened.order.max_bytes:
+        raise PageTooLarge(opened.order.max_bytes)
+    else:
+        body = await answer.body()
+    shot = await _screenshot(opened)
+    state = await opened.context.storage_state() if options.saves_storage else None
+    return RenderedPage(
+        url=found["url"],
+        status=status,
+        headers={
+            name: value
+            for name, value in headers.items()
+            if name not in NOT_OF_THE_PAGE
+        },
+        body=body,
+        latency_s=latency_s,
+        rendered=Rendered(
+            screenshot=shot,
+            actions=results.as_json() if options.actions else None,
+            time_zone=time_zone(options.location),
+        ),
+        state=state,
+        warnings=tuple(opened.warnings),
+    )
+
+
+async def _without_banner(opened: OpenPage) -> bool:
+    try:
+        return bool(await opened.page.evaluate(scripts.CONSENT))
+    except PlaywrightError as error:
+        if not has_moved(error):
+            raise
+        return True
+
+
+async def _looks(opened: OpenPage) -> str:
+    """Return CSS with the computed styles that tell of a brand."""
+    try:
+        return str(await opened.page.evaluate(scripts.LOOKS, MAX_LOOKS))
+    except PlaywrightError as error:
+        if not has_moved(error):
+            raise
+        return ""
+
+
+async def _screenshot(opened: OpenPage) -> str | None:
+    wanted = opened.order.options.format(Screenshot)
+    if wanted is None:
+        return None
+    taken = await screenshot(
+        opened.page, full_page=wanted.full_page, quality=wanted.quality
+    )
+    return await opened.order.keep(taken, "png" if wanted.quality is None else "jpeg")
+
+
+def _check_place(opened: OpenPage, url: str) -> None:
+    """Raise what happened where a script moved on to what cannot be shown."""
+    if urlsplit(url).scheme not in {"http", "https"}:
+        raise _failure(opened, opened.page.url)
+
+
+def _failure(opened: OpenPage, url: str) -> Exception:
+    known = opened.passage.failure(url) or next(
+        (
+            e
+            for e in opened.passage.failures.values()
+            if isinstance(e, ForbiddenDestination)
+        ),
+        next(iter(opened.passage.failures.values()), None),
+    )
+    return known or DownloadFailedError("the page moved on to what is no page")
+
+
+def _page_of(url: str) -> str:
+    return url.partition("#")[0]

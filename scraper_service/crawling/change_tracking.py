@@ -1,0 +1,167 @@
+"""Change tracking: each tracked page is compared with the last one kept of it."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import evolve
+
+from scraper_service.content.change_tracking import compared
+from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.database_retry import once
+from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.errors import ConverterDied, ServiceUnavailable
+from scraper_service.items import Page, Snapshot
+from scraper_service.storage import change_snapshots as snapshots
+from scraper_service.storage import jobs as store
+from scraper_service.storage.database import Database
+from scraper_service.storage.job_records import LOCAL_TEAM
+
+if TYPE_CHECKING:
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+    from sqlalchemy import Connection
+
+    from scraper_service.crawling.database_retry import Insist
+    from scraper_service.items import Tracked
+    from scraper_service.storage.change_snapshots import Earlier
+
+NOT_NOW = (ConverterDied, MemoryError, ServiceUnavailable, TimeoutError)
+COMPARE_S = 30.0  # in the pool; the search for differences bounds itself
+NOT_COMPARED = "The format changeTracking could not be made ({})."
+NOT_KEPT = (
+    "The page was compared, but not kept for the next comparison: zeroDataRetention."
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Changes:
+    """Compares tracked pages; the snapshots are those of the job database."""
+
+    def __init__(self, settings: BaseSettings):
+        self._settings = settings
+        self._keep_s = settings.getfloat("CHANGE_RETENTION_S")
+
+    @property
+    def database(self) -> Database:
+        return Database.shared(self._settings)
+
+    async def compared(self, page: Page, ask_on: Insist | None = None) -> Page:
+        """Return a page with its ``change_tracking``, and the snapshot to be stored.
+
+        One that cannot be compared has a warning in its place. A page that was compared
+        before is compared anew, with what is the last snapshot now. With ``ask_on``, the
+        database is waited for, and :exc:`ServiceUnavailable` is raised.
+        """
+        tracked = page.tracked
+        assert tracked is not None
+        values = {k: v for k, v in page.values.items() if k != "change_tracking"}
+        try:
+            answer, remark, snapshot = await self._comparison(tracked, ask_on or once)
+        except NOT_NOW as error:
+            if ask_on is not None and isinstance(error, ServiceUnavailable):
+                raise
+            logger.warning("a page was not compared (%r)", error)
+            remark = NOT_COMPARED.format(type(error).__name__)
+            return evolve(
+                page,
+                values=values,
+                warning=_joined(tracked.warning, remark),
+                tracked=None,
+            )
+        return evolve(
+            page,
+            values={**values, "change_tracking": answer},
+            warning=_joined(tracked.warning, remark),
+            tracked=evolve(tracked, snapshot=snapshot),
+        )
+
+    async def _comparison(
+        self, tracked: Tracked, ask_on: Insist
+    ) -> tuple[bytes, str | None, Snapshot | None]:
+        key = snapshots.snapshot_key(tracked.url, tracked.options.tag)
+        earlier, is_hidden = await ask_on(
+            lambda: self.database.read(_read, tracked, key)
+        )
+        found = await ConverterPool.shared(self._settings).run(
+            compared,
+            tracked.draft,
+            tracked.markdown,
+            earlier.body,
+            earlier.at,
+            tracked.options.modes,
+            tracked.is_gone,
+            "hidden" if is_hidden else "visible",
+            timeout_s=COMPARE_S,
+            team_id=tracked.team_id,
+            job_id=self._settings.get("JOB_ID") or "",
+        )
+        if not tracked.is_kept:
+            return found.answer, _joined(found.remark, NOT_KEPT), None
+        snapshot = Snapshot(
+            team_id=tracked.team_id,
+            key=key,
+            version=earlier.version,
+            body=found.body,
+            keep_s=self._keep_s,
+        )
+        return found.answer, found.remark, snapshot
+
+    async def kept(self, page: Page) -> Page:
+        """Store the snapshot of a page that has no transaction of its own."""
+        await self.database.write(store.make_team, LOCAL_TEAM)
+        while page.tracked and page.tracked.snapshot:
+            if await self.database.write(_keep, page.tracked.snapshot):
+                break
+            page = await self.compared(page)
+        return page
+
+
+class ChangePipeline:
+    """Compare tracked pages before they are delivered.
+
+    Their snapshots are stored with them: in the transaction of a job's page, or of a
+    scrape of the service; at once in a local run that keeps nothing else.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._changes = Changes(crawler.settings)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, Page) or item.tracked is None:
+            return item
+        ask_on = None
+        if item.lease is not None:
+            ask_on = LeasedScheduler.of(self._crawler).insist
+        page = await self._changes.compared(item, ask_on)
+        return await self._changes.kept(page) if self._is_local(page) else page
+
+    def _is_local(self, page: Page) -> bool:
+        if page.lease is not None:
+            return not LeasedScheduler.of(self._crawler).keeps_pages
+        return page.tracked is not None and page.tracked.team_id == LOCAL_TEAM
+
+
+def _read(connection: Connection, tracked: Tracked, key: str) -> tuple[Earlier, bool]:
+    is_hidden = tracked.is_asked_for and snapshots.is_hidden(
+        connection, tracked.team_id, tracked.url
+    )
+    return snapshots.read_earlier(connection, tracked.team_id, key), is_hidden
+
+
+def _keep(connection: Connection, snapshot: Snapshot) -> bool:
+    if not snapshots.is_last(connection, snapshot):
+        return False
+    snapshots.store(connection, [snapshot])
+    return True
+
+
+def _joined(*parts: str | None) -> str | None:
+    return " ".join(part for part in parts if part) or None

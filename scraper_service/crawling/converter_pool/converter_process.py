@@ -1,0 +1,135 @@
+"""What runs inside a converter process: it calls functions until its parent goes.
+
+Both directions carry frames: the number of parts, their lengths, the parts. The first
+part is a pickle; the others are large byte strings of it, sent as they are.
+"""
+
+from __future__ import annotations
+
+import gc
+import multiprocessing
+import os
+import pickle
+import resource
+import signal
+import struct
+import threading
+import traceback
+from multiprocessing.connection import wait
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.convert import prepare
+
+if TYPE_CHECKING:
+    from io import BufferedReader, BufferedWriter
+    from multiprocessing.connection import Connection
+
+MAX_FILE_BYTES = 64 * 2**20
+MAX_OPEN_FILES = 64
+OBJECTS_A_COLLECTION = 20_000  # made and kept, until the young ones are looked through
+COUNT = struct.Struct("<I")  # of the parts of a frame
+READY, PONG, RESULT, ERROR, LAST_ERROR, OUTDATED = range(6)  # kinds of replies
+
+
+def serve(connection: Connection, memory_bytes: int) -> None:
+    """Call what comes on ``connection`` and send back what it returns or raises.
+
+    Sends ``READY`` first. Sends ``LAST_ERROR`` before it ends by itself, or ``OUTDATED``
+    if a module cannot be imported, as while the package is reinstalled. Returns when the
+    parent closes the connection. An empty frame is answered with ``PONG``.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    try:
+        _serve(connection, memory_bytes)
+    except ConnectionError:
+        os._exit(1)  # the parent went meanwhile: nobody hears of it
+
+
+def _serve(connection: Connection, memory_bytes: int) -> None:
+    received = open(connection.fileno(), "rb", closefd=False)  # noqa: SIM115
+    sent = open(connection.fileno(), "wb", closefd=False)  # noqa: SIM115
+    try:
+        _limit_process(memory_bytes)
+    except Exception as error:
+        _reply(sent, LAST_ERROR, error)
+        raise
+    _reply(sent, READY, None)
+    while True:
+        try:
+            parts = _read_frame(received)
+        except MemoryError as error:
+            # Part of the frame is still in the connection: it cannot be used again.
+            _reply(sent, LAST_ERROR, error)
+            return
+        if parts is None:
+            return
+        if parts:
+            kind, value = _outcome(parts)
+            _reply(sent, kind, value)
+            if kind == OUTDATED:
+                return
+            del parts, value  # not kept until the next call
+        else:
+            _reply(sent, PONG, None)
+
+
+def _outcome(parts: list[bytes]) -> tuple[int, Any]:
+    try:
+        function, args = pickle.loads(parts[0], buffers=parts[1:])  # noqa: S301
+        parts.clear()
+        return RESULT, function(*args)
+    except ImportError as error:
+        return OUTDATED, f"{error}; was it reinstalled? Restart it"
+    except Exception as error:
+        if not isinstance(error, MemoryError):  # which leaves none for the text
+            error.add_note(f"In a converter process:\n{traceback.format_exc()}")
+        return ERROR, error
+
+
+def _reply(stream: BufferedWriter, kind: int, value: Any) -> None:
+    try:
+        data = pickle.dumps((kind, value), protocol=5)
+    except MemoryError:
+        data = pickle.dumps((ERROR, MemoryError()))
+    except Exception as error:
+        text = f"what a converter process returned cannot be sent: {error!r}"
+        data = pickle.dumps((ERROR, RuntimeError(text)))
+    stream.write(frame_header([len(data)]) + data)
+    stream.flush()
+
+
+def frame_header(lengths: list[int]) -> bytes:
+    """Return what is sent before the parts of a frame."""
+    return struct.pack(f"<I{len(lengths)}Q", len(lengths), *lengths)
+
+
+def _read_frame(stream: BufferedReader) -> list[bytes] | None:
+    """Return the parts of the next frame, None at the end of the connection."""
+    head = stream.read(COUNT.size)
+    if len(head) < COUNT.size:
+        return None
+    (count,) = COUNT.unpack(head)
+    lengths = struct.unpack(f"<{count}Q", stream.read(8 * count))
+    parts = [stream.read(length) for length in lengths]
+    return parts if list(map(len, parts)) == list(lengths) else None
+
+
+def _limit_process(memory_bytes: int) -> None:
+    """Set the limits of this process and tie its life to its parent's."""
+    resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    prepare()
+    # A page is thousands of objects in no circles, which live as long as it: looking for
+    # circles after each 700 of them, and among all that is loaded, finds nothing.
+    gc.freeze()
+    gc.set_threshold(OBJECTS_A_COLLECTION)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    wait([parent.sentinel])
+    os._exit(1)

@@ -1,0 +1,206 @@
+"""The operator's proxies: which one a page goes through, by kind, health and session.
+
+``PROXIES`` names them, as ``stealth=http://user:password@host:8080``; one without a
+kind is for ``basic``. Their addresses come from the settings only, so the egress rule
+does not apply to them; it applies to what is asked of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import math
+import random
+import socket
+import time
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+from attrs import define, field
+from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.crawling.download.egress import EgressPolicy
+
+# Family, kind and protocol of a socket, and what it is connected to.
+AddressT: TypeAlias = "tuple[int, int, int, tuple[Any, ...]]"
+
+KINDS = ("basic", "stealth")
+CONNECT_S = 15.0
+HEAD_BYTES = 64 * 1024
+RECOVERY_S = 60.0  # after which half of a proxy's failures are forgotten
+STICKY_S = 3600.0  # a session that was not used for so long may get another
+
+
+@define(eq=False)
+class UpstreamProxy:
+    """One proxy that speaks HTTP. ``failures`` fade with time; the fewest is best."""
+
+    kind: str
+    host: str
+    port: int
+    user: str = ""
+    password: str = field(default="", repr=False)
+    _failures: float = 0.0
+    _failed_at: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``[KIND=]http://[USER:PASSWORD@]HOST:PORT``.
+
+        Raises :exc:`ValueError` that says what is wrong, but not the password.
+        """
+        kind, equals, url = text.strip().partition("=")
+        if not equals or "://" in kind:
+            kind, url = "basic", text.strip()
+        parts = urlsplit(url)
+        try:
+            port = parts.port
+        except ValueError:
+            port = None
+        if (
+            kind not in KINDS
+            or parts.scheme != "http"
+            or not parts.hostname
+            or not port
+        ):
+            raise ValueError(
+                "SCRAPER_PROXIES entries must be http://HOST:PORT or KIND=http://HOST:PORT, with"
+                f" USER:PASSWORD@ before the host if needed and KIND one of"
+                f" {', '.join(KINDS)}; got {parts.scheme or '?'}://...{parts.hostname}"
+            )
+        user, password = unquote(parts.username or ""), unquote(parts.password or "")
+        return cls(kind, parts.hostname, port, user, password)
+
+    @property
+    def url(self) -> str:
+        """The address, without credentials."""
+        return f"http://{self.host}:{self.port}"
+
+    @property
+    def weakness(self) -> float:
+        """How often it failed of late; 0 is best."""
+        age_s = time.monotonic() - self._failed_at
+        return self._failures * math.exp2(-age_s / RECOVERY_S)
+
+    def failed(self) -> None:
+        """Note that it could not be used."""
+        self._failures = self.weakness + 1
+        self._failed_at = time.monotonic()
+
+    def worked(self) -> None:
+        """Note that it carried a page."""
+        self._failures = self.weakness / 2
+        self._failed_at = time.monotonic()
+
+    def credentials(self) -> list[str]:
+        """Return the header fields that open it."""
+        if not self.user:
+            return []
+        pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        return [f"Proxy-Authorization: Basic {pair}"]
+
+    def for_aiohttp(self) -> dict[str, Any]:
+        """Return how :meth:`aiohttp.ClientSession.request` is told of it."""
+        auth = aiohttp.BasicAuth(self.user, self.password) if self.user else None
+        return {"proxy": self.url, "proxy_auth": auth}
+
+    async def open(
+        self, host: str, port: int, *, tunnel: bool
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect to it; with ``tunnel`` to ``host`` through it.
+
+        Raises :exc:`DownloadConnectionRefusedError`.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_S):
+                reader, writer = await asyncio.open_connection(
+                    self.host, self.port, limit=HEAD_BYTES
+                )
+                if tunnel:
+                    await self._ask(reader, writer, host, port)
+        except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
+            self.failed()
+            raise DownloadConnectionRefusedError("a proxy failed") from error
+        return reader, writer
+
+    async def _ask(
+        self,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        host: str,
+        port: int,
+    ) -> None:
+        name = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        lines = [f"CONNECT {name} HTTP/1.1", f"Host: {name}", *self.credentials()]
+        writer.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.split(b" ", 2)[1:2] != [b"200"]:
+            writer.close()
+            raise OSError("the proxy refused")
+
+
+class Proxies:
+    """All proxies of this process; false if there are none."""
+
+    _shared: ClassVar[dict[tuple[str, ...], Proxies]] = {}
+
+    def __init__(self, entries: list[str]):
+        self._all = [UpstreamProxy.parse(entry) for entry in entries if entry.strip()]
+        self._sticky: dict[tuple[str, str], tuple[UpstreamProxy, float]] = {}
+
+    @classmethod
+    def shared(cls, settings: BaseSettings) -> Proxies:
+        """Return those of the settings; their health is known to all crawlers."""
+        entries = settings.getlist("PROXIES")
+        return cls._shared.setdefault(tuple(entries), cls(entries))
+
+    def __bool__(self) -> bool:
+        return bool(self._all)
+
+    def has(self, kind: str) -> bool:
+        """Tell whether there is a proxy of a kind."""
+        return any(proxy.kind == kind for proxy in self._all)
+
+    def choose(self, kind: str, session: str = "") -> UpstreamProxy | None:
+        """Return a healthy proxy of a kind, the same for the same session.
+
+        None if there is none of the kind.
+        """
+        now = time.monotonic()
+        proxy, until = self._sticky.get((kind, session), (None, 0.0))
+        if session and proxy and now < until and proxy.weakness < 1:
+            self._sticky[kind, session] = (proxy, now + STICKY_S)
+            return proxy
+        fitting = [proxy for proxy in self._all if proxy.kind == kind]
+        if not fitting:
+            return None
+        least = min(round(proxy.weakness) for proxy in fitting)
+        best = [proxy for proxy in fitting if round(proxy.weakness) == least]
+        chosen = random.choice(best)  # noqa: S311  # nothing depends on it
+        if session:
+            self._sticky = {k: v for k, v in self._sticky.items() if v[1] > now}
+            self._sticky[kind, session] = (chosen, now + STICKY_S)
+        return chosen
+
+
+async def vetted(policy: EgressPolicy, url: str) -> list[AddressT]:
+    """Return the addresses of the host of ``url``, of which all may be dialled.
+
+    Raises :exc:`CannotResolveHostError` and :exc:`ForbiddenDestination`.
+    """
+    parts = urlsplit(url)
+    host = (parts.hostname or "").rstrip(".")
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_STREAM
+        )
+    except (OSError, UnicodeError) as error:
+        raise CannotResolveHostError(str(error)) from error
+    for *_, address in found:
+        policy.check(str(address[0]), port)
+    return [(family, kind, proto, address) for family, kind, proto, _, address in found]

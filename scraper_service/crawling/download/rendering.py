@@ -1,0 +1,226 @@
+"""Pages by the browser, as the download handler takes them."""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from typing import TYPE_CHECKING, Any
+
+from scrapy.http import Response
+
+from scraper_service.crawling.artefacts import keeper, service_secret
+from scraper_service.crawling.browser.errors import BrowserGone, MovedOn
+from scraper_service.crawling.browser.pool import SharedBrowser
+from scraper_service.crawling.database_retry import before
+from scraper_service.crawling.robots_middleware import RobotsMiddleware
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.options.limits import parse_sites
+from scraper_service.options.origins import host_of
+from scraper_service.storage.database import Database
+from scraper_service.storage.sessions import SessionBox, read_session, save_session
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scraper_service.crawling.browser.moves import Judge
+    from scraper_service.crawling.browser.order import RenderedPage
+    from scraper_service.crawling.download.egress import EgressPolicy
+    from scraper_service.crawling.download.proxies import UpstreamProxy
+    from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.storage.sessions import StateT
+
+logger = logging.getLogger(__name__)
+
+MOST_LONE_ENDS = 2  # of browsers that showed a page and no other; then it is the cause
+MOST_ENDS = 5  # of browsers in all, those included that ended before they had the page
+MAX_BYTES = 200 * 2**20  # of a page where DOWNLOAD_MAXSIZE sets no limit
+CONVERT_S = 0.5  # left for the page to be understood
+EMPTY: StateT = {"cookies": [], "origins": []}
+
+
+class PageRendering:
+    """Open pages of one crawler in the shared browser.
+
+    Reads and writes ``request.meta`` as
+    :class:`~scraper_service.crawling.download.handler.PageDownloadHandler` does; ``rendered``
+    is what the browser brought beside the HTML, ``browser_state`` the cookies and the
+    storage that go with a redirect.
+    """
+
+    def __init__(self, crawler: Crawler, policy: EgressPolicy):
+        self._crawler = crawler
+        self._settings = crawler.settings
+        self._policy = policy
+        self._name = _product(crawler.settings["USER_AGENT"])
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
+        self._max_moves = crawler.settings.getint("REDIRECT_MAX_TIMES")
+        self._browser = SharedBrowser.shared(crawler.settings)
+        self._browser.enter()
+
+    async def close(self) -> None:
+        """Note that the crawler has ended."""
+        await self._browser.leave()
+
+    async def download(
+        self, request: Request, upstream: UpstreamProxy | None
+    ) -> Response:
+        """Return the page as its scripts left it, or the redirect that it came to.
+
+        Raises the errors of :mod:`scraper_service.crawling.browser.errors` and what
+        the downloader of plain pages raises.
+        """
+        options: ScrapeOptions = request.meta["options"]
+        earlier = await self._state(request, options)
+        state = request.meta.get("browser_state", earlier)
+        began = time.monotonic()
+        host = host_of(request.url)
+        alone = self._browser.is_dangerous(host)
+        ends = lone_ends = 0
+        while True:
+            try:
+                page = await self._open(request, options, upstream, state, alone=alone)
+                break
+            except MovedOn as moved:
+                request.meta["browser_state"] = moved.state
+                request.meta["download_latency"] = time.monotonic() - began
+                headers = {"Location": moved.url}
+                return Response(request.url, 302, headers=headers, request=request)
+            except BrowserGone as gone:
+                # Any of the pages that were open may have ended it.
+                ends += 1
+                lone_ends += alone and gone.had_begun
+                if lone_ends == MOST_LONE_ENDS:
+                    self._browser.note_dangerous(host)
+                    raise
+                if ends == MOST_ENDS:
+                    raise
+                logger.info("a browser ended while a page was open; trying it alone")
+                alone = True
+        if page.state is not None:
+            await self._save(request, options, earlier or EMPTY, page.state)
+        request.meta["rendered"] = page.rendered
+        request.meta["download_latency"] = page.latency_s
+        request.meta["transport_warnings"] = (
+            *request.meta.get("transport_warnings", ()),
+            *page.warnings,
+        )
+        return Response(
+            page.url,
+            page.status,
+            headers=page.headers,
+            body=page.body,
+            request=request,
+            flags=["browser"],
+        )
+
+    async def _open(
+        self,
+        request: Request,
+        options: ScrapeOptions,
+        upstream: UpstreamProxy | None,
+        state: StateT | None,
+        *,
+        alone: bool,
+    ) -> RenderedPage:
+        is_of_job = request.meta.get("lease") is not None
+        asked_at = time.monotonic()
+        async with self._browser.lend(patient=is_of_job, alone=alone) as running:
+            if is_of_job:  # nobody waits for it: the queue does not cost its time
+                request.meta["deadline"] += time.monotonic() - asked_at
+            # Playwright takes 0.3 s to import, which lend() has done in a thread.
+            from scraper_service.crawling.browser.order import (  # noqa: PLC0415
+                PageOrder,
+            )
+            from scraper_service.crawling.browser.render import (  # noqa: PLC0415
+                render,
+            )
+
+            ends_at = request.meta.get("deadline", math.inf)
+            ends_at = min(ends_at, time.monotonic() + options.deadline_ms / 1000)
+            order = PageOrder(
+                url=request.url,
+                asked=request.meta["asked_origin"],
+                options=options,
+                load_s=request.meta["download_timeout"],
+                ends_at=ends_at - CONVERT_S,
+                max_bytes=self._max_bytes(request),
+                name=self._name,
+                policy=self._policy,
+                sites=self._sites,
+                ads=await self._browser.blocked_hosts(),
+                judge=self._judge(request),
+                max_moves=self._max_moves - request.meta.get("redirect_times", 0),
+                keep=keeper(self._settings, request, options),
+                upstream=upstream,
+                state=state,
+            )
+            try:
+                return await running.run(render(running, order))
+            except BrowserGone as gone:
+                gone.had_begun = order.has_begun
+                raise
+
+    def _max_bytes(self, request: Request) -> int:
+        default = self._settings.getint("DOWNLOAD_MAXSIZE")
+        return int(request.meta.get("download_maxsize", default)) or MAX_BYTES
+
+    def _judge(self, request: Request) -> Judge:
+        """Return what says by robots.txt where a page of a crawl may move to."""
+        agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
+        robots = self._crawler.get_downloader_middleware(RobotsMiddleware)
+
+        async def judge(url: str, *, can_leave: bool) -> None:
+            if not agents or robots is None:
+                return
+            # To wait here for a robots.txt could be for ever: it may need the place at
+            # the host that this page has.
+            if can_leave and not robots.is_known(url):
+                raise MovedOn(url)
+            await robots.check(url, agents)
+
+        return judge
+
+    async def _state(self, request: Request, options: ScrapeOptions) -> StateT | None:
+        if options.storage is None or not request.meta.get("team_id"):
+            return None
+        return await Database.shared(self._settings).read(
+            read_session, request.meta["team_id"], options.storage, self._box()
+        )
+
+    async def _save(
+        self, request: Request, options: ScrapeOptions, earlier: StateT, after: StateT
+    ) -> None:
+        assert options.storage is not None
+        if not (team_id := request.meta.get("team_id")):
+            remark = "The session was not kept: only the service keeps sessions."
+        else:
+            name = options.storage
+            ask_on = before(request.meta.get("deadline", 0.0))
+            database = Database.shared(self._settings)
+            try:
+                await ask_on(
+                    lambda: database.write_locking(
+                        _save, name, team_id, self._box(), earlier, after
+                    )
+                )
+                return
+            except (ValueError, ServiceUnavailable) as error:
+                remark = f"The session was not kept: {error}."
+        request.meta["transport_warnings"] = (remark,)
+
+    def _box(self) -> SessionBox:
+        return SessionBox(service_secret(self._settings))
+
+
+def _save(
+    connection: Any, name: str, team_id: str, box: SessionBox, *states: StateT
+) -> None:
+    save_session(connection, team_id, name, box, *states)
+
+
+def _product(user_agent: str) -> str:
+    """Return the words of ``USER_AGENT`` that say whose requests these are."""
+    inside = user_agent.partition("(compatible;")[2].partition(")")[0].split(";")
+    return (inside[0] or user_agent).strip()

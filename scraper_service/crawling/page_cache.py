@@ -1,0 +1,229 @@
+"""The page cache: a stored source in place of a download (interface document, 10.1)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Self
+from urllib.parse import urldefrag
+
+from attrs import evolve
+from scrapy.exceptions import IgnoreRequest
+from scrapy.http import Response
+
+from scraper_service.crawling.artefacts import hold_artefact, shared_artefacts
+from scraper_service.crawling.blocked_sites import SITE_BLOCKED, BlockedSite
+from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.download.request_options import check_site
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import DATA_LOSS, Rendered
+from scraper_service.options.engine import (
+    BROWSER,
+    HTTP,
+    needs_browser,
+    prefers_browser,
+)
+from scraper_service.options.formats import ChangeTracking, Screenshot
+from scraper_service.options.limits import parse_sites
+from scraper_service.storage import artefacts
+from scraper_service.storage.artefacts import name_in
+from scraper_service.storage.database import Database
+from scraper_service.storage.page_cache import (
+    StoredSource,
+    find_source,
+    source_key,
+    store_source,
+)
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scraper_service.options.scrape import ScrapeOptions
+
+logger = logging.getLogger(__name__)
+
+PDF_START = b"%PDF-"
+
+
+class LockdownMiss(IgnoreRequest):
+    """A page that may only come from the cache is not there."""
+
+
+class NoCachedData(IgnoreRequest):
+    """No stored copy of a page is as old as its caller wants it."""
+
+
+class PageCache:
+    """Answer a page request from the team's stored sources, and store new ones.
+
+    Sets ``meta["cache_state"]`` (``hit`` or ``miss``, only where it was looked up) and
+    ``meta["cached_at"]`` (seconds). Requests without ``meta["team_id"]``, as in local
+    runs, pass untouched. While the database does not answer, nothing is stored: a page
+    that may only come from there is a :exc:`ServiceUnavailable`. Sites that the caller or the operator keeps away from are
+    refused as in a fetch, also as the end of redirects that were followed before.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._settings = crawler.settings
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
+        self._retention_s = crawler.settings.getfloat("CACHE_RETENTION_S")
+        self._storing: set[asyncio.Task[None]] = set()
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> Response | None:
+        options: ScrapeOptions | None = request.meta.get("options")
+        if not request.meta.get("team_id") or options is None:
+            return None
+        if "redirect_times" in request.meta or "engine" in request.meta:
+            return None  # of a page that was looked up before
+        check_site(request.url, options)
+        only_stored = options.lockdown or options.min_age_ms is not None
+        if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
+            request.meta["cache_state"] = "miss"
+            try:
+                found = await self._find(request, options)
+                if found is not None:
+                    check_site(found.url, options)
+                    if self._sites.covers(found.url):
+                        raise BlockedSite(SITE_BLOCKED)
+                    await self._hold(request, found)
+            except ServiceUnavailable:
+                if only_stored:
+                    raise  # nobody knows whether it is there
+                found = None
+            if found is not None:
+                request.meta["cache_state"] = "hit"
+                request.meta["cached_at"] = found.fetched_at
+                request.meta["engine"] = found.engine
+                return _response(found, request.url)
+        if options.lockdown:
+            raise LockdownMiss
+        if options.min_age_ms is not None:
+            raise NoCachedData
+        return None
+
+    async def _find(
+        self, request: Request, options: ScrapeOptions
+    ) -> StoredSource | None:
+        oldest = options.max_age_ms / 1000 if options.max_age_ms else None
+        newest = None if options.min_age_ms is None else options.min_age_ms / 1000
+        key = source_key(request.meta["source_url"], options)
+        database = Database.shared(self._settings)
+        await database.expected((request.meta["team_id"], key))
+        found = await database.read(
+            find_source, request.meta["team_id"], key, oldest, newest
+        )
+        if found and options.pdf_parser is None and found.body.startswith(PDF_START):
+            return None
+        # What a browser would have made of it was not stored.
+        if found and needs_browser(options) and found.engine != BROWSER:
+            return None
+        if found and found.engine != BROWSER and self._has_better(options):
+            return None
+        if found and options.format(Screenshot) and not found.screenshot:
+            return None
+        return found
+
+    def _has_better(self, options: ScrapeOptions) -> bool:
+        """Tell whether a browser would see more than what came over HTTP."""
+        if not prefers_browser(options) or options.lockdown:
+            return False
+        return Engines.shared(self._settings).missing is None
+
+    async def _hold(self, request: Request, found: StoredSource) -> None:
+        """Have the stored screenshot of a page kept for as long as the page."""
+        if not found.screenshot:
+            return
+        await hold_artefact(self._settings, found.screenshot, request)
+        request.meta["rendered"] = Rendered(
+            screenshot=shared_artefacts(self._settings).address(found.screenshot)
+        )
+
+    async def process_response(self, request: Request, response: Response) -> Response:
+        options: ScrapeOptions | None = request.meta.get("options")
+        if (
+            request.meta.get("team_id")
+            and options is not None
+            and request.meta.get("cache_state") != "hit"
+            and response.status < 400
+            and may_store(options, response)
+        ):
+            # Nobody waits for it: a page that is not stored is fetched again.
+            task = asyncio.ensure_future(self._store(request, response, options))
+            self._storing.add(task)
+            task.add_done_callback(self._storing.discard)
+            key = source_key(request.meta["source_url"], options)
+            Database.shared(self._settings).expect((request.meta["team_id"], key), task)
+        return response
+
+    async def _store(
+        self, request: Request, response: Response, options: ScrapeOptions
+    ) -> None:
+        rendered: Rendered | None = request.meta.get("rendered")
+        found = StoredSource(
+            url=response.url,
+            status=response.status,
+            content_type=_header(response, "Content-Type"),
+            content_encoding=_header(response, "Content-Encoding"),
+            refresh=_header(response, "Refresh"),
+            robots_tag=_header(response, "X-Robots-Tag"),
+            engine=request.meta.get("engine", HTTP),
+            screenshot=name_in(rendered.screenshot or "") if rendered else None,
+            body=response.body,
+        )
+        key = source_key(request.meta["source_url"], options)
+        team_id = request.meta["team_id"]
+        try:
+            database = Database.shared(self._settings)
+            if found.screenshot:
+                holder = f"source:{key}"
+                keep_s = self._retention_s
+                await database.write(
+                    artefacts.hold, found.screenshot, holder, None, keep_s
+                )
+            await database.write_later(
+                store_source, key, team_id, found, self._retention_s
+            )
+        except ServiceUnavailable:
+            logger.warning("a source was not stored")
+
+
+def may_look_up(options: ScrapeOptions) -> bool:
+    """Tell whether a stored page may answer for ``options``."""
+    return not (
+        options.headers
+        or options.actions
+        or options.zero_data_retention
+        or options.storage
+        or options.proxy == "stealth"
+        or options.format(ChangeTracking) is not None
+    )
+
+
+def may_store(options: ScrapeOptions, response: Response) -> bool:
+    """Tell whether an answer may serve later scrapes of the team."""
+    raw_pdf = options.pdf_parser is None and response.body.startswith(PDF_START)
+    is_whole = DATA_LOSS not in response.flags
+    return options.is_shared and not raw_pdf and is_whole
+
+
+def _header(response: Response, name: str) -> str:
+    return b",".join(response.headers.getlist(name)).decode("latin-1")
+
+
+def _response(found: StoredSource, url: str) -> Response:
+    """Return a stored answer for ``url``, whose fragment counts if nothing led away."""
+    if urldefrag(found.url).url == urldefrag(url).url:
+        found = evolve(found, url=url)
+    headers = {
+        "Content-Type": found.content_type,
+        "Content-Encoding": found.content_encoding,
+        "Refresh": found.refresh,
+        "X-Robots-Tag": found.robots_tag,
+    }
+    sent = {name: value for name, value in headers.items() if value}
+    return Response(found.url, found.status, headers=sent, body=found.body)

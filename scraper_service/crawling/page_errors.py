@@ -1,0 +1,209 @@
+"""From the exception that ended a download to the error a caller reads.
+
+The sentences say nothing of what an address resolved to or how far a connection came:
+they would tell a caller about networks that are none of their business.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from scrapy.exceptions import (
+    CannotResolveHostError,
+    DownloadCancelledError,
+    DownloadConnectionRefusedError,
+    DownloadFailedError,
+    DownloadTimeoutError,
+    ResponseDataLossError,
+    UnsupportedURLSchemeError,
+)
+
+from scraper_service.crawling.blocked_sites import SITE_BLOCKED, BlockedSite
+from scraper_service.crawling.browser.errors import (
+    ActionFailed,
+    BrowserBusy,
+    BrowserGone,
+    BrowserMissing,
+    PageTooLarge,
+)
+from scraper_service.crawling.download.download_errors import (
+    CertificateError,
+    NoCommonTls,
+    SiteBusy,
+    TooManyRedirects,
+)
+from scraper_service.crawling.download.egress import ForbiddenDestination, ForbiddenPort
+from scraper_service.crawling.download.request_options import SiteRefused
+from scraper_service.crawling.page_cache import LockdownMiss, NoCachedData
+from scraper_service.crawling.robots_middleware import (
+    RobotsRefused,
+    RobotsUnreachable,
+)
+from scraper_service.items import PageError
+
+if TYPE_CHECKING:
+    from scraper_service.items import MapFound
+
+logger = logging.getLogger(__name__)
+
+# Their own text is the message: the line of robots.txt, or why there is none.
+ROBOTS: dict[type[BaseException], str] = {
+    RobotsRefused: "robots",
+    RobotsUnreachable: "ROBOTS_UNREACHABLE",
+}
+# As above: which action, and why; how large a page may be.
+RENDERING: dict[type[BaseException], str] = {
+    ActionFailed: "SCRAPE_ACTION_ERROR",
+    PageTooLarge: "SCRAPE_SITE_ERROR",
+}
+
+BAD_PORT = (
+    "Port {0} is on the list of ports that no page comes from (bad ports of the Fetch"
+    " standard). The operator can allow it for a network:"
+    " SCRAPER_EGRESS_ALLOW=NETWORK@{0}."
+)
+
+# The first class that fits counts, so the narrow ones come first.
+FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
+    (
+        ForbiddenDestination,
+        "UNSUPPORTED_SITE",
+        (
+            "The address leads to a network that this service does not fetch from."
+            " Its operator can allow it with SCRAPER_EGRESS_ALLOW."
+        ),
+    ),
+    (BlockedSite, "UNSUPPORTED_SITE", SITE_BLOCKED),
+    (
+        SiteRefused,
+        "UNSUPPORTED_SITE",
+        "The site is excluded by the threatProtection of this request.",
+    ),
+    (
+        LockdownMiss,
+        "SCRAPE_LOCKDOWN_CACHE_MISS",
+        "No stored copy of this page exists, and lockdown forbids to fetch it.",
+    ),
+    (
+        NoCachedData,
+        "SCRAPE_NO_CACHED_DATA",
+        "No stored copy of this page is as old as minAge asks. Without it, it is fetched.",
+    ),
+    (
+        TooManyRedirects,
+        "SCRAPE_SITE_ERROR",
+        "The site redirects too often; the address may lead back to itself.",
+    ),
+    (
+        SiteBusy,
+        "SCRAPE_TIMEOUT",
+        (
+            "The site takes no further requests for now, and would not have in time."
+            " A longer timeout, or a later request, may help."
+        ),
+    ),
+    (
+        DownloadTimeoutError,
+        "SCRAPE_TIMEOUT",
+        "The page did not load in time. A longer timeout may help.",
+    ),
+    (
+        CannotResolveHostError,
+        "SCRAPE_DNS_RESOLUTION_ERROR",
+        "The host name of the address does not resolve. Check its spelling.",
+    ),
+    (
+        NoCommonTls,
+        "SCRAPE_SSL_ERROR",
+        (
+            "The secure connection failed: the site speaks no TLS that this service"
+            " speaks, or none at all. An address with http:// may work."
+        ),
+    ),
+    (
+        CertificateError,
+        "SCRAPE_SSL_ERROR",
+        (
+            "The secure connection failed: the certificate of the site is not valid."
+            " With skipTlsVerification it can be fetched all the same."
+        ),
+    ),
+    (
+        DownloadConnectionRefusedError,
+        "SCRAPE_SITE_ERROR",
+        "The site refuses connections.",
+    ),
+    (
+        BrowserGone,
+        "SCRAPE_SITE_ERROR",
+        (
+            "The browser ended while it showed the page, two times with no other page"
+            " beside it; the page may need more memory than it can have."
+        ),
+    ),
+    (
+        BrowserBusy,
+        "CONCURRENCY_QUEUE_TIMEOUT",
+        "Too many pages wait for the browser. A later request may help.",
+    ),
+    (
+        ResponseDataLossError,
+        "SCRAPE_SITE_ERROR",
+        "The site broke off in the middle of its answer.",
+    ),
+    (
+        DownloadCancelledError,
+        "SCRAPE_SITE_ERROR",
+        "The answer of the site is larger than this service accepts.",
+    ),
+    (
+        UnsupportedURLSchemeError,
+        "SCRAPE_SITE_ERROR",
+        "The address cannot be fetched: only http and https can.",
+    ),
+    (
+        DownloadFailedError,
+        "SCRAPE_SITE_ERROR",
+        "The site closed the connection or did not speak HTTP.",
+    ),
+)
+
+
+def page_error(cause: BaseException) -> PageError:
+    """Return the code and sentence for ``cause``; an unknown one is logged."""
+    for refusal, code in (*ROBOTS.items(), *RENDERING.items()):
+        if isinstance(cause, refusal):
+            return PageError(code, str(cause))
+    if isinstance(cause, BrowserMissing):
+        return PageError(
+            "SCRAPE_ACTIONS_NOT_SUPPORTED", f"The page needs a browser: {cause}."
+        )
+    if isinstance(cause, ForbiddenPort):
+        return PageError("UNSUPPORTED_SITE", BAD_PORT.format(cause.port))
+    for kind, code, message in FAILURES:
+        if isinstance(cause, kind):
+            logger.debug("%s: %s", code, cause)
+            return PageError(code, message)
+    logger.error("a page failed in an unforeseen way", exc_info=cause)
+    return PageError("SCRAPE_ALL_ENGINES_FAILED", "The page could not be fetched.")
+
+
+def map_failure(found: MapFound) -> PageError | None:
+    """Return why a map has nothing at all, None if it has something.
+
+    What robots.txt came to is less telling than why a site gives no other answer.
+    """
+    if found.count or not found.failures:
+        return None
+    errors = [page_error(cause) for _, cause in found.failures]
+    return next((e for e in errors if e.code not in ROBOTS.values()), errors[0])
+
+
+def map_warnings(found: MapFound) -> list[str]:
+    """Return what a caller should know of a map."""
+    failed = [
+        f"{name} could not be read: {page_error(cause).message}"
+        for name, cause in found.failures
+    ]
+    return [*failed, *found.warnings]

@@ -1,0 +1,326 @@
+"""Item pipelines: from what the pool understood to the page a caller gets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self
+
+from attrs import evolve, frozen
+from scrapy.exceptions import DropItem
+from scrapy.utils.misc import load_object
+
+from scraper_service.content.change_tracking import GONE
+from scraper_service.crawling.blocked_sites import SITE_BLOCKED
+from scraper_service.crawling.change_tracking import Changes
+from scraper_service.crawling.download.proxies import Proxies
+from scraper_service.crawling.page_errors import page_error
+from scraper_service.crawling.pricing import Prices
+from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.discovery import Reason
+from scraper_service.items import (
+    DUPLICATE,
+    FoundLink,
+    Lease,
+    Page,
+    PageContent,
+    PageMetadata,
+    SearchPage,
+    SitemapFile,
+    Tracked,
+)
+from scraper_service.options.engine import HTTP, is_elsewhere
+from scraper_service.options.formats import ChangeTracking
+from scraper_service.options.limits import BlockedSites, parse_sites
+from scraper_service.storage.job_records import LOCAL_TEAM, Kind, Link, Outcome
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.crawler import Crawler
+
+    from scraper_service.items import Fetch
+
+QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
+
+PASSING = frozenset({408, 425, 429})  # statuses of a site in trouble, as all from 500
+UNTRACKED = (
+    "The site answered {}: the page was not compared with an earlier one, nor kept for"
+    " the next comparison."
+)
+REMEMBERED_AT_ONCE = 2000  # links, before others have their turn: a millisecond
+
+
+class PagePipeline:
+    """Join content and transport facts into the :class:`~scraper_service.items.Page`.
+
+    The same way for fetched, failed and refused ones. Stats: ``pages/completed``,
+    ``pages/failed``, ``pages/failed/<code>``.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._prices = Prices(crawler.settings)
+        self._crawler = crawler
+        self._has_stealth = Proxies.shared(crawler.settings).has("stealth")
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, PageContent):
+            return item
+        page = self._page(item)
+        stats = self._crawler.stats
+        assert stats is not None
+        if page.failure:
+            stats.inc_value("pages/failed")
+            stats.inc_value(f"pages/failed/{page.failure.code}")
+        else:
+            stats.inc_value("pages/completed")
+        return page
+
+    def _page(self, content: PageContent) -> Page:
+        fetch = content.fetch
+        assert fetch is not None
+        failure = content.error
+        if fetch.cause is not None:
+            failure = page_error(fetch.cause)
+        warnings = [*fetch.warnings, *content.warnings, *self._remarks(fetch)]
+        queued_ms = None if fetch.queued_s is None else round(fetch.queued_s * 1000)
+        if queued_ms is not None:
+            warnings.append(QUEUED.format(queued_ms / 1000))
+        rendered = fetch.rendered
+        values = dict(content.values)
+        if rendered and rendered.screenshot and not failure:
+            values["screenshot"] = json.dumps(rendered.screenshot).encode()
+        if rendered and rendered.actions and not failure:
+            values["actions"] = rendered.actions
+        draft = values.pop("change_tracking", None)
+        if (doubt := _untracked(fetch)) and draft is not None:
+            warnings.append(doubt)
+            draft = None
+        warning = " ".join(warnings) or None
+        return Page(
+            values=values,
+            warning=warning,
+            failure=failure,
+            tracked=None
+            if failure or draft is None
+            else _tracked(fetch, draft, values["markdown"], warning),
+            lease=fetch.lease,
+            follow=content.follow,
+            base=content.base,
+            blocks=content.blocks,
+            text_print=content.text_print,
+            search=_search_page(content, fetch) if failure is None else None,
+            metadata=PageMetadata(
+                source_url=fetch.source_url,
+                scrape_id=fetch.scrape_id,
+                url=fetch.source_url if fetch.is_upload else fetch.url,
+                status_code=fetch.status,
+                content_type=fetch.content_type or None,
+                robots_tag=fetch.robots_tag or None,
+                proxy_used=fetch.proxy,
+                engine=fetch.engine,
+                time_zone=rendered.time_zone if rendered else None,
+                cache_state=fetch.cache_state,
+                cached_at=fetch.cached_at,
+                credits_used=0
+                if failure
+                else self._prices.of(content, fetch.options, fetch.proxy),
+                answered_by=content.answered_by,
+                tokens_used=content.tokens_used,
+                num_pages=content.num_pages,
+                total_pages=content.total_pages,
+                error=failure.message if failure else _reason(fetch.status),
+                queued_ms=queued_ms,
+                known=content.known,
+                other=content.other,
+            ),
+        )
+
+    def _remarks(self, fetch: Fetch) -> Iterator[str]:
+        """Yield a sentence for each option that had no effect on this page."""
+        options = fetch.options
+        if fetch.is_upload and options.headers:
+            yield "The headers had no effect: no site was asked for the file."
+        if options.proxy == "stealth" and not self._has_stealth:
+            yield (
+                "The proxy was basic: the operator has no stealth proxies (SCRAPER_PROXIES)."
+            )
+        if fetch.engine != HTTP or fetch.cause is not None:
+            return
+        if options.profile is not None:
+            yield "The profile was not used: the page was fetched without a browser."
+        if is_elsewhere(options):
+            yield (
+                "The country had no effect but on the languages: the page was fetched"
+                " without a browser, from the service's own address."
+            )
+
+
+def _untracked(fetch: Fetch) -> str | None:
+    """Return why an answer is not compared with earlier ones, None if it is."""
+    status = fetch.status or 0
+    if status >= 500 or status in PASSING:
+        return UNTRACKED.format(status)
+    return None
+
+
+def _tracked(
+    fetch: Fetch, draft: bytes, markdown: bytes, warning: str | None
+) -> Tracked:
+    options = fetch.options.format(ChangeTracking)
+    assert options is not None
+    return Tracked(
+        team_id=fetch.team_id or LOCAL_TEAM,
+        url=fetch.source_url,
+        options=options,
+        draft=draft,
+        markdown=markdown,
+        is_gone=fetch.status in GONE,
+        is_asked_for=fetch.is_asked_for,
+        is_kept=not fetch.options.zero_data_retention,
+        warning=warning,
+    )
+
+
+def _search_page(content: PageContent, fetch: Fetch) -> SearchPage | None:
+    if not content.search or fetch.team_id is None:
+        return None
+    return SearchPage(fetch.team_id, fetch.url, content.search)
+
+
+def _reason(status: int | None) -> str | None:
+    """Return the phrase of an error status of the site, None for the others."""
+    if status is None or status < 400:
+        return None
+    try:
+        return HTTPStatus(status).phrase
+    except ValueError:
+        return f"HTTP status {status}"
+
+
+class FeedPipeline:
+    """Store the pages of a job: page, acknowledgement, links, credits, at once.
+
+    And what its sitemap files list, slice by slice; they go no further.
+
+    Items go on after the commit, so a page that was seen is stored. A page whose lease
+    was lost, whose job has ended, or that another address led to is dropped.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._changes = Changes(crawler.settings)
+        self._serialize = load_object(crawler.settings["PAGE_SERIALIZER"])
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if isinstance(item, SitemapFile):
+            await self._store_sitemap(item)
+            raise DropItem("a sitemap is no page", "DEBUG")
+        if not isinstance(item, Page) or item.lease is None:
+            return item
+        scheduler = LeasedScheduler.of(self._crawler)
+        page, lease = item, item.lease
+
+        async def renew() -> Outcome:
+            nonlocal page
+            page = await self._changes.compared(page, scheduler.insist)
+            return self._outcome(page, lease, scheduler)
+
+        outcome = self._outcome(page, lease, scheduler)
+        commit = await scheduler.settle(outcome, renew)
+        spider: Any = self._crawler.spider
+        if not commit.accepted:
+            raise DropItem("the lease was lost, or the job has ended", "DEBUG")
+        # Not before: a failed transaction would lose its links.
+        for number, link in enumerate(item.follow):
+            spider.remember(link)
+            if number % REMEMBERED_AT_ONCE == REMEMBERED_AT_ONCE - 1:
+                await asyncio.sleep(0)
+        if not commit.delivered and item.failure is None:
+            raise DropItem("the page was delivered under another address", "DEBUG")
+        return page
+
+    async def _store_sitemap(self, file: SitemapFile) -> None:
+        scheduler = LeasedScheduler.of(self._crawler)
+        lease = file.lease
+        error = page_error(file.cause) if file.cause else file.error
+        whole = Outcome(
+            row_id=lease.row_id,
+            key=lease.key,
+            token=lease.token,
+            owner=scheduler.owner,
+            page_id="",
+            kind=Kind.SITEMAP,
+            is_done=error is None,
+            code=error.code if error else None,
+            error=error.message if error else None,
+            links=_Links(
+                file.nested, lease, lease.depth + 1, self._sites, Kind.SITEMAP
+            ),
+            warnings=file.warnings,
+        )
+        for rows in file.slices:
+            found = tuple(FoundLink(*row) for row in json.loads(rows))
+            links = _Links(found, lease, 0, self._sites)
+            await scheduler.store(evolve(whole, links=links, goes_on=True))
+        await scheduler.settle(whole)
+
+    def _outcome(self, page: Page, lease: Lease, scheduler: LeasedScheduler) -> Outcome:
+        spider: Any = self._crawler.spider
+        failure, body = page.failure, b"{}"
+        if scheduler.keeps_pages and failure is None:
+            body = self._serialize(page)
+        return Outcome(
+            row_id=lease.row_id,
+            key=lease.key,
+            token=lease.token,
+            owner=scheduler.owner,
+            page_id=page.metadata.scrape_id,
+            is_done=failure is not None and failure.code == DUPLICATE,
+            page=None if failure else body,
+            credits=page.metadata.credits_used,
+            code=failure.code if failure else None,
+            error=failure.message if failure else None,
+            final=_final(page.metadata.url, spider),
+            links=_Links(page.follow, lease, lease.depth + 1, self._sites),
+            base=page.base,
+            text=page.text,
+            snapshot=page.tracked.snapshot if page.tracked else None,
+        )
+
+
+def _final(url: str, spider: Any) -> tuple[int, str] | None:
+    key = spider.key_of(url)
+    return None if key is None else (key, url)
+
+
+@frozen
+class _Links:
+    """What was found on one page, as rows of the frontier.
+
+    They are made by the thread that stores them: there may be 100,000.
+    """
+
+    found: tuple[FoundLink, ...]
+    lease: Lease
+    depth: int
+    sites: BlockedSites
+    kind: Kind = Kind.PAGE
+
+    def __iter__(self) -> Iterator[Link]:
+        depth, kind, found_on = self.depth, self.kind, self.lease.row_id
+        sites = self.sites or None
+        for url, key, reason, rule, lastmod in self.found:
+            if sites is not None and reason is None and sites.covers(url):
+                reason, rule = Reason.BLOCKED_SITE.value, SITE_BLOCKED  # noqa: PLW2901
+            yield Link(key, url, depth, None, kind, found_on, reason, rule, lastmod)

@@ -1,0 +1,352 @@
+"""A language model behind a chat server: long texts, mended answers, caps of tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import logging
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
+
+from attrs import define, field
+from scrapy.utils.misc import load_object
+
+from scraper_service.content.answers import (
+    Completion,
+    is_closed,
+    model_schema,
+    read_completion,
+)
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.llm import prompts
+from scraper_service.llm.chunks import merged, pieces, token_count
+from scraper_service.llm.client import ChatServer, TimedOut
+from scraper_service.llm.model import ModelAnswer, ModelError
+from scraper_service.options.schemas import field_of
+from scraper_service.storage.accounts import model_tokens
+from scraper_service.storage.accounts.model_tokens import Cap
+from scraper_service.storage.database import Database
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.llm.prompts import MessageT
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+REPAIRS = 2  # of one answer
+READ_S = 10.0  # for reading one answer in the pool
+CHECK_S = 20.0
+JOINING = (
+    "These are answers to one task, each from a part of one document. Give one answer to "
+    "the task from them. The task was:\n"
+)
+
+
+class Pool(Protocol):
+    """The part of the converter pool that reads answers."""
+
+    async def run(
+        self, function: Callable[..., T], *args: object, timeout_s: float = ...
+    ) -> T: ...
+
+
+@define
+class _Budget:
+    """The tokens that one page may take, and those of its caller; counts ``used``."""
+
+    page_tokens: int
+    caps: tuple[Cap, ...]
+    database: Database | None
+    used: int = field(default=0, init=False)
+    _taken: int = field(default=0, init=False)
+
+    async def take(self, tokens: int) -> None:
+        """Take ``tokens`` before a request; :exc:`ModelError` if a cap has too few."""
+        if self.page_tokens and self._taken + tokens > self.page_tokens:
+            raise ModelError(f"the page would take over {self.page_tokens} tokens")
+        self._taken += tokens
+        if not self.caps or self.database is None:
+            return
+        try:
+            short = await self.database.write_first(
+                model_tokens.take, self.caps[0].account, self.caps, tokens
+            )
+        except ServiceUnavailable as error:
+            raise ModelError("its tokens cannot be counted now") from error
+        if short is not None:
+            self._taken -= tokens
+            whose = "day of this key" if short.daily else "job"
+            raise ModelError(f"the {short.most} tokens of the {whose} are used up")
+
+    async def settle(self, taken: int, used: int) -> None:
+        """Correct what was taken for a request by what it used."""
+        self._taken += used - taken
+        self.used += used
+        if self.caps and self.database is not None and used != taken:
+            name = self.caps[0].account
+            with suppress(ServiceUnavailable):  # too many are counted then
+                await self.database.write_first(
+                    model_tokens.correct, name, self.caps, used - taken
+                )
+
+
+class ChatModel:
+    """A model, and what the operator lets callers take of it.
+
+    Made by :meth:`from_settings`, one per process. Long data is read in pieces of
+    ``piece_tokens``.
+    """
+
+    _made: ClassVar[dict[tuple[str, ...], ChatModel]] = {}
+
+    def __init__(self, server: ChatServer, pool: Pool, settings: BaseSettings):
+        self._server = server
+        self._pool = pool
+        self._settings = settings
+        self._piece_tokens = settings.getint("LLM_PIECE_TOKENS")
+        self._per_page = settings.getint("LLM_TOKENS_PER_PAGE")
+        self._per_job = settings.getint("LLM_TOKENS_PER_JOB")
+        self._per_key = settings.getint("LLM_TOKENS_PER_KEY")
+
+    @classmethod
+    def from_settings(cls, settings: BaseSettings) -> Self | None:
+        """Return the model of ``LLM_BASE_URL``; None where that is empty."""
+        if not settings["LLM_BASE_URL"]:
+            return None
+        key = tuple(str(settings[f"LLM_{n}"]) for n in ("BASE_URL", "MODEL", "API_KEY"))
+        if key not in cls._made:
+            server = ChatServer(
+                *key,
+                answer_tokens=settings.getint("LLM_ANSWER_TOKENS"),
+                concurrency=settings.getint("LLM_CONCURRENCY"),
+                timeout_s=settings.getfloat("LLM_TIMEOUT_S"),
+            )
+            pool = load_object(settings["CONVERTER"]).shared(settings)
+            cls._made[key] = cls(server, pool, settings)
+        found = cls._made[key]
+        assert isinstance(found, cls)
+        return found
+
+    async def ask(
+        self,
+        *,
+        task: str,
+        data: str | None,
+        schema: Mapping[str, Any] | None,
+        deadline_s: float,
+        account: str,
+        job_id: str | None = None,
+    ) -> ModelAnswer:
+        """See :class:`scraper_service.llm.model.LanguageModel`."""
+        question = _Question(
+            self._server,
+            self._pool,
+            task,
+            schema,
+            self._budget(account, job_id),
+            time.monotonic() + deadline_s,
+        )
+        kept: list[str | None] = [data]
+        warnings: list[str] = []
+        if data:
+            kept[:], warnings = self._affordable(data, question)
+        found = await asyncio.gather(
+            *(
+                question.answer(part, (number, len(kept)))
+                for number, part in enumerate(kept, 1)
+            ),
+            return_exceptions=True,
+        )
+        failures = [each for each in found if isinstance(each, BaseException)]
+        for failure in failures:
+            if not isinstance(failure, ModelError):
+                raise failure
+        answers = [each for each in found if isinstance(each, Completion)]
+        if not answers:
+            raise failures[0]
+        if failures:
+            warnings.append(
+                f"The language model did not read {len(failures)} of {len(kept)} parts"
+                f" of the page: {failures[0]}."
+            )
+        return await self._joined(question, answers, warnings)
+
+    async def _joined(
+        self, question: _Question, answers: list[Completion], warnings: list[str]
+    ) -> ModelAnswer:
+        """Make one answer of those to the pieces."""
+        if any(answer.is_cut for answer in answers):
+            warnings.append("The answer of the language model was cut at its limit.")
+        if question.schema is None:
+            text = answers[0].text
+            if len(answers) > 1:
+                text = "\n\n".join(answer.text for answer in answers)
+                text = (await question.again(JOINING, text)).text
+            return ModelAnswer(
+                text=text, tokens=question.budget.used, warnings=tuple(warnings)
+            )
+        value, missing = answers[0].value, answers[0].missing
+        if len(answers) > 1:
+            value = merged(answer.value for answer in answers)
+            missing = tuple(
+                place
+                for place in dict.fromkeys(p for a in answers for p in a.missing)
+                if _at(value, place) is None
+            )
+        return ModelAnswer(
+            value=value,
+            text=answers[0].text,
+            tokens=question.budget.used,
+            missing=missing,
+            warnings=tuple(warnings),
+        )
+
+    def _budget(self, account: str, job_id: str | None) -> _Budget:
+        caps = []  # keys first: in this order their rows are locked
+        if account and self._per_key:
+            caps.append(Cap(f"key:{account}", self._per_key, daily=True))
+        if account and job_id and self._per_job:
+            caps.append(Cap(f"job:{job_id}", self._per_job))
+        database = Database.shared(self._settings) if caps else None
+        return _Budget(self._per_page, tuple(caps), database)
+
+    def _affordable(
+        self, data: str, question: _Question
+    ) -> tuple[list[str], list[str]]:
+        """Return as many pieces as a page may take, and what to tell of the others."""
+        overhead = question.cost(question.messages("", (1, 2)))
+        room, kept = self._per_page, []
+        for part in pieces(data, self._piece_tokens):
+            room -= overhead + token_count(part)
+            if self._per_page and room < 0:
+                break
+            kept.append(part)
+        else:
+            return kept, []
+        if not kept:
+            raise ModelError(f"the page would take over {self._per_page} tokens")
+        share = round(100 * sum(map(len, kept)) / len(data))
+        text = (
+            f"The language model read the first {share} % of the page: a page may take"
+            f" {self._per_page} tokens."
+        )
+        return kept, [text]
+
+    async def check(self) -> str:
+        """Return the name of the model if it answers; raise :exc:`ModelError`."""
+        body = await self._server.complete(
+            prompts.messages("Say yes.", None, None),
+            None,
+            "",
+            strict=False,
+            deadline=time.monotonic() + CHECK_S,
+        )
+        answer = await asyncio.to_thread(read_completion, body, None)
+        if answer.error:
+            raise ModelError(answer.error)
+        return f"{self._server.model} answers"
+
+
+@define
+class _Question:
+    """One task with one schema, for all pieces of a text."""
+
+    server: ChatServer
+    pool: Pool
+    task: str
+    schema: Mapping[str, Any] | None
+    budget: _Budget
+    deadline: float
+    _wanted: dict[str, Any] | None = field(init=False, default=None)
+    _name: str = field(init=False, default="")
+    _strict: bool = field(init=False, default=False)
+
+    def __attrs_post_init__(self) -> None:
+        if self.schema is None:
+            return
+        wanted = field_of(self.schema)
+        self._strict = is_closed(wanted)
+        is_any = wanted.kind == "object" and wanted.is_open
+        self._wanted = {} if is_any else model_schema(wanted)
+        spelled = json.dumps(self._wanted, sort_keys=True).encode()
+        self._name = hashlib.blake2b(spelled, digest_size=8).hexdigest()
+
+    def messages(self, data: str | None, part: tuple[int, int]) -> list[MessageT]:
+        return prompts.messages(self.task, data, self._wanted, part)
+
+    def cost(self, messages: list[MessageT]) -> int:
+        """Return the tokens that a request may take at most."""
+        asked = sum(token_count(each["content"]) for each in messages)
+        return asked + self.server.answer_tokens
+
+    async def answer(self, data: str | None, part: tuple[int, int]) -> Completion:
+        """Return a usable answer to one piece, repaired if it has to be."""
+        messages = self.messages(data, part)
+        for repairs in range(REPAIRS + 1):
+            found = await self._ask(messages)
+            if found.error is not None:
+                raise ModelError(found.error)
+            if not found.faults:
+                return found
+            if repairs < REPAIRS:
+                messages = prompts.repair(messages, found.text, found.faults)
+        raise ModelError("its answer does not fit the schema")
+
+    async def again(self, how: str, data: str) -> Completion:
+        """Return the answer to ``data``, which is what earlier answers said."""
+        found = await self._ask(prompts.messages(how + self.task, data, None))
+        if found.error is not None:
+            raise ModelError(found.error)
+        return found
+
+    async def _ask(self, messages: list[MessageT]) -> Completion:
+        taken = used = self.cost(messages)
+        await self.budget.take(taken)
+        try:
+            body = await self.server.complete(
+                messages,
+                self._wanted or None,
+                self._name,
+                strict=self._strict,
+                deadline=self.deadline,
+            )
+            found = await self._read(body)
+            used = found.tokens or taken
+        except TimedOut:
+            raise
+        except ModelError:
+            used = 0
+            raise
+        finally:
+            await asyncio.shield(self.budget.settle(taken, used))
+        return found
+
+    async def _read(self, body: bytes) -> Completion:
+        left_s = max(0.1, min(READ_S, self.deadline - time.monotonic()))
+        try:
+            return await self.pool.run(
+                read_completion, body, self.schema, timeout_s=left_s
+            )
+        except Exception as error:
+            logger.warning("an answer of the model cannot be read: %r", error)
+            return Completion(error="its answer cannot be read")
+
+
+def _at(value: Any, pointer: str) -> Any:
+    for part in pointer.split("/")[1:]:
+        key = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict):
+            value = value.get(key)
+        elif isinstance(value, list) and key.isdecimal() and int(key) < len(value):
+            value = value[int(key)]
+        else:
+            return None
+    return value

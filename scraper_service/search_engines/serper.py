@@ -1,0 +1,101 @@
+"""Serper, and what answers like it (https://serper.dev)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.json_http import (
+    is_address,
+    number_of,
+    rows_of,
+    text_of,
+)
+from scraper_service.search_engines.paged import PagedSearch
+from scraper_service.search_engines.web_search import Asked, Hit, unheeded
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+    from datetime import date
+
+    from scraper_service.options.search import Source, TimeFilter
+
+MAX_PAGES = 10
+MOST = 100  # results in one answer
+# By source: path, and where the results stand in the answer.
+_PATHS = {
+    "web": ("search", "organic"),
+    "news": ("news", "news"),
+    "images": ("images", "images"),
+}
+
+
+class SerperSearch(PagedSearch):
+    """The API at ``SERPER_URL``, with ``SERPER_API_KEY``."""
+
+    name = "Serper"
+    sources = frozenset(_PATHS)
+
+    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
+        kind = asked.source.kind
+        path, key = _PATHS[kind]
+        body = _body(asked.text, asked.source, min(MOST, asked.limit))
+        for number in range(1, MAX_PAGES + 1):
+            answer = await self.client.ask(
+                f"{self.url}/{path}",
+                headers={"X-API-KEY": self.key},
+                body={**body, "page": number},
+            )
+            yield [_hit(row, kind) for row in rows_of(answer.get(key))]
+
+    def unheeded(self, source: Source) -> Iterator[str]:
+        """Yield the names of options that have no effect."""
+        yield from unheeded(
+            source, "location filter by_date", spans="hdwmy", dates=True
+        )
+
+
+def _body(text: str, source: Source, count: int) -> dict[str, Any]:
+    facts = {
+        "q": text,
+        "num": count,
+        "gl": source.country,
+        "hl": source.language,
+        "location": source.location,
+        "filter": source.filter,
+        "tbs": _tbs(source.when),
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _tbs(when: TimeFilter | None) -> str:
+    if when is None:
+        return ""
+    parts = []
+    if when.unit:
+        parts.append(f"qdr:{when.unit}{when.count if when.count > 1 else ''}")
+    if when.first or when.last:
+        parts.append("cdr:1")
+        parts += [f"cd_min:{_day(when.first)}"] if when.first else []
+        parts += [f"cd_max:{_day(when.last)}"] if when.last else []
+    if when.by_date:
+        parts.append("sbd:1")
+    return ",".join(parts)
+
+
+def _day(day: date) -> str:
+    return f"{day.month}/{day.day}/{day.year}"
+
+
+def _hit(row: dict[str, Any], kind: str) -> Hit | None:
+    url, image = text_of(row.get("link")), text_of(row.get("imageUrl"))
+    if not is_address(url) or (kind == "images" and not is_address(image)):
+        return None
+    return Hit(
+        url=url,
+        title=text_of(row.get("title")),
+        description=text_of(row.get("snippet")),
+        date=text_of(row.get("date")) or None,
+        image_url=image if kind != "web" and is_address(image) else None,
+        image_width=number_of(row.get("imageWidth")),
+        image_height=number_of(row.get("imageHeight")),
+    )

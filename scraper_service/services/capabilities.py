@@ -1,0 +1,138 @@
+"""What this installation can do, and why it cannot do the rest."""
+
+from __future__ import annotations
+
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+
+from scraper_service.crawling.download.proxies import Proxies
+from scraper_service.options.available import (
+    FORMATS_UNAVAILABLE,
+    RECOGNISER,
+    can_recognise_text,
+)
+from scraper_service.options.model import BY_MODEL, missing_model
+from scraper_service.search_engines.web_search import OWN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.crawling.download.engines import Engines
+    from scraper_service.search_engines.searches import Searches
+
+PACKAGE = "scraper-service"
+NO_ENGINE = (
+    "no search engine is set up (SCRAPER_SEARXNG_URL, SCRAPER_BRAVE_API_KEY,"
+    " SCRAPER_SERPER_API_KEY, or the "
+    "package ddgs); searches find what the team has scraped"
+)
+NO_INDEX = "the operator has switched it off (SCRAPER_SEARCH_INDEX)"
+NO_RECOGNISER = f"the program {RECOGNISER} is not installed"
+NO_WORKBOOKS = "the extra 'documents' is not installed"
+NO_STEALTH = "the operator has no stealth proxies (SCRAPER_PROXIES)"
+NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: S105
+#: What the reference offers and this service does not.
+NOT_OFFERED = {
+    "agent": "no collection by a prompt alone; extract, search and deep-research are",
+    "browser": "no sessions of a caller's own in the browser; actions and sessions are",
+    "feedback": "nothing is learned from ratings",
+    "interact": "no code of callers runs on the server; actions are",
+    "monitor": "no schedules; changeTracking is, at the time of a caller's choice",
+}
+
+_HOSTED = "it needs data or accounts of the hosted service"
+# First segments of paths below a version, or the last one: the reason of their 404.
+_PATHS = {
+    **{name: f"{name} is not offered: {why}" for name, why in NOT_OFFERED.items()},
+    **{
+        name: f"{name} is not offered: {_HOSTED}"
+        for name in ("exchange", "slack", "support", "x402", "keyless", "mcp")
+    },
+}
+_OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
+# What one version alone has.
+_OF_VERSION = {
+    "v1": ("deep-research", "llmstxt"),
+    "v2": ("capabilities", "parse", "sessions"),
+}
+
+
+def why_not_offered(path: str) -> str | None:
+    """Return a sentence on an operation that this service does not have.
+
+    ``path`` begins with the version. Returns None for paths that nobody knows.
+    """
+    version, first, *rest = [*path.strip("/").split("/"), "", ""]
+    for other, names in _OF_VERSION.items():
+        if first in names and other != version:
+            return f"Not found: {first} is part of /{other}: /{other}/{first}."
+    if first == "search" and rest[0] in _OF_SEARCH:
+        return f"Not found: search/{rest[0]} is not offered: {_HOSTED}."
+    last = next((name for name in reversed(rest) if name), "")
+    known = _PATHS.get(first) or _PATHS.get(last)
+    return f"Not found: {known}." if known else None
+
+
+@frozen
+class Capability:
+    """Something that may be on or off; ``missing`` says why it is off."""
+
+    name: str
+    missing: str | None = None
+
+
+def capabilities(
+    settings: BaseSettings, engines: Engines, searches: Searches
+) -> dict[str, Any]:
+    """Return version, features, formats of pages, search engines, and what is not here.
+
+    Plain values; nothing secret is among them.
+    """
+    features = list(_features(settings, engines, searches))
+    no_model = missing_model(settings)
+    url = str(settings["DATABASE_URL"] or "")
+    return {
+        "version": version(PACKAGE),
+        "features": [_told(each) for each in features],
+        "formats": [_told(each) for each in _formats(no_model)],
+        "searchEngines": list(searches.names),
+        "database": "postgresql" if url.startswith("postgres") else "sqlite",
+        "notOffered": [{"name": k, "reason": v} for k, v in NOT_OFFERED.items()],
+    }
+
+
+def _features(
+    settings: BaseSettings, engines: Engines, searches: Searches
+) -> Iterator[Capability]:
+    def needs(name: str, is_there: object, missing: str) -> Capability:
+        return Capability(name, None if is_there else missing)
+
+    yield Capability("browser", engines.missing)
+    yield Capability("model", missing_model(settings))
+    yield needs("webSearch", searches.names != (OWN,), NO_ENGINE)
+    yield needs("searchIndex", settings.getbool("SEARCH_INDEX"), NO_INDEX)
+    yield needs("textInImages", can_recognise_text(), NO_RECOGNISER)
+    yield needs("oldWorkbooks", find_spec("python_calamine"), NO_WORKBOOKS)
+    yield needs("stealthProxy", Proxies.shared(settings).has("stealth"), NO_STEALTH)
+    yield needs("webhookSignatures", settings.getlist("WEBHOOK_SECRETS"), NO_SECRET)
+    is_open = "the operator has switched it off (SCRAPER_AUTH_ENABLED)"
+    yield needs("authentication", settings.getbool("AUTH_ENABLED"), is_open)
+
+
+def _formats(no_model: str | None) -> Iterator[Capability]:
+    for kind, why in FORMATS_UNAVAILABLE.items():
+        yield Capability(kind.type, why)
+    for each in BY_MODEL:
+        yield Capability(each.type, no_model)
+
+
+def _told(found: Capability) -> dict[str, Any]:
+    told: dict[str, Any] = {"name": found.name, "available": found.missing is None}
+    if found.missing is not None:
+        told["reason"] = found.missing
+    return told

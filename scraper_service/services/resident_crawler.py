@@ -1,0 +1,178 @@
+"""Resident crawlers: Scrapy crawlers that stay open for the work of callers who wait.
+
+A crawler for each page would cost four times the processor time and cold connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.exceptions import DontCloseSpider
+
+from scraper_service.crawling.signals import item_made, page_abandoned
+from scraper_service.errors import QueueFull, ServiceUnavailable
+from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import AsyncCrawlerProcess, Crawler
+
+    from scraper_service.items import Upload
+    from scraper_service.options.jobs import PageOptions
+
+logger = logging.getLogger(__name__)
+
+READY_POLL_S = 0.01
+
+
+class Resident:
+    """A crawler of the spider ``name`` that stays open until its process ends."""
+
+    def __init__(self, process: AsyncCrawlerProcess, name: str):
+        self._crawler: Crawler = process.create_crawler(name)
+        self._process = process
+        # The converter pool limits the bytes of each team; this limit would let one
+        # team keep all others from fetching.
+        self._crawler.settings.set(
+            "SCRAPER_SLOT_MAX_ACTIVE_SIZE", sys.maxsize, priority="cmdline"
+        )
+
+    async def start(self) -> None:
+        """Open the crawler; return when it takes work.
+
+        Raises what made it fail.
+        """
+        self._crawler.signals.connect(self._stay_open, signals.spider_idle)
+        ended = self._process.crawl(self._crawler, resident=True)
+        while not self.is_open:
+            if ended.done():
+                ended.result()
+                raise RuntimeError("the resident crawler ended while it was starting")
+            await asyncio.sleep(READY_POLL_S)
+
+    @property
+    def is_open(self) -> bool:
+        engine = self._crawler.engine if self._crawler.crawling else None
+        return engine is not None and engine.running
+
+    def _stay_open(self) -> None:
+        raise DontCloseSpider
+
+
+class ResidentCrawler(Resident):
+    """Fetch pages one by one through spider, middlewares and pipelines.
+
+    At most ``MAX_PENDING_SCRAPES`` are under way.
+    """
+
+    def __init__(self, process: AsyncCrawlerProcess):
+        super().__init__(process, "scrape")
+        self._limit = process.settings.getint("MAX_PENDING_SCRAPES")
+        self._waiting: dict[str, asyncio.Future[Page]] = {}
+        connect = self._crawler.signals.connect
+        connect(self._page_made, item_made)
+        connect(self._page_lost, signals.item_dropped)
+        connect(self._page_lost, signals.item_error)
+        connect(self._page_lost, signals.spider_error)
+
+    @property
+    def pending(self) -> int:
+        """Pages under way."""
+        return len(self._waiting)
+
+    async def fetch(
+        self,
+        options: PageOptions,
+        team_id: str,
+        scrape_id: str,
+        deadline: float,
+        queued_s: float | None = None,
+        account: str = "",
+        upload: Upload | None = None,
+    ) -> Page:
+        """Return the page, fetched or failed; never later than ``deadline``.
+
+        With ``upload`` it is that of a file, and its address the name of the file.
+
+        That is a time of :func:`time.monotonic`; ``queued_s`` is what the page waited
+        for a place, ``account`` the id of its key or team. Raises
+        :exc:`ServiceUnavailable` while starting or stopping, and :exc:`QueueFull`, also
+        when too many bytes of the team wait for their conversion. A caller that is
+        cancelled ends the download.
+        """
+        if not self.is_open:
+            raise ServiceUnavailable("The service is starting or stopping.")
+        if len(self._waiting) >= self._limit:
+            raise QueueFull(f"{self._limit} scrapes are under way already.")
+        spider: Any = self._crawler.spider
+        if not spider.pool.has_capacity(team_id):
+            raise QueueFull(
+                "Too many bytes of this team wait for their conversion already."
+            )
+        if upload is None:
+            request = spider.page_request(
+                options.url, options.scrape, scrape_id, deadline, team_id=team_id
+            )
+        else:
+            request = spider.upload_request(
+                upload, options.scrape, scrape_id, deadline, team_id
+            )
+        request.meta["account"] = account
+        if queued_s is not None:
+            request.meta["queued_s"] = queued_s
+        page = asyncio.get_running_loop().create_future()
+        self._waiting[scrape_id] = page
+        assert self._crawler.engine is not None
+        self._crawler.engine.crawl(request)
+        try:
+            return await asyncio.wait_for(page, deadline - time.monotonic())
+        except TimeoutError:
+            self._abandon(scrape_id)
+            message = (
+                f"The page was not ready within {options.scrape.deadline_ms} ms."
+                " A longer timeout may help."
+            )
+            return failed_page(options, scrape_id, "SCRAPE_TIMEOUT", message)
+        except asyncio.CancelledError:
+            self._abandon(scrape_id)
+            raise
+        finally:
+            self._waiting.pop(scrape_id, None)
+
+    def _abandon(self, scrape_id: str) -> None:
+        self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
+
+    def _page_made(self, item: Page) -> None:
+        waiting = self._waiting.get(item.metadata.scrape_id)
+        if waiting is None or waiting.done():
+            return
+        if item.failure is not None and item.failure.code == QUEUE_FULL:
+            waiting.set_exception(QueueFull(item.failure.message))
+        else:
+            waiting.set_result(item)
+
+    def _page_lost(self, response: Any, failure: Any = None) -> None:
+        """Tell the caller of a page that a bug kept from coming out."""
+        request: Request | None = getattr(response, "request", None)
+        waiting = self._waiting.get(request.meta["scrape_id"]) if request else None
+        if waiting is not None and not waiting.done():
+            cause = getattr(failure, "value", None)
+            waiting.set_exception(cause or RuntimeError("the page was dropped"))
+
+
+def failed_page(options: PageOptions, scrape_id: str, code: str, message: str) -> Page:
+    """Return the page of a scrape that came to nothing."""
+    return Page(
+        failure=PageError(code, message),
+        metadata=PageMetadata(
+            source_url=options.url,
+            scrape_id=scrape_id,
+            url=options.url,
+            error=message,
+        ),
+    )

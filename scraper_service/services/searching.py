@@ -1,0 +1,173 @@
+"""The pages of search results, scraped as any other page is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from attrs import evolve, field, frozen
+
+from scraper_service.content.text.search_query import category_of
+from scraper_service.errors import OutOfCredits, QueueFull, ServiceUnavailable
+from scraper_service.items import Page
+from scraper_service.options.jobs import PageOptions
+from scraper_service.options.urls import caller_url
+from scraper_service.search_engines.web_search import Hit
+from scraper_service.services.resident_crawler import failed_page
+
+if TYPE_CHECKING:
+    from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.options.search import SearchOptions
+    from scraper_service.search_engines.searches import Found
+    from scraper_service.services.accounts import Team
+
+PAGES_AT_ONCE = 16  # of one search
+IMAGES = "images"  # whose results are never scraped
+
+ScrapeT: TypeAlias = "Callable[[PageOptions, Team, int, str], Awaitable[Page]]"
+
+logger = logging.getLogger(__name__)
+
+
+@frozen
+class Result:
+    """A result of a search at its ``position``, counted from 1.
+
+    ``page`` is None where the list alone was asked for.
+    """
+
+    hit: Hit
+    position: int
+    category: str | None = None
+    page: Page | None = None
+
+
+@frozen
+class SearchAnswer:
+    """What a caller gets: results by kind of source, warnings, credits in all.
+
+    ``scrape_ids`` are those of pages that are still to come, by kind, None if nobody
+    asked for that.
+    """
+
+    id: str
+    groups: Mapping[str, tuple[Result, ...]]
+    warnings: tuple[str, ...]
+    credits_used: int
+    scrape_ids: Mapping[str, tuple[str, ...]] | None = None
+    is_scraped: bool = field(default=False)
+
+
+class ResultPages:
+    """Scrapes the results of one search, until its deadline."""
+
+    _in_background: ClassVar[set[asyncio.Task[None]]] = set()
+
+    def __init__(
+        self,
+        scrape: ScrapeT,
+        options: SearchOptions,
+        team: Team,
+        version: int,
+        deadline: float,
+    ):
+        self._scrape = scrape
+        self._options = options
+        self._team = team
+        self._version = version
+        self._deadline = deadline
+        self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
+
+    async def answer(self, search_id: str, found: Found, price: int) -> SearchAnswer:
+        """Return the results, with their pages where they were asked for."""
+        groups = {
+            kind: tuple(
+                Result(hit, n, category_of(hit.url, self._options.categories))
+                for n, hit in enumerate(hits, 1)
+            )
+            for kind, hits in found.groups.items()
+        }
+        answer = SearchAnswer(search_id, groups, found.warnings, price)
+        asked = self._options.scrape
+        if asked is None or not asked.formats:
+            return answer
+        if self._options.in_background:
+            return evolve(answer, scrape_ids=self._begin(groups, asked))
+        kinds = [kind for kind in groups if kind != IMAGES]
+        scraped = await asyncio.gather(
+            *(self._scraped(groups[kind], asked) for kind in kinds)
+        )
+        groups |= zip(kinds, scraped, strict=True)
+        pages = [each.page for results in groups.values() for each in results]
+        total = price + sum(page.metadata.credits_used for page in pages if page)
+        return evolve(answer, groups=groups, credits_used=total, is_scraped=True)
+
+    async def _scraped(
+        self, results: tuple[Result, ...], asked: ScrapeOptions
+    ) -> tuple[Result, ...]:
+        ids = [str(uuid.uuid4()) for _ in results]
+        pages = await asyncio.gather(
+            *(
+                self._page(result.hit.url, asked, scrape_id, self._deadline)
+                for result, scrape_id in zip(results, ids, strict=True)
+            )
+        )
+        return tuple(
+            evolve(result, page=page)
+            for result, page in zip(results, pages, strict=True)
+        )
+
+    def _begin(
+        self, groups: Mapping[str, tuple[Result, ...]], asked: ScrapeOptions
+    ) -> dict[str, tuple[str, ...]]:
+        """Have the pages scraped by themselves; return their ids."""
+        ids = {}
+        for kind, results in groups.items():
+            if kind == IMAGES:
+                continue
+            ids[kind] = tuple(str(uuid.uuid4()) for _ in results)
+            for result, scrape_id in zip(results, ids[kind], strict=True):
+                task = asyncio.ensure_future(
+                    self._in_own_time(result.hit.url, asked, scrape_id)
+                )
+                self._in_background.add(task)
+                task.add_done_callback(self._in_background.discard)
+        return ids
+
+    async def _in_own_time(
+        self, url: str, asked: ScrapeOptions, scrape_id: str
+    ) -> None:
+        deadline = time.monotonic() + asked.deadline_ms / 1000
+        page = await self._page(url, asked, scrape_id, deadline)
+        if page.failure is not None:
+            logger.info("a result of a search failed: %s", page.failure.message)
+
+    async def _page(
+        self, url: str, asked: ScrapeOptions, scrape_id: str, deadline: float
+    ) -> Page:
+        """Return the page of a result; one that cannot be had is a failed page."""
+        options = PageOptions(
+            url=url,
+            scrape=asked,
+            origin=self._options.origin,
+            integration=self._options.integration,
+            audit_username=self._options.audit_username,
+        )
+        try:
+            options = evolve(options, url=caller_url(url))
+            async with self._turns, asyncio.timeout(deadline - time.monotonic()):
+                return await self._scrape(options, self._team, self._version, scrape_id)
+        except TimeoutError:
+            text = "The page was not ready within the timeout of the search."
+            return failed_page(options, scrape_id, "SCRAPE_TIMEOUT", text)
+        except OutOfCredits as error:
+            code, text = "INSUFFICIENT_CREDITS", str(error)
+        except QueueFull as error:
+            code, text = "CONCURRENCY_QUEUE_TIMEOUT", str(error)
+        except (ValueError, ServiceUnavailable) as error:
+            code, text = "BAD_REQUEST", str(error)
+        return failed_page(options, scrape_id, code, text)

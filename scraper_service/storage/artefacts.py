@@ -1,0 +1,167 @@
+"""Files that pages point at: screenshots and PDFs, named by their content.
+
+They lie in ``DATA_DIR/artefacts`` and are served by a signed address. A row says until
+when a job or a scrape needs one; what no row needs is deleted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import re
+import time
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import parse_qs
+
+from sqlalchemy import and_, select
+
+from scraper_service.private import private_file, private_folder
+from scraper_service.storage.frontier.transactions import (
+    RETENTION_S,
+    delete_some,
+    dialect_insert,
+    now_of,
+)
+from scraper_service.storage.key_secret import derived_key
+from scraper_service.storage.schema import artefact, job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+FOLDER = "artefacts"  # in DATA_DIR
+KINDS = {"png": "image/png", "jpeg": "image/jpeg", "pdf": "application/pdf"}
+#: Stands in stored pages for the address of the service, which is known when one asks.
+BASE = "http://artefacts.invalid"
+ADDRESS_S = 7 * RETENTION_S  # a signature is good for; a job may go on for days
+GRACE_S = 600.0  # a file without a row may be about to get one
+MAX_SWEPT = 500  # files in one go
+EXPIRE_ROWS = 1000  # deleted in one transaction
+
+_NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
+
+
+class Artefacts:
+    """The files below ``folder``; addresses are signed with ``secret``."""
+
+    PATH: ClassVar[str] = "/artefacts/"
+
+    def __init__(self, folder: Path, secret: bytes):
+        self.folder = folder
+        self._key = derived_key(secret, "artefacts")
+
+    def put(self, data: bytes, kind: str) -> str:
+        """Store a file, whole or not at all, and return its name; blocks."""
+        name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
+        path = self.path(name)
+        if not path.parent.exists():
+            private_folder(self.folder)
+            private_folder(path.parent)
+        try:
+            os.utime(path)  # it is in use again, whatever its rows say
+        except FileNotFoundError:
+            temporary = path.with_name(f"{name}.{os.getpid()}.{time.monotonic_ns()}")
+            private_file(temporary)
+            temporary.write_bytes(data)
+            temporary.replace(path)
+        return name
+
+    def path(self, name: str) -> Path:
+        """Return where a file is; ValueError for what is no name of ours."""
+        if not _NAME.fullmatch(name):
+            raise ValueError(name)
+        return self.folder / name[:2] / name
+
+    def address(self, name: str) -> str:
+        """Return a signed address, :data:`BASE` in place of the service's own."""
+        expires = int(time.time() + ADDRESS_S)
+        return (
+            f"{BASE}{self.PATH}{name}"
+            f"?expires={expires}&signature={self._signature(name, expires)}"
+        )
+
+    def allows(self, name: str, query: str) -> bool:
+        """Tell whether the query of an address is signed, and not too old."""
+        given = parse_qs(query)
+        expires, signature = (
+            given.get("expires", [""])[0],
+            given.get("signature", [""])[0],
+        )
+        if not (expires.isascii() and expires.isdigit()) or len(expires) > 12:
+            return False
+        wanted = self._signature(name, int(expires))
+        return hmac.compare_digest(signature.encode(), wanted.encode()) and (
+            int(expires) > time.time()
+        )
+
+    def _signature(self, name: str, expires: int) -> str:
+        text = f"{name} {expires}".encode()
+        return hmac.new(self._key, text, hashlib.sha256).hexdigest()[:40]
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files that were not touched for a while; blocks."""
+        for name in names:
+            path = self.path(name)
+            try:
+                if path.stat().st_mtime < time.time() - GRACE_S:
+                    path.unlink()
+            except FileNotFoundError:
+                continue
+
+    def names(self) -> list[str]:
+        """Return all files that are old enough to be looked at; blocks."""
+        before = time.time() - GRACE_S
+        return [
+            path.name
+            for path in self.folder.glob("*/*")
+            if _NAME.fullmatch(path.name) and path.stat().st_mtime < before
+        ]
+
+
+def name_in(address: str) -> str | None:
+    """Return the name of the file that an address of ours leads to, else None."""
+    if not address.startswith(BASE + Artefacts.PATH):
+        return None
+    return address.removeprefix(BASE + Artefacts.PATH).partition("?")[0]
+
+
+def hold(
+    connection: Connection,
+    name: str,
+    holder: str,
+    job_id: str | None = None,
+    keep_s: float = RETENTION_S,
+) -> None:
+    """Have a file kept for ``holder``: as long as the job is, or for ``keep_s``."""
+    expires_at = None if job_id else now_of(connection) + keep_s
+    connection.execute(
+        dialect_insert(connection, artefact)
+        .values(name=name, holder=holder, job_id=job_id, expires_at=expires_at)
+        .on_conflict_do_update(
+            index_elements=("name", "holder"),
+            set_={"expires_at": expires_at, "job_id": job_id},
+        )
+    )
+
+
+def expire(connection: Connection) -> int:
+    """Delete a slice of the rows that nobody needs any more; return how many."""
+    columns, now = artefact.c, now_of(connection)
+    is_gone = and_(columns.job_id.is_not(None), columns.job_id.not_in(select(job.c.id)))
+    return sum(
+        delete_some(connection, artefact, which, limit=EXPIRE_ROWS, skips_locked=True)
+        for which in (columns.expires_at <= now, is_gone)
+    )
+
+
+def unheld(connection: Connection, names: list[str]) -> list[str]:
+    """Return those of ``names`` that no row holds."""
+    held: set[str] = set()
+    for first in range(0, len(names), MAX_SWEPT):
+        part = names[first : first + MAX_SWEPT]
+        found = select(artefact.c.name).where(artefact.c.name.in_(part))
+        held.update(connection.scalars(found))
+    return [name for name in names if name not in held]

@@ -1,0 +1,207 @@
+"""Leases on the frontier of a job: claims, and the return of what nobody works on.
+
+Functions take a connection inside a transaction of :meth:`Database.write_locking`; those
+that change rows of a job lock its row first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from attrs import evolve
+from sqlalchemy import and_, insert, select, update
+
+from scraper_service.errors import SecretsUnreadable
+from scraper_service.storage import job_secrets
+from scraper_service.storage import jobs as store
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.transactions import (
+    IN_ORDER,
+    RETENTION_S,
+    lock_job,
+    now_of,
+    rows_in,
+    try_lock_job,
+    written,
+)
+from scraper_service.storage.job_records import (
+    ACTIVE,
+    Claim,
+    ClaimedRow,
+    JobState,
+    Kind,
+    Outcome,
+    RowState,
+)
+from scraper_service.storage.schema import frontier, worker
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import ColumnElement, Connection
+
+# Leases of one address that ended with their process. Pages are understood in processes
+# of their own, so a page hardly ever ends this one; restarts in a row should fail none.
+MAX_ATTEMPTS = 10
+
+
+def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
+    """Lease up to ``count`` pending addresses, the oldest first.
+
+    The job fails if what was entrusted to it cannot be read by this process.
+    """
+    locked = lock_job(connection, job_id)
+    if locked.state not in ACTIVE:
+        return Claim((), *locked)
+    oldest = (
+        select(frontier.c.id)
+        .where(*rows_in(job_id, RowState.PENDING))
+        .order_by(*IN_ORDER)
+        .limit(written(count))
+        .with_for_update(skip_locked=True)
+    )
+    columns = (frontier.c[name] for name in ClaimedRow.__match_args__)
+    rows = connection.execute(
+        update(frontier)
+        .where(frontier.c.id.in_(oldest.scalar_subquery()))
+        .values(
+            state=RowState.LEASED,
+            owner=owner,
+            token=frontier.c.token + 1,
+            attempts=frontier.c.attempts + 1,
+        )
+        .returning(*columns)
+    )
+    # RETURNING has no order.
+    found = sorted((ClaimedRow(*row) for row in rows), key=_id)
+    try:
+        return Claim(tuple(_whole(connection, job_id, found)), *locked)
+    except SecretsUnreadable as error:
+        store.end_job(connection, job_id, JobState.FAILED, str(error))
+        return Claim((), JobState.FAILED)
+
+
+def _whole(
+    connection: Connection, job_id: str, rows: list[ClaimedRow]
+) -> list[ClaimedRow]:
+    """Return the rows with what was entrusted to the job in options of their own."""
+    texts = {row.options for row in rows if row.options is not None}
+    if not texts:
+        return rows
+    whole = job_secrets.whole_rows(connection, job_id, texts)
+    return [
+        row if row.options is None else evolve(row, options=whole[row.options])
+        for row in rows
+    ]
+
+
+def _id(row: ClaimedRow) -> int:
+    return row.id
+
+
+def release(
+    connection: Connection, job_id: str, leases: Sequence[tuple[int, int]]
+) -> None:
+    """Give back leases, as (id, token), unused; that is no attempt."""
+    lock_job(connection, job_id)
+    for row_id, token in leases:
+        connection.execute(
+            update(frontier)
+            .where(
+                frontier.c.id == row_id,
+                frontier.c.token == token,
+                frontier.c.state == RowState.LEASED,
+            )
+            .values(
+                state=RowState.PENDING,
+                owner=None,
+                attempts=frontier.c.attempts - 1,
+            )
+        )
+
+
+def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
+    """Return the leases of a process, as (job, id, token); it only reads."""
+    columns = (frontier.c.job_id, frontier.c.id, frontier.c.token)
+    query = select(*columns).where(
+        frontier.c.state == written(RowState.LEASED),  # as in the partial index
+        frontier.c.owner == owner,
+    )
+    return [(row[0], row[1], row[2]) for row in connection.execute(query)]
+
+
+def beat(connection: Connection, owner: str, lease_s: float) -> None:
+    """Keep the leases of ``owner`` for another ``lease_s`` seconds."""
+    until = now_of(connection) + lease_s
+    changed = connection.execute(
+        update(worker).where(worker.c.id == owner).values(until=until)
+    )
+    if not changed.rowcount:
+        connection.execute(insert(worker).values(id=owner, until=until))
+
+
+def forget_worker(connection: Connection, owner: str) -> None:
+    """Delete the row of a process that is known to be gone: its leases end now."""
+    connection.execute(worker.delete().where(worker.c.id == owner))
+
+
+def forget_workers(connection: Connection) -> None:
+    """Delete the rows of processes that have been gone for long."""
+    connection.execute(
+        worker.delete().where(worker.c.until < now_of(connection) - RETENTION_S)
+    )
+
+
+def _lost(connection: Connection) -> ColumnElement[bool]:
+    live = select(worker.c.id).where(worker.c.until >= now_of(connection))
+    return and_(
+        frontier.c.state == written(RowState.LEASED),  # as in the partial index
+        frontier.c.owner.is_not(None),
+        frontier.c.owner.not_in(live),
+    )
+
+
+def bereft_jobs(connection: Connection) -> list[str]:
+    """Return the jobs with leases of processes that are gone."""
+    query = select(frontier.c.job_id).where(_lost(connection)).distinct()
+    return list(connection.scalars(query))
+
+
+def reap(connection: Connection, job_id: str) -> int:
+    """Return the leases of processes that are gone; tell how many addresses.
+
+    None of a job whose row is locked: the next turn comes soon, and others wait.
+    """
+    if try_lock_job(connection, job_id) is None:
+        return 0
+    columns = frontier.c
+    lost = and_(columns.job_id == job_id, _lost(connection))
+    poison = connection.execute(
+        select(columns.id, columns.key, columns.kind, columns.token, columns.owner)
+        .where(lost, columns.attempts >= MAX_ATTEMPTS)
+        .order_by(columns.id)
+    ).all()
+    ended = [
+        Outcome(
+            row_id=row.id,
+            key=row.key,
+            kind=Kind(row.kind),
+            token=row.token,
+            owner=row.owner,
+            page_id=_poison_id(row.id, row.token),
+            code="SCRAPE_RETRY_LIMIT",
+            error=f"The process ended {MAX_ATTEMPTS} times while it fetched this page.",
+        )
+        for row in poison
+    ]
+    if ended:
+        outcomes.append(connection, job_id, ended)
+    returned = connection.execute(
+        update(frontier).where(lost).values(state=RowState.PENDING, owner=None)
+    )
+    return returned.rowcount + len(poison)
+
+
+def _poison_id(row_id: int, token: int) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_OID, f"{row_id}/{token}"))

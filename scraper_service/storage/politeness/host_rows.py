@@ -1,0 +1,143 @@
+"""The rows by which processes keep one pace of a host.
+
+Functions take a connection inside a transaction. Those that change a row are for
+:meth:`Database.write_locking`, with the host in place of the job: processes then lock the
+rows of hosts, as those of jobs, in one order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from sqlalchemy import and_, delete, func, or_, select, update
+
+from scraper_service.storage.frontier.transactions import dialect_insert, now_of
+from scraper_service.storage.politeness.hosts import SharedHost
+from scraper_service.storage.schema import host, worker
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+POLL_S = 0.25  # while another process has a page of the host in flight
+LEAST_S = 0.001  # clocks of processes differ; none asks in a tight circle
+KEPT_S = 86_400  # rows of hosts that nobody asks any more
+
+
+class Shared(NamedTuple):
+    """``now`` (database time), processes that live, hosts that changed."""
+
+    now: float
+    workers: int
+    hosts: tuple[SharedHost, ...]
+
+
+def take_turn(connection: Connection, name: str, owner: str, delay_s: float) -> float:
+    """Take the turn of a host that is asked page by page; return 0 if it was free.
+
+    Else the seconds until it is worth to ask again. The turn is free when ``delay_s``
+    of who had it last is over, and that process gave it back or is gone.
+    """
+    now = now_of(connection)
+    values = {"next_at": now + delay_s, "held_by": owner}
+    columns = host.c
+    live = select(worker.c.id).where(worker.c.until >= now)
+    taken = connection.execute(
+        dialect_insert(connection, host)
+        .values(host=name, updated_at=now, **values)
+        .on_conflict_do_update(
+            index_elements=["host"],
+            set_=values,
+            where=and_(
+                columns.next_at <= now,
+                or_(
+                    columns.held_by.is_(None),
+                    columns.held_by == owner,
+                    columns.held_by.not_in(live),
+                ),
+            ),
+        )
+        .returning(columns.host)
+    )
+    if taken.first() is not None:
+        return 0.0
+    query = select(columns.next_at, columns.held_by).where(columns.host == name)
+    row = connection.execute(query).one()
+    least_s = POLL_S if row.held_by else LEAST_S
+    return max(float(row.next_at) - now, least_s)
+
+
+def end_turn(connection: Connection, name: str, owner: str, delay_s: float) -> None:
+    """Give a turn back; the next one begins ``delay_s`` later."""
+    now = now_of(connection)
+    connection.execute(
+        update(host)
+        .where(host.c.host == name, host.c.held_by == owner)
+        .values(next_at=now + delay_s, held_by=None)
+    )
+
+
+def reserve(connection: Connection, name: str, gap_s: float) -> float:
+    """Take the next start of a host; return the seconds until then."""
+    now = now_of(connection)
+    found = connection.execute(
+        select(host.c.start_at, host.c.opens_at)
+        .where(host.c.host == name)
+        .with_for_update()
+    ).one_or_none()
+    start_at = now if found is None else max(now, *map(float, found))
+    connection.execute(
+        dialect_insert(connection, host)
+        .values(host=name, start_at=start_at + gap_s, updated_at=now)
+        .on_conflict_do_update(
+            index_elements=["host"], set_={"start_at": start_at + gap_s}
+        )
+    )
+    return start_at - now
+
+
+def publish(connection: Connection, name: str, shared: SharedHost) -> None:
+    """Tell the other processes; a pause that lasts longer stays."""
+    now = now_of(connection)
+    opens_at = now + shared.pause_s
+    known = connection.scalar(
+        select(host.c.opens_at).where(host.c.host == name).with_for_update()
+    )
+    values = {
+        "opens_at": max(opens_at, known or 0.0),
+        "at_once": shared.window,
+        "gap_s": shared.gap_s,
+        "updated_at": now,
+    }
+    connection.execute(
+        dialect_insert(connection, host)
+        .values(host=name, **values)
+        .on_conflict_do_update(index_elements=["host"], set_=values)
+    )
+
+
+def read_shared(connection: Connection, since: float) -> Shared:
+    """Return what was published from ``since`` (database time) on."""
+    now = now_of(connection)
+    live = select(func.count()).select_from(worker).where(worker.c.until >= now)
+    columns = host.c
+    rows = connection.execute(
+        select(columns.host, columns.opens_at, columns.at_once, columns.gap_s).where(
+            columns.updated_at >= since, columns.at_once.is_not(None)
+        )
+    )
+    hosts = (
+        SharedHost(row.host, max(0.0, row.opens_at - now), row.at_once, row.gap_s)
+        for row in rows
+    )
+    return Shared(now, connection.scalar(live) or 1, tuple(hosts))
+
+
+def forget_hosts(connection: Connection) -> None:
+    """Delete the rows of hosts that nobody asks any more."""
+    before = now_of(connection) - KEPT_S
+    free = (
+        select(host.c.host)
+        .where(host.c.updated_at < before, host.c.next_at < before)
+        .with_for_update(skip_locked=True)
+    )
+    connection.execute(delete(host).where(host.c.host.in_(free)))

@@ -1,0 +1,156 @@
+"""Named sessions: cookies and local storage of a team, encrypted at rest.
+
+The state is what Playwright calls a storage state: ``cookies`` and ``origins``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import frozen
+from sqlalchemy import delete, select
+
+from scraper_service.errors import SecretsUnreadable
+from scraper_service.storage.frontier.transactions import dialect_insert, now_of
+from scraper_service.storage.key_secret import Box
+from scraper_service.storage.schema import session
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+StateT: TypeAlias = dict[str, Any]
+
+MAX_STATE_BYTES = 2**20  # of one session, before it is encrypted
+MAX_SESSIONS = 1000  # of one team
+
+
+class TooManySessions(ValueError):
+    """A team has as many sessions as it may have."""
+
+
+@frozen
+class SessionRow:
+    """What a team sees of its session; times are seconds."""
+
+    name: str
+    created_at: float
+    updated_at: float
+    cookies: int
+
+
+class SessionBox:
+    """Seals states; ``secret`` is that of the service."""
+
+    def __init__(self, secret: bytes):
+        self._box = Box(lambda: secret, "sessions")
+
+    def seal(self, state: StateT) -> bytes:
+        """Return a state encrypted; ValueError if it is too large."""
+        if len(json.dumps(state)) > MAX_STATE_BYTES:
+            raise ValueError(f"a session has at most {MAX_STATE_BYTES} bytes")
+        return self._box.seal(state)
+
+    def open(self, sealed: bytes) -> StateT:
+        """Return a state; an empty one if the secret has changed since."""
+        try:
+            state: StateT = self._box.open(sealed)
+        except SecretsUnreadable:
+            return {"cookies": [], "origins": []}
+        return state
+
+
+def read_session(
+    connection: Connection, team_id: str, name: str, box: SessionBox
+) -> StateT | None:
+    """Return the state of a session, None if there is none of the name."""
+    sealed = connection.scalar(
+        select(session.c.body).where(
+            session.c.team_id == team_id, session.c.name == name
+        )
+    )
+    return None if sealed is None else box.open(sealed)
+
+
+def save_session(
+    connection: Connection,
+    team_id: str,
+    name: str,
+    box: SessionBox,
+    before: StateT,
+    after: StateT,
+) -> None:
+    """Store what a page changed of a session: others may have changed it meanwhile.
+
+    Raises :exc:`TooManySessions` and :exc:`ValueError`.
+    """
+    now = now_of(connection)
+    row = connection.execute(
+        select(session.c.body)
+        .where(session.c.team_id == team_id, session.c.name == name)
+        .with_for_update()
+    ).one_or_none()
+    if row is None:
+        known = select(session.c.name).where(session.c.team_id == team_id)
+        if len(connection.execute(known).all()) >= MAX_SESSIONS:
+            raise TooManySessions(f"a team has at most {MAX_SESSIONS} sessions")
+    current = {"cookies": [], "origins": []} if row is None else box.open(row.body)
+    state = merged(current, before, after)
+    values = {
+        "body": box.seal(state),
+        "cookies": len(state["cookies"]),
+        "updated_at": now,
+    }
+    connection.execute(
+        dialect_insert(connection, session)
+        .values(team_id=team_id, name=name, created_at=now, **values)
+        .on_conflict_do_update(index_elements=("team_id", "name"), set_=values)
+    )
+
+
+def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
+    """Return the sessions of a team by name."""
+    columns = [session.c[fact] for fact in SessionRow.__match_args__]
+    rows = connection.execute(
+        select(*columns).where(session.c.team_id == team_id).order_by(session.c.name)
+    )
+    return [SessionRow(*row) for row in rows]
+
+
+def delete_session(connection: Connection, team_id: str, name: str) -> bool:
+    """Delete a session; tell whether there was one."""
+    gone = connection.execute(
+        delete(session).where(session.c.team_id == team_id, session.c.name == name)
+    )
+    return gone.rowcount == 1
+
+
+def merged(current: StateT, before: StateT, after: StateT) -> StateT:
+    """Return ``current`` with what changed from ``before`` to ``after``."""
+    cookies = _merged(*(_cookies(state) for state in (current, before, after)))
+    items = _merged(*(_items(state) for state in (current, before, after)))
+    origins: dict[str, list[dict[str, str]]] = {}
+    for (origin, name), value in items.items():
+        origins.setdefault(origin, []).append({"name": name, "value": value})
+    return {
+        "cookies": list(cookies.values()),
+        "origins": [{"origin": o, "localStorage": v} for o, v in origins.items()],
+    }
+
+
+def _merged(current: Any, before: Any, after: Any) -> Any:
+    result = {key: v for key, v in current.items() if key in after or key not in before}
+    result |= {key: v for key, v in after.items() if before.get(key) != v}
+    return result
+
+
+def _cookies(state: StateT) -> dict[tuple[str, ...], Any]:
+    return {(c["domain"], c["path"], c["name"]): c for c in state["cookies"]}
+
+
+def _items(state: StateT) -> dict[tuple[str, str], str]:
+    return {
+        (origin["origin"], item["name"]): item["value"]
+        for origin in state["origins"]
+        for item in origin["localStorage"]
+    }

@@ -1,0 +1,284 @@
+from __future__ import annotations
+
+import pytest
+
+from scraper_service.content.convert import make_content
+from scraper_service.content.html.cleaned_html import cleaned_html
+from scraper_service.content.html.cleaning import clean
+from scraper_service.content.html.copies import drop_twins
+from scraper_service.content.html.document import exclude, include, parse
+from scraper_service.content.html.page_urls import absolute, best_candidate
+from tests.content.pages import URL, convert, markdown, options, source, value
+
+
+def body_of(page: str, **changes) -> str:
+    html = value(convert(page, "html", **changes), "html")
+    return html.partition("<body>")[2].partition("</body>")[0]
+
+
+CLEANED = {
+    "scripts": ("a<script>x</script><style>y</style><!-- z -->b", "ab"),
+    "hidden": ("<p hidden>x</p><p style='visibility:hidden'>y</p>b", "b"),
+    "until found": ("<p hidden=until-found>x</p>", '<p hidden="until-found">x</p>'),
+    "addresses": (
+        "<a href=x>a</a><img src=/i.png>",
+        '<a href="https://site.example/dir/x">a</a><img src="https://site.example/i.png">',
+    ),
+    "written addresses": ("<a href='HTTP://A.example'>a</a>", '<a href="HTTP://A.example">a</a>'),
+    "noscript with little": ("<p>a b c</p><noscript>x y</noscript>", "<p>a b c</p>"),
+    "noscript with most": ("<p>a</p><noscript><p>x y</p></noscript>", "<p>a</p><div><p>x y</p></div>"),
+    "iframe": (
+        "<iframe src=/f></iframe>",
+        '<div data-original-tag="iframe" data-src="/f"></div>',
+    ),
+    "iframe with a document": (
+        "<iframe srcdoc='&lt;b&gt;x&lt;/b&gt;'></iframe>",
+        '<div data-original-tag="iframe"><b>x</b></div>',
+    ),
+    "lazy image": (
+        "<img src=blank.gif data-original=r.png>",
+        '<img src="https://site.example/dir/r.png" data-original="r.png">',
+    ),
+    "lazy image of several screens": (
+        "<img src=/i/spacer.png data-src-wide=/w.png>",
+        '<img src="https://site.example/w.png" data-src-wide="/w.png">',
+    ),
+    "forbidden references": ("<p title='a&#1;&#x1f;'>b&#11;c&#xfffe;</p>", '<p title="a">bc</p>'),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), CLEANED.values(), ids=CLEANED)
+def test_cleaning(page, expected):
+    assert body_of(page) == expected
+
+
+def test_html_has_no_scripts_and_styles_in_its_head_either():
+    head = "<script>x</script><style>y</style><noscript><link href=z></noscript>"
+    page = f"<html><head><title>t</title>{head}</head><body>a</body></html><script>1</script>"
+    assert value(convert(page, "html"), "html") == (
+        "<html><head><title>t</title></head><body>a</body></html>"
+    )
+
+
+def test_html_has_no_event_handlers():
+    page = "<p onclick='x()' id=b>a</p><img src=i.png onerror='y()' onload='z()'>"
+    assert body_of(page) == '<p id="b">a</p><img src="https://site.example/dir/i.png">'
+
+
+TWINS = {
+    "Bootstrap": (
+        "<div class='d-none d-md-block'><h3>a</h3><p>b</p></div><div class=d-md-none><p>a</p>b</div>c",
+        '<div class="d-none d-md-block"><h3>a</h3><p>b</p></div>c',
+    ),
+    "Tailwind": (
+        "<div class='x lg:hidden'>a</div><div class='hidden lg:block'>a</div>",
+        '<div class="x lg:hidden">a</div>',
+    ),
+    "own names": (
+        "<section class='x hide-mobile'>a</section><section class=hide-desktop>a</section><p class=mobile-only>a</p>",
+        '<section class="x hide-mobile">a</section>',
+    ),
+    "one of them for all screens": ("<div class=mobile>a</div><div class=b>a</div><div>a</div>", None),
+    "of one class": ('<div class="is-mobile">a</div><div class="is-mobile">a</div>', None),
+    "other texts": ('<div class="mobile">a</div><div class="desktop">b</div>', None),
+    "no text": ('<div class="mobile"></div><div class="desktop"></div>', None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), TWINS.values(), ids=TWINS)
+def test_copies_for_other_screens(page, expected):
+    document = parse(page, URL)
+    drop_twins(document.body)
+    body = cleaned_html(document).partition("<body>")[2].partition("</body>")[0]
+    assert body.replace('"', "") == (expected or page).replace('"', "")
+
+
+PAGE = (
+    "<nav>n</nav><div class=a>1<div class=a>2</div></div><p class=ad>x</p>"
+    "<iframe srcdoc='<i>f</i>'></iframe><p id=b>3</p>"
+)
+SELECTED = {
+    "outermost in document order": (("#b", ".a"), (), "1\n\n2\n\n3"),
+    "exclude wins": ((".a",), (".a .a",), "1"),
+    "exclude alone": ((), ("nav", ".ad", "iframe"), "1\n\n2\n\n3"),
+    "bare iframe": (("iframe",), (), "*f*"),
+    "iframe in a longer selector": (("iframe > i",), (), "*f*"),
+    "body": (("body",), (".ad", "iframe", "nav", ".a"), "3"),
+}
+
+
+@pytest.mark.parametrize(("inc", "exc", "expected"), SELECTED.values(), ids=SELECTED)
+def test_selectors(inc, exc, expected):
+    page = markdown(
+        PAGE, include_tags=inc, exclude_tags=exc, only_main_content=bool(inc)
+    )
+    assert page == expected
+
+
+def test_nothing_included_is_empty_with_a_warning():
+    content = convert(PAGE, "markdown", "links", include_tags=(".none", "main"))
+    assert value(content, "markdown") == ""
+    assert content.warnings == ("No element matches includeTags: .none, main.",)
+
+
+@pytest.mark.parametrize("selector", ["p[", ":not(:not(p))", "a::b(", "", ":hover(x)"])
+def test_unusable_selectors_are_warned_of(selector):
+    content = convert(PAGE, "markdown", exclude_tags=(selector,))
+    assert content.error is None
+    assert "3" in value(content, "markdown")
+
+
+def test_deep_nesting_keeps_the_tail():
+    document = parse("<div>" * 5000 + "x" + "</div>" * 5000 + "<p>tail", URL)
+    clean(document)
+    exclude(document, ())
+    assert "tail" in cleaned_html(document)
+    assert "flattened" in document.warnings[0]
+
+
+def test_include_reads_the_whole_tree():
+    document = parse("<p>a</p><p>b</p>", URL)
+    include(document, ("p",))
+    assert len(document.body) == 2
+
+
+@pytest.mark.parametrize(
+    "page", ["", "  ", "<!-- x -->", "<frameset><frame src=a></frameset>", "<?xml?>"]
+)
+def test_pages_without_a_body(page):
+    assert markdown(page) == ""
+
+
+@pytest.mark.parametrize(
+    ("written", "expected"),
+    [
+        (" x ", "https://site.example/dir/x"),
+        ("//h.example/y", "https://h.example/y"),
+        ("http://H.example/ a", "http://H.example/ a"),
+        ("mailto:a@b.example", "mailto:a@b.example"),
+        ("java\nscript:x", None),
+        ("\x01javascript:x", None),
+        ("//[bad", None),
+        ("", URL),
+    ],
+)
+def test_absolute_addresses(written, expected):
+    assert absolute(URL, written) == expected
+
+
+@pytest.mark.parametrize(
+    ("srcset", "expected"),
+    [
+        ("a 1x, b 2x", "b"),
+        ("a 300w,b 900w, c 600w", "b"),
+        ("a,b 2x", "a,b"),
+        ("a, b", "a"),
+        ("data:x 3x, a 1x", "a"),
+        ("", None),
+        (", , ,", None),
+        ("a 1e999x", "a"),
+    ],
+)
+def test_best_candidate(srcset, expected):
+    assert best_candidate(srcset) == expected
+
+
+MAIN = "<p>" + "Many words of the story stand here. " * 20 + "</p>"
+CHROME = {
+    "navigation": "<nav><a href=a>Home</a></nav>",
+    "class": "<div class='left sidebar'>Side words</div>",
+    "id": "<div id=cookie-consent>We use cookies</div>",
+    "role": "<div role=navigation>Menu words</div>",
+    "page header": "<header><p>Slogan words</p></header>",
+    "footer": "<footer>Imprint</footer>",
+    "link list": "<div><p><a href=a>One</a> <a href=b>Two</a> <a href=c>Three</a></p></div>",
+    "related": "<h3>Related stories</h3><div><a href=x>Another story</a></div>",
+}
+
+
+@pytest.mark.parametrize("chrome", CHROME.values(), ids=CHROME)
+def test_chrome_is_pruned(chrome):
+    page = f"<body><div><h1>Title</h1>{MAIN}</div>{chrome}</body>"
+    text = markdown(page, only_main_content=True)
+    assert text.startswith("# Title\n\nMany words")
+    assert text.endswith("stand here.")
+
+
+KEPT = {
+    "the block with the first heading": f"<div class=header><h1>T</h1></div>{MAIN}",
+    "the block with main": f"<div class=sidebar><main>{MAIN}</main></div>",
+    "the block with most words": f"<div class=menu>{MAIN}</div><p>x</p>",
+    "a page of nothing but chrome": "<nav>only this</nav>",
+    "a heading outside of main": f"<h1>T</h1><main>{MAIN}</main>",
+}
+
+
+@pytest.mark.parametrize("page", KEPT.values(), ids=KEPT)
+def test_content_is_guarded(page):
+    whole = markdown(page).split()
+    kept = markdown(page, only_main_content=True).split()
+    assert len(kept) >= len(whole) - 1
+
+
+def test_hidden_content_that_scripts_uncover_is_kept():
+    page = f"<p>Loading</p><div hidden id=app>{MAIN}</div><div hidden>modal</div>"
+    assert markdown(page).endswith("stand here.")
+    assert "modal" not in markdown(page)
+
+
+def test_long_consent_texts_are_pruned():
+    page = f"<p>Short content.</p><div id=onetrust-consent-sdk>{MAIN}</div>"
+    assert markdown(page, only_main_content=True) == "Short content."
+
+
+def test_data_tables_of_links_are_kept():
+    row = "<tr><td><a href=a>a</a><td><a href=b>b</a>"
+    page = (
+        f"<main>{MAIN}<table class=sticky-header><tr><th>x<th>y{row * 3}</table></main>"
+    )
+    assert "| x | y |" in markdown(page, only_main_content=True)
+
+
+def test_links_and_markdown_agree():
+    page = f"<nav><a href=n>n</a></nav><main>{MAIN}<p>The <a href=m>map</a> shows where.</main>"
+    content = convert(page, "markdown", "links", only_main_content=True)
+    assert value(content, "links") == ["https://site.example/dir/m"]
+    assert content.found == ("https://site.example/dir/n", "https://site.example/dir/m")
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "<title>t</title>",
+        "<!doctype html><meta charset=utf-8><title>t</title>",
+        "<html><head><title>t</title><script>1</script>",
+    ],
+)
+@pytest.mark.parametrize("tag", ["main", "header", "section", "article", "x-app"])
+def test_elements_of_html_5_end_a_head_that_is_not_closed(start, tag):
+    page = f"{start}<{tag}><h1>a</h1></{tag}>b<p>c</p><main>d</main>"
+    assert markdown(page) == "# a\n\nb\n\nc\n\nd"
+
+
+@pytest.mark.parametrize("others", [(), ("markdown",), ("html", "images")])
+def test_links_are_complete_with_and_without_other_formats(others):
+    page = """<body><a href=a>1</a> <a href=" /b ">2</a> <a href="">3</a> <a href=#d>4</a>
+    <a href="javascript:x()">5</a> <a>6</a> <a href="mailto:me@site.example">7</a>
+    <p hidden><a href=hidden>8</a></p>"""
+    addresses = ["https://site.example/dir/a", "https://site.example/b", URL]
+    content = convert(page, "links", *others)
+    assert value(content, "links") == [*addresses, "mailto:me@site.example"]
+
+
+def test_selectors_see_complete_addresses_where_only_links_are_asked_for():
+    page = "<body><a href=/b>1</a> <a href=c>2</a>"
+    selector = f"a[href='{URL.removesuffix('page.html')}c']"
+    content = convert(page, "links", exclude_tags=(selector,))
+    assert value(content, "links") == ["https://site.example/b"]
+
+
+def test_text_for_answers_has_complete_addresses_beside_links_alone():
+    page = source("<body><p>See <a href=/b>this</a>", find_text=100)
+    assert make_content(page, options("links")).text == (
+        "See [this](https://site.example/b)"
+    )

@@ -1,0 +1,479 @@
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from scraper_service.content.convert import make_content
+from scraper_service.content.documents.number_formats import shown_number
+from tests.content import officemaker as office
+from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
+from tests.content.pages import convert, options, source, value
+
+STREAM = "application/octet-stream"
+LINK = "https://x.example/a"
+KNOWN = {"title": "Tide tables", "published_time": "2024-03-01T10:00:00Z"}
+
+
+def read(body: bytes | str, *names, content_type=STREAM, **changes):
+    content = convert(
+        body, *names or ("markdown",), content_type=content_type, **changes
+    )
+    assert content.error is None, content.error
+    return content
+
+
+def markdown_of(body: bytes | str, content_type=STREAM, **changes) -> str:
+    return value(read(body, content_type=content_type, **changes), "markdown")
+
+
+def refusal(body: bytes) -> str:
+    error = convert(body, "markdown", content_type=STREAM).error
+    assert error is not None
+    assert error.code == "SCRAPE_UNSUPPORTED_FILE_ERROR"
+    return error.message
+
+
+def item(text: str, level: int) -> str:
+    place = f'<w:ilvl w:val="{level}"/><w:numId w:val="1"/>'
+    return paragraph(text, properties=f"<w:numPr>{place}</w:numPr>")
+
+
+def cells(*texts: str) -> str:
+    inner = "".join(f"<w:tc>{paragraph(text)}</w:tc>" for text in texts)
+    return f"<w:tr>{inner}</w:tr>"
+
+
+WORD = docx(
+    paragraph("Tides", "Title")
+    + paragraph("Harbour &amp; sea", "heading 1")
+    + paragraph(
+        office.run("High ")
+        + office.run("water", "<w:b/>")
+        + office.run(" at ")
+        + office.run("four", "<w:i/>")
+        + f'<w:hyperlink r:id="l1">{office.run(" here")}</w:hyperlink>'
+        + '<w:r><w:footnoteReference w:id="2"/></w:r>'
+    )
+    + item("one", 0)
+    + item("two", 0)
+    + item("inner", 1)
+    + f"<w:tbl>{cells('Place', 'Height')}{cells('Pier', '2.4 | m')}</w:tbl>"
+    + paragraph("Said she.", "Quote")
+    + f"<w:del>{paragraph('deleted')}</w:del>",
+    ("l1", "hyperlink", LINK),
+    **{
+        "footnotes.xml": (
+            f'<w:footnotes {office.W}><w:footnote w:id="2">'
+            f"{paragraph('A note of some words.')}</w:footnote></w:footnotes>"
+        )
+    },
+)
+
+
+def facts(content):
+    """Return what a file says of itself; how long it is, is counted."""
+    counted = {"word_count", "reading_time"}
+    assert counted <= set(content.known)
+    return {name: fact for name, fact in content.known.items() if name not in counted}
+
+
+def test_word_documents():
+    content = read(WORD, "markdown", "links", "html")
+    assert value(content, "markdown") == (
+        f"# Tides\n\n# Harbour & sea\n\nHigh **water** at *four* [here]({LINK})[^1]\n\n"
+        "- one\n- two\n  - inner\n\n"
+        "| Place | Height |\n| --- | --- |\n| Pier | 2.4 \\| m |\n\n> Said she.\n\n"
+        "[^1]: A note of some words."
+    )
+    assert value(content, "links") == [LINK]
+    assert "<h1>Tides</h1>" in value(content, "html")
+    assert facts(content) == {**KNOWN, "description": "Of the harbour"}
+    assert content.other == {"author": "A. Writer"}
+    assert content.found == (LINK,)
+    assert content.num_pages is None
+
+
+def test_macros_are_left_out_and_warned_of():
+    body = docx(paragraph("text"), **{"vbaProject.bin": b"MACRO"})
+    content = read(body)
+    assert value(content, "markdown") == "text"
+    assert content.warnings == ("The macros of the document were left out.",)
+
+
+def test_pictures_outside_of_a_document_are_never_opened():
+    drawing = (
+        '<w:r><w:drawing><wp:inline xmlns:wp="http://schemas.openxmlformats.org/'
+        'drawingml/2006/wordprocessingDrawing"><wp:docPr descr="a map"/>'
+        '<a:graphic xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main">'
+        '<a:graphicData><pic:pic xmlns:pic="http://schemas.openxmlformats.org/drawingml/'
+        '2006/picture"><pic:blipFill><a:blip r:link="i1"/></pic:blipFill></pic:pic>'
+        "</a:graphicData></a:graphic></wp:inline></w:drawing></w:r>"
+    )
+    body = docx(
+        paragraph("text") + f"<w:p>{drawing}</w:p>",
+        ("i1", "image", "file:///etc/passwd"),
+    )
+    content = read(body, "markdown", "html", remove_base64_images=False)
+    assert value(content, "markdown") == "text"
+    assert "<img" not in value(content, "html")
+
+
+SHEET = xlsx(
+    (
+        "Prices &amp; more",
+        "visible",
+        row(3, "Item", "Price", "Since")
+        + row(4, "Rope", 1234.5, None, style=1)
+        + row(5, None, None, 45352, style=2)
+        + '<row r="6"><c r="A6" t="s"><v>0</v></c><c r="B6" t="b"><v>1</v></c>'
+        '<c r="C6" t="e"><v>#DIV/0!</v></c></row>',
+    ),
+    ("Secret", "hidden", row(1, "no")),
+    strings="<si><r><t>Net </t></r><r><t>&lt;b&gt;</t></r><rPh><t>x</t></rPh></si>",
+    formats=("#,##0.00&quot; EUR&quot;", "d mmm yyyy"),
+    links=(("h1", "hyperlink", LINK),),
+    after='<mergeCells><mergeCell ref="A4:A5"/></mergeCells>'
+    '<hyperlinks><hyperlink ref="A6" r:id="h1"/></hyperlinks>',
+)
+
+
+def test_workbooks_are_shown_as_in_the_program():
+    content = read(SHEET, "markdown", "html", "links")
+    assert value(content, "markdown") == (
+        "## Prices & more\n\n| Item | Price | Since |\n| --- | --- | --- |\n"
+        "| Rope | 1,234.50 EUR |  |\n|  |  | 1 Mar 2024 |\n"
+        f"| [Net \\<b>]({LINK}) | TRUE | #DIV/0! |"
+    )
+    assert '<td rowspan="2">Rope</td>' in value(content, "html")
+    assert content.warnings == ("Hidden sheets were left out: 'Secret'.",)
+    assert content.known["title"] == "Tide tables"
+
+
+NUMBERS = (
+    (1234567.0, "General", "1234567"),
+    (0.1 + 0.2, "General", "0.3"),
+    (1234.5, "#,##0.00", "1,234.50"),
+    (-1234.5, "#,##0.00;[Red](#,##0.00)", "(1,234.50)"),
+    (0.0, '0;-0;"none"', "none"),
+    (0.256, "0.0%", "25.6%"),
+    (1.5, "0.##", "1.5"),
+    (2.0, "0.##", "2"),
+    (7.0, "000", "007"),
+    (1234567.0, '#,##0,"k"', "1,235k"),
+    (12.5, "[$€-407] 0.00", "€ 12.50"),
+    (12345.0, "0.00E+00", "1.23E+04"),
+    (45352.0, "yyyy-mm-dd", "2024-03-01"),
+    (45352.75, "d/m/yy h:mm AM/PM", "1/3/24 6:00 PM"),
+    (45352.520833333, "dddd, mmmm d hh:mm:ss", "Friday, March 1 12:30:00"),
+    (1.5, "[h]:mm", "36:00"),
+    (0.0007, "mm:ss.0", "01:00.4"),
+    (-1.0, "yyyy-mm-dd", "-1"),
+    (1e12, "yyyy-mm-dd", "1000000000000"),
+    (0.5, "# ?/?", "0.5"),
+    (5.0, "@", "5"),
+)
+
+
+@pytest.mark.parametrize(("number", "code", "shown"), NUMBERS)
+def test_number_formats(number, code, shown):
+    assert shown_number(number, code) == shown
+
+
+def test_presentations():
+    linked = (
+        '<a:p><a:pPr lvl="1"/><a:r><a:rPr b="1"><a:hlinkClick r:id="l1"/></a:rPr>'
+        "<a:t>below</a:t></a:r></a:p>"
+    )
+    body = pptx(
+        office.shape("title", "First")
+        + office.shape("body", "point", linked)
+        # the frame of the slide
+        + office.shape("sldNum", "1"),
+        "hidden" + office.shape("title", "No"),
+        "<p:graphicFrame><a:tbl><a:tblPr firstRow='1'/><a:tr><a:tc><a:txBody><a:p><a:r>"
+        "<a:t>a</a:t></a:r></a:p></a:txBody></a:tc><a:tc><a:txBody><a:p><a:r><a:t>b</a:t>"
+        "</a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>",
+        notes=office.shape("body", "Say this."),
+        links=(("l1", "hyperlink", LINK),),
+    )
+    content = read(body)
+    assert value(content, "markdown") == (
+        f"## First\n\n- point\n  - [**below**]({LINK})\n\n> Notes:\n>\n> Say this.\n\n"
+        "## Slide 3\n\n| a | b |\n| --- | --- |"
+    )
+    assert content.warnings == ("Hidden slides were left out: 1.",)
+    assert content.other == {"author": "A. Writer"}
+
+
+def test_opendocument_texts():
+    body = odf(
+        "text",
+        '<text:h text:outline-level="2">Harbour</text:h>'
+        '<text:p>High<text:s text:c="2"/><text:span text:style-name="B">water</text:span>'
+        f'<text:line-break/><text:a xlink:href="{LINK}">here</text:a>'
+        "<text:note><text:note-citation>1</text:note-citation><text:note-body>"
+        "<text:p>A note of words.</text:p></text:note-body></text:note></text:p>"
+        "<text:list><text:list-item><text:p>one</text:p><text:list><text:list-item>"
+        "<text:p>inner</text:p></text:list-item></text:list></text:list-item></text:list>"
+        "<table:table><table:table-row><table:table-cell office:value-type='string'>"
+        "<text:p>Place</text:p></table:table-cell><table:table-cell "
+        "office:value-type='string'><text:p>Height</text:p></table:table-cell>"
+        "</table:table-row><table:table-row><table:table-cell><text:p>Pier</text:p>"
+        "</table:table-cell><table:table-cell office:value-type='float'><text:p>2.4</text:p>"
+        "</table:table-cell></table:table-row></table:table>",
+        '<style:style style:name="B"><style:text-properties fo:font-weight="bold"/>'
+        "</style:style>",
+    )
+    content = read(body)
+    assert value(content, "markdown") == (
+        f"## Harbour\n\nHigh **water**  \n[here]({LINK})[^1]\n\n- one\n  - inner\n\n"
+        "| Place | Height |\n| --- | --- |\n| Pier | 2.4 |\n\n[^1]: A note of words."
+    )
+    assert facts(content) == {
+        "title": "Tide tables",
+        "keywords": "sea, moon",
+        "published_time": "2024-03-01T10:00:00",
+    }
+    assert content.other == {"author": "A. Writer"}
+
+
+def test_opendocument_sheets():
+    def table(name: str, style: str, *rows: str) -> str:
+        return (
+            f'<table:table table:name="{name}" table:style-name="{style}">'
+            f"{''.join(rows)}</table:table>"
+        )
+
+    def cell(text: str, kind: str = "string", more: str = "") -> str:
+        return (
+            f'<table:table-cell office:value-type="{kind}" {more}><text:p>{text}</text:p>'
+            "</table:table-cell>"
+        )
+
+    def line(*inner: str) -> str:
+        return f"<table:table-row>{''.join(inner)}</table:table-row>"
+
+    body = odf(
+        "spreadsheet",
+        table(
+            "Prices",
+            "T1",
+            line(cell("Item"), cell("Price")),
+            line(cell("Rope"), cell("1,50 €", "currency")),
+            line(cell("twice", more='table:number-columns-repeated="2"')),
+            '<table:table-row table:number-rows-repeated="1048000"><table:table-cell '
+            'table:number-columns-repeated="1024"/></table:table-row>',
+        )
+        + table("Secret", "T2", line(cell("no"))),
+        '<style:style style:name="T2"><style:table-properties table:display="false"/>'
+        "</style:style>",
+    )
+    content = read(body)
+    assert value(content, "markdown") == (
+        "## Prices\n\n| Item | Price |\n| --- | --- |\n| Rope | 1,50 € |\n"
+        "| twice | twice |"
+    )
+    assert content.warnings == ("Hidden sheets were left out: 'Secret'.",)
+
+
+def test_opendocument_presentations():
+    body = odf(
+        "presentation",
+        '<draw:page><draw:frame presentation:class="title"><draw:text-box><text:p>First'
+        "</text:p></draw:text-box></draw:frame><draw:frame><draw:text-box><text:list>"
+        "<text:list-item><text:p>point</text:p></text:list-item></text:list>"
+        "</draw:text-box></draw:frame><presentation:notes><draw:frame><draw:text-box>"
+        "<text:p>Say this.</text:p></draw:text-box></draw:frame></presentation:notes>"
+        "</draw:page>",
+    )
+    assert markdown_of(body) == "## First\n\n- point\n\n> Notes:\n>\n> Say this."
+
+
+RTF = (
+    r"{\rtf1\ansi\ansicpg1252{\fonttbl{\f0\fcharset0 A;}{\f1\fcharset204 B;}}"
+    r"{\info{\title Tide tables}{\author A. Writer}}{\*\generator x;}{\header No}"
+    r"\pard\outlinelevel0\b Harbour\b0\par\pard caf\'e9 \u8364? {\f1 \'cf} \{x\} "
+    r'{\field{\*\fldinst{HYPERLINK "https://x.example/a"}}{\fldrslt here}}, '
+    r"\i slanted\i0{\footnote A note of words.}\par"
+    r"\pard{\pntext\'B7\tab}one\par{\pntext\'B7\tab}two\par"
+    r"\pard\trowd\intbl a\cell b\cell\row\intbl 1\cell 2\cell\row\pard After.\par}"
+)
+
+
+def test_rich_text():
+    content = read(RTF, content_type="text/plain")
+    assert value(content, "markdown") == (
+        f"# Harbour\n\ncafé € П {{x}} [here]({LINK}), *slanted*[^1]\n\n- one\n- two\n\n"
+        "| a | b |\n| --- | --- |\n| 1 | 2 |\n\nAfter.\n\n[^1]: A note of words."
+    )
+    assert facts(content) == {"title": "Tide tables"}
+    assert content.other == {"author": "A. Writer"}
+
+
+def test_books_in_the_order_of_their_spine():
+    body = epub(
+        '<h1>One</h1><p>See <a href="c1.xhtml#x">there</a> and '
+        f'<a href="{LINK}">out</a><script>no</script></p><img src="a.png" alt="sea"/>',
+        "<h1>Two</h1><p>The <em>end</em>.</p>",
+    )
+    content = read(body, "markdown", "links")
+    text = value(content, "markdown")
+    assert text.startswith("# One\n\nSee ")
+    assert f"[out]({LINK})" in text
+    assert "no" not in text
+    assert "![sea]" in text
+    assert text.endswith("# Two\n\nThe *end*.")
+    assert value(content, "links") == [LINK]
+    assert facts(content) == {
+        "title": "Tide tables",
+        "language": "en-GB",
+        "published_time": "2024-03-01",
+    }
+
+
+TABLE = "| a | b |\n| --- | --- |\n| 1 | 2,5 |"
+DELIMITED = {
+    "commas": ('a,b\n1,"2,5"\n', "text/csv"),
+    "semicolons": ("a;b\r\n1;2,5\r\n", "text/csv; charset=utf-8"),
+    "tabs": ("a\tb\n1\t2,5", "text/tab-separated-values"),
+    "bars": ("a|b\n1|2,5\n", "application/csv"),
+    "by the address": ("a;b\n1;2,5", ""),
+    "a workbook that is none": ("a\tb\n1\t2,5", "application/vnd.ms-excel"),
+    "utf-16": ("a;b\n1;2,5".encode("utf-16"), "text/csv"),
+}
+
+
+@pytest.mark.parametrize(("body", "mime"), DELIMITED.values(), ids=DELIMITED)
+def test_tables_as_text(body, mime):
+    page = source(body, mime, url="https://site.example/dir/table.CSV?x=1.html")
+    content = make_content(page, options("markdown", "raw_html"))
+    assert value(content, "markdown") == TABLE
+    assert value(content, "raw_html").startswith("a")
+
+
+def test_cells_with_line_breaks_and_markup_stay_cells():
+    text = 'name,said\nAda,"one\ntwo <b>"\n'
+    assert markdown_of(text, "text/csv") == (
+        "| name | said |\n| --- | --- |\n| Ada | one<br>two \\<b> |"
+    )
+
+
+def test_text_that_is_no_table_stays_text():
+    assert markdown_of("just one line", "text/csv") == "just one line"
+
+
+RSS = f"""<?xml version="1.0"?><rss version="2.0"
+ xmlns:content="http://purl.org/rss/1.0/modules/content/"><channel><title>Harbour news</title>
+<link>https://x.example/</link><description>Daily &amp; short</description>
+<language>en</language><item><title>A &lt;b&gt;storm&lt;/b&gt;</title><link>{LINK}</link>
+<pubDate>Fri, 01 Mar 2024 10:00:00 +0100</pubDate><author>ada@x.example</author>
+<description>short</description><content:encoded><![CDATA[<p>It was <b>loud</b>.</div>]]>
+</content:encoded></item><item><title>Second</title><guid>https://x.example/2</guid></item>
+</channel></rss>"""
+ATOM = """<feed xmlns="http://www.w3.org/2005/Atom" xml:lang="de"><title>Hafen</title>
+<updated>2024-03-01T10:00:00Z</updated><author><name>Ada</name></author>
+<entry><title>Sturm</title><link rel="alternate" href="/a"/><updated>2024-03-01</updated>
+<content type="xhtml"><div xmlns="http://www.w3.org/1999/xhtml"><p>Es war <em>laut</em>.</p>
+</div></content></entry></feed>"""
+
+
+@pytest.mark.parametrize("mime", ["application/rss+xml", "text/xml", STREAM, ""])
+def test_feeds_rss(mime):
+    content = read(RSS, "markdown", "links", "raw_html", content_type=mime)
+    assert value(content, "markdown") == (
+        f"# Harbour news\n\nDaily & short\n\n## [A storm]({LINK})\n\n"
+        "2024-03-01T10:00:00+01:00 \u2013 ada@x.example\n\nIt was **loud**.\n\n"
+        "## [Second](https://x.example/2)"
+    )
+    assert value(content, "links") == [LINK, "https://x.example/2"]
+    assert value(content, "raw_html") == RSS
+    assert content.known["title"] == "Harbour news"
+    assert content.known["language"] == "en"
+    assert LINK in content.found
+
+
+def test_feeds_atom():
+    content = read(ATOM, content_type="application/atom+xml")
+    assert value(content, "markdown") == (
+        "# Hafen\n\n## [Sturm](https://site.example/a)\n\n2024-03-01\n\nEs war *laut*."
+    )
+    assert facts(content) == {
+        "title": "Hafen",
+        "language": "de",
+        "modified_time": "2024-03-01T10:00:00Z",
+    }
+    assert content.other == {"author": "Ada"}
+
+
+MARKDOWN = (
+    "---\ntitle: Tides\nauthor: 'Ada'\n---\n# Harbour\n\nSee [this](/b) ~~not~~.\n"
+)
+
+
+def test_markdown_stays_as_it_is():
+    content = read(MARKDOWN, "markdown", "html", "links", content_type="text/markdown")
+    assert value(content, "markdown") == "# Harbour\n\nSee [this](/b) ~~not~~."
+    assert value(content, "links") == ["https://site.example/b"]
+    assert "<h1>Harbour</h1>" in value(content, "html")
+    assert facts(content) == {"title": "Tides"}
+    assert content.other == {"author": "Ada"}
+
+
+def test_selectors_work_on_documents():
+    text = markdown_of(MARKDOWN, "text/markdown", exclude_tags=("h1",))
+    assert text == "See [this](https://site.example/b) ~~not~~."
+    assert markdown_of(WORD, include_tags=("table",)).startswith("| Place | Height |")
+
+
+def test_the_main_content_of_a_document_is_all_of_it():
+    assert markdown_of(WORD, only_main_content=True) == markdown_of(WORD)
+
+
+@pytest.mark.parametrize("mime", ["text/html", "", STREAM, "application/pdf", "x/y"])
+def test_archives_are_told_by_what_is_in_them(mime):
+    assert markdown_of(docx(paragraph("text")), mime) == "text"
+
+
+REFUSED = {
+    "encrypted": (
+        ole("EncryptedPackage", "EncryptionInfo"),
+        "encrypted with a password",
+    ),
+    "doc": (ole("WordDocument"), ".doc of before 2007"),
+    "ppt": (ole("PowerPoint Document"), ".ppt of before 2007"),
+    "xls that is damaged": (ole("Workbook"), "it is damaged"),
+    "another file of that form": (ole("__properties_version1.0"), "x-ole-storage"),
+    "another archive": (office.archive({"a.txt": "x"}), "application/zip"),
+    "a damaged archive": (WORD[: len(WORD) // 2], "application/zip"),
+    "no document": (office.archive({"word/x.xml": "<a/>"}), "it is damaged"),
+    "encrypted text": (
+        odf(
+            "text",
+            "",
+            **{
+                "META-INF__manifest.xml": f"<manifest:manifest {office.O}>"
+                "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"
+                "</manifest:manifest>"
+            },
+        ),
+        "encrypted with a password",
+    ),
+    "no chapters": (epub(), "no readable chapters"),
+}
+
+
+@pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
+def test_files_that_cannot_be_read_say_why(body, reason):
+    assert reason in refusal(body)
+
+
+def test_a_missing_library_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "python_calamine", None)
+    assert "scraper-service[documents]" in refusal(ole("Workbook"))
+
+
+def test_html_of_a_document_is_a_whole_page():
+    html = value(read(WORD, "raw_html"), "raw_html")
+    assert html.startswith("<!DOCTYPE html>")
+    assert "<title>Tide tables</title>" in html

@@ -1,0 +1,73 @@
+"""Pages made to break a parser: each must end soon, in content or in a clear error."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from tests.content.pages import convert, value
+
+LIMIT_S = 15  # on a slow and busy machine; they take up to 4
+
+N = 100_000
+PAGES = {
+    "deep div": "<div>" * N + "x" + "</div>" * N + "<p>tail",
+    "deep div never closed": "<div>" * N + "<p>tail",
+    "deep emphasis": "<b><i>" * N + "tail",
+    "deep lists": "<ul><li>" * 5000 + "tail",
+    "deep tables": "<table><tr><td>" * 3000 + "tail",
+    "deep quotes": "<blockquote>" * 5000 + "tail",
+    "deep headings": "<h1>" * 5000 + "tail",
+    "many attributes": "<p " + " ".join(f"a{n}=b" for n in range(50_000)) + ">tail",
+    "many links": "".join(f"<a href=/{n}>x</a> " for n in range(N)) + "tail",
+    "million tags": "<b>" * 10**6 + "tail",
+    "comments never closed": "tail" + "<!--" * N,
+    "comments": "<!--" * N + "-->tail",
+    "less-than signs": "<" * N + " tail",
+    "ampersands": "&" * N + " tail",
+    "newlines": "<p>" + "a\n" * 300_000 + "tail",
+    "spaces": "<p>" + " " * 2_000_000 + "tail",
+    "breaks": "<p>" + "a<br>" * N + "tail",
+    "stars": "*" * N + "_" * N + "~" * N + " tail",
+    "brackets": "[" * N + "](" * N + " tail",
+    "backticks": "<code>" + "`" * N + "</code><pre>" + "`" * N + "</pre> tail",
+    "srcset": "<img srcset='" + ", " * N + "'><img srcset='" + "a " * N + "'>tail",
+    "spans of cells": "<table>"
+    + "<tr><td colspan=999999 rowspan=999999>a<td>b" * 2000
+    + "</table>tail",
+    "many tables": "<table><tr><td>a<td>b</table>" * 10_000 + "tail",
+    "many frames": "<iframe srcdoc='<p>x</p>'></iframe>" * 10_000 + "tail",
+    "many forms": "<form>" * N + "tail",
+    "many metas": "<meta name=a content=b>" * N + "tail",
+    "end tags": "</p>" * N + "tail",
+    "cdata": "tail" + "<![CDATA[" * N,
+    "dashes": "<p>" + "-" * N + "x" + "| " * N + "tail",
+    "code side by side": "<code>a</code>" * N + "tail",
+    "emphasis side by side": "<p>" + "a<b>(b</b><i>c)</i>" * 40_000 + "tail",
+    "formulas never closed": "<p>" + "\\(" * N + " tail",
+    "deep formulas": "<math>"
+    + "<msup>" * 3000
+    + "x"
+    + "</msup>" * 3000
+    + "</math>tail",
+    "many footnotes": "".join(
+        f"<sup><a href='#n{n}'>1</a></sup><li id=n{n}>a b c" for n in range(20_000)
+    )
+    + "tail",
+    "frames in depth": "<div>" * 140
+    + f"<iframe srcdoc='{'<blockquote>' * 140}x'></iframe>tail",
+    "quotes never closed": 'tail<a href="' * N,
+}
+
+
+@pytest.mark.parametrize("main", [True, False], ids=["main", "whole"])
+@pytest.mark.parametrize("page", PAGES.values(), ids=PAGES)
+def test_hostile_pages_end_soon_with_their_text(page, main):
+    started = time.process_time()
+    content = convert(
+        page, "markdown", "html", "links", "images", only_main_content=main
+    )
+    assert time.process_time() - started < LIMIT_S
+    assert content.error is None
+    assert "tail" in value(content, "markdown") or content.warnings

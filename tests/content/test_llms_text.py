@@ -1,0 +1,92 @@
+"""The text files of a site."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from scraper_service.content import llms_txt as llms_text
+from scraper_service.content.llms_txt import first_sentence, llms_json, llms_pages
+
+URL = "https://a.example"
+
+
+def body(path="", markdown="", **facts):
+    metadata = {"sourceURL": URL + path, "statusCode": 200, **facts}
+    return json.dumps({"markdown": markdown, "metadata": metadata}).encode()
+
+
+def texts(*bodies, full=False):
+    pages = llms_pages(bodies, full)
+    return json.loads(llms_json(URL, pages, full))["data"]
+
+
+def test_pages_are_listed_with_titles_and_descriptions():
+    found = texts(
+        body(title="Home", description="All of  it.\nReally."),
+        body(
+            "/b",
+            "# The *B* page\n\n![x](y)\n\nIt [says](http://x) a **lot** of things. More.",
+            title="",
+        ),
+        body("/c%20d/", "Short."),
+        body("/e", title="A [b] c"),
+        body("/f", title=["First", "Second"]),
+    )
+    assert found == {
+        "llmstxt": "# https://a.example llms.txt\n\n"
+        "- [Home](https://a.example): All of it. Really.\n"
+        "- [The B page](https://a.example/b): It says a lot of things.\n"
+        "- [c d](https://a.example/c%20d/)\n"
+        "- [A \\[b\\] c](https://a.example/e)\n"
+        "- [First](https://a.example/f)\n"
+    }
+
+
+def test_the_full_text_has_each_page_behind_its_number():
+    pages = body("/a", "# A\n\nText.\n", title="A"), body("/b", "Other", title="B")
+    found = texts(*pages, full=True)
+    assert found["llmsfulltxt"] == (
+        "# https://a.example llms-full.txt\n\n"
+        "<|page-1|>\n## A\n\n# A\n\nText.\n\n"
+        "<|page-2|>\n## B\n\nOther\n"
+    )
+
+
+def test_the_full_text_ends_at_its_size(monkeypatch):
+    monkeypatch.setattr(llms_text, "FULL_TEXT", 10)
+    found = texts(
+        body("/a", "12345678"), body("/b", "1234"), body("/c", "12"), full=True
+    )
+    parts = found["llmsfulltxt"].split("<|page-")
+    assert [llms_text.LEFT_OUT in part for part in parts] == [False, False, True, False]
+
+
+def test_a_long_description_is_cut_at_a_word():
+    found = texts(body(title="T", description="word " * 100))["llmstxt"]
+    line = found.splitlines()[-1].partition(": ")[2]
+    assert line.endswith("word…")
+    assert len(line) <= llms_text.DESCRIPTION
+
+
+def test_pages_that_the_site_does_not_have_say_so():
+    [page] = llms_pages([body(statusCode=404)], full=False)
+    assert page.error == "the site answered 404"
+
+
+@pytest.mark.parametrize(
+    ("markdown", "sentence"),
+    [
+        ("", ""),
+        ("# Only a heading", ""),
+        ("| a | b |\n|---|---|\n\nThis is a text. And more.", "This is a text."),
+        ("- A list that says something. More", "A list that says something."),
+        ("> Quoted words are words, too! Yes", "Quoted words are words, too!"),
+        ("Menu\n\nHere it begins at last.", "Here it begins at last."),
+        ("Version 1.5 is out now. More", "Version 1.5 is out now."),
+        ("[Link](http://a) to what `code` does here", "Link to what code does here"),
+    ],
+)
+def test_the_first_sentence_of_a_text(markdown, sentence):
+    assert first_sentence(markdown) == sentence

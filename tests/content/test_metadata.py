@@ -1,0 +1,312 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.content.pages import convert
+
+ARTICLE = "<title>t</title><h1>How the tide tables of the harbour are made</h1>"
+
+
+def known(page, **changes):
+    return convert(page, "markdown", **changes).known
+
+
+def ld(data) -> str:
+    return f"<script type=application/ld+json>{json.dumps(data)}</script>"
+
+
+POSTING = {"@type": "BlogPosting", "datePublished": "2024-05-06T07:08:09+02:00"}
+AUTHORS = {
+    "meta": ("<meta name=author content='Ann Lee'>", "Ann Lee"),
+    "two metas": (
+        "<meta name=author content='Ann Lee'><meta name=author content='Bo Ek'>",
+        ["Ann Lee", "Bo Ek"],
+    ),
+    "an address is no name": (
+        ("<meta property=article:author content='https://social.example/ann'>"
+        "<meta name=parsely-author content='Ann Lee'>"),
+        "Ann Lee",
+    ),
+    "Dublin Core": ("<meta name=DC.creator content='Ann Lee'>", "Ann Lee"),
+    "JSON-LD": (ld(POSTING | {"author": {"name": "Ann Lee"}}), "Ann Lee"),
+    "JSON-LD, several": (
+        ld(POSTING | {"author": [{"name": "Ann Lee"}, "Bo Ek"]}),
+        ["Ann Lee", "Bo Ek"],
+    ),
+    "JSON-LD, a reference": (
+        ld({"@graph": [
+            POSTING | {"author": {"@id": "#a"}},
+            {"@type": "Person", "@id": "#a", "name": "Ann Lee"},
+        ]}),
+        "Ann Lee",
+    ),
+    "the article wins over its frame": (
+        ld([{"@type": "WebPage", "author": "Web Team X"}, POSTING | {"author": "Ann Lee"}]),
+        "Ann Lee",
+    ),
+    "JSON-LD in a comment": (
+        "<script type=application/ld+json><!--\n"
+        + json.dumps(POSTING | {"author": "Ann Lee"}) + "\n--></script>",
+        "Ann Lee",
+    ),
+    "a label for cards": (
+        ("<meta name=twitter:label1 content='Written by'>"
+        "<meta name=twitter:data1 content='Ann Lee'>"),
+        "Ann Lee",
+    ),
+    "microdata": (
+        "<div itemprop=author itemscope><meta itemprop=name content='Ann Lee'></div>",
+        "Ann Lee",
+    ),
+    "a link": (f"{ARTICLE}<p>Posted by <a rel=author href=/ann>Ann Lee</a> on Monday", "Ann Lee"),
+    "a class": (f"{ARTICLE}<div class=post-byline>By Ann Lee | 3 min read</div>", "Ann Lee"),
+    "an attribute of a forum": (f"{ARTICLE}<div data-author-username=ann_l>q</div>", "ann_l"),
+    "words": (f"{ARTICLE}<p>Von Ann Lee</p>", "Ann Lee"),
+    "the site only where nobody else is named": (
+        "<meta property=og:site_name content='The Harbour'>"
+        "<meta name=author content='The Harbour'>" + ARTICLE + "<p class=byline>By Ann Lee",
+        "Ann Lee",
+    ),
+    "the site": (
+        "<meta property=og:site_name content='The Harbour'>"
+        "<meta name=author content='The Harbour'>" + ARTICLE,
+        "The Harbour",
+    ),
+    "not of a comment": (f"{ARTICLE}<div class=comments><b class=author>Troll</b></div>", None),
+    "not of other articles": (
+        f"{ARTICLE}<div class=related><b class=author>Bo Ek</b></div>", None,
+    ),
+    "no sentence": (f"{ARTICLE}<p>by using this site you agree</p>", None),
+    "no role": ("<meta name=author content=admin>", None),
+    "no number": ("<meta property=article:author content=262588213843>", None),
+    "no way to sort": (f"{ARTICLE}<p>By Category</p>", None),
+    "no dealer": (f"{ARTICLE}<p class=authorized-dealer>Ropes and Sails</p>", None),
+    "an author of the authority": (
+        f"{ARTICLE}<p class='authority author'>Ann Lee</p>", "Ann Lee",
+    ),
+    "no month of its date": (f"{ARTICLE}<p>By Ann Lee Dec 16, 2024</p>", "Ann Lee"),
+    "what a click does is none": (
+        f"{ARTICLE}<a class=username>Sign in</a><b class=author>Ann Lee</b>", "Ann Lee",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), AUTHORS.values(), ids=AUTHORS)
+def test_author(page, expected):
+    assert known(page).get("author") == expected
+
+
+PLAIN = {
+    "escaped twice": ("Bear&amp;#39;s &amp;amp; Bull&amp;nbsp;1&amp;hellip;", "Bear's & Bull 1…"),
+    "no reference": ("AT&amp;T ?a=1&amp;copy=2 &lt;br> tags", "AT&T ?a=1&copy=2 <br> tags"),
+    "tags": ("&lt;p>The &lt;b>tides&lt;/b>, here&lt;br>they rise&lt;/p>", "The tides, here they rise"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "expected"), PLAIN.values(), ids=PLAIN)
+def test_descriptions_are_plain(text, expected):
+    page = f"<title>t</title><meta property=og:title content='{text}'>"
+    facts = known(f"{page}<meta name=description content='{text}'>")
+    assert facts["description"] == facts["og_title"] == facts["headline"] == expected
+
+
+DESCRIPTIONS = {
+    "repeated": ("<meta name=description content='The tides.'>" * 2, "The tides."),
+    "as microdata": (
+        ("<meta itemprop=description content='How the sea moves'>"
+        "<meta name=description content='The tides.'>"), "The tides.",
+    ),
+    "only as microdata": ("<meta itemprop=description content='The tides.'>", "The tides."),
+    "cut": (
+        ("<meta name=description content='The tides of…'><meta name=description content=''>"
+        "<meta name=description content='The tides of  the North Sea.'>"),
+        "The tides of  the North Sea.",
+    ),
+    "several": (
+        "<meta name=description content='The tides.'><meta name=description content=Winds>",
+        "The tides., Winds",
+    ),
+    "empty": ("<meta name=description content=' '>", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), DESCRIPTIONS.values(), ids=DESCRIPTIONS)
+def test_a_description_is_told_once(page, expected):
+    assert known(f"<title>t</title>{page}").get("description") == expected
+
+
+DATES = {
+    "as it is": ("<meta property=article:published_time content=2024-05-06T07:08:09.123Z>",
+                 "2024-05-06T07:08:09.123Z"),
+    "zone without colon": ("<meta name=date content='2024-05-06 07:08 +0200'>",
+                           "2024-05-06T07:08:00+02:00"),
+    "seconds": ("<meta name=pubdate content=1714979289>", "2024-05-06T07:08:09Z"),
+    "compact": ("<meta name=sailthru.date content=20240506>", "2024-05-06"),
+    "JSON-LD": (ld(POSTING), "2024-05-06T07:08:09+02:00"),
+    "microdata": (f"{ARTICLE}<meta itemprop=datePublished content=2024-05-06>", "2024-05-06"),
+    "the time that says so": (
+        f"{ARTICLE}<time datetime=2025-01-01>x</time><time class=published datetime=2024-05-06>",
+        "2024-05-06",
+    ),
+    "not a change": (
+        f"{ARTICLE}<time class=updated datetime=2025-01-01>x</time><time datetime=2024-05-06>",
+        "2024-05-06",
+    ),
+    "a class": (f"{ARTICLE}<span class=post-date>6th May 2024</span>", "2024-05-06"),
+    "words after the heading": (f"<p>1 June 2020</p>{ARTICLE}<p>May 6, 2024</p>", "2024-05-06"),
+    "data of scripts": (
+        ARTICLE + '<script>x = {"publishedAt":"2024-05-06T07:08:09Z"}</script>',
+        "2024-05-06T07:08:09Z",
+    ),
+    "not of a teaser": (
+        f"{ARTICLE}<div class=related><time datetime=2024-05-06>x</time></div>", None,
+    ),
+    "no copyright": (f"{ARTICLE}<p>© 6 May 2024 The Harbour</p>", None),
+    "no date": ("<meta name=date content=2024-13-45>", None),
+    "not in the future": ("<meta name=date content=2199-01-01>", None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("page", "expected"), DATES.values(), ids=DATES)
+def test_published_time(page, expected):
+    assert known(page).get("published_time") == expected
+
+
+SCRIPT_NAMES = (
+    "datePublished date_published publishedAt published_at publishDate publishedDate "
+    "publish_date firstPublished firstPublishedAt firstPublishedDate"
+).split()
+
+
+@pytest.mark.parametrize("name", SCRIPT_NAMES)
+def test_published_time_in_the_data_of_scripts(name):
+    data = f'{{"unpublishedAt":"2020-01-01","{name}" : "2024-05-06"}}'
+    assert (
+        known(f"{ARTICLE}<script>x = {data}</script>")["published_time"] == "2024-05-06"
+    )
+    escaped = data.replace('"', '\\"')
+    assert (
+        known(f"{ARTICLE}<script>x = '{escaped}'</script>")["published_time"]
+        == "2024-05-06"
+    )
+
+
+WORDS = {
+    "May 6, 2024": "en",
+    "06 May 2024": "en",
+    "Monday, 6. Mai 2024": "de",
+    "6 mai 2024": "fr",
+    "6 de mayo de 2024": "es",
+    "6 maggio 2024": "it",
+    "6 de maio de 2024": "pt",
+    "6 maja 2024": "pl",
+    "6 мая 2024": "ru",
+    "2024年5月6日": "ja",
+    "2024년 5월 6일": "ko",
+    "06.05.2024": "de",
+    "06/05/2024": "en-GB",
+    "5/6/2024": "en-US",
+    "2024/05/06": "en",
+}
+
+
+@pytest.mark.parametrize(("text", "language"), WORDS.items())
+def test_dates_of_many_languages(text, language):
+    page = f"<html lang={language}>{ARTICLE}<p class=date>{text}</p>"
+    assert known(page)["published_time"] == "2024-05-06"
+
+
+def test_the_address_tells_the_day_where_nothing_else_does():
+    from scraper_service.content.convert import make_content
+    from tests.content.pages import options, source
+
+    page = source(ARTICLE, url="https://site.example/2024/05/06/tides.html")
+    assert make_content(page, options()).known["published_time"] == "2024-05-06"
+
+
+def test_a_change_is_not_a_publication():
+    facts = known(ld({"@type": "Article", "dateModified": "2024-05-06"}))
+    assert facts["modified_time"] == "2024-05-06"
+    assert "published_time" not in facts
+
+
+def test_a_time_that_cannot_be_read_stays_as_it_is():
+    meta = "<meta property=article:published_time content='last spring'>"
+    assert known(meta)["published_time"] == "last spring"
+
+
+GERMAN = (
+    "Dieser Text ist auf Deutsch geschrieben, und das lässt sich gut erkennen. " * 3
+)
+LANGUAGES = {
+    "html": ("<html lang=de-AT><p>English words here", "de-AT"),
+    "Open Graph": ("<meta property=og:locale content=fr_FR><p>x", "fr-FR"),
+    "header": ("<meta http-equiv=Content-Language content='nl, en'><p>x", "nl"),
+    "its words": (f"<p>{GERMAN}", "de"),
+    "too few words": ("<p>Dieser Text", None),
+}
+
+
+@pytest.mark.parametrize(("page", "expected"), LANGUAGES.values(), ids=LANGUAGES)
+def test_language(page, expected):
+    assert known(page).get("language") == expected
+
+
+def test_headline_is_the_heading_that_the_title_speaks_of():
+    page = (
+        "<title>Tide tables explained | The Harbour</title><h1>The Harbour</h1>"
+        "<h1>How tide tables are made, explained</h1>"
+    )
+    facts = known(page)
+    assert facts["title"] == "Tide tables explained | The Harbour"
+    assert facts["headline"] == "How tide tables are made, explained"
+
+
+def test_headline_is_not_the_name_of_the_site():
+    page = (
+        "<title>Tides, explained at length for everybody - The Harbour News</title><meta "
+        "property=og:site_name content='The Harbour News'><h1>The Harbour News</h1>"
+        "<h1>Everybody needs tides explained</h1>"
+    )
+    assert known(page)["headline"] == "Everybody needs tides explained"
+
+
+def test_headline_is_without_styles_and_signs():
+    page = "<title>Making tide tables</title><h1><style>a{b:c}</style>Making tide tables ¶</h1>"
+    assert known(page)["title"] == "Making tide tables"
+    assert "headline" not in known(page)
+
+
+def test_title_falls_back_on_other_names():
+    assert known("<meta property=og:title content=OT><h1>x</h1>")["title"] == "OT"
+    assert known("<h1>The only heading here</h1>")["title"] == "The only heading here"
+
+
+def test_links_of_the_head():
+    page = (
+        "<link rel=alternate type=application/rss+xml href=/feed><link rel=canonical href=/c>"
+        "<link rel=alternate type=application/atom+xml href=/atom>"
+        "<link rel=alternate hreflang=de href=/de><p>x"
+    )
+    facts = known(page)
+    assert facts["feeds"] == ["https://site.example/feed", "https://site.example/atom"]
+    assert facts["canonical_url"] == "https://site.example/c"
+
+
+def test_how_much_there_is_to_read():
+    facts = known("<p>" + "word " * 714)
+    assert (facts["word_count"], facts["reading_time"]) == ("714", "PT3M")
+    facts = known("<p>" + "潮汐表" * 100 + " and two")
+    assert (facts["word_count"], facts["reading_time"]) == ("302", "PT1M")
+    assert "word_count" not in known("")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[" * 100_000, '{"@graph": {"@graph": 1}}', '[1, "x", null]', '{"@type": 5}'],
+)
+def test_json_ld_that_is_none_costs_nothing(text):
+    page = f"<script type=application/ld+json>{text}</script><title>t</title>"
+    assert known(page)["title"] == "t"

@@ -1,0 +1,281 @@
+"""What is compiled gives what its twins in Python give."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+from attrs import asdict
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scraper_service.content import passes
+from scraper_service.content.convert import make_content
+from scraper_service.content.html.document import parse
+from scraper_service.content.html.hidden import HidingRules
+from scraper_service.content.links import links
+from scraper_service.content.main_content import (
+    declared,
+    features,
+    names,
+    tables,
+    verdicts,
+)
+from scraper_service.content.main_content.blocks import Walk
+from scraper_service.content.main_content.model import model
+from scraper_service.content.metadata.marks import marks
+from scraper_service.content.metadata.reading import reading
+from scraper_service.content.passes import compiled, elements, finder, texts_in
+from scraper_service.items import PageSource
+from tests.content.pages import URL, options
+from tests.support.waiting import WAIT_S
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+needs_compiled = pytest.mark.skipif(compiled is None, reason="nothing is compiled here")
+SAMPLES = sorted((Path(__file__).parents[1] / "samples").rglob("*.html"))
+
+ODD = """<html><head><title>T</title><base href="/b/"><main><h1 id=x>One<h1>Two</main>
+<style>.gone{display:none} #own{visibility:hidden}</style></head>
+<body id=top role=main class="a B-c"> \xa0 <p class=gone>No <b>one</b> sees<p id=own>this
+<span style="display: block">a<i>b</i>c</span><p hidden>x<p hidden=until-found>y
+<div class="sr-only">read aloud</div><div class="post-meta author">by Ada Lovelace
+<time datetime=2024-05-06>May 2024</time></div><a rel=author href=/author/ada>Ada</a>
+<a href=" https://x.example/ ">1</a><a href=HTTP://x.example/>2</a><a href=#f>3</a>
+<a href=https://x.example/é>4</a><a href>5</a><a href="javascript:x()">6</a><a>7</a>
+<a href="https://x.example/a b">8</a><a href=https://x.example/ok>9 [!] *x*</a>
+<img src=data:image/gif;base64,AA data-src=/l.png><img src=https://x.example/i.png>
+<ul><li itemprop=item class=Card><a href=/1>Uno, dos. Tres: </a>quatro!</li><li>五、六。</li></ul>
+<table role=navigation><tr><td>1<td>2</table><o:p>odd</o:p><svg><title>t</title></svg>
+<script type=math/tex>x^2</script><noscript>no</noscript><select><option>o</select>
+<iframe srcdoc="&lt;p&gt;in &lt;b&gt;it&lt;/b&gt;&lt;script&gt;1&lt;/script&gt;"></iframe>
+<div data-testid=product-card>a <b>b</b> <i>c</i>\n<u>d</u></div><nav><ul><li>x
+<main aria-label="Related products">m</main></ul></nav><div aria-label=comments>c</div>
+tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></html>
+"""
+
+
+@contextmanager
+def in_python() -> Iterator[None]:
+    """Do without what is compiled."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, module in list(sys.modules.items()):
+            if name.startswith("scraper_service.") and hasattr(module, "compiled"):
+                patch.setattr(module, "compiled", None)
+        _forget()
+        yield
+    _forget()
+
+
+def _forget() -> None:
+    learned = model().tables
+    for cached in (tables.name_parts, learned.of_names, learned.of_start):
+        cached.cache_clear()  # type: ignore[attr-defined]
+
+
+def _made(html: str) -> list[Any]:
+    source = PageSource(
+        url=URL,
+        status=200,
+        body=html.encode(errors="replace"),
+        content_type="text/html; charset=utf-8",
+    )
+    return [
+        asdict(make_content(source, options("markdown", "links", "html", **changes)))
+        for changes in ({"only_main_content": True}, {"only_main_content": False})
+    ]
+
+
+@needs_compiled
+@pytest.mark.parametrize(
+    "html",
+    [
+        ODD,
+        "",
+        "<p>",
+        *(p.read_text(encoding="utf-8", errors="replace") for p in SAMPLES),
+    ],
+)
+def test_a_page_is_the_same_either_way(html: str) -> None:
+    _forget()
+    quick = _made(html)
+    with in_python():
+        assert quick == _made(html)
+
+
+def inherited(walk: Walk) -> Any:
+    parent = np.maximum(np.array(walk.nodes.parent, dtype=np.intp), 0)
+    scores = [np.array([score[n] for score in walk.nodes.scores]) for n in (0, 1)]
+    if names.compiled is None:
+        return names._inherited(parent, *scores)
+    return names._compiled_inherited(parent, *scores)
+
+
+TAGS = "p div span a b li ul td table tr h1 h2 pre code em br img nav section time x:y"
+NAMES = [
+    "comment-list",
+    "NavBar",
+    "author",
+    "sr-only",
+    "headerlink",
+    "gone",
+    "x",
+    "a b",
+    "é",
+    "",
+    "ABc",
+]
+TEXTS = [
+    "",
+    " ",
+    "\n",
+    "one two",
+    "By Ann",
+    "in 2024, yes. ",
+    "\xa0",
+    "語",
+    "a  b",
+    "*[x]",
+    "(",
+]
+
+
+@st.composite
+def trees(draw: st.DrawFn, depth: int = 4) -> str:
+    tag = draw(st.sampled_from(TAGS.split()))
+    given = "".join(
+        f' {name}="{draw(st.sampled_from(NAMES))}"'
+        for name in draw(
+            st.lists(
+                st.sampled_from(
+                    "class id role itemprop style hidden href title".split()
+                ),
+                max_size=3,
+                unique=True,
+            )
+        )
+    )
+    inside = draw(st.sampled_from(TEXTS))
+    if depth:
+        for child in draw(st.lists(trees(depth - 1), max_size=3)):
+            inside += child + draw(st.sampled_from(TEXTS))
+    return f"<{tag}{given}>{inside}</{tag}>"
+
+
+@needs_compiled
+@settings(max_examples=60, deadline=None)
+@given(trees(), st.integers(1, 12))
+def test_each_pass_is_the_same_either_way(html: str, depth: int) -> None:
+    document = parse(f"<style>.gone {{display: none}}</style>{html}", URL)
+    body = document.body
+
+    def all_of_it() -> list[Any]:
+        walk = Walk(body, model().tables)
+        numbered = [
+            list(part)
+            for part in (
+                (names._numbered if names.compiled is None else compiled.numbered)(
+                    walk.nodes.scores
+                )
+            )
+        ]
+        return [
+            [asdict(part, recurse=False) for part in (walk.nodes, walk.blocks)],
+            numbered,
+            [part.tolist() for part in features._counted(walk.blocks.text)],
+            asdict(marks(body), recurse=False),
+            HidingRules(list(document.root.iter("style"))).hidden(body),
+            list(elements(document.root, "a", "span", "li")),
+            verdicts._marks(body),
+            links(document),
+            declared(document),
+            [part.tolist() for part in inherited(walk)],
+            list(texts_in(body)),
+            [finder("b", "li")(element) for element in body.iter()],
+            [reading(text) for text in texts_in(body)],
+        ]
+
+    _forget()
+    quick = all_of_it()
+    with in_python():
+        assert quick == all_of_it()
+    levels = max(1 + len(list(e.iterancestors())) for e in body.iter())
+    assert compiled.is_deeper(document.root, depth) is (levels > depth)
+
+
+@needs_compiled
+@given(st.text(alphabet="abzABZ019 -_\n\t", max_size=60))
+@settings(max_examples=300, deadline=None)
+def test_names_and_first_words_are_the_same_either_way(text: str) -> None:
+    learned = model().tables
+
+    def all_of_it() -> list[Any]:
+        parts = tables.name_parts.__wrapped__(text)
+        return [parts, learned._score(text), learned._score_start(text)]
+
+    quick = all_of_it()
+    with in_python():
+        assert quick == all_of_it()
+
+
+@needs_compiled
+@given(
+    st.lists(st.sampled_from(["a" * 9, "é", "語", "\U0001f600", "\ud800", "\xed"])),
+    st.integers(0, 60),
+    st.binary(max_size=4),
+)
+@settings(max_examples=300, deadline=None)
+def test_what_is_utf_8_is_told_as_python_tells(
+    parts: list[str], place: int, odd: bytes
+) -> None:
+    data = "".join(parts).encode(errors="surrogatepass")
+    for body in (data, data[:place] + odd + data[place:], data[:place], odd):
+        try:
+            expected = bool(body.decode()) or not body
+        except UnicodeDecodeError:
+            expected = False
+        assert compiled.is_utf8(body) is expected, body
+        assert compiled.has_one_of(body, b"\xa9\0") is (b"\xa9" in body or 0 in body)
+
+
+def test_the_package_works_where_nothing_is_compiled() -> None:
+    code = (
+        "import sys; sys.modules['scraper_service.content.passes._compiled'] = None\n"
+        "from scraper_service.content import passes\n"
+        "from scraper_service.content.html.document import parse\n"
+        "from scraper_service.content.markdown.writer import markdown\n"
+        "assert passes.compiled is None\n"
+        "page = parse('<p>a <b>b</b>', 'https://site.example/')\n"
+        "assert markdown(page, remove_base64_images=True) == 'a **b**'\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=WAIT_S)
+
+
+@needs_compiled
+def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> None:
+    package = Path(passes.__file__).parents[2]  # scraper_service
+    shutil.copytree(package, tmp_path / package.name)
+    code = "from scraper_service.content import passes; print(bool(passes.compiled))"
+
+    def is_used() -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            check=True,
+            timeout=WAIT_S,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        return done.stdout.strip()
+
+    assert is_used() == "True"
+    (source,) = tmp_path.rglob("nodes.pxi")
+    source.write_text(source.read_text() + "\n# newer\n")
+    assert is_used() == "False"

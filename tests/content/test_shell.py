@@ -1,0 +1,110 @@
+"""Which pages are empty before their scripts have run: shapes of real sites."""
+
+from __future__ import annotations
+
+import pytest
+
+from scraper_service.content.html.document import parse
+from scraper_service.content.page_status.shell import shell_reason
+
+EMPTY = "the element of the application is empty"
+ASKS = "the page asks for JavaScript"
+SCRIPTS = "all content is in scripts"
+STATE = (
+    '<script>window.__STATE__ = {"items": ['
+    + '"words of an item",' * 50
+    + "0]}</script>"
+)
+WORDS = "<p>" + "These are words that a reader can read. " * 8 + "</p>"
+
+SHELLS = {
+    "create-react-app": (
+        (
+            "<title>React App</title><noscript>You need to enable JavaScript to run this"
+            ' app.</noscript><div id="root"></div><script src="/static/js/main.1.js"></script>'
+        ),
+        ASKS,
+    ),
+    "vite": (
+        (
+            '<title>Vite</title><div id="app"></div>'
+            '<script type="module" src="/assets/index-1.js"></script>'
+        ),
+        EMPTY,
+    ),
+    "vue-cli": (
+        (
+            "<noscript><strong>We're sorry but shop doesn't work properly without JavaScript"
+            ' enabled. Please enable it to continue.</strong></noscript><div id="app"></div>'
+            '<script src="/js/app.js"></script>'
+        ),
+        ASKS,
+    ),
+    "angular": (
+        "<base href=/><app-root></app-root><script src=polyfills.js type=module></script>",
+        EMPTY,
+    ),
+    "angular with a spinner": (
+        (
+            "<app-root>Loading...</app-root><script src=main.js></script>"
+            "<noscript>Please enable JavaScript to continue using this application.</noscript>"
+        ),
+        ASKS,
+    ),
+    "next without server rendering": (
+        (
+            '<div id="__next"></div><script id="__NEXT_DATA__" type="application/json">'
+            '{"props":{}}</script><script src="/_next/static/chunks/main.js"></script>'
+        ),
+        EMPTY,
+    ),
+    "nuxt": ('<div id="__nuxt"></div>' + STATE, SCRIPTS),
+    "gatsby": ('<div id="___gatsby"></div><script src="/app.js"></script>', EMPTY),
+    "state only": ("<title>Shop</title><body>" + STATE, SCRIPTS),
+    "no root at all": ("<body><script src=/bundle.js></script></body>", SCRIPTS),
+    "a sentence instead of the page": (
+        "<p>JavaScript is required to view this site.</p><script src=/a.js></script>",
+        ASKS,
+    ),
+    "turned off": (
+        (
+            "<body><h1>JavaScript is disabled</h1><p>In order to continue, we need to verify"
+            " that you are not a robot.</p><script src=/challenge.js></script>"
+        ),
+        ASKS,
+    ),
+}
+
+WHOLE = {
+    "static": WORDS,
+    "static with scripts": WORDS + "<script src=/analytics.js></script>",
+    "server rendered": f'<div id="root">{WORDS}</div><script src="/main.js"></script>'
+    "<noscript>You need to enable JavaScript to run this app.</noscript>",
+    "next with its state": f'<div id="__next">{WORDS}</div>{STATE}',
+    "little, and no script": "<p>OK</p>",
+    "little, with a counter": "<h1>It works!</h1><p>The server of this site is set up"
+    " and waits for its content.</p><script src=/counter.js></script>",
+    "empty": "",
+    "a page of pictures": "<img src=a.png><img src=b.png><img src=c.png>"
+    "<script src=/lightbox.js></script>",
+    "frames": "<frameset><frame src=a.html><frame src=b.html><frame src=c.html>"
+    "</frameset><script src=/x.js></script>",
+    "refresh": '<meta http-equiv="Refresh" content="0; url=/next"><script src=/x.js>'
+    "</script>",
+    "text about it": "<p>How to enable JavaScript in your browser: "
+    + WORDS
+    + "</p><script src=/x.js></script>",
+    "a form to sign in": "<form><input name=user><input name=password></form>"
+    "<a href=/help>Help</a><a href=/join>Join</a><script src=/form.js></script>",
+}
+
+
+@pytest.mark.parametrize("name", SHELLS)
+def test_a_shell_says_why_it_is_one(name):
+    html, reason = SHELLS[name]
+    assert shell_reason(parse(html, "http://a.example/")) == reason
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_page_that_can_be_read_is_none(name):
+    assert shell_reason(parse(WHOLE[name], "http://a.example/")) is None

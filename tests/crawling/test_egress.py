@@ -1,0 +1,85 @@
+"""The egress rule, as a table; the enforcement is tested through the service."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from scraper_service.crawling.download.egress import (
+    EgressPolicy,
+    ForbiddenDestination,
+    ForbiddenPort,
+    Refusals,
+)
+from scraper_service.crawling.page_errors import page_error
+
+PRIVATE = """
+0.0.0.0 10.0.0.1 10.255.255.255 100.64.0.1 127.0.0.1 127.255.255.254 169.254.169.254
+172.16.0.1 172.31.255.255 192.0.0.1 192.0.0.192 192.0.2.1 192.31.196.1 192.52.193.1
+192.88.99.1 192.168.0.1 192.175.48.1 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1
+224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255
+:: ::1 ::127.0.0.1 ::ffff:127.0.0.1 ::ffff:10.0.0.1 64:ff9b::7f00:1 64:ff9b:1::1 100::1
+2001::1 2001:db8::1 2002:7f00:1:: 3fff::1 2620:4f:8000::1 5f00::1 fc00::1 fd00::1
+fe80::1 fe80::1%eth0 fec0::1 ff02::1
+""".split()
+PUBLIC = """
+1.1.1.1 9.255.255.255 11.0.0.0 100.63.255.255 100.128.0.0 128.0.0.1 172.15.255.255
+172.32.0.0 192.0.1.1 192.167.255.255 198.17.255.255 198.20.0.0 223.255.255.255
+2606:4700::1111 2a00:1450::1 ::ffff:8.8.8.8
+""".split()
+
+
+@pytest.mark.parametrize("address", PRIVATE)
+def test_addresses_that_are_not_public_are_refused(address):
+    assert EgressPolicy().refusal(address, 443)
+
+
+@pytest.mark.parametrize("address", PUBLIC)
+def test_public_addresses_are_allowed(address):
+    assert EgressPolicy().refusal(address, 443) is None
+
+
+@pytest.mark.parametrize("port", [0, 22, 25, 6000, 6379, 6667, 10080])
+def test_bad_ports_are_refused_on_public_and_allowed_networks(port):
+    policy = EgressPolicy(["10.0.0.0/8"])
+    assert policy.refusal("1.1.1.1", port)
+    assert policy.refusal("10.0.0.1", port)
+
+
+def test_an_allowed_network_opens_its_addresses_and_no_others():
+    policy = EgressPolicy(["10.1.0.0/16", "fd00::/8"])
+    assert policy.refusal("10.1.2.3", 80) is None
+    assert policy.refusal("::ffff:10.1.2.3", 80) is None
+    assert policy.refusal("fd00::5", 80) is None
+    assert policy.refusal("10.2.0.1", 80)
+
+
+def test_ports_of_an_allowed_network_are_the_only_ones():
+    policy = EgressPolicy(["10.1.0.0/16@80+6379"])
+    assert policy.refusal("10.1.0.1", 6379) is None
+    assert policy.refusal("10.1.0.1", 8080)
+
+
+@pytest.mark.parametrize("entry", ["10.0.0.1/8", "nonsense", "10.0.0.0/8@http"])
+def test_a_wrong_entry_is_named(entry):
+    with pytest.raises(ValueError, match="EGRESS_ALLOW entry"):
+        EgressPolicy([entry])
+
+
+def test_a_refused_address_gets_no_socket_and_is_noted():
+    info = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
+    with Refusals() as refusals, pytest.raises(ForbiddenDestination):
+        EgressPolicy().open_socket(info)
+    assert [str(error) for error in refusals.errors] == ["in 127.0.0.0/8"]
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "1.1.1.1"])
+def test_a_page_of_a_bad_port_is_told_of_the_port_and_not_of_a_network(address):
+    with pytest.raises(ForbiddenPort) as caught:
+        EgressPolicy().check(address, 9)
+    message = page_error(caught.value).message
+    assert message.startswith("Port 9 is on the list of ports that no page comes from")
+    assert "SCRAPER_EGRESS_ALLOW=NETWORK@9" in message
+    assert "network that this service does not fetch from" not in message
+    EgressPolicy(["127.0.0.0/8@9", "1.1.1.1/32@9"]).check(address, 9)  # as it says

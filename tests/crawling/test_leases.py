@@ -1,0 +1,258 @@
+"""No lease is left that no crawler has, whatever comes between claim and return."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from types import SimpleNamespace
+
+import pytest
+from scrapy.settings import Settings
+from sqlalchemy import select
+
+from scraper_service.crawling.heartbeat import Presence
+from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import Lease
+from scraper_service.options.job_arguments import batch_options
+from scraper_service.storage import jobs as store
+from scraper_service.storage.admission import Terms, create_job
+from scraper_service.storage.database import Database
+from scraper_service.storage.frontier import leases, outcomes
+from scraper_service.storage.job_records import Outcome, RowState
+from scraper_service.storage.schema import frontier, job
+
+TEAM, OWNER = "team", "owner"
+PAGES = 8
+TIMEOUT_S = 60
+
+
+class FakeCrawler:
+    """As much of a crawler as a scheduler knows; its pages are never fetched."""
+
+    def __init__(self, settings, job_id):
+        self.settings = settings.copy()
+        self.settings.setdict({"JOB_ID": job_id, "JOB_OWNER": OWNER})
+        options = batch_options({"urls": "http://a.test/"})
+        self.spider = SimpleNamespace(options=options)
+        self.signals = SimpleNamespace(connect=lambda *_: None)
+        self.engine = None
+        self.crawling = True
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def settings(request, tmp_path):
+    found = Settings()
+    found.setmodule("scraper_service.settings")
+    found.set("DATA_DIR", str(tmp_path))
+    found.set("JOB_CONCURRENCY", 4)
+    if request.param == "postgresql":
+        found.set("DATABASE_URL", request.getfixturevalue("postgres")())
+    yield found
+    Database.shared(found).close()
+
+
+@pytest.fixture
+def database(settings):
+    return Database.shared(settings)
+
+
+async def begun(settings, database):
+    """Return a scheduler of a new job, which has claimed its first rows."""
+    await database.write(store.make_team, TEAM)
+    urls = " ".join(f"http://a.test/{number}" for number in range(PAGES))
+    options = batch_options({"urls": urls})
+    stored = await database.write(create_job, Terms(team_id=TEAM), options, 2)
+    crawler = FakeCrawler(settings, stored.id)
+    scheduler = LeasedScheduler(crawler)
+    await scheduler._open(crawler.spider)
+    return scheduler, crawler
+
+
+def states(database):
+    async def read():
+        query = select(frontier.c.state).order_by(frontier.c.id)
+        return await database.read(lambda c: list(c.scalars(query)))
+
+    return read()
+
+
+def run(work):
+    return asyncio.run(asyncio.wait_for(work, TIMEOUT_S))
+
+
+ALL_PENDING = [RowState.PENDING] * PAGES
+
+
+def held_up(monkeypatch, name):
+    """Have a function of leases wait in its transaction, behind all that it does."""
+    began, goes_on = threading.Event(), threading.Event()
+    original = getattr(leases, name)
+
+    def slow(*args):
+        found = original(*args)
+        began.set()
+        assert goes_on.wait(TIMEOUT_S)
+        return found
+
+    monkeypatch.setattr(leases, name, slow)
+    return began, goes_on
+
+
+def test_a_claim_that_is_late_is_returned_by_the_close(settings, database, monkeypatch):
+    """The writer stores it, while the crawl closes: its rows were nobody's for ever."""
+
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        began, goes_on = held_up(monkeypatch, "claim")
+        scheduler._claim_soon()
+        await asyncio.to_thread(began.wait, TIMEOUT_S)
+        closing = asyncio.ensure_future(scheduler._close())
+        await asyncio.sleep(0.1)
+        goes_on.set()
+        await closing
+        assert await states(database) == ALL_PENDING
+
+    run(main())
+
+
+def test_rows_that_are_late_to_be_given_back_are_so(settings, database, monkeypatch):
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        rows = [row for _, row in scheduler._queue.rows]
+        began, goes_on = held_up(monkeypatch, "release")
+        scheduler._spawn(scheduler._give_back(rows))
+        await asyncio.to_thread(began.wait, TIMEOUT_S)
+        closing = asyncio.ensure_future(scheduler._close())
+        goes_on.set()
+        await closing
+        assert await states(database) == ALL_PENDING
+
+    run(main())
+
+
+def failing(monkeypatch, name, times, *, stored):
+    """Have a function of leases fail some times, before or behind its commit."""
+    original = Database.write_locking
+    left = [times]
+
+    async def write(self, function, *args, **kwargs):
+        is_it = function.__name__ == name and left[0] > 0
+        left[0] -= is_it
+        if is_it and not stored:
+            raise ServiceUnavailable("it does not answer")
+        found = await original(self, function, *args, **kwargs)
+        if is_it:
+            raise ServiceUnavailable("the connection was lost behind the commit")
+        return found
+
+    monkeypatch.setattr(Database, "write_locking", write)
+
+
+async def looked(settings, database, times):
+    """Do what a process does with each sign of life."""
+    presence = Presence(settings, database, OWNER)
+    await presence._beat()
+    for _ in range(times):
+        await presence._reap()
+        await presence._return_strays()
+
+
+def test_a_claim_whose_answer_was_lost_is_returned(settings, database, monkeypatch):
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        failing(monkeypatch, "claim", 1, stored=True)
+        await scheduler._claim()
+        assert await states(database) == [RowState.LEASED] * PAGES
+        await looked(settings, database, 1)
+        assert await states(database) == [RowState.LEASED] * PAGES
+        await looked(settings, database, 2)
+        found = await states(database)
+        assert found == [RowState.LEASED] * 4 + [RowState.PENDING] * 4
+        await scheduler._close()
+        assert await states(database) == ALL_PENDING
+
+    run(main())
+
+
+def test_what_a_close_could_not_return_is_returned(settings, database, monkeypatch):
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        failing(monkeypatch, "release", 1, stored=False)
+        await scheduler._close()
+        await looked(settings, database, 2)
+        assert await states(database) == ALL_PENDING
+
+    run(main())
+
+
+def test_a_claim_under_way_is_no_stray(settings, database, monkeypatch):
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        began, goes_on = held_up(monkeypatch, "claim")
+        scheduler._claim_soon()
+        presence = Presence(settings, database, OWNER)
+        await asyncio.to_thread(began.wait, TIMEOUT_S)
+        for _ in range(3):
+            await presence._return_strays()
+        goes_on.set()
+        await asyncio.wait(scheduler._tasks)
+        for _ in range(3):
+            await presence._return_strays()
+        assert await states(database) == [RowState.LEASED] * PAGES
+        await scheduler._close()
+
+    run(main())
+
+
+def test_a_page_that_needs_the_database_is_given_back(settings, database):
+    """It has not failed: it is fetched again."""
+
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        [_, row] = scheduler._queue.rows.popleft()
+        scheduler._out += 1
+        scheduler._pages[row.id] = "page"
+        lease = Lease(row.id, row.key, row.token, row.depth, False)
+        request = SimpleNamespace(meta={"lease": lease, "scrape_id": "page"})
+        error = ServiceUnavailable("it does not answer")
+        scheduler._page_lost(
+            SimpleNamespace(request=request), SimpleNamespace(value=error)
+        )
+        while scheduler._tasks:
+            await asyncio.wait(scheduler._tasks)
+        found = await states(database)
+        assert found == [RowState.PENDING] + [RowState.LEASED] * 3 + ALL_PENDING[4:]
+        assert scheduler._out == 0
+        await scheduler._close()
+        assert await states(database) == ALL_PENDING
+
+    run(main())
+
+
+def test_a_page_whose_storing_was_not_heard_of_counts_once(settings, database):
+    """The connection was lost behind COMMIT: asked again, the same page is accepted."""
+
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        row = scheduler._queue.rows[0][1]
+        outcome = Outcome(
+            row_id=row.id,
+            key=row.key,
+            token=row.token,
+            owner=OWNER,
+            page_id="page",
+            page=b"{}",
+            credits=1,
+        )
+        found = [
+            await database.write_each(outcomes.append, scheduler.job_id, outcome)
+            for _ in range(2)
+        ]
+        assert [(each.accepted, each.delivered) for each in found] == [(True, True)] * 2
+        columns = select(job.c.done, job.c.pages, job.c.credits, job.c.open)
+        counts = await database.read(lambda c: tuple(c.execute(columns).one()))
+        assert counts == (1, 1, 1, PAGES - 1)
+        await scheduler._close()
+
+    run(main())

@@ -1,0 +1,81 @@
+"""Pages of jobs that their site has no time for are fetched again, others are not."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from scrapy import Request, Spider
+from scrapy.exceptions import DownloadTimeoutError
+from scrapy.http import Response
+from scrapy.utils.test import get_crawler
+
+from scraper_service.crawling.download.download_errors import SiteBusy
+from scraper_service.crawling.middlewares import RetryAfter
+from scraper_service.items import Lease
+from scraper_service.storage.politeness.pace import HostBusy
+
+LEASE = Lease(1, 2, 3, 0)
+URL = "http://a.example/"
+
+
+@pytest.fixture
+def middleware():
+    settings = {"RETRY_TIMES": 3, "RETRY_HTTP_CODES": [429, 503]}
+    crawler = get_crawler(Spider, settings)
+    crawler.spider = crawler._create_spider("a")
+    return RetryAfter.from_crawler(crawler)
+
+
+def page(**meta):
+    return Request(URL, meta={"lease": LEASE, **meta})
+
+
+@pytest.mark.parametrize(
+    ("status", "meta", "is_repeated"),
+    [
+        (429, {}, True),
+        (503, {}, True),
+        (503, {"retry_times": 2}, True),
+        (503, {"retry_times": 3}, False),
+        (429, {"lease": None}, False),
+        (200, {}, False),
+        (404, {}, False),
+        (500, {}, False),
+    ],
+)
+def test_which_answers_are_repeated(middleware, status, meta, is_repeated):
+    request, response = page(**meta), Response(URL, status=status)
+    found = middleware.process_response(request, response)
+    assert (found is not response) == is_repeated
+    assert "retry_at" not in request.meta
+
+
+@pytest.mark.parametrize(("times", "wait_s"), [(0, 1), (1, 2), (2, 4)])
+def test_each_attempt_comes_later(middleware, times, wait_s):
+    request = page(retry_times=times, scrape_id="x")
+    before = time.monotonic()
+    again = middleware.process_response(request, Response(URL, status=503))
+    after = time.monotonic()
+    assert again.meta["retry_times"] == times + 1
+    assert again.meta["scrape_id"] == "x"
+    assert again.meta["lease"] is LEASE
+    assert before + 0.75 * wait_s <= again.meta["retry_at"] <= after + 1.25 * wait_s
+
+
+def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
+    request = page(retry_times=3)
+    again = middleware.process_exception(request, SiteBusy(HostBusy("a.example", 7.5)))
+    assert (again.meta["retry_at"], again.meta["retry_times"]) == (7.5, 3)
+    assert again.url == URL
+
+
+@pytest.mark.parametrize(
+    ("meta", "error"),
+    [
+        ({"lease": None}, SiteBusy(HostBusy("a.example", 7.5))),
+        ({}, DownloadTimeoutError("late")),
+    ],
+)
+def test_other_failures_stay(middleware, meta, error):
+    assert middleware.process_exception(page(**meta), error) is None

@@ -1,0 +1,128 @@
+"""The log of a job's events, as a contract that every database has to keep."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from sqlalchemy import select
+
+from scraper_service.storage import job_events as events
+from scraper_service.storage import jobs as store
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import JobState
+from scraper_service.storage.schema import event
+from tests.storage.test_frontier import TEAM, Harness
+
+PLENTY = 2**20
+THREADS = 4
+ROUNDS = 25
+
+
+@pytest.fixture
+def harness(database):
+    return Harness(database)
+
+
+def told(harness, job_id, after=0, max_bytes=PLENTY):
+    return harness.run(events.read_events, job_id, TEAM, after, max_bytes).events
+
+
+def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness):
+    job_id = harness.start()
+    [row] = harness.claim(job_id)
+    harness.deliver(job_id, row, links=[1, 2])
+    one, two = harness.claim(job_id)
+    ended = [
+        harness.outcome(two, code="SCRAPE_SITE_ERROR", error="it broke"),
+        harness.outcome(one, page=b'{"n":1}'),
+    ]
+    harness.append_all(job_id, ended)
+    found = told(harness, job_id)
+    assert [(e.kind, e.page, e.error) for e in found] == [
+        ("started", None, None),
+        ("page", b'{"n":0}', None),
+        ("page", None, "it broke"),
+        ("page", b'{"n":1}', None),
+        ("completed", None, None),
+    ]
+    numbers = [e.seq for e in found]
+    assert numbers == sorted(set(numbers))
+    for behind, number in enumerate(numbers, 1):
+        assert told(harness, job_id, number) == found[behind:]
+
+
+def test_a_read_takes_what_fits_and_at_least_one(harness):
+    job_id = harness.start()
+    [row] = harness.claim(job_id)
+    harness.deliver(job_id, row, links=[1, 2])
+    for row in harness.claim(job_id):
+        harness.deliver(job_id, row, page=b"x" * 100)
+    found = told(harness, job_id)
+    after, parts = 0, []
+    while part := told(harness, job_id, after, max_bytes=107):
+        parts.append([e.kind for e in part])
+        after = part[-1].seq
+    assert parts == [["started", "page", "page"], ["page", "completed"]]
+    after, parts = 0, []
+    while part := told(harness, job_id, after, max_bytes=1):
+        parts += part
+        after = part[-1].seq
+    assert parts == list(found)
+
+
+def test_a_job_of_another_team_tells_nothing(harness):
+    job_id = harness.start()
+    assert harness.run(events.read_events, job_id, "other", 0, PLENTY) is None
+
+
+def test_a_number_belongs_to_one_job(harness):
+    first, second = harness.start(), harness.start()
+    [number] = [e.seq for e in told(harness, first)]
+    assert harness.run(events.is_event, first, number)
+    assert not harness.run(events.is_event, second, number)
+
+
+def test_a_reader_never_finds_an_earlier_event_later(database):
+    """Two transactions that write events of one job overlap, on several connections.
+
+    Were numbers drawn without the lock of the job, the later one could be seen first.
+    """
+    harness = Harness(database)
+    engine = database.engine
+    if database._readers is None:
+        pytest.skip("a database in memory has one connection")
+    job_id = harness.start(range(THREADS * ROUNDS))
+    rows = harness.claim(job_id, THREADS * ROUNDS)
+    writing = engine.execution_options(immediate=True)
+
+    def work(mine):
+        for row in mine:
+            ended = harness.outcome(row, page=b"{}")
+            with writing.begin() as connection:
+                outcomes.append(connection, job_id, [ended])
+
+    writers = [
+        threading.Thread(target=work, args=(rows[n::THREADS],)) for n in range(THREADS)
+    ]
+    for writer in writers:
+        writer.start()
+    seen = []
+    query = select(event.c.id, event.c.kind).where(event.c.job_id == job_id)
+    while not seen or seen[-1].kind != "completed":
+        with engine.begin() as connection:
+            after = seen[-1].id if seen else 0
+            new = query.where(event.c.id > after).order_by(event.c.id)
+            seen += connection.execute(new).all()
+    for writer in writers:
+        writer.join()
+    with engine.begin() as connection:
+        assert seen == connection.execute(query.order_by(event.c.id)).all()
+    assert len(seen) == THREADS * ROUNDS + 2
+
+
+def test_a_cancelled_job_tells_so_last(harness):
+    job_id = harness.start()
+    harness.run(store.end_job, job_id, JobState.CANCELLED)
+    *_, last = told(harness, job_id)
+    assert (last.kind, last.error) == ("cancelled", "The job was cancelled.")

@@ -1,0 +1,382 @@
+"""Credits, rates and shares of places, as a contract that every database has to keep."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import uuid
+from collections import Counter
+
+import pytest
+from sqlalchemy import func, select, update
+
+from scraper_service.errors import (
+    IdempotencyKeyUsed,
+    OutOfCredits,
+    QueueFull,
+    RateLimited,
+)
+from scraper_service.options.job_arguments import batch_options, crawl_options
+from scraper_service.services.teams import UNLIMITED, Change, change_team, list_teams
+from scraper_service.storage import admission
+from scraper_service.storage import jobs as store
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts import rate_limits as rates
+from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.admission import Terms
+from scraper_service.storage.database import Database
+from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import Job, JobState, Outcome
+from scraper_service.storage.politeness import share_rows as shares
+from scraper_service.storage.politeness.team_limits import TeamPlaces
+from scraper_service.storage.schema import ledger as ledger_table
+from scraper_service.storage.schema import rate, share
+from tests.support.waiting import WAIT_S
+
+TEAM, OTHER, OWNER = "team", "other", "owner"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def databases(request, tmp_path):
+    """Two processes' views of one database."""
+    url = ""
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres")()
+    both = [Database(tmp_path, url) for _ in range(2)]
+    for name in (TEAM, OTHER):
+        write(both[0], store.make_team, name)
+    yield both
+    for each in both:
+        each.close()
+
+
+@pytest.fixture
+def database(databases):
+    return databases[0]
+
+
+def write(database, function, *args, name=""):
+    """Call a function as :meth:`Database.write_first` does for a name."""
+    work = database._writer.submit(lambda c: function(c, *args), name)
+    return work.result(timeout=WAIT_S)
+
+
+def first(database, function, *args):
+    return write(database, function, *args, name=f"!{args[0]}")
+
+
+def give(database, amount, name=TEAM):
+    write(database, change_team, name, Change(credits=amount))
+
+
+def balance(database, name=TEAM):
+    return write(database, ledger.balance, name)
+
+
+def a_call(name=TEAM):
+    return Call(str(uuid.uuid4()), name, None, "scrape", 2, "http://a.example/", 1.0)
+
+
+def batch(count):
+    urls = "\n".join(f"http://a.example/{n}" for n in range(count))
+    return batch_options({"urls": urls})
+
+
+def start(database, asked, **terms):
+    given = {"team_id": TEAM, "page_price": 1, **terms}
+    return write(database, admission.create_job, Terms(**given), asked, 2)
+
+
+def finish(database, job_id, price=1, page=b"{}"):
+    """Deliver every page of a job."""
+    while rows := write(database, frontier.claim, job_id, OWNER, 10, name=job_id).rows:
+        ended = [
+            Outcome(
+                row_id=row.id,
+                key=row.key,
+                token=row.token,
+                owner=OWNER,
+                page_id=str(uuid.uuid4()),
+                page=page,
+                credits=price if page else 0,
+            )
+            for row in rows
+        ]
+        work = [
+            database._writer.submit_each(outcomes.append, job_id, each)
+            for each in ended
+        ]
+        for each in work:
+            each.result(60)
+
+
+def charged(database, name=TEAM):
+    query = select(func.coalesce(func.sum(ledger_table.c.credits), 0))
+    return write(
+        database, lambda c: int(c.scalar(query.where(ledger_table.c.team_id == name)))
+    )
+
+
+def test_processes_take_what_there_is_and_no_more(databases):
+    give(databases[0], 100)
+    with concurrent.futures.ThreadPoolExecutor(16) as threads:
+        found = list(
+            threads.map(
+                lambda n: first(databases[n % 2], ledger.take, TEAM, 1), range(300)
+            )
+        )
+    assert Counter(found) == {None: 100, 0: 200}
+    assert balance(databases[0]) == 0
+
+
+def test_a_call_is_charged_what_it_came_to(database):
+    give(database, 10)
+    for held, price, left in ((2, 2, 8), (2, 0, 8), (1, 5, 3), (3, 1, 2)):
+        call = a_call()
+        assert write(database, ledger.open_hold, call, held, OWNER) is None
+        assert write(database, ledger.settle, call, price, None) is None
+        assert balance(database) == left
+    assert charged(database) == 8
+    call = a_call()
+    write(database, ledger.open_hold, call, 1, OWNER)
+    assert write(database, ledger.settle, call, 3, b"{}") == 2
+    assert (balance(database), charged(database)) == (2, 8)
+    assert write(database, store.read_scrape, call.id, TEAM) is None
+
+
+def test_what_a_lost_process_held_comes_back_when_it_is_needed(database):
+    give(database, 2)
+    write(database, frontier.beat, OWNER, 100)
+    for owner in (OWNER, "lost"):
+        assert write(database, ledger.open_hold, a_call(), 1, owner) is None
+    assert balance(database) == 1
+    assert write(database, ledger.take, TEAM, 1) is None
+    assert write(database, ledger.take, TEAM, 1) == 0
+    write(database, frontier.beat, OWNER, -1)
+    assert balance(database) == 1
+
+
+def test_a_job_reserves_its_pages_and_returns_the_rest(database):
+    give(database, 50)
+    found = start(database, batch(5), page_price=2)
+    assert (found.page_price, balance(database)) == (2, 40)
+    finish(database, found.id, price=1)
+    assert write(database, store.get_job, found.id, TEAM).state is JobState.COMPLETED
+    assert (balance(database), charged(database)) == (45, 5)
+    ended = start(database, batch(5))
+    assert balance(database) == 40
+    write(database, store.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
+    assert balance(database) == 45
+    write(database, store.end_job, ended.id, JobState.CANCELLED, name=ended.id)
+    assert balance(database) == 45
+
+
+def test_a_dear_page_of_a_job_is_paid_beforehand_or_not_at_all(database):
+    give(database, 5)
+    found = start(database, batch(1))
+    assert write(database, ledger.top_up, TEAM, found.id, 5) is False
+    assert write(database, ledger.top_up, TEAM, found.id, 3) is True
+    finish(database, found.id, price=4)
+    assert (balance(database), charged(database)) == (1, 4)
+    assert write(database, ledger.top_up, TEAM, found.id, 1) is True  # it has ended
+    assert balance(database) == 1
+
+
+def test_what_speaks_against_a_job_takes_nothing(database):
+    give(database, 5)
+    used = str(uuid.uuid4())
+    terms = Terms(team_id=TEAM, page_price=1, most_jobs=2)
+    asked = crawl_options({"url": "http://a.example/", "limit": "3"})
+
+    def call(terms, asked, key=None):
+        return write(database, admission.create_job, terms, asked, 2, key)
+
+    refusal = call(terms, batch(6), used)
+    assert isinstance(refusal, OutOfCredits)
+    assert (refusal.needed, refusal.remaining) == (6, 5)
+    assert isinstance(call(terms, asked, used), Job)
+    assert isinstance(call(terms, batch(1), used), IdempotencyKeyUsed)
+    assert balance(database) == 2
+    lowered = call(terms, asked)
+    assert (lowered.page_limit, balance(database)) == (2, 0)
+    assert isinstance(call(terms, asked), QueueFull)
+    elsewhere = Terms(team_id=TEAM, page_price=1, least_pages=3)
+    assert isinstance(call(elsewhere, asked), OutOfCredits)
+
+
+def test_a_balance_is_changed_while_it_is_used(database):
+    found = start(database, batch(5), page_price=None)
+    assert balance(database) is None
+    give(database, 10)
+    finish(database, found.id)
+    assert (balance(database), charged(database)) == (10, 5)  # it began without one
+    reserved = start(database, batch(4))
+    write(database, change_team, TEAM, Change(more_credits=5, concurrency=3))
+    assert balance(database) == 11
+    write(database, change_team, TEAM, Change(rates={"map": 3, "crawl": 1}))
+    write(database, change_team, TEAM, Change(rates={"crawl": None}))
+    [row] = [each for each in write(database, list_teams) if each.id == TEAM]
+    assert (row.credits, row.plan_credits, row.concurrency) == (11, 15, 3)
+    assert row.rates == {"map": 3}
+    give(database, UNLIMITED)
+    finish(database, reserved.id)
+    assert balance(database) is None
+    with pytest.raises(ValueError, match="set a number first"):
+        write(database, change_team, TEAM, Change(more_credits=1))
+
+
+def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, caplog):
+    """Calls, starts, pages and ends of jobs of two teams, from two processes."""
+    for name in (TEAM, OTHER):
+        give(databases[0], 10_000, name)
+    caplog.set_level(logging.INFO)
+
+    def work(n):
+        database, name = databases[n % 2], (TEAM, OTHER)[n // 2 % 2]
+        call = a_call(name)
+        first(database, lambda c, _: ledger.open_hold(c, call, 2, OWNER), name)
+        terms = Terms(team_id=name, page_price=1)
+        found = first(
+            database, lambda c, _: admission.create_job(c, terms, batch(6), 2), name
+        )
+        other = databases[(n + 1) % 2]
+        with other.engine.execution_options(immediate=True).begin() as connection:
+            ledger.top_up(connection, name, found.id, 3)
+        finish(database, found.id, page=None if n % 5 == 0 else b"{}")
+        first(database, lambda c, _: ledger.settle(c, call, 1, b"{}"), name)
+        state = JobState.CANCELLED
+        write(other, store.end_job, found.id, state, name=found.id)
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(40)))
+    for name in (TEAM, OTHER):
+        assert balance(databases[0], name) == 10_000 - charged(databases[0], name)
+    assert charged(databases[0], TEAM) == 20 + 6 * 16
+    assert "deadlock" not in caplog.text
+
+
+def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
+    with concurrent.futures.ThreadPoolExecutor(16) as threads:
+        found = list(
+            threads.map(
+                lambda n: first(databases[n % 2], rates.count_call, TEAM, "map", 20),
+                range(100),
+            )
+        )
+    refused = [each for each in found if each]
+    assert len(refused) == 80
+    assert all(isinstance(each, RateLimited) for each in refused)
+    assert {each.used for each in refused} == {20}
+    assert all(1 <= each.retry_after_s <= 60 for each in refused)
+    assert first(databases[0], rates.count_call, TEAM, "crawl", 1) is None
+    assert first(databases[0], rates.count_call, OTHER, "map", 1) is None
+    # A minute after the first call the bucket is full again.
+    write(databases[0], lambda c: c.execute(update(rate).values(until=1.0)))
+    assert first(databases[0], rates.count_call, TEAM, "map", 1) is None
+    assert first(databases[0], rates.count_call, TEAM, "map", 1).used == 1
+
+
+# -- places -----------------------------------------------------------------------------------
+
+
+def ask(database, owner, wanted, in_use):
+    return first(database, shares.ask, TEAM, owner, wanted, in_use)
+
+
+@pytest.fixture
+def two_owners(database):
+    for owner in ("a", "b"):
+        write(database, frontier.beat, owner, 100)
+    write(database, change_team, TEAM, Change(concurrency=4))
+    return database
+
+
+def test_processes_share_places_in_equal_parts(two_owners):
+    assert ask(two_owners, "a", 4, 0) == (4, 4, 4)
+    assert ask(two_owners, "b", 4, 0) == (4, 0, 0)
+    # Who has them all gives up half, as its pages end.
+    assert ask(two_owners, "a", 4, 4) == (4, 2, 4)
+    assert ask(two_owners, "b", 4, 0) == (4, 0, 0)
+    assert ask(two_owners, "a", 4, 3) == (4, 2, 3)
+    assert ask(two_owners, "b", 4, 0) == (4, 1, 1)
+    assert ask(two_owners, "a", 4, 2) == (4, 2, 2)
+    assert ask(two_owners, "b", 4, 1) == (4, 2, 2)
+    # And has them again when nobody else wants any.
+    assert ask(two_owners, "b", 0, 0) == (4, 0, 0)
+    assert ask(two_owners, "a", 4, 2) == (4, 4, 4)
+
+
+def test_a_process_that_is_gone_has_no_places(two_owners):
+    assert ask(two_owners, "a", 4, 4).granted == 4
+    assert ask(two_owners, "b", 4, 0).granted == 0
+    write(two_owners, frontier.beat, "a", -1)
+    assert ask(two_owners, "b", 4, 0) == (4, 4, 4)
+
+
+def test_one_place_goes_round(two_owners):
+    write(two_owners, change_team, TEAM, Change(concurrency=1))
+    assert ask(two_owners, "a", 1, 0).target == 1
+    assert ask(two_owners, "b", 1, 0).target == 0
+    assert ask(two_owners, "a", 1, 1) == (1, 0, 1)
+    assert ask(two_owners, "a", 1, 0) == (1, 0, 0)  # b has waited for longer
+    assert ask(two_owners, "b", 1, 0) == (1, 1, 1)
+
+
+def test_pages_of_two_processes_never_exceed_the_limit(databases):
+    write(databases[0], change_team, TEAM, Change(concurrency=3))
+    for owner in ("a", "b"):
+        write(databases[0], frontier.beat, owner, 100)
+    now = most = 0
+    done = Counter()
+
+    async def process(places, owner):
+        async def page(job_id):
+            nonlocal now, most
+            if not places.enter(TEAM):
+                await places.wait(TEAM, job_id)
+            now += 1
+            most = max(most, now)
+            await asyncio.sleep(0.02)
+            now -= 1
+            done[owner, job_id] += 1
+            places.leave(TEAM)
+
+        async def refreshing():
+            while True:
+                await places.refresh()
+                await asyncio.sleep(0.1)
+
+        await places.refresh()
+        task = asyncio.ensure_future(refreshing())
+        await asyncio.gather(*(page(f"{n % 3}") for n in range(30)))
+        assert places.in_use(TEAM) == 0
+        task.cancel()
+
+    async def run():
+        both = [TeamPlaces(), TeamPlaces()]
+        for places, database, owner in zip(both, databases, "ab", strict=True):
+            places.connect(database, owner)
+        await asyncio.wait_for(
+            asyncio.gather(*(process(p, o) for p, o in zip(both, "ab", strict=True))),
+            60,
+        )
+
+    asyncio.run(run())
+    assert most == 3
+    assert set(done.values()) == {10}
+    assert len(done) == 6
+
+
+def test_teams_without_limit_ask_nobody(database):
+    async def run():
+        places = TeamPlaces()
+        places.connect(database, OWNER)
+        await places.refresh()
+        assert all(places.enter(TEAM) for _ in range(1000))
+        for _ in range(1000):
+            places.leave(TEAM)
+
+    asyncio.run(run())
+    assert write(database, lambda c: c.execute(select(share)).all()) == []

@@ -1,0 +1,303 @@
+"""Operations of several steps, as a contract that every database has to keep."""
+
+from __future__ import annotations
+
+import json
+import uuid
+
+import pytest
+from sqlalchemy import func, select, update
+
+from scraper_service.errors import OutOfCredits, QueueFull
+from scraper_service.options.job_arguments import batch_options, options_from_json
+from scraper_service.options.operations import LlmsTextOptions, operation_from_json
+from scraper_service.services.teams import Change, change_team
+from scraper_service.storage import admission, operations
+from scraper_service.storage import jobs as store
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts.usage import read_queue
+from scraper_service.storage.admission import Terms
+from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.job_records import Job, JobState, Outcome
+from scraper_service.storage.operations import MAX_ATTEMPTS, Claim, step_id
+from scraper_service.storage.schema import activity, event, job, operation
+from scraper_service.storage.schema import ledger as ledger_table
+from tests.support.waiting import WAIT_S
+
+TEAM, OTHER = "team", "other"
+OWNER, RIVAL = "owner", "rival"
+BATCH = batch_options({"urls": "http://a.example/0\nhttp://a.example/1"})
+
+
+class World:
+    """The database, as processes use it."""
+
+    def __init__(self, database):
+        self._database = database
+        for team in (TEAM, OTHER):
+            self.do(store.make_team, team)
+        for owner in (OWNER, RIVAL):
+            self.do(frontier.beat, owner, 100)
+
+    def do(self, function, *args, **kwargs):
+        work = self._database._writer.submit(lambda c: function(c, *args, **kwargs))
+        return work.result(timeout=WAIT_S)
+
+    def give(self, amount):
+        self.do(change_team, TEAM, Change(credits=amount))
+
+    @property
+    def balance(self):
+        return self.do(ledger.balance, TEAM)
+
+    @property
+    def charges(self):
+        query = select(ledger_table.c.page_id, ledger_table.c.credits)
+        return [tuple(row) for row in self.do(lambda c: c.execute(query).all())]
+
+    def start(self, pages=3, team=TEAM, **terms):
+        asked = LlmsTextOptions(
+            url="http://a.example",
+            max_urls=pages,
+            show_full_text=False,
+            use_cache=True,
+            scrape=BATCH.scrape,
+        )
+        given = Terms(team_id=team, **terms)
+        return self.do(admission.create_operation, given, asked, 1, pages)
+
+    def take(self, operation_id, owner=OWNER):
+        return self.do(operations.take, operation_id, owner)
+
+    def read(self, operation_id, team=TEAM, kind="llmstxt"):
+        return self.do(operations.read_operation, operation_id, team, kind)
+
+    def waiting(self, owner=OWNER, busy=None, limit=10):
+        found = self.do(operations.waiting, owner, busy or {}, limit)
+        return [operation_id for operation_id, _ in found]
+
+    def run_step(self, step, body=b"{}", price=1):
+        """Deliver every page of a batch."""
+        while rows := self.do(frontier.claim, step, OWNER, 10).rows:
+            ended = [
+                Outcome(
+                    row_id=row.id,
+                    key=row.key,
+                    token=row.token,
+                    owner=OWNER,
+                    page_id=str(uuid.uuid4()),
+                    page=body % row.key if b"%d" in body else body,
+                    credits=price,
+                )
+                for row in reversed(rows)
+            ]
+            self.do(outcomes.append, step, ended)
+
+
+@pytest.fixture
+def world(database):
+    return World(database)
+
+
+def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
+    one = world.start()
+    assert world.waiting() == world.waiting(RIVAL) == [one]
+    taken = world.take(one)
+    assert (taken.kind, taken.version, taken.page_limit) == ("llmstxt", 1, 3)
+    assert operation_from_json("llmstxt", json.loads(taken.options)).max_urls == 3
+    assert world.take(one, RIVAL) is None
+    assert world.waiting(RIVAL) == []
+    assert world.waiting(busy={one: TEAM}) == []
+    world.do(frontier.beat, OWNER, -1)
+    assert world.waiting(RIVAL) == [one]
+    second = world.take(one, RIVAL)
+    assert second.claim == Claim(RIVAL, taken.claim.token + 1)
+
+
+def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
+    one = world.start()
+    late = world.take(one).claim
+    world.do(frontier.beat, OWNER, -1)
+    now = world.take(one, RIVAL).claim
+    for function, *args in (
+        (operations.remember, '{"late": 1}'),
+        (operations.show, b'{"late":1}'),
+        (operations.add_step, "pages", BATCH),
+        (operations.complete, b'{"late":1}', 1, 1),
+        (operations.fail, "late"),
+    ):
+        assert world.do(function, one, late, *args) is False
+    world.do(operations.release, one, late)
+    assert world.do(operations.remember, one, now, '{"a": 1}') is True
+    found = world.read(one)
+    assert (found.state, found.result) == (JobState.SCRAPING, None)
+    assert world.do(store.get_job, step_id(one, "pages"), None) is None
+    assert world.charges == []
+
+
+def test_the_same_process_goes_on_with_what_it_left(world):
+    one = world.start()
+    taken = world.take(one)
+    world.do(operations.remember, one, taken.claim, '{"urls": ["http://b.example"]}')
+    world.do(operations.release, one, taken.claim)
+    assert world.waiting() == [one]
+    assert json.loads(world.take(one).memory) == {"urls": ["http://b.example"]}
+    # A claim that could not be given back is this process's to take anew.
+    assert world.waiting() == [one]
+    assert world.take(one).claim.token == taken.claim.token + 2
+
+
+def test_a_step_begins_once_and_is_found_again(world):
+    one = world.start()
+    claim = world.take(one).claim
+    for _ in range(2):
+        assert world.do(operations.add_step, one, claim, "pages", BATCH) is True
+    step = step_id(one, "pages")
+    found = world.do(store.get_job, step, None)
+    assert isinstance(found, Job)
+    assert (found.kind, found.open, found.version) == ("batch", 2, 1)
+    assert options_from_json("batch", json.loads(found.options)).scrape == BATCH.scrape
+    world.run_step(step, b'{"n":%d}')
+    entries = world.do(operations.read_entries, step, 0)
+    assert [(e.number, e.body) for e in entries] == [(1, b'{"n":1}'), (0, b'{"n":0}')]
+    assert [e.number for e in world.do(operations.read_entries, step, 1)] == [0]
+    assert world.do(operations.read_entries, step, 2) == []
+
+
+def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
+    world.give(10)
+    one = world.start(page_price=1, most_jobs=1)
+    claim = world.take(one).claim
+    world.do(operations.add_step, one, claim, "pages", BATCH)
+    step = step_id(one, "pages")
+    assert world.do(store.get_job, step, TEAM) is None
+    assert world.do(store.get_job, one, TEAM) is None
+    assert world.do(store.get_job, one, None) is None
+    assert world.do(store.active_jobs, TEAM) == []
+    assert world.do(store.all_jobs) == []
+    turns = world.do(store.job_turns, (), 10)
+    assert turns.waiting == ((step, TEAM),)
+    refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
+    assert str(refused) == "Job not found"
+    assert world.do(read_queue, TEAM).pages == 2
+    world.run_step(step)
+    assert (world.charges, world.balance) == ([], 7)
+    assert isinstance(world.start(page_price=1, most_jobs=1), QueueFull)
+    done = world.do(operations.complete, one, claim, b"{}", 2, 2)
+    assert done
+    assert (world.charges, world.balance) == ([(one, 2)], 8)
+    assert isinstance(world.start(page_price=1, most_jobs=1), str)
+
+
+def test_the_result_is_there_when_it_is_completed_and_charged_once(world):
+    world.give(100)
+    one = world.start(page_price=5)
+    assert world.balance == 85
+    claim = world.take(one).claim
+    assert world.do(operations.show, one, claim, b'{"data":"part"}') is True
+    assert world.read(one).result == b'{"data":"part"}'
+    assert world.do(operations.complete, one, claim, b'{"data":1}', 2, 10, 70) is True
+    assert world.do(operations.complete, one, claim, b'{"data":2}', 3, 15) is False
+    assert world.do(operations.fail, one, claim, "late") is False
+    found = world.read(one)
+    assert (found.state, found.result) == (JobState.COMPLETED, b'{"data":1}')
+    assert (found.credits, found.tokens) == (10, 70)
+    assert (world.balance, world.charges) == (90, [(one, 10)])
+    kinds = select(event.c.kind).where(event.c.job_id == one).order_by(event.c.id)
+    assert world.do(lambda c: c.scalars(kinds).all()) == ["started", "completed"]
+    assert world.waiting() == []
+    assert world.take(one) is None
+
+
+def test_a_failed_operation_costs_nothing(world):
+    world.give(20)
+    one = world.start(page_price=5)
+    claim = world.take(one).claim
+    assert world.do(operations.fail, one, claim, "There is nothing.") is True
+    found = world.read(one)
+    assert (found.state, found.error) == (JobState.FAILED, "There is nothing.")
+    assert (world.balance, world.charges) == (20, [])
+
+
+def test_no_more_pages_are_read_than_can_be_paid(world):
+    world.give(12)
+    one = world.start(pages=50, page_price=5)
+    taken = world.take(one)
+    assert taken.page_limit == 2
+    assert "from 50 to 2 pages" in taken.warning
+    assert world.balance == 2
+    refused = world.start(pages=50, page_price=5)
+    assert isinstance(refused, OutOfCredits)
+    assert (refused.needed, refused.remaining) == (5, 2)
+    assert world.balance == 2
+
+
+def test_other_teams_and_kinds_do_not_see_it(world):
+    one = world.start()
+    assert world.read(one, OTHER) is None
+    assert world.read(one, kind="extract") is None
+    calls = select(activity.c.endpoint, activity.c.target, activity.c.team_id)
+    row = world.do(lambda c: c.execute(calls).one())
+    assert tuple(row) == ("llmstxt", "http://a.example", TEAM)
+
+
+def test_teams_take_turns(world):
+    first = [world.start() for _ in range(3)]
+    other = world.start(team=OTHER)
+    assert world.waiting() == [first[0], other, first[1], first[2]]
+    assert world.waiting(limit=2) == [first[0], other]
+    busy = dict.fromkeys([first[0], first[1]], TEAM)
+    assert world.waiting(busy=busy) == [other, first[2]]
+
+
+def test_one_that_ends_its_process_again_and_again_has_failed(world):
+    world.give(5)
+    one = world.start(page_price=1)
+    for number in range(MAX_ATTEMPTS):
+        world.do(frontier.beat, "dies", 100)
+        assert world.take(one, "dies") is not None, number
+        world.do(frontier.beat, "dies", -1)
+    assert world.take(one) is None
+    found = world.read(one)
+    assert found.state is JobState.FAILED
+    assert f"{MAX_ATTEMPTS} times" in found.error
+    assert world.balance == 5
+
+
+def test_a_step_that_was_stored_makes_up_for_lost_processes(world):
+    one = world.start()
+    for _ in range(MAX_ATTEMPTS + 2):
+        claim = world.take(one).claim
+        world.do(operations.remember, one, claim, "{}")
+    assert world.read(one).state is JobState.SCRAPING
+
+
+def test_steps_of_what_has_ended_are_to_be_ended(world):
+    one = world.start()
+    claim = world.take(one).claim
+    world.do(operations.add_step, one, claim, "pages", BATCH)
+    assert world.do(operations.orphans) == []
+    world.do(operations.complete, one, claim, b"{}", 0, 0)
+    step = step_id(one, "pages")
+    assert world.do(operations.orphans) == [step]
+    world.do(store.end_job, step, JobState.CANCELLED)
+    assert world.do(operations.orphans) == []
+
+
+def test_nothing_is_left_after_a_day(world):
+    one = world.start()
+    claim = world.take(one).claim
+    world.do(operations.add_step, one, claim, "pages", BATCH)
+    world.run_step(step_id(one, "pages"))
+    world.do(operations.complete, one, claim, b"{}", 2, 2)
+    assert world.read(one) is not None
+    world.do(lambda c: c.execute(update(job).values(expires_at=1.0)))
+    assert world.read(one) is None
+    while world.do(store.expire):
+        pass
+    for table in (job, operation):
+        assert (
+            world.do(lambda c, t=table: c.scalar(select(func.count()).select_from(t)))
+            == 0
+        )

@@ -1,0 +1,250 @@
+"""How the databases find rows: always in an index, however many there are.
+
+Both tell it of the statements that are really sent. PostgreSQL does so by ``auto_explain``,
+of plans that were made without the parameters: those of prepared statements.
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import closing, contextmanager
+
+from sqlalchemy import event, select
+
+from scraper_service.options.jobs import Webhook
+from scraper_service.storage import job_listing as listing
+from scraper_service.storage import jobs as store
+from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage.database import Database
+from scraper_service.storage.frontier import known_urls as known
+from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.seeds import Seed
+from scraper_service.storage.job_listing import AddressQuery, Cursor
+from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowState
+from scraper_service.storage.schema import frontier as rows_of
+
+PENDING = 100_000
+OF_OTHERS = 20_000
+OWNER = "owner"
+USES = 8  # of each statement: the driver prepares it at the sixth
+MOST_READ = 1000  # rows of one step of a plan, those that it drops included
+_READ = re.compile(r"(?:actual rows=|Rows Removed by (?:Join )?Filter: )(\d+)")
+
+_ROWS = """
+INSERT INTO frontier (job_id, key, url, depth, state, code)
+  WITH RECURSIVE n(n) AS (SELECT {first} UNION ALL SELECT n + 1 FROM n WHERE n < {last})
+  SELECT '{job}', n, 'http://a.example/some/path/' || n, 1, {state}, {code} FROM n
+"""
+_TOLD = """
+INSERT INTO delivery (job_id, seq, kind, at, state, due_at)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {last})
+  SELECT '{job}', n, 'page', 1, CASE WHEN n > {delivered} THEN 0 ELSE 1 END, 0 FROM n
+"""
+
+
+class Filled:
+    """A job with :data:`PENDING` rows, between others."""
+
+    def __init__(self, database):
+        self.database = database
+        self.run(store.make_team, "team")
+        before, self.job, after = (self.start() for _ in range(3))
+        self.fill(before, OF_OTHERS, RowState.DONE)
+        self.fill(self.job, PENDING, RowState.PENDING)
+        self.fill(self.job, OF_OTHERS, RowState.HELD, PENDING)
+        self.fill(after, OF_OTHERS, RowState.PENDING)
+        self.fill(after, OF_OTHERS, RowState.SKIPPED, OF_OTHERS, "'robots'")
+        counts = {"open": PENDING, "held": OF_OTHERS, "page_limit": PENDING + 100}
+        counts["deliveries"] = OF_OTHERS
+        self.sql(
+            f"UPDATE job SET {', '.join(f'{k} = {v}' for k, v in counts.items())}"
+            f" WHERE id = '{self.job}'"
+        )
+        hook = Webhook(url="http://b.example/", events=("page",))
+        self.run(deliveries.attach, self.job, hook)
+        self.sql(_TOLD.format(job=self.job, last=OF_OTHERS, delivered=OF_OTHERS - 500))
+        self.sql(f"UPDATE webhook SET due_at = 1 WHERE job_id = '{self.job}'")
+
+    def run(self, function, *args):
+        return self.database.write_at_once(function, *args)
+
+    def sql(self, text):
+        self.run(lambda connection: connection.exec_driver_sql(text))
+
+    def start(self):
+        link = Link(-1, "http://a.example/", 0)
+        seed = Seed("crawl", "http://a.example/", None, (link,))
+        return self.run(store.insert_job, "team", seed, "{}", 2).id
+
+    def fill(self, job, count, state, first=0, code="NULL"):
+        last = first + count - 1
+        self.sql(
+            _ROWS.format(job=job, first=first, last=last, state=int(state), code=code)
+        )
+
+    def most_are_done(self):
+        """Let most pending rows be done: only the statistics do not know of it."""
+        self.sql(
+            f"UPDATE frontier SET state = {RowState.DONE:d}"
+            f" WHERE job_id = '{self.job}' AND key BETWEEN 0 AND {PENDING * 9 // 10}"
+        )
+
+
+def work(connection, job_id):
+    """Do with a job, in a transaction, what is done while its row is locked.
+
+    And what callers ask of it, again and again.
+    """
+    for _ in range(USES):
+        claim = frontier.claim(connection, job_id, OWNER, 16)
+        assert len(claim.rows) == 16
+        ids = [row.id for row in claim.rows]
+        assert ids == sorted(ids)
+        first, second, *others = claim.rows
+        found = [
+            Link(10**6 + first.id * 100 + n, f"http://c/{n}", 2) for n in range(30)
+        ]
+        outcomes.append(
+            connection,
+            job_id,
+            [outcome(first, b"{}", found), outcome(second, None, ())],
+        )
+        leases = [(row.id, row.token) for row in others[:-2]]
+        frontier.release(connection, job_id, leases)
+        frontier.bereft_jobs(connection)
+        assert frontier.reap(connection, job_id) == 2
+        assert listing.read_current(connection, job_id) is None
+        page_of_listing(connection, job_id)
+        assert len(known.Reading([job_id]).next(connection)) > 0
+        webhook_turn(connection, job_id)
+
+
+def outcome(row: ClaimedRow, page, links):
+    return Outcome(
+        row_id=row.id,
+        key=row.key,
+        token=row.token,
+        owner=OWNER,
+        page_id=str(uuid.uuid4()),
+        page=page,
+        error=None if page else "x",
+        code=None if page else "SCRAPE_SITE_ERROR",
+        links=links,
+    )
+
+
+def page_of_listing(connection, job_id):
+    last = connection.scalar(
+        select(rows_of.c.id).where(
+            rows_of.c.job_id == job_id, rows_of.c.key == PENDING - 100
+        )
+    )
+    cursor = Cursor(RowState.PENDING, last)
+    found = listing.read_addresses(
+        connection, job_id, AddressQuery(state="pending", after=cursor, limit=50)
+    )
+    assert len(found.addresses) == 50
+
+
+def webhook_turn(connection, job_id):
+    connection.exec_driver_sql(
+        f"UPDATE webhook SET until = 0 WHERE job_id = '{job_id}'"
+    )
+    turn = deliveries.take(connection, job_id, 1.0)
+    assert len(turn.due) == deliveries.FIRST_ROWS
+    assert deliveries.record(connection, job_id, turn.token, [], [60.0], None)
+
+
+@contextmanager
+def rolled_back(database):
+    with database.engine.connect() as connection:
+        yield connection
+        connection.rollback()
+
+
+def bad_plans(database, job_id, mode="force_generic_plan"):
+    """Return the plans of :func:`work` that read more than they need."""
+    plans = []
+    with rolled_back(database) as connection:
+        connection.exec_driver_sql("SELECT 1")  # what begins it cannot be prepared
+        driver = connection.connection.driver_connection
+        usual, driver.prepare_threshold = driver.prepare_threshold, 0
+        driver.add_notice_handler(lambda notice: plans.append(notice.message_primary))
+        for text in (
+            "LOAD 'auto_explain'",
+            "SET LOCAL auto_explain.log_min_duration = 0",
+            "SET LOCAL auto_explain.log_analyze = on",
+            "SET LOCAL auto_explain.log_timing = off",
+            "SET LOCAL auto_explain.log_level = notice",
+            "SET LOCAL client_min_messages = notice",
+            f"SET LOCAL plan_cache_mode = {mode}",
+        ):
+            connection.exec_driver_sql(text)
+        work(connection, job_id)
+        driver.prepare_threshold = usual
+    plans = [plan for plan in plans if plan and "Query Text:" in plan]
+    assert len(plans) > 20 * USES
+    # The counts of a listing read what they count, once per page of it.
+    plans = [plan for plan in plans if "count(*)" not in plan]
+    return [plan for plan in plans if max(map(int, _READ.findall(plan))) > MOST_READ]
+
+
+def test_postgresql_reads_no_row_that_it_does_not_need(tmp_path, postgres):
+    with closing(Database(tmp_path, postgres())) as database:
+        database.write_at_once(
+            lambda c: c.exec_driver_sql(
+                "ALTER TABLE frontier SET (autovacuum_enabled = false)"
+            )
+        )
+        filled = Filled(database)
+        assert bad_plans(database, filled.job) == [], "before ANALYZE"
+        filled.sql("ANALYZE")
+        assert bad_plans(database, filled.job) == [], "after ANALYZE"
+        filled.most_are_done()
+        assert bad_plans(database, filled.job) == [], "with old statistics"
+        assert bad_plans(database, filled.job, "force_custom_plan") == []
+        filled.sql("ANALYZE")
+        assert bad_plans(database, filled.job) == [], "with new statistics"
+
+
+def scans(database, job_id):
+    """Return how SQLite would find the rows of :func:`work` without an index."""
+    sent = {}
+
+    def note(_, __, statement, parameters, ___, many):
+        sent.setdefault(statement, parameters[0] if many else parameters)
+
+    with rolled_back(database) as connection:
+        event.listen(database.engine, "before_cursor_execute", note)
+        try:
+            work(connection, job_id)
+        finally:
+            event.remove(database.engine, "before_cursor_execute", note)
+        found = []
+        for statement, parameters in sent.items():
+            if "count(*)" in statement or statement.startswith("INSERT INTO"):
+                continue
+            plan = connection.exec_driver_sql(
+                f"EXPLAIN QUERY PLAN {statement}", parameters
+            )
+            steps = [row.detail for row in plan]
+            if any(_is_bad(step) for step in steps):
+                found.append((statement, steps))
+    return found
+
+
+def _is_bad(step):
+    in_order = "TEMP B-TREE FOR ORDER BY" in step
+    return in_order or re.match(
+        r"SCAN (frontier|delivery|event|page)\b(?! USING)", step
+    )
+
+
+def test_sqlite_reads_no_row_that_it_does_not_need(tmp_path):
+    with closing(Database(tmp_path)) as database:
+        filled = Filled(database)
+        assert scans(database, filled.job) == [], "before ANALYZE"
+        filled.sql("ANALYZE")
+        assert scans(database, filled.job) == [], "after ANALYZE"

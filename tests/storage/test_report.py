@@ -1,0 +1,298 @@
+"""What jobs ask of hosts: counted in processes, added up in the database."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from scraper_service.options.job_arguments import crawl_options
+from scraper_service.storage import admission
+from scraper_service.storage import job_listing as listing
+from scraper_service.storage import jobs as store
+from scraper_service.storage.admission import Terms
+from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier.links import insert_links
+from scraper_service.storage.job_records import JobState, Kind, Link, Outcome, RowState
+from scraper_service.storage.politeness import tally_rows
+from scraper_service.storage.politeness.crawl_reports import read_report
+from scraper_service.storage.politeness.tally import (
+    Delay,
+    HostCounts,
+    JobTally,
+    RobotsSeen,
+    Share,
+)
+from scraper_service.storage.schema import job, job_host, job_robots
+
+SITE = "a.example"
+ROBOTS = f"http://{SITE}/robots.txt"
+TEAM = "a team"
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def write(database):
+    """Return a function that runs one of a connection in a transaction."""
+
+    def run(function, *args, **kwargs):
+        with database.engine.begin() as connection:
+            return function(connection, *args, **kwargs)
+
+    return run
+
+
+@pytest.fixture
+def job_id(write):
+    write(store.make_team, TEAM)
+    options = crawl_options({"url": f"http://{SITE}/", "limit": "5"})
+    return write(admission.create_job, Terms(team_id=TEAM), options, 2).id
+
+
+def ask(tally, count, *, answer="200"):
+    """Ask the host so often at once; return the visits, to be ended."""
+    visits = [tally.host(SITE).visit() for _ in range(count)]
+    for visit in visits:
+        visit.__enter__()
+        visit.begin(0.0)
+        visit.answered(answer, 10)
+    return visits
+
+
+def end(visits):
+    for visit in visits:
+        visit.__exit__()
+
+
+def total(*tallies, onto=None):
+    counts = onto or HostCounts()
+    for tally in tallies:
+        if found := tally.take().hosts.get(SITE):
+            counts.add(found)
+    return counts
+
+
+def test_peaks_of_processes_are_those_of_their_sums(clock):
+    first, second = JobTally(clock), JobTally(clock)
+    visits = [*ask(first, 3), *ask(second, 2)]
+    counts = total(first, second)
+    assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (5, 5, 5)
+    end(visits)
+    clock.now += 1
+    end(ask(first, 4))
+    total(first, second, onto=counts)
+    assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (9, 5, 5)
+
+
+def test_a_second_that_is_told_twice_counts_once(clock):
+    tally = JobTally(clock)
+    counts = HostCounts()
+    for _ in range(3):
+        end(ask(tally, 2))
+        total(tally, onto=counts)
+    assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (6, 6, 2)
+
+
+def test_requests_that_go_on_count_beside_those_of_another_process(clock):
+    slow, quick = JobTally(clock), JobTally(clock)
+    visits = ask(slow, 4)
+    counts = total(slow)
+    clock.now += 3
+    end(ask(quick, 1))
+    total(slow, quick, onto=counts)
+    assert counts.peak_in_flight == 5
+    assert counts.peak_rate == 4
+    end(visits)
+
+
+def test_what_was_not_stored_is_told_again(clock):
+    tally = JobTally(clock)
+    tally.host(SITE).delayed("retryAfter", 2.0)
+    tally.robots(ROBOTS, RobotsSeen("ok", "", "*", None))
+    end(ask(tally, 1))
+    taken = tally.take()
+    tally.put_back(taken)
+    end(ask(tally, 1, answer="429"))
+    again = tally.take()
+    assert again.robots == taken.robots
+    assert again.hosts[SITE].requests == 2
+    assert again.hosts[SITE].answers == {"200": 1, "429": 1}
+    assert again.hosts[SITE].delays == {"retryAfter": Delay(1, 2.0)}
+    assert not tally.take()
+
+
+def test_what_is_idle_is_forgotten(clock):
+    tally = JobTally(clock)
+    visits = ask(tally, 1)
+    tally.take()
+    clock.now += 60
+    tally.take()
+    assert tally._hosts  # it goes on
+    end(visits)
+    clock.now += 60
+    tally.take()
+    tally.take()
+    assert not tally._hosts
+
+
+def test_seconds_are_not_kept_without_end(clock):
+    tally, counts = JobTally(clock), HostCounts()
+    for _ in range(100):
+        end(ask(tally, 1))
+        total(tally, onto=counts)
+        clock.now += 1
+    assert len(counts.seconds) == 10
+    assert len(counts.facts()) < 1000
+
+
+def test_a_request_that_ends_without_an_answer_has_failed(clock):
+    tally = JobTally(clock)
+    with tally.host(SITE).visit() as visit:
+        visit.begin(0.5)
+    with tally.host(SITE).visit():
+        pass  # it did not get its turn
+    counts = tally.take().hosts[SITE]
+    assert counts.requests == 1
+    assert counts.answers == {"failed": 1}
+    assert counts.delays == {"adaptive": Delay(1, 0.5)}
+
+
+def test_counts_of_processes_add_up_in_the_database(write, job_id, clock):
+    for answer, source in (("200", "delay"), ("429", "retryAfter")):
+        tally = JobTally(clock)
+        tally.host(SITE).delayed(source, 1.5)
+        tally.host("b.example").waited(2.0)
+        end(ask(tally, 3, answer=answer))
+        tally.robots(ROBOTS, RobotsSeen("ok", "", answer, 2.0))
+        write(tally_rows.record, job_id, tally.take())
+    found = write(read_report, job_id, TEAM)
+    assert list(found.hosts) == [SITE, "b.example"]
+    counts = found.hosts[SITE]
+    assert (counts.requests, counts.bytes, counts.peak_rate) == (6, 60, 6)
+    assert counts.answers == {"200": 3, "429": 3}
+    assert counts.delays == {"delay": Delay(1, 1.5), "retryAfter": Delay(1, 1.5)}
+    assert {s for shares in counts.seconds.values() for s in shares.values()} == {
+        Share(3, 3)
+    }
+    assert (found.totals.hosts, found.totals.requests) == (2, 6)
+    assert found.totals.wait_s == pytest.approx(4.0, abs=0.1)
+    assert [row.seen.agent for row in found.robots] == ["429"]
+    assert write(read_report, job_id, "another team") is None
+
+
+def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
+    tally = JobTally(clock)
+    end(ask(tally, 1))
+    tallied = tally.take()
+    write(tally_rows.record, "no job", tallied)
+    write(tally_rows.record, job_id, tallied)
+    write(store.end_job, job_id, JobState.CANCELLED)
+    write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
+    while write(store.expire):
+        pass
+    for table in (job_host, job_robots, job):
+        assert (
+            write(lambda connection, t=table: connection.execute(t.select()).all())
+            == []
+        )
+
+
+def link(number, code=None, **facts):
+    url = f"http://{SITE}/{number}"
+    return Link(number, url, facts.pop("depth", 1), code=code, error=code, **facts)
+
+
+def brute_force(connection, job_id):
+    """Count by reading every row."""
+    rows = []
+    after = None
+    while True:
+        query = listing.AddressQuery(after=after, limit=7)
+        part = listing.read_addresses(connection, job_id, query)
+        rows += part.addresses
+        after = part.behind
+        if after is None:
+            break
+    assert len(rows) == part.total
+    rows = [row for row in rows if row.kind == "page"]
+    states = Counter(row.state for row in rows)
+    return states, Counter(row.reason for row in rows if row.reason)
+
+
+def test_addresses_are_counted_as_they_are_listed(write, job_id):
+    codes = ["trap", "robots", "external", "discovery_depth", "robots"]
+    refused = [link(number, code) for number, code in enumerate(codes)]
+    pages = [link(number) for number in range(10, 18)]
+    files = [link(number, kind=Kind.SITEMAP) for number in range(20, 23)]
+    ends = {
+        Kind.PAGE: [
+            {"page": b"{}", "links": (*refused, *pages, *files)},
+            {"page": b"{}", "final": (99, f"http://{SITE}/99")},
+            {"page": b"{}", "final": (1, f"http://{SITE}/1")},
+            {"page": b"{}", "final": (99, f"http://{SITE}/99")},
+            {"code": "robots", "error": "line 1", "final": (11, f"http://{SITE}/11")},
+        ],
+        Kind.SITEMAP: [{"is_done": True}, {"code": "SITEMAP_ABSENT", "error": "404"}],
+    }
+    while rows := write(frontier.claim, job_id, "owner", 1).rows:
+        row = rows[0]
+        if not ends[Kind(row.kind)]:
+            continue  # it stays leased
+        facts = ends[Kind(row.kind)].pop(0)
+        known = {"row_id": row.id, "key": row.key, "token": row.token}
+        ended = Outcome(
+            page_id=f"{row.id}", owner="owner", kind=Kind(row.kind), **known, **facts
+        )
+        (commit,) = write(outcomes.append, job_id, [ended])
+        assert commit.accepted
+    assert not any(ends.values())
+    states, reasons, _ = write(listing.count_addresses, job_id)
+    known_states, known_reasons = write(brute_force, job_id)
+    assert {name: count for name, count in states.items() if count} == known_states
+    assert reasons == known_reasons
+    assert {"leased", "done", "failed", "skipped", "held"} == set(known_states)
+
+
+def test_refusals_are_counted_once_for_each_robots_txt(write, job_id):
+    (row,) = (r for r in write(frontier.claim, job_id, "o", 9).rows if r.kind == 0)
+    other = Link(50, "https://b.example:8443/x", 1, code="robots", error="line 3")
+    links = (link(1, "robots"), link(2, "robots"), link(1, "robots"), other)
+
+    def outcome(**facts):
+        known = {"row_id": row.id, "key": row.key, "token": row.token, "owner": "o"}
+        return Outcome(page_id="a", **known, **facts)
+
+    write(outcomes.append, job_id, [outcome(links=links, goes_on=True)])
+    write(outcomes.append, job_id, [outcome(links=links, goes_on=True)])
+    end_ = {"code": "robots", "error": "line 1", "final": (row.key, row.url)}
+    write(outcomes.append, job_id, [outcome(**end_)])
+    found = write(read_report, job_id, TEAM)
+    assert {each.url: each.refused for each in found.robots} == {
+        ROBOTS: 3,
+        "https://b.example:8443/robots.txt": 1,
+    }
+    assert found.robots[0].seen is None
+    assert found.reasons["robots"] == 4
+
+
+def test_sitemaps_are_counted_apart(write, job_id):
+    links = [link(n, kind=Kind.SITEMAP) for n in range(3)]
+    write(insert_links, job_id, links[:1], RowState.DONE)
+    write(insert_links, job_id, [link(9, "X", kind=Kind.SITEMAP)], RowState.FAILED)
+    write(insert_links, job_id, links[1:], RowState.PENDING)
+    _, reasons, files = write(listing.count_addresses, job_id)
+    assert (files.files, files.read, files.failed) == (4, 1, 1)
+    assert files.reasons == {"X": 1}
+    assert reasons == {}

@@ -1,0 +1,225 @@
+"""The contract of runs: what a service asks for and what processes on nodes do."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from sqlalchemy import select, update
+
+from scraper_service.errors import JobNotFound, RunRefused
+from scraper_service.options.job_arguments import batch_options
+from scraper_service.storage import admission, runs
+from scraper_service.storage import jobs as store
+from scraper_service.storage.admission import Terms
+from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage.job_records import JobState
+from scraper_service.storage.runs import MAX_LOST, RunState
+from scraper_service.storage.schema import job as job_table
+from scraper_service.storage.schema import run as run_table
+from scraper_service.storage.schema import worker
+
+NODE = "http://127.0.0.1:6800"
+LEASE_S = 15
+
+
+class World:
+    """A job, and the transactions of those who work on it."""
+
+    def __init__(self, database):
+        self.engine = database.engine.execution_options(immediate=True)
+        self.do(store.make_team, "team")
+        urls = ",".join(f"http://a.test/{n}" for n in range(3))
+        self.job = self.do(
+            admission.create_job,
+            Terms(team_id="team"),
+            batch_options({"urls": urls}),
+            2,
+        )
+        self.service = self.live()
+
+    def do(self, function, *args):
+        with self.engine.begin() as connection:
+            return function(connection, *args)
+
+    def live(self):
+        name = str(uuid.uuid4())
+        self.do(frontier.beat, name, LEASE_S)
+        return name
+
+    def die(self, name):
+        dead = update(worker).where(worker.c.id == name).values(until=0)
+        self.do(lambda connection: connection.execute(dead))
+
+    def ask(self, slot=0):
+        run_id = str(uuid.uuid4())
+        asked = self.do(runs.ask, self.job.id, run_id, slot, NODE, self.service)
+        return run_id if asked else None
+
+    def join(self, run_id, kind="batch"):
+        return self.do(runs.join, self.job.id, kind, run_id, LEASE_S)
+
+    def end_lost(self, run_id):
+        return self.do(runs.end_lost, self.job.id, run_id)
+
+    def row(self, run_id):
+        query = select(run_table).where(run_table.c.id == run_id)
+        return self.do(lambda connection: connection.execute(query).one())
+
+    @property
+    def live_runs(self):
+        return self.do(runs.demands)[1]
+
+    @property
+    def state(self):
+        return self.do(store.get_job, self.job.id, "team").state
+
+
+@pytest.fixture
+def world(database):
+    return World(database)
+
+
+def test_a_run_goes_its_way(world):
+    run_id = world.ask()
+    assert [(r.id, r.state, r.is_lost) for r in world.live_runs] == [
+        (run_id, RunState.ASKED, False)
+    ]
+    world.do(runs.accept, world.job.id, run_id)
+    assert world.row(run_id).state == RunState.WAITING
+    joined = world.join(run_id)
+    assert (joined.owner, joined.is_run) == (run_id, True)
+    assert world.row(run_id).state == RunState.RUNNING
+    assert world.state is JobState.SCRAPING
+    assert [(r.id, r.is_lost) for r in world.live_runs] == [(run_id, False)]
+    world.do(runs.leave, world.job.id, run_id, "shutdown", None)
+    assert world.live_runs == []
+    assert world.row(run_id).reason == "shutdown"
+    assert world.state is JobState.SCRAPING
+
+
+def test_a_place_is_given_once(world):
+    first = world.ask()
+    assert world.ask() is None
+    assert world.ask(slot=1) is not None
+    assert world.do(runs.end_unstarted, world.job.id, first, "why")
+    assert world.ask() is not None
+
+
+def test_a_job_that_is_over_gets_no_run(world):
+    world.do(store.end_job, world.job.id, JobState.CANCELLED)
+    assert world.ask() is None
+    assert world.do(runs.demands)[0] == []
+
+
+def test_a_process_may_begin_before_the_node_has_answered(world):
+    run_id = world.ask()
+    world.join(run_id)
+    world.do(runs.accept, world.job.id, run_id)
+    assert world.row(run_id).state == RunState.RUNNING
+
+
+def test_a_run_that_was_given_up_may_not_begin(world):
+    run_id = world.ask()
+    assert world.do(runs.end_unstarted, world.job.id, run_id, "its node is gone")
+    with pytest.raises(RunRefused, match="has the place"):
+        world.join(run_id)
+    assert world.row(run_id).reason == "its node is gone"
+
+
+def test_a_run_that_has_begun_cannot_be_taken_back(world):
+    run_id = world.ask()
+    world.join(run_id)
+    assert not world.do(runs.end_unstarted, world.job.id, run_id, "too late")
+    assert world.row(run_id).state == RunState.RUNNING
+
+
+def test_a_run_begins_once(world):
+    run_id = world.ask()
+    world.join(run_id)
+    with pytest.raises(RunRefused):
+        world.join(run_id)
+
+
+def test_anybody_may_join_by_hand(world):
+    owners = {world.join("by-hand").owner for _ in range(2)}
+    assert len(owners) == 2
+    assert "by-hand" not in owners
+    assert world.do(runs.standing, world.job.id, None) == (JobState.SCRAPING, True)
+
+
+def test_a_process_is_told_that_its_job_is_not_here(world):
+    with pytest.raises(JobNotFound, match="DATABASE_URL"):
+        world.do(runs.join, "another", "batch", "", LEASE_S)
+    with pytest.raises(RunRefused, match="is for the spider batch, not crawl"):
+        world.join("", kind="crawl")
+
+
+def test_a_process_that_shows_no_life_loses_its_place(world):
+    run_id = world.ask()
+    world.join(run_id)
+    assert not world.end_lost(run_id), "it lives"
+    world.die(run_id)
+    assert [r.is_lost for r in world.live_runs] == [True]
+    assert world.end_lost(run_id)
+    assert not world.end_lost(run_id)
+    assert world.do(runs.standing, world.job.id, run_id) == (JobState.SCRAPING, False)
+    assert world.ask() is not None
+
+
+def test_a_question_of_a_service_that_is_gone_is_lost(world):
+    world.ask()
+    world.die(world.service)
+    assert [r.is_lost for r in world.live_runs] == [True]
+
+
+def lose(world):
+    run_id = world.ask()
+    world.join(run_id)
+    world.die(run_id)
+    world.end_lost(run_id)
+
+
+def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
+    for _ in range(MAX_LOST - 1):
+        lose(world)
+    assert world.state is JobState.SCRAPING
+    lose(world)
+    assert world.state is JobState.FAILED
+    job = world.do(store.get_job, world.job.id, "team")
+    assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
+
+
+def test_a_job_that_gets_on_may_lose_any_number_of_processes(world):
+    for number in range(2 * MAX_LOST):
+        if number % (MAX_LOST - 1) == 0:
+            done = update(job_table).values(done=job_table.c.done + 1)
+            world.do(lambda connection, done=done: connection.execute(done))
+        lose(world)
+    assert world.state is JobState.SCRAPING
+
+
+def test_a_process_can_fail_its_job(world):
+    run_id = world.ask()
+    world.join(run_id)
+    world.do(runs.leave, world.job.id, run_id, "memusage_exceeded", "It ended early.")
+    assert world.state is JobState.FAILED
+    assert world.live_runs == []
+
+
+def test_a_job_that_waits_for_days_does_not_expire(world):
+    old = update(job_table).values(expires_at=0)
+    world.do(lambda connection: connection.execute(old))
+    run_id = world.ask()
+    assert world.join(run_id).job.id == world.job.id
+
+
+def test_the_runs_of_an_expired_job_go_with_it(world):
+    world.ask()
+    world.do(store.end_job, world.job.id, JobState.CANCELLED)
+    old = update(job_table).values(expires_at=0)
+    world.do(lambda connection: connection.execute(old))
+    while world.do(store.expire):
+        pass
+    everything = select(run_table)
+    assert world.do(lambda connection: connection.execute(everything).all()) == []

@@ -1,0 +1,200 @@
+"""Two services on one database that look after it at the same time, without any fault."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import multiprocessing
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from scrapy.settings import Settings
+from sqlalchemy import func, select, text
+
+from scraper_service.content.text.search_entry import search_entry
+from scraper_service.content.text.search_query import parse_query
+from scraper_service.crawling.page_index import SearchIndex
+from scraper_service.items import SearchPage
+from scraper_service.options.search import Source
+from scraper_service.services.job_runner import expire
+from scraper_service.storage import jobs as store
+from scraper_service.storage.database import Database
+from scraper_service.storage.frontier.seeds import Seed
+from scraper_service.storage.job_records import Link, SegmentState
+from scraper_service.storage.page_index import merging as search_merging
+from scraper_service.storage.page_index import rows as search_rows
+from scraper_service.storage.page_index import searching as search_reading
+from scraper_service.storage.schema import (
+    delivery,
+    frontier,
+    job,
+    scrape,
+    search_list,
+    search_page,
+    search_segment,
+)
+
+# On SQLite, services take turns at every write.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.slow_on("sqlite")]
+
+SERVICES = 2
+TIMEOUT_S = 200
+TEAM = "team"
+GATHERED, TOGETHER = 8, 2  # small, for many merges
+JOBS, ROWS = 8, 2500  # more rows than a slice has
+SEGMENTS, PIECES = 6, 1200
+ROUNDS, OF_EACH, OF_BOTH = 12, 6, 4
+
+_FILL = """
+INSERT INTO frontier (job_id, key, url, depth, state)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
+  SELECT job.id, n, 'http://a.example/' || n, 1, 3 FROM job, n;
+INSERT INTO delivery (job_id, seq, kind, at, state)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
+  SELECT job.id, n, 'page', 1, 1 FROM job, n;
+INSERT INTO scrape (id, team_id, body, expires_at)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
+  SELECT 'scrape ' || n, 'team', '', 1 FROM n;
+INSERT INTO search_page (team_id, key, url, fetched_at, expires_at, facts, text)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
+  SELECT 'team', 'key ' || n, 'http://a.example/' || n, 1, 1, '{}', '' FROM n;
+INSERT INTO search_segment
+  (team_id, state, level, bits, languages, pages, created_at, expires_at)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :segments)
+  SELECT 'team', 2, 0, 1, '', '', 1, 1 FROM n;
+INSERT INTO search_list (segment_id, piece, body)
+  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :pieces)
+  SELECT search_segment.id, n, '' FROM search_segment, n;
+UPDATE job SET state = 'completed', expires_at = 1;
+"""
+
+
+class _Kept(logging.Handler):
+    """Keeps what is logged as a warning or worse."""
+
+    def __init__(self):
+        super().__init__(logging.WARNING)
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(self.format(record))
+
+
+def service(work, number, url, folder, start, results):
+    """Be one service: wait for the others, do ``work``, tell what was logged."""
+    kept = _Kept()
+    logging.getLogger().addHandler(kept)
+    data_dir = Path(folder) / str(number)
+    settings = Settings({"DATA_DIR": str(data_dir), "DATABASE_URL": url})
+    settings.setmodule("scraper_service.settings")
+    settings.setdict({"DATA_DIR": str(data_dir), "DATABASE_URL": url}, "cmdline")
+    try:
+        with closing(Database.shared(settings)) as database:
+            start.wait(TIMEOUT_S)
+            asyncio.run(work(settings, database, number))
+    except BaseException as error:
+        kept.lines.append(repr(error))
+        raise
+    finally:
+        results.put(kept.lines)
+
+
+def run_together(work, url, folder):
+    """Return what all services logged."""
+    spawn = multiprocessing.get_context("spawn")
+    start, results = spawn.Barrier(SERVICES), spawn.Queue()
+    processes = [
+        spawn.Process(
+            target=service, args=(work, number, url, str(folder), start, results)
+        )
+        for number in range(SERVICES)
+    ]
+    for process in processes:
+        process.start()
+    try:
+        return [line for _ in processes for line in results.get(timeout=TIMEOUT_S)]
+    finally:
+        for process in processes:
+            process.join(10)
+            process.kill()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request, tmp_path):
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'shared.sqlite'}"
+    return request.getfixturevalue("postgres")()
+
+
+@pytest.fixture
+def database(url, tmp_path):
+    with closing(Database(tmp_path / "own", url)) as opened:
+        opened.write_at_once(store.make_team, TEAM)
+        yield opened
+
+
+async def expire_all(_, database, __):
+    await expire(database)
+
+
+def test_services_that_expire_at_once_do_not_disturb_each_other(
+    database, url, tmp_path
+):
+    seed = Seed("crawl", "http://a.example/", None, (Link(0, "http://a.example/", 0),))
+    for _ in range(JOBS):
+        database.write_at_once(store.insert_job, TEAM, seed, "{}", 2)
+    counts = {"rows": ROWS, "segments": SEGMENTS, "pieces": PIECES}
+    for statement in _FILL.strip().split(";\n"):
+        wanted = {name: n for name, n in counts.items() if f":{name}" in statement}
+        database.write_at_once(lambda c, s=statement, w=wanted: c.execute(text(s), w))
+    assert run_together(expire_all, url, tmp_path) == []
+    tables = (job, frontier, delivery, scrape, search_page, search_segment, search_list)
+    left = {table.name: count(database, table) for table in tables}
+    assert left == dict.fromkeys(left, 0)
+
+
+def count(database, table):
+    return database.write_at_once(
+        lambda c: c.scalar(select(func.count()).select_from(table))
+    )
+
+
+async def index_and_merge(settings, database, number):
+    """Store pages of this service and pages of both, merge and expire, all at once."""
+    search_rows.GATHERED, search_merging.TOGETHER = GATHERED, TOGETHER
+    index = SearchIndex.shared(settings)
+    for first in range(ROUNDS):
+        own = [f"http://{number}.example/{first}/{n}" for n in range(OF_EACH)]
+        both = [f"http://both.example/{first}/{n}" for n in range(OF_BOTH)]
+        for page in own + both:
+            entry = search_entry(page, "lorem ipsum", {"language": "en"}, {}, "html")
+            await index.add(SearchPage(TEAM, page, entry.packed()))
+        await index.flush()
+        await expire(database)
+    while merges := tuple(index._merging.values()):
+        await asyncio.wait(merges)
+
+
+def test_services_that_merge_at_once_do_not_disturb_each_other(database, url, tmp_path):
+    assert run_together(index_and_merge, url, tmp_path) == []
+    pages = {
+        f"http://{host}.example/{first}/{n}"
+        for first in range(ROUNDS)
+        for host, many in (("0", OF_EACH), ("1", OF_EACH), ("both", OF_BOTH))
+        for n in range(many)
+    }
+    hits = database.write_at_once(
+        search_reading.search, TEAM, parse_query("lorem"), Source(), 2 * len(pages)
+    )
+    found = [hit.url for hit in hits]
+    assert sorted(found) == sorted(pages), "each page once"
+    assert count(database, search_page) == len(pages)
+    levels = database.write_at_once(
+        lambda c: c.scalars(
+            select(search_segment.c.level).where(
+                search_segment.c.state == SegmentState.LIVE
+            )
+        ).all()
+    )
+    assert max(levels) >= 2, levels

@@ -1,0 +1,60 @@
+"""What waits for the writer shares a transaction, and only items wait for each other."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from scraper_service.storage import write_queue as writer
+from scraper_service.storage.write_queue import Writer
+
+LONG_S = 600
+
+
+@pytest.fixture
+def written(tmp_path, monkeypatch):
+    """A writer whose items wait for long, and what was written in each call."""
+    monkeypatch.setattr(writer, "ITEMS_EVERY_S", LONG_S)
+    opened = Writer(create_engine(f"sqlite:///{tmp_path / 'a.sqlite'}"))
+    calls: list[list[int]] = []
+
+    def note(connection, job_id, items):
+        calls.append(items)
+        return [-item for item in items]
+
+    yield opened, note, calls
+    opened.close()
+
+
+def test_the_first_item_is_written_at_once(written):
+    opened, note, calls = written
+    assert opened.submit_each(note, "job", 1).result(LONG_S / 10) == -1
+    assert calls == [[1]]
+
+
+def test_items_wait_for_each_other_and_go_along_with_what_waits_for_nothing(written):
+    opened, note, calls = written
+    opened.submit_each(note, "job", 1).result(LONG_S / 10)
+    items = [opened.submit_each(note, "job", number) for number in (2, 3, 4)]
+    work = opened.submit(lambda connection: connection.scalar(text("SELECT 5")))
+    assert work.result(LONG_S / 10) == 5
+    assert [item.result(LONG_S / 10) for item in items] == [-2, -3, -4]
+    assert calls == [[1], [2, 3, 4]]
+
+
+def test_an_item_that_does_not_wait_takes_the_others_along(written):
+    opened, note, calls = written
+    opened.submit_each(note, "job", 1).result(LONG_S / 10)
+    waiting = opened.submit_each(note, "job", 2)
+    hasty = opened.submit_each(note, "job", 3, waits=False)
+    assert [hasty.result(LONG_S / 10), waiting.result(LONG_S / 10)] == [-3, -2]
+    assert calls == [[1], [2, 3]]
+
+
+def test_items_that_wait_are_written_before_the_end(written):
+    opened, note, calls = written
+    opened.submit_each(note, "job", 1).result(LONG_S / 10)
+    item = opened.submit_each(note, "job", 2)
+    opened.close()
+    assert item.result(0) == -2
+    assert calls == [[1], [2]]

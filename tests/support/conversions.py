@@ -1,0 +1,149 @@
+"""Conversions that wait, or end their process, by order of a test.
+
+A service takes them with the environment of :func:`environment`: what a page's address
+says in its parameter ``do`` is done before the page is converted. ``hold`` waits until
+:meth:`Orders.let_go`, ``die`` kills the process each time, ``abort`` the same from C.
+The functions below are also tasks for a pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+import urllib.parse
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+VARIABLE = "CONVERSIONS_OF_TESTS"
+HELD_AT_MOST_S = 240
+POLL_S = 0.02
+
+
+class PoolInLoop(NamedTuple):
+    """A pool, and what runs coroutines in the event loop that it belongs to."""
+
+    pool: Any
+    run: Callable[..., Any]
+
+
+@contextmanager
+def pool_in_loop(*args: Any, **kwargs: Any) -> Iterator[PoolInLoop]:
+    """Make a pool that several calls of a test use."""
+    from scraper_service.crawling.converter_pool.pool import ConverterPool
+
+    with asyncio.Runner() as runner:
+        pool = ConverterPool(*args, **kwargs)
+        try:
+            yield PoolInLoop(pool, runner.run)
+        finally:
+            pool.close()
+
+
+class Orders:
+    """The folder by which a test and the processes of a service talk."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of a service that follows these orders."""
+        return {
+            VARIABLE: str(self.folder),
+            "SCRAPER_CONVERTER": "tests.support.conversions.ObedientPool",
+        }
+
+    @property
+    def held(self) -> list[int]:
+        """The processes that waited or wait for :meth:`let_go`, oldest first."""
+        files = sorted(
+            self.folder.glob("held-*"), key=lambda path: path.stat().st_mtime_ns
+        )
+        return [int(path.name.split("-")[1]) for path in files]
+
+    def let_go(self) -> None:
+        (self.folder / "go").touch()
+
+
+class ObedientPool:
+    """What the setting CONVERTER names: the pool, with other conversions."""
+
+    @classmethod
+    def shared(cls, settings: Any) -> Any:
+        from scraper_service.crawling.converter_pool import pool
+
+        pool.render = render  # type: ignore[assignment]
+        return pool.ConverterPool.shared(settings)
+
+
+def render(source: Any, *args: Any) -> Any:
+    """Do what the address says, then convert the page."""
+    from scraper_service.content import convert as real
+
+    query = urllib.parse.urlsplit(source.url).query
+    order = urllib.parse.parse_qs(query).get("do", [""])[0]
+    if order == "hold":
+        hold(os.environ[VARIABLE])
+    elif order == "die":
+        die()
+    elif order == "abort":
+        os.abort()
+    return real.render(source, *args)
+
+
+def hold(folder: str, value: Any = None) -> Any:
+    """Wait for the end of all waiting; return ``value``."""
+    mark = Path(folder, f"held-{os.getpid()}-{time.monotonic_ns()}")
+    mark.touch()
+    end = time.monotonic() + HELD_AT_MOST_S
+    while not Path(folder, "go").exists() and time.monotonic() < end:
+        time.sleep(POLL_S)
+    return value
+
+
+def hold_large(folder: str, body: bytes) -> int:
+    """Wait as :func:`hold`, with an input."""
+    return hold(folder, len(body))
+
+
+def die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def fill_memory() -> int:
+    return len([bytes(2**20) for _ in range(2**20)])
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+def lines(count: int) -> bytes:
+    return b"x" * count
+
+
+class Odd(Exception):
+    """An exception that pickle cannot make again."""
+
+    def __init__(self, one: int, two: int):
+        super().__init__(f"{one} {two}")
+
+
+def raise_odd() -> None:
+    raise Odd(1, 2)
+
+
+def unsendable() -> Any:
+    return lambda: None
+
+
+def exit_at_once(*_args: Any) -> None:
+    """Stand in for the main function of a process that cannot start."""
+    os._exit(3)

@@ -1,0 +1,192 @@
+"""The image without Docker: the steps of the Dockerfile, done in a clean Debian.
+
+``python -m tests.support.image`` takes minutes, the rights of root, ``debootstrap`` and a
+network. The Debian is of the release of this machine, with its Python in place of the
+one that the base image has. Then the service is started as the user of the image, and
+asked what its health check asks.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tools.bench.processes import ROOT
+
+DOCKERFILE = ROOT / "deploy" / "Dockerfile"
+PACKAGES = "python3,python3-dev,python3-venv,python-is-python3,ca-certificates"
+# So that pip and apt reach in there what they reach here.
+OF_THIS_MACHINE = (
+    *("/etc/resolv.conf", "/etc/pip.conf", "/etc/hosts"),
+    *("/etc/ssl/certs/ca-certificates.crt", "/etc/apt/apt.conf"),
+)
+START_S = 60
+
+
+def steps(text: str) -> list[tuple[str, str]]:
+    """Return the instructions of a Dockerfile, as (name, arguments), in order."""
+    lines = [line for line in text.splitlines() if not line.startswith("#")]
+    whole = re.sub(r"\\\n\s*", "", "\n".join(lines))
+    found = (line.partition(" ") for line in whole.splitlines() if line.strip())
+    return [(name.upper(), rest.strip()) for name, _, rest in found]
+
+
+class Image:
+    """A folder in which the steps are done. ``mirror`` is Debian's."""
+
+    def __init__(self, folder: Path, mirror: str):
+        self.folder = folder
+        self.mirror = mirror
+        self.workdir = "/"
+        self.user = "0"
+        self.environment = {
+            "PATH": "/usr/local/bin:/usr/bin:/usr/sbin:/bin:/sbin",
+            "DEBIAN_FRONTEND": "noninteractive",
+            **{k: v for k, v in os.environ.items() if k.startswith("PIP_")},
+        }
+        self.commands: dict[str, list[str]] = {}
+
+    def build(self) -> None:
+        """Do all steps; both stages in one folder, which has what the last one copies."""
+        release = dict(
+            line.split("=", 1)
+            for line in Path("/etc/os-release").read_text().splitlines()
+            if "=" in line
+        )["VERSION_CODENAME"]
+        run(
+            *("debootstrap", "--variant=minbase", f"--include={PACKAGES}", release),
+            *(str(self.folder), self.mirror),
+        )
+        (self.folder / "dev" / "shm").chmod(0o1777)  # as Docker has it, for locks
+        for name in OF_THIS_MACHINE:
+            if Path(name).exists():
+                shutil.copy(name, self.inside(name))
+        for path in os.environ.get("PIP_FIND_LINKS", "").split():
+            if Path(path).is_dir():
+                shutil.copytree(path, self.inside(path), dirs_exist_ok=True)
+        for name, text in steps(DOCKERFILE.read_text()):
+            print(f"# {name} {text}", file=sys.stderr)
+            self.step(name, text)
+
+    def inside(self, path: str) -> Path:
+        found = self.folder / path.lstrip("/")
+        found.parent.mkdir(parents=True, exist_ok=True)
+        return found
+
+    def step(self, name: str, text: str) -> None:
+        if name == "RUN":
+            self.chroot("/bin/sh", "-c", text)
+        elif name == "COPY" and not text.startswith("--from"):
+            *sources, target = text.split()
+            for source in sources:
+                self.copy(ROOT / source, target)
+        elif name == "ENV":
+            for key, value in re.findall(r"(\w+)=(\S+)", text):
+                path = self.environment["PATH"]
+                self.environment[key] = value.replace("$PATH", path)
+        elif name == "WORKDIR":
+            self.workdir = text
+            self.inside(text).mkdir(exist_ok=True)
+        elif name == "USER":
+            self.user = text
+        elif name == "CMD":
+            self.commands["CMD"] = json.loads(text)
+        elif name == "HEALTHCHECK":
+            self.commands["HEALTHCHECK"] = json.loads(text.partition("CMD ")[2])
+
+    def copy(self, source: Path, target: str) -> None:
+        place = self.inside(f"{self.workdir}/{target}" if target[0] != "/" else target)
+        if source.is_dir():
+            ignored = shutil.ignore_patterns("__pycache__")
+            shutil.copytree(source, place, dirs_exist_ok=True, ignore=ignored)
+        elif target.endswith("/"):
+            place.mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, place / source.name)
+        else:
+            shutil.copy(source, place)
+
+    def command(self, *command: str) -> list[str]:
+        go = f'cd {self.workdir} && exec "$@"'
+        user = f"--userspec={self.user}:{self.user}"
+        return ["chroot", user, str(self.folder), "/bin/sh", "-c", go, "-", *command]
+
+    def chroot(self, *command: str) -> None:
+        subprocess.run(self.command(*command), env=self.environment, check=True)
+
+    def try_out(self) -> None:
+        """Start the service; raises unless its health check succeeds in time."""
+        service = subprocess.Popen(
+            self.command(*self.commands["CMD"]), env=self.environment
+        )
+        check = self.command(*self.commands["HEALTHCHECK"])
+        end = time.monotonic() + START_S
+        try:
+            while subprocess.run(
+                check, env=self.environment, stderr=subprocess.DEVNULL, check=False
+            ).returncode:
+                if service.poll() is not None or time.monotonic() > end:
+                    raise SystemExit("the service does not answer")
+                time.sleep(0.5)
+            status = Path(f"/proc/{service.pid}/status").read_text()
+            assert re.search(r"^Uid:\s+10001\s", status, re.MULTILINE), status
+        finally:
+            service.send_signal(signal.SIGTERM)
+            code = service.wait(60)
+        if code:
+            raise SystemExit(f"the service ended with {code}")
+        self.examine()
+        self.chroot("scrapyd", "--version")
+        self.chroot("chromium", "--version")
+
+    def examine(self) -> None:
+        """Ask the doctor; that no names resolve is this machine's, not the image's."""
+        done = subprocess.run(
+            self.command("scraper-service", "doctor", "--port", "3002"),
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+        print(done.stdout)
+        failed = [x for x in done.stdout.splitlines() if x.startswith("fails")]
+        if not done.stdout or [x for x in failed if " names: " not in x]:
+            raise SystemExit("the doctor finds something that fails")
+
+
+def run(*command: str) -> None:
+    subprocess.run(command, check=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--mirror", default="http://deb.debian.org/debian")
+    options = parser.parse_args()
+    if os.geteuid() or shutil.which("debootstrap") is None:
+        raise SystemExit("this takes the rights of root, and debootstrap")
+    folder = Path(tempfile.mkdtemp(prefix="image-"))
+    folder.chmod(0o755)  # it is the root of another user
+    try:
+        image = Image(folder, options.mirror)
+        image.build()
+        run("mount", "-t", "proc", "proc", str(folder / "proc"))
+        try:
+            image.try_out()
+        finally:
+            run("umount", str(folder / "proc"))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("the image builds, starts, answers and stops")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

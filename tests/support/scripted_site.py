@@ -1,0 +1,191 @@
+"""A site made for one test: its pages are given as values, its log can be read.
+
+``python -m tests.support.scripted_site`` reads the pages as JSON from the first line of stdin,
+announces its address on stdout and ends with its stdin. Below ``/trap/`` are places
+without end.
+"""
+
+from __future__ import annotations
+
+import base64
+import calendar
+import hashlib
+import json
+import sys
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from tests.support.servers import HttpServer, serve
+
+HOST = "127.0.0.2"
+LOG = "/scripted-log"
+MONTHS = calendar.month_name[1:]
+WORDS = "amber birch cedar delta ember fjord grove heron islet juniper".split()
+
+
+def page(*links: str, text: str = "", title: str = "A page", head: str = "") -> str:
+    """Return a page with links."""
+    anchors = "".join(f'<p><a href="{link}">to {link}</a></p>' for link in links)
+    return (
+        f"<title>{title}</title>{head}<h1>{title}</h1><p>{text or title}</p>{anchors}"
+    )
+
+
+def answer(body: str | bytes = "", status: int = 200, **headers: str) -> dict[str, Any]:
+    """Return an answer; names of headers have underscores for dashes."""
+    data = body.encode() if isinstance(body, str) else body
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return {
+        "status": status,
+        "headers": named,
+        "body": base64.b64encode(data).decode(),
+    }
+
+
+def slow(found: str | dict[str, Any], seconds: float) -> dict[str, Any]:
+    """Return a page or an answer that takes its time."""
+    whole = answer(found) if isinstance(found, str) else found
+    return {**whole, "seconds": seconds}
+
+
+def text(body: str | bytes, status: int = 200) -> dict[str, Any]:
+    """Return a plain text, such as robots.txt."""
+    return answer(body, status, Content_Type="text/plain; charset=utf-8")
+
+
+def sitemap(*urls: str, index: bool = False) -> dict[str, Any]:
+    """Return a sitemap, or an index of sitemaps."""
+    outer, inner = ("sitemapindex", "sitemap") if index else ("urlset", "url")
+    rows = "".join(f"<{inner}><loc>{url}</loc></{inner}>" for url in urls)
+    body = (
+        f'<{outer} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{rows}</{outer}>'
+    )
+    return answer(body, Content_Type="application/xml")
+
+
+def moved(location: str, status: int = 301) -> dict[str, Any]:
+    """Return a redirect."""
+    return answer(status=status, Location=location)
+
+
+class ScriptedSite(HttpServer):
+    """The site in a process of its own; use as a context manager.
+
+    Values of ``pages`` are HTML, or what :func:`answer` and the like return. ``{site}``
+    in bodies and headers stands for its address; ``host`` is another address of this
+    machine.
+    """
+
+    def __init__(self, pages: dict[str, Any], host: str = HOST):
+        given = {
+            path: answer(found) if isinstance(found, str) else found
+            for path, found in pages.items()
+        }
+        super().__init__("tests.support.scripted_site", host, given=given)
+
+    def put(self, path: str, found: Any) -> None:
+        """Change a page from now on."""
+        given = answer(found) if isinstance(found, str) else found
+        self.ask(path, given, "PUT")
+
+    def log(self) -> list[tuple[float, str]]:
+        """Return when each path was asked for, in seconds of a monotonic clock."""
+        return [(at, path) for at, path in self.ask(LOG)]
+
+    def paths(self) -> list[str]:
+        """Return the paths that were asked for, in order."""
+        return [path for _, path in self.log()]
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    pages: dict[str, Any]
+    site: str
+    requests: list[tuple[float, str]]
+    lock = threading.Lock()
+
+    def do_GET(self) -> None:
+        if self.path == LOG:
+            self._send(200, {}, json.dumps(self.requests).encode())
+            return
+        with self.lock:
+            self.requests.append((time.monotonic(), self.path))
+        found = self.pages.get(self.path)
+        if found is not None:
+            time.sleep(found.get("seconds", 0))
+            body = base64.b64decode(found["body"])
+            body = body.replace(b"{site}", self.site.encode())
+            headers = {
+                k: v.replace("{site}", self.site) for k, v in found["headers"].items()
+            }
+            self._send(found["status"], headers, body)
+        elif self.path.startswith("/trap/"):
+            self._send(200, {}, _trap(self.path).encode())
+        else:
+            self._send(404, {}, b"<title>Not found</title><p>Nothing is here.</p>")
+
+    def do_PUT(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.pages[self.path] = json.loads(body)
+        self._send(200, {}, b"")
+
+    def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": "text/html", **headers}.items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *args: Any) -> None:
+        pass
+
+
+def _trap(path: str) -> str:
+    """Return a page of a place without end; its links lead further in."""
+    parts = urlsplit(path)
+    kind, _, rest = parts.path.removeprefix("/trap/").partition("/")
+    if kind == "calendar":  # months without events, for ever
+        year, month = map(int, parse_qs(parts.query)["date"][0].split("-"))
+        after = f"{year + month // 12}-{month % 12 + 1:02}"
+        target = f"/trap/calendar/?date={after}"
+        return _same(f"Events in {MONTHS[month - 1]} {year}", target)
+    if kind == "session":  # each page makes up a new id
+        known = parse_qs(parts.query).get("PHPSESSID", ["0"])[0]
+        fresh = hashlib.md5(known.encode(), usedforsecurity=False).hexdigest()
+        return _same("Shop", f"/trap/session/?PHPSESSID={fresh}")
+    if kind == "growing":  # a relative link that is resolved wrongly
+        return _same("Deeper", "more/")
+    if kind == "soft":  # every address answers 200 with the same words
+        number = int(rest or 0)
+        return _same("Sorry", *(f"/trap/soft/{number * 3 + n}" for n in range(1, 4)))
+    if kind == "forum":  # a query for each thread; all threads differ
+        number = int(parse_qs(parts.query).get("t", ["0"])[0])
+        links = [f"/trap/forum/view?t={n}" for n in (number * 2 + 1, number * 2 + 2)]
+        said = " ".join(
+            WORDS[(number * k + k) % 10] + str(number * k) for k in range(40)
+        )
+        return page(*(x for x in links if number < 100), title=f"{number}", text=said)
+    return page(title="Nothing")
+
+
+def _same(title: str, *links: str) -> str:
+    """Return a page whose words are always the same, but for those of the title."""
+    anchors = "".join(f'<a href="{link}">next</a>' for link in links)
+    said = " ".join(f"{word} {other}" for word in WORDS for other in WORDS[:5])
+    return page(title=title, text=f"Nothing happens here. {said} {anchors}")
+
+
+def main(host: str) -> None:
+    server = ThreadingHTTPServer((host, 0), _Handler)
+    _Handler.pages = json.loads(sys.stdin.readline())
+    _Handler.requests = []
+    _Handler.site = f"http://{host}:{server.server_address[1]}"
+    serve(server)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

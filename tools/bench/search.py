@@ -1,0 +1,193 @@
+"""Milliseconds that a search in the index of scraped pages takes, asked over HTTP.
+
+The index is filled by the functions that the service fills it with; its pages are made
+of words that are as rare and as common as those of a language. No engine is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import sys
+import tempfile
+import time
+from contextlib import ExitStack
+from itertools import accumulate
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.text.search_entry import search_entry
+from scraper_service.services.accounts import OPEN_TEAM_ID
+from scraper_service.storage import jobs as store
+from scraper_service.storage.database import Database
+from scraper_service.storage.page_index import rows as search_rows
+from scraper_service.storage.page_index.merging import merge_segments
+from tools.bench.calls import answer
+from tools.bench.processes import ServiceProcess
+from tools.bench.report import MACHINE, arguments, publish, table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+RESULT = "search.md"
+WORDS = 50_000  # of the language
+LENGTH = 250  # words of a page
+GROUP = 64  # pages written at once
+SYLLABLES = "ba ce di fo gu ka le mi no pu ra se ti vo zu sha tre ply kno wer".split()
+HEADINGS = (
+    "Database",
+    "Pages",
+    "Queries",
+    "Searches",
+    "p50 ms",
+    "p99 ms",
+    "Slowest ms",
+)
+
+
+def vocabulary() -> list[str]:
+    """Return the words of the language, the commonest first."""
+    chance = random.Random(1)
+    words: dict[str, None] = {}
+    while len(words) < WORDS:
+        words["".join(chance.choices(SYLLABLES, k=chance.randint(1, 5)))] = None
+    return list(words)
+
+
+def entries(count: int) -> Iterator[list[search_rows.NewPage]]:
+    """Yield pages in groups, the same in every run."""
+    chance = random.Random(2)
+    words = vocabulary()
+    # Zipf's law: the n-th word is n times as rare as the first.
+    weights = list(accumulate(1 / n for n in range(1, WORDS + 1)))
+    group = []
+    for number in range(count):
+        url = f"https://site{number % 500}.example/{number}"
+        text = " ".join(chance.choices(words, cum_weights=weights, k=LENGTH))
+        facts = {"title": text[:60], "language": "en"}
+        entry = search_entry(url, text, facts, {}, "html")
+        assert entry is not None
+        group.append(search_rows.NewPage(url, entry.packed()))
+        if len(group) == GROUP:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+async def fill(database: Database, count: int) -> float:
+    """Put pages into the index; return the seconds that the database took."""
+    await database.write(store.make_team, OPEN_TEAM_ID)
+    seconds = 0.0
+    for group in entries(count):
+        begin = time.perf_counter()
+        grown = await database.write(search_rows.add_pages, OPEN_TEAM_ID, group, 86_400)
+        while grown and await merge_segments(database, OPEN_TEAM_ID):
+            pass
+        seconds += time.perf_counter() - begin
+    return seconds
+
+
+def queries(count: int) -> dict[str, list[str]]:
+    """Return queries by kind."""
+    chance = random.Random(3)
+    words = vocabulary()
+
+    def some(first: int, last: int, number: int) -> str:
+        return " ".join(chance.choices(words[first:last], k=number))
+
+    return {
+        "one rare word": [some(5000, WORDS, 1) for _ in range(count)],
+        "three words": [some(50, 5000, 3) for _ in range(count)],
+        "five words": [some(20, 10_000, 5) for _ in range(count)],
+        "the commonest words": [some(0, 20, 2) for _ in range(count)],
+        "a phrase of common words": [f'"{some(0, 50, 2)}"' for _ in range(count)],
+        "a word of one site": [
+            f"{some(0, 500, 1)} site:site{chance.randrange(500)}.example"
+            for _ in range(count)
+        ],
+    }
+
+
+def ask(service: str, query: str) -> float:
+    """Return the milliseconds of one search."""
+    begin = time.perf_counter()
+    answer(f"{service}/v2/search", {"query": query, "limit": 10})
+    return (time.perf_counter() - begin) * 1000
+
+
+def measure(
+    name: str, url: str, pages: int, searches: int
+) -> tuple[list[tuple[str, ...]], str]:
+    """Return a row for each kind of query, and one for all; and how it was filled."""
+    with tempfile.TemporaryDirectory() as folder:
+        database = Database(Path(folder), url)
+        seconds = asyncio.run(fill(database, pages))
+        database.close()
+        size = sum(f.stat().st_size for f in Path(folder).iterdir() if f.is_file())
+        environment = {
+            "SCRAPER_AUTH_ENABLED": "false",
+            "SCRAPER_DATABASE_URL": url,
+            "SCRAPER_SEARCH_PROVIDERS": "own",
+        }
+        with ServiceProcess(Path(folder), environment) as service:
+            asked = queries(searches)
+            for some in asked.values():
+                ask(service.url, some[0])
+            found = {
+                kind: [ask(service.url, query) for query in some]
+                for kind, some in asked.items()
+            }
+    found["all together"] = [each for some in found.values() for each in some]
+    rows = [
+        (name, str(pages), kind, str(len(some)), *cells(some))
+        for kind, some in found.items()
+    ]
+    room = "" if url else f", {size / pages / 1000:.1f} kB of disk a page"
+    filled = f"{name}: {seconds * 1000 / pages:.2f} ms to write a page{room}."
+    return rows, filled
+
+
+def cells(milliseconds: list[float]) -> tuple[str, str, str]:
+    """Return the median, the 99th of a hundred, and the slowest."""
+    centiles = statistics.quantiles(milliseconds, n=100)
+    return (
+        f"{statistics.median(milliseconds):.1f}",
+        f"{centiles[98]:.1f}",
+        f"{max(milliseconds):.1f}",
+    )
+
+
+def databases(stack: ExitStack) -> dict[str, str]:
+    """Return the addresses of databases by name; a PostgreSQL server if there is one."""
+    found = {"SQLite": ""}
+    from tests.support.postgres import Postgres, PostgresMissing  # noqa: PLC0415
+
+    try:
+        server: Any = stack.enter_context(Postgres())
+    except PostgresMissing as error:
+        print(f"without PostgreSQL: {error}", file=sys.stderr)
+    else:
+        found["PostgreSQL"] = server()
+    return found
+
+
+def main() -> int:
+    parser = arguments(__doc__, RESULT)
+    options = parser.parse_args()
+    pages, searches = (500, 5) if options.quick else (100_000, 300)
+    with ExitStack() as stack:
+        measured = [
+            measure(name, url, pages, searches)
+            for name, url in databases(stack).items()
+        ]
+    cells = table(HEADINGS, (row for rows, _ in measured for row in rows))
+    filled = " ".join(text for _, text in measured)
+    text = f"# Search benchmark\n\n{MACHINE}. {filled}\n\n{cells}\n"
+    publish(text, RESULT, save=options.save)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

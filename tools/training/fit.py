@@ -1,0 +1,230 @@
+"""Make the weights of the main content model from pages whose content is known.
+
+``python -m tools.training.fit --wcxb DIR --articles DIR`` writes ``weights.json``. With
+``--check`` nothing is written: the pages are parted into five by their sites, each part
+is judged by what was learned of the other four and by the rules, and the measures are
+shown by kind and by half of the sites.
+
+Needs ``pip install catboost rapidfuzz scikit-learn``; about fifteen minutes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from attrs import define
+
+from scraper_service.content import main_content
+from scraper_service.content.main_content.features import Table, table
+from scraper_service.content.main_content.kinds import KINDS, built, kind_of
+from scraper_service.content.main_content.model import WEIGHTS, Forest, Model
+from scraper_service.content.main_content.tables import Tables
+from tools.training.check import report
+from tools.training.forests import as_numbers, grow
+from tools.training.pages import (
+    EMPTY,
+    FOLDS,
+    Case,
+    cases,
+    known_share,
+    labels,
+    site,
+    walked,
+)
+from tools.training.tables import counts, kind_names, kind_weights, tables
+
+TREES = 200
+PROCESSES = 2
+MAX_SIZE = 200  # words of a block beyond which it weighs no more
+OTHER_KINDS = 1.5  # weight of a page that is no article, as most pages are
+LEAST_KNOWN = 0.3  # of the words that are known content, on the page it is learned from
+THRESHOLD = 0.75  # of the bar of the best F1: less costs hardly any, and loses less
+ALL = -1  # the fold that is nobody's
+
+
+@define
+class Page:
+    """A page with features that were made without knowing its site."""
+
+    case: Case
+    made: Table
+    label: Any
+    weight: Any
+    told_right: bool  # whether its kind was
+    good: bool  # whether it is learned from
+
+
+@define
+class Learned:
+    """What is counted, by the fold left out; and the labels of each page."""
+
+    tables: dict[int, dict[str, dict[str, float]]]
+    kinds: dict[int, dict[str, list[float]]]
+    labels: list[Any]
+    good: list[bool]
+
+
+@click.command()
+@click.option("--wcxb", type=click.Path(path_type=Path, exists=True), required=True)
+@click.option("--articles", type=click.Path(path_type=Path, exists=True))
+@click.option("--check", is_flag=True, help="Show how well unknown sites are judged.")
+def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
+    """Learn from the pages, and write or check the weights."""
+    known = list(cases(wcxb, articles))
+    learned = count(known)
+    say(f"counted {len(known)} pages")
+    pages = featured(known, learned)
+    say("features made")
+    if check:
+        for line in report(known, by_fold(pages, learned)):
+            say(line)
+        return
+    weights = {
+        "source": SOURCE,
+        "threshold": THRESHOLD,
+        "tables": learned.tables[ALL],
+        "kinds": learned.kinds[ALL],
+        "forest": grown(pages, ALL),
+    }
+    to = Path(main_content.__file__).with_name(WEIGHTS)
+    to.write_text(as_text(weights), encoding="utf-8")
+    say(f"wrote {to}")
+
+
+SOURCE = (
+    "Learned from WCXB: Web Content eXtraction Benchmark (Murrough Foley, "
+    "github.com/Murrough-Foley/web-content-extraction-benchmark, CC BY 4.0) and from "
+    "article-extraction-benchmark (Zyte, MIT). Made by tools/tools/training/fit.py."
+)
+
+
+def count(known: list[Case]) -> Learned:
+    """Count names, words and signs, for all folds but one, and for all."""
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        facts = list(pool.map(_counted, known, chunksize=20))
+    good = [share >= LEAST_KNOWN for *_, share in facts]
+    learned = Learned({}, {}, [label for _, _, label, _ in facts], good)
+    for fold in range(ALL, FOLDS):
+        own = [n for n, case in enumerate(known) if case.fold != fold and good[n]]
+        learned.tables[fold] = tables((site(known[n].url), facts[n][1]) for n in own)
+        learned.tables[fold]["kind_names"] = kind_names(
+            (site(known[n].url), known[n].kind, facts[n][1]) for n in own
+        )
+        learned.kinds[fold] = kind_weights(
+            [facts[n][0] for n in own], [known[n].kind for n in own]
+        )
+    return learned
+
+
+def _counted(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any, float]:
+    walk, page = walked(case, EMPTY)
+    label = labels(walk, case.truth)
+    signs = set(page.signs) | built(walk)
+    return signs, counts(walk, label), label, known_share(walk, case.truth)
+
+
+def featured(known: list[Case], learned: Learned) -> list[Page]:
+    """Make the features of each page from what the other folds taught."""
+    with ProcessPoolExecutor(PROCESSES) as pool:
+        made = pool.map(
+            _featured,
+            known,
+            learned.labels,
+            [learned.tables[case.fold] for case in known],
+            [learned.kinds[case.fold] for case in known],
+            learned.good,
+            chunksize=20,
+        )
+        pages = [page for page in made if page is not None]
+    right = sum(page.told_right for page in pages)
+    say(f"kinds told right: {right / len(pages):.3f} of {', '.join(KINDS)}")
+    return pages
+
+
+def _featured(
+    case: Case, share: Any, tables: dict[str, dict[str, float]], kinds: Any, good: bool
+) -> Page | None:
+    walk, page = walked(case, Tables(**tables))
+    if not len(walk.blocks):
+        return None
+    kind = kind_of(page.signs | built(walk), kinds)
+    words = np.array(walk.blocks.words)
+    size = (np.minimum(words, MAX_SIZE) + 2.0) * (share >= 0)
+    return Page(
+        case,
+        table(walk, kind.chances),
+        (share > 0.5).astype(int),
+        size / max(size.sum(), 1.0) * (1.0 if case.kind == "article" else OTHER_KINDS),
+        kind.name == case.kind,
+        good,
+    )
+
+
+def by_fold(pages: list[Page], learned: Learned) -> dict[int, Model]:
+    """Return for each fold the model that was made of the others."""
+    return {
+        fold: Model(
+            Tables(**learned.tables[fold]),
+            learned.kinds[fold],
+            Forest.read(grown(pages, fold)),
+            THRESHOLD,
+        )
+        for fold in range(FOLDS)
+    }
+
+
+def grown(pages: list[Page], fold: int) -> dict[str, Any]:
+    """Grow trees over the pages to learn from that are not of the fold."""
+    own = [page for page in pages if page.case.fold != fold and page.good]
+    names = list(own[0].made.columns)
+    forest = grow(
+        [page.made.matrix(names) for page in own],
+        [page.label for page in own],
+        [page.weight for page in own],
+        TREES,
+    )
+    say(f"grew {TREES} trees of {len(own)} pages")
+    return as_numbers(forest, names)
+
+
+def as_text(weights: dict[str, Any]) -> str:
+    """Return JSON with a line for each tree and each dozen of words."""
+    parts = []
+    for name, value in weights.items():
+        if name == "forest":
+            trees = ",\n".join(json.dumps(tree) for tree in value.pop("trees"))
+            head = json.dumps(value)[:-1]
+            text = f'{head}, "trees": [\n{trees}]}}'
+        elif name == "tables":
+            tables = ",\n".join(
+                f'"{table}": {{\n{_lines_of(rows)}}}' for table, rows in value.items()
+            )
+            text = f"{{\n{tables}}}"
+        elif name == "kinds":
+            text = f"{{\n{_lines_of(value)}}}"
+        else:
+            text = json.dumps(value)
+        parts.append(f'"{name}": {text}')
+    return "{\n" + ",\n".join(parts) + "\n}\n"
+
+
+def _lines_of(rows: dict[str, Any]) -> str:
+    return ",\n".join(
+        f"{json.dumps(key, ensure_ascii=False)}: {json.dumps(value)}"
+        for key, value in sorted(rows.items())
+    )
+
+
+def say(text: str) -> None:
+    """Tell how far it is."""
+    sys.stderr.write(f"{text}\n")
+
+
+if __name__ == "__main__":
+    main()
