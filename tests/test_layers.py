@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import graphlib
+import re
 from pathlib import Path
 
 import pytest
@@ -133,3 +134,12 @@ def test_no_imports_go_in_a_circle():
         }
         graph[module] = used - {module}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the circle
+
+
+def test_paths_of_the_architecture_exist():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    named = set(re.findall(r"`([a-z_0-9/]+(?:\.py|/))`", text))
+    assert len(named) > 30
+    for path in named:
+        places = (ROOT / path, ROOT / "scraper_service" / path)
+        assert any(place.exists() for place in places), path

@@ -1,0 +1,1 @@
+"""HTTP: the routes of both versions, the table of errors, streams."""

@@ -1,0 +1,1 @@
+"""Bytes of a page to formats; pure, runs in the converter processes."""

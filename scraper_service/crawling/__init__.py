@@ -1,0 +1,1 @@
+"""Scrapy components: scheduler, downloads, browser, converter pool, pipelines."""

@@ -1,0 +1,1 @@
+"""What a caller may ask: frozen classes without defaults."""

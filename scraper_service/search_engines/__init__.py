@@ -1,0 +1,1 @@
+"""Search engines, each behind the same interface."""
