@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.document import Document, parse
 from scraper_service.content.html.hidden import instruction_in
-from scraper_service.content.structured_data.unfound import listed
+from scraper_service.content.unfound import listed
 from scraper_service.options.formats import ChangeTracking, Format, Json, Summary
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from attrs import define, field
 
 from scraper_service.content.branding import branding
 from scraper_service.content.metadata import Evidence
-from scraper_service.content.structured_data.shop import menu, product
+from scraper_service.content.shop import menu, product
 from scraper_service.content.structured_data.sources.nodes import Graph
 
 NO_PRODUCT = "No product was found on the page."

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, field
 
+from scraper_service.content.merging import PageData, result_json
 from scraper_service.content.stored_pages import read_pages
-from scraper_service.content.structured_data.merging import PageData, result_json
 from scraper_service.discovery import relevance
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
 from scraper_service.options.formats import Json, Links

@@ -261,18 +261,18 @@ def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
     """Its files are gone for a while, as between the two halves of an update."""
     for package in ("scraper_service", "spiders"):
         shutil.copytree(ROOT / package, tmp_path / "installed" / package)
-    formats = tmp_path / "installed/scraper_service/content"
-    away = tmp_path / "formats"
-    where = {"PYTHONPATH": str(formats.parents[1]), "PYTHONSAFEPATH": "1"}
+    content = tmp_path / "installed/scraper_service/content"
+    away = tmp_path / "content"
+    where = {"PYTHONPATH": str(content.parents[1]), "PYTHONSAFEPATH": "1"}
     with Service(tmp_path / "data", **where) as service:
         body = {"url": site.url("/pdf?pages=1"), "timeout": 250_000}
-        formats.rename(away)
+        content.rename(away)
         with concurrent.futures.ThreadPoolExecutor(1) as threads:
             reply = threads.submit(service.post, "/v2/scrape", body)
             wait_until(lambda: "could not start" in service.stderr)
-            away.rename(formats)
+            away.rename(content)
             assert reply.result().status == 200, reply.result()
-        shutil.rmtree(formats / "extraction")
+        shutil.rmtree(content / "structured_data")
         wanted = {"type": "json", "schema": {"properties": {"name": {}}}}
         body = {"url": site.url("/article"), "formats": [wanted]}
         text = service.post("/v2/scrape", body).json["error"]

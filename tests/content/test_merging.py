@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scraper_service.content.structured_data.merging import (
+from scraper_service.content.merging import (
     PageData,
     is_empty,
     merged,

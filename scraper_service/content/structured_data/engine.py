@@ -12,7 +12,7 @@ from scraper_service.content.structured_data.fields.prompts import fields_of, ke
 from scraper_service.content.structured_data.lists import plain_list
 from scraper_service.content.structured_data.record_lists import RecordLists
 from scraper_service.content.structured_data.run import Readers, Run
-from scraper_service.content.structured_data.unfound import (
+from scraper_service.content.unfound import (
     NOT_UNDERSTOOD,
     is_empty,
     unfound,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from scraper_service.content.merging import PageData, merged
 from scraper_service.content.stored_pages import read_pages
-from scraper_service.content.structured_data.merging import PageData, merged
 from scraper_service.content.text import digest
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
 from scraper_service.options.formats import Markdown

@@ -6,7 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.page_urls import absolute, is_web
-from scraper_service.content.structured_data.shop.offers import (
+from scraper_service.content.shop.offers import (
     availability,
     availability_of_words,
     earlier_price_of,

@@ -17,7 +17,7 @@ from typing import Any
 
 from attrs import define, field, frozen
 
-from scraper_service.content.structured_data.unfound import (
+from scraper_service.content.unfound import (
     NOT_UNDERSTOOD,
     is_empty,
     listed,

@@ -3,7 +3,7 @@
 Nothing is made up: what the page does not say is left out.
 """
 
-from scraper_service.content.structured_data.shop.menus import menu
-from scraper_service.content.structured_data.shop.products import product
+from scraper_service.content.shop.menus import menu
+from scraper_service.content.shop.products import product
 
 __all__ = ["menu", "product"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, field
 
 from scraper_service.content.html.page_urls import absolute, is_web
-from scraper_service.content.structured_data.shop.offers import (
+from scraper_service.content.shop.offers import (
     availability,
     currency_of,
     offers_of,
