@@ -187,14 +187,14 @@ class Server:
     async def _accounts(self) -> Accounts:
         """Return who knows the keys."""
         from scraper_service.services import accounts
-        from scraper_service.storage import jobs as store
+        from scraper_service.storage import jobs
 
         secret = self._key_secret()
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         await self.database.write(accounts.use_fixed_keys, secret, fixed)
         if not enabled:
-            await self.database.write(store.make_team, accounts.OPEN_TEAM_ID)
+            await self.database.write(jobs.make_team, accounts.OPEN_TEAM_ID)
         return accounts.DatabaseAccounts(self.database, secret, enabled)
 
     async def _first_key(self) -> str | None:

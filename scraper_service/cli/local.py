@@ -226,7 +226,7 @@ class LocalRun:
 
     async def _run(self) -> int:
         from scraper_service.services.job_runner import LocalRunner
-        from scraper_service.storage.frontier import leases as frontier
+        from scraper_service.storage.frontier import leases
 
         if isinstance(self._asked, str):
             job = await self._database.read(known_job, self._asked)
@@ -239,7 +239,7 @@ class LocalRun:
         with RunRecord(Path(self._settings["DATA_DIR"]), job.id) as record:
             if record.owner is not None:
                 # It is gone: its leases need not run out by themselves.
-                await self._database.write(frontier.forget_worker, record.owner)
+                await self._database.write(leases.forget_worker, record.owner)
             if output is None:
                 place = record.resumed(place).of_pages(keys_of_job(job))
                 output = place.output()

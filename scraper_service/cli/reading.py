@@ -119,14 +119,14 @@ def _prompted(options: CrawlOptions, body: dict[str, Any]) -> CrawlOptions:
     """Return the options of a crawl as the words of its prompt fill them."""
     if options.prompt is None:
         return options
-    from scraper_service.api.routes import crawl_preview as previews
+    from scraper_service.api.routes import crawl_preview
     from scraper_service.api.v2 import requests
     from scraper_service.discovery.crawl_prompt import derived
 
     found = derived(options.prompt, options.url)
     asked = json.dumps(requests.derived_fields(found.values), ensure_ascii=False)
     click.echo(f"the prompt asks for: {printable(asked, 500)}", err=True)
-    return previews.filled(found.values, body)
+    return crawl_preview.filled(found.values, body)
 
 
 def _read(read: Callable[[Any], Any], body: object) -> Any:

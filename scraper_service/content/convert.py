@@ -265,9 +265,9 @@ class _Making:
 
     def _declared(self, evidence: Evidence, looks: str) -> None:
         """Make what rests on the page's own declarations and styles."""
-        from scraper_service.content import declared_formats as declared  # noqa: PLC0415  # rare
+        from scraper_service.content import declared_formats  # noqa: PLC0415  # rare
 
-        making = declared.Declared(evidence, self.source.shown_url, looks)
+        making = declared_formats.Declared(evidence, self.source.shown_url, looks)
         for name in self.names:
             if name in _DECLARED:
                 self.add(name, partial(making.make, name))

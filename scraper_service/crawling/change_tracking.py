@@ -13,8 +13,7 @@ from scraper_service.crawling.database_retry import once
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import Page, Snapshot
-from scraper_service.storage import change_snapshots as snapshots
-from scraper_service.storage import jobs as store
+from scraper_service.storage import change_snapshots, jobs
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import LOCAL_TEAM
 
@@ -81,7 +80,7 @@ class Changes:
     async def _comparison(
         self, tracked: Tracked, ask_on: Insist
     ) -> tuple[bytes, str | None, Snapshot | None]:
-        key = snapshots.snapshot_key(tracked.url, tracked.options.tag)
+        key = change_snapshots.snapshot_key(tracked.url, tracked.options.tag)
         earlier, is_hidden = await ask_on(
             lambda: self.database.read(_read, tracked, key)
         )
@@ -111,7 +110,7 @@ class Changes:
 
     async def kept(self, page: Page) -> Page:
         """Store the snapshot of a page that has no transaction of its own."""
-        await self.database.write(store.make_team, LOCAL_TEAM)
+        await self.database.write(jobs.make_team, LOCAL_TEAM)
         while page.tracked and page.tracked.snapshot:
             if await self.database.write(_keep, page.tracked.snapshot):
                 break
@@ -150,16 +149,16 @@ class ChangePipeline:
 
 
 def _read(connection: Connection, tracked: Tracked, key: str) -> tuple[Earlier, bool]:
-    is_hidden = tracked.is_asked_for and snapshots.is_hidden(
+    is_hidden = tracked.is_asked_for and change_snapshots.is_hidden(
         connection, tracked.team_id, tracked.url
     )
-    return snapshots.read_earlier(connection, tracked.team_id, key), is_hidden
+    return change_snapshots.read_earlier(connection, tracked.team_id, key), is_hidden
 
 
 def _keep(connection: Connection, snapshot: Snapshot) -> bool:
-    if not snapshots.is_last(connection, snapshot):
+    if not change_snapshots.is_last(connection, snapshot):
         return False
-    snapshots.store(connection, [snapshot])
+    change_snapshots.store(connection, [snapshot])
     return True
 
 

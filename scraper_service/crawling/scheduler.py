@@ -25,7 +25,7 @@ from scraper_service.crawling.signals import page_abandoned
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.options.job_arguments import scrape_options_from_json
-from scraper_service.storage import job_listing as listing
+from scraper_service.storage import job_listing
 from scraper_service.storage import jobs as store
 from scraper_service.storage.accounts.credits import top_up
 from scraper_service.storage.admission import Terms, create_job
@@ -467,7 +467,7 @@ class LeasedScheduler(BaseScheduler):
 
         Nothing else tells of them when the job is gone with its crawler.
         """
-        counts = await self._database.read(listing.count_addresses, self.job_id)
+        counts = await self._database.read(job_listing.count_addresses, self.job_id)
         assert self._crawler.stats is not None
         for reason, count in counts[1].items():
             self._crawler.stats.set_value(f"urls/{reason}", count)

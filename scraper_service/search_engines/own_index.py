@@ -15,7 +15,7 @@ from scraper_service.search_engines.web_search import (
 )
 from scraper_service.storage.database import INDEX, Database
 from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.page_index import searching as search_reading
+from scraper_service.storage.page_index import searching
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,7 +46,7 @@ class OwnIndexSearch:
         await database.expected((INDEX, asked.team_id or LOCAL_TEAM))
         try:
             found = await database.read(
-                search_reading.search,
+                searching.search,
                 asked.team_id or LOCAL_TEAM,
                 asked.query,
                 asked.source,

@@ -9,7 +9,7 @@ from attrs import frozen
 
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.storage import job_events as events
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,7 +69,7 @@ class JobTails:
         """Raise :exc:`InvalidParameter` if the job has no event ``number``, not 0."""
 
         def read(connection: Connection) -> bool | None:
-            if store.get_job(connection, job_id, team.id) is None:
+            if jobs.get_job(connection, job_id, team.id) is None:
                 return None
             return not number or events.is_event(connection, job_id, number)
 
@@ -113,7 +113,7 @@ class JobTails:
 def _read_pages(
     connection: Connection, job_id: str, team_id: str, after: int, max_bytes: int
 ) -> tuple[Job, list[bytes]] | None:
-    job = store.get_job(connection, job_id, team_id)
+    job = jobs.get_job(connection, job_id, team_id)
     if job is None:
         return None
-    return job, store.read_pages(connection, job_id, after, max_bytes=max_bytes)
+    return job, jobs.read_pages(connection, job_id, after, max_bytes=max_bytes)

@@ -17,12 +17,11 @@ from scraper_service.crawling.report_recorder import JobRecorder
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.job_arguments import options_from_json
-from scraper_service.storage import artefacts
-from scraper_service.storage import jobs as store
+from scraper_service.storage import artefacts, jobs
 from scraper_service.storage.accounts import model_tokens
 from scraper_service.storage.artefacts import Artefacts
 from scraper_service.storage.job_records import JobState
-from scraper_service.storage.page_index import expiry as search_expiry
+from scraper_service.storage.page_index import expiry
 from scraper_service.storage.politeness import host_rows
 
 if TYPE_CHECKING:
@@ -74,9 +73,9 @@ async def expire(database: Database) -> None:
     """Delete what was kept for long enough."""
     await database.write(host_rows.forget_hosts)
     await database.write(model_tokens.forget)
-    while await database.write(store.expire):
+    while await database.write(jobs.expire):
         pass
-    while await database.write(search_expiry.expire):
+    while await database.write(expiry.expire):
         pass
     while await database.write(artefacts.expire):
         pass
@@ -161,7 +160,7 @@ class LocalRunner:
     async def _take_up(self) -> None:
         most = self.settings.getint("MAX_RUNNING_JOBS")
         turns = await self._database.read(
-            store.job_turns, tuple(self._crawlers), most, self._only
+            jobs.job_turns, tuple(self._crawlers), most, self._only
         )
         for job_id in self._crawlers.keys() - turns.active:
             await self.cancel(job_id)
@@ -170,15 +169,15 @@ class LocalRunner:
             if self._closing or not self._has_room_for(team_id, most):
                 return
             try:
-                job = await self._database.read(store.get_whole_job, job_id)
+                job = await self._database.read(jobs.get_whole_job, job_id)
             except SecretsUnreadable as error:
                 logger.error("job %s has failed: %s", job_id, error)
                 await self._database.write_locking(
-                    store.end_job, job_id, JobState.FAILED, str(error)
+                    jobs.end_job, job_id, JobState.FAILED, str(error)
                 )
                 continue
             if job is not None and job.is_active and job_id not in self._crawlers:
-                await self._database.write_locking(store.start_job, job_id)
+                await self._database.write_locking(jobs.start_job, job_id)
                 self._start(job)
 
     def _running(self) -> Counter[str]:
@@ -260,7 +259,7 @@ class LocalRunner:
         if error is not None:
             with contextlib.suppress(ServiceUnavailable):
                 await self._database.write_locking(
-                    store.end_job, job.id, JobState.FAILED, error
+                    jobs.end_job, job.id, JobState.FAILED, error
                 )
         self._crawlers.pop(job.id, None)
         self._teams.pop(job.id, None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.errors import HeadersForgotten, JobEnded, JobNotFound
 from scraper_service.services.crawl_report import Report
-from scraper_service.storage import job_listing as listing
+from scraper_service.storage import job_listing
 from scraper_service.storage import jobs as store
 from scraper_service.storage import webhook_outbox as deliveries
 from scraper_service.storage.job_records import JobState
@@ -88,8 +88,8 @@ class Jobs:
         """
 
         def read(connection: Connection) -> bytes:
-            failed = listing.read_errors(connection, job_id)
-            return shape(failed, listing.read_robots_blocked(connection, job_id))
+            failed = job_listing.read_errors(connection, job_id)
+            return shape(failed, job_listing.read_robots_blocked(connection, job_id))
 
         await self._job(job_id, team)
         return await self._database.read(read)
@@ -97,7 +97,7 @@ class Jobs:
     async def addresses(self, job_id: str, team: Team, query: AddressQuery) -> Listing:
         """Return addresses of a job, with what became of them; and where to go on."""
         await self._job(job_id, team)
-        return await self._database.read(listing.read_addresses, job_id, query)
+        return await self._database.read(job_listing.read_addresses, job_id, query)
 
     async def report(
         self, job_id: str, team: Team, shape: Callable[[Report], bytes]
@@ -122,7 +122,7 @@ class Jobs:
         """Return events for the webhook of a job, and the number to go on behind."""
         job = await self._job(job_id, team)
         found, behind = await self._database.read(
-            listing.read_deliveries, job_id, state=state, after=after, limit=limit
+            job_listing.read_deliveries, job_id, state=state, after=after, limit=limit
         )
         return job, found, behind
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from scraper_service.content import llms_txt as llms_text
+from scraper_service.content import llms_txt
 from scraper_service.discovery import relevance
 from scraper_service.options.jobs import BatchOptions
 from scraper_service.services.operation_sources import as_asked
@@ -66,7 +66,7 @@ class LlmsText:
             had = len(pages)
             await self._read(operation, step, pages)
             if len(pages) > had and time.monotonic() > shown + SHOW_S:
-                listed = llms_text.without_text(_good(pages))
+                listed = llms_txt.without_text(_good(pages))
                 await operation.show(await self._text(operation, listed, full=False))
                 shown = time.monotonic()
         early = await operation.ended(step, until)
@@ -110,7 +110,7 @@ class LlmsText:
         async for entries in operation.entries(step, len(pages)):
             bodies = [entry.body for entry in entries]
             found: list[LlmsPage] = await self._pool.run(
-                llms_text.llms_pages,
+                llms_txt.llms_pages,
                 bodies,
                 full,
                 team_id=operation.team_id,
@@ -130,7 +130,7 @@ class LlmsText:
         url = operation.options.url
         told = " ".join(filter(None, (operation.warning, warning))) or None
         text: bytes = await self._pool.run(
-            llms_text.llms_json,
+            llms_txt.llms_json,
             url,
             pages,
             full,

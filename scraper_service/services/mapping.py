@@ -15,7 +15,7 @@ from scraper_service.crawling.signals import page_ended
 from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable
 from scraper_service.items import PageError
 from scraper_service.services.resident_crawler import Resident
-from scraper_service.storage.frontier import known_urls as known
+from scraper_service.storage.frontier import known_urls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -132,8 +132,8 @@ class MapCrawler(Resident):
     ) -> AsyncIterator[list[KnownPage]]:
         """Yield what the team's crawls of the site have found; a part if need be."""
         try:
-            jobs = await self._database.read(known.crawls_of, team_id, options.url)
-            reading = known.Reading(jobs)
+            jobs = await self._database.read(known_urls.crawls_of, team_id, options.url)
+            reading = known_urls.Reading(jobs)
             while pages := await self._database.read(reading.next):
                 yield pages
         except ServiceUnavailable:

@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
 from scraper_service.options.operations import operation_from_json
-from scraper_service.storage import admission, operations
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, jobs, operations
 from scraper_service.storage.job_records import JobState
 
 if TYPE_CHECKING:
@@ -101,7 +100,7 @@ class Operation:
         """Yield a batch now and then, until it ends or a time is over."""
         while True:
             changed = self._database.changed(step, LOOK_S)
-            job = await self._database.read(store.get_job, step, None)
+            job = await self._database.read(jobs.get_job, step, None)
             if job is None:
                 return
             yield job
@@ -271,7 +270,7 @@ class Operations:
     async def _end_orphans(self) -> None:
         """Cancel steps that nobody waits for any more."""
         for step in await self._database.read(operations.orphans):
-            await self._database.write_locking(store.end_job, step, JobState.CANCELLED)
+            await self._database.write_locking(jobs.end_job, step, JobState.CANCELLED)
             await self._runner.cancel(step)
 
     async def _follow(self, taken: Taken) -> None:

@@ -26,8 +26,7 @@ from scraper_service.services.scope_explanation import explain
 from scraper_service.services.scraping import Scrapes
 from scraper_service.services.searching import ResultPages
 from scraper_service.services.usage import Usage
-from scraper_service.storage import admission, sessions
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, jobs, sessions
 from scraper_service.storage.accounts.credits import Call
 
 if TYPE_CHECKING:
@@ -186,7 +185,7 @@ class ScraperService:
         """Return the JSON of a page that was scraped in the last day."""
         body = self.charges.stored(scrape_id, team.id)
         if body is None:
-            body = await self._database.read(store.read_scrape, scrape_id, team.id)
+            body = await self._database.read(jobs.read_scrape, scrape_id, team.id)
         if body is None:
             raise JobNotFound("Job not found.")
         return body

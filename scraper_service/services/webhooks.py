@@ -22,7 +22,7 @@ from scraper_service.crawling.download.egress import EgressPolicy, Refusals
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.origins import plain_address
 from scraper_service.services.webhook_signatures import Signer
-from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage import webhook_outbox
 from scraper_service.storage.job_records import Answer, event_id
 from scraper_service.storage.webhook_outbox import GONE
 
@@ -195,7 +195,9 @@ class Webhooks:
             return
         sick = sum(r.lanes for r in self._receivers.values() if r.misses)
         busy = [k for k, r in self._receivers.items() if self._is_busy(r, sick)]
-        for job_id, host in await self._database.read(deliveries.due_jobs, busy, room):
+        for job_id, host in await self._database.read(
+            webhook_outbox.due_jobs, busy, room
+        ):
             receiver = self._receiver(host)
             if job_id in self._lanes or self._is_busy(receiver, sick):
                 continue
@@ -221,7 +223,7 @@ class Webhooks:
         """Have one turn of a job."""
         try:
             turn = await self._database.write_locking(
-                deliveries.take, job_id, self._lease_s
+                webhook_outbox.take, job_id, self._lease_s
             )
             if turn is not None:
                 await self._send(turn, receiver)
@@ -260,7 +262,7 @@ class Webhooks:
         self, turn: Turn, answers: list[Answer], lease_s: float | None
     ) -> bool:
         return await self._database.write_locking(
-            deliveries.record,
+            webhook_outbox.record,
             turn.job_id,
             turn.token,
             answers,
@@ -324,7 +326,7 @@ class Webhooks:
 
     def _message(self, connection: Connection, turn: Turn, due: Due) -> _Message | None:
         """Make body and headers of an event, in a reader thread."""
-        event = deliveries.read_event(connection, turn.job_id, due.seq)
+        event = webhook_outbox.read_event(connection, turn.job_id, due.seq)
         if event is None:
             return None
         body = self._shape(event, turn.hook)

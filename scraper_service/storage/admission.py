@@ -25,8 +25,7 @@ from scraper_service.errors import (
 from scraper_service.options.job_arguments import options_to_json
 from scraper_service.options.jobs import BatchOptions, Webhook
 from scraper_service.options.operations import ExtractOptions, operation_to_json
-from scraper_service.storage import job_secrets, operations
-from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage import job_secrets, operations, webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.frontier.seeds import seed_of
@@ -103,8 +102,8 @@ def create_job(
         connection, team_id, seed, options, version, key_id=terms.key_id, **bill
     )
     if hook := asked.webhook or _common_hook(terms.webhook_url, found.id):
-        deliveries.attach(connection, found.id, hook)
-        deliveries.tell_one(connection, found.id, "started", at)
+        webhook_outbox.attach(connection, found.id, hook)
+        webhook_outbox.tell_one(connection, found.id, "started", at)
     target = None if asked.scrape.zero_data_retention else seed.url
     endpoint = ENDPOINTS[seed.kind]
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
@@ -145,8 +144,8 @@ def create_operation(
         connection, job_id, team_id, asked, options, version, **bill
     )
     if hook:
-        deliveries.attach(connection, job_id, hook)
-        deliveries.tell_one(connection, job_id, "started", at)
+        webhook_outbox.attach(connection, job_id, hook)
+        webhook_outbox.tell_one(connection, job_id, "started", at)
     call = ledger.Call(
         job_id, team_id, terms.key_id, asked.kind, version, asked.target, at
     )
@@ -235,7 +234,7 @@ def add_entries(
         return JobNotFound("Job not found")  # part of it may be deleted already
     if found.state not in {*ACTIVE, JobState.COMPLETED}:
         return JobEnded("batch", found.state)
-    if asked.webhook is None and deliveries.lacks_headers(connection, job_id):
+    if asked.webhook is None and webhook_outbox.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
     bill = _further_bill(connection, terms, found, len(urls))
     if isinstance(bill, ServiceError):
@@ -264,7 +263,7 @@ def add_entries(
         )
     )
     if asked.webhook is not None:
-        deliveries.attach(connection, job_id, asked.webhook)
+        webhook_outbox.attach(connection, job_id, asked.webhook)
     return get_job(connection, job_id, team_id) or JobNotFound("Job not found")
 
 

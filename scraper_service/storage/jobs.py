@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, fields, frozen
 from sqlalchemy import and_, delete, func, insert, or_, select, update
 
-from scraper_service.storage import job_secrets
-from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage import job_secrets, webhook_outbox
 from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.frontier.transactions import (
@@ -285,7 +284,7 @@ def end_job(
         give_back(connection, ended.team_id, ended.reserved)
         connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
     note(connection, job_id, state.value, at)
-    deliveries.tell_one(connection, job_id, state.value, at)
+    webhook_outbox.tell_one(connection, job_id, state.value, at)
     job_secrets.forget(connection, job_id)
     return True
 

@@ -19,9 +19,7 @@ from sqlalchemy import func, insert, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.job_arguments import options_to_json
-from scraper_service.storage import job_secrets
-from scraper_service.storage import jobs as store
-from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage import job_secrets, jobs, webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.frontier.seeds import seed_of
 from scraper_service.storage.frontier.transactions import (
@@ -129,7 +127,7 @@ def insert_operation(
     **bill: Any,
 ) -> None:
     """Store an operation; ``bill`` are the columns of the job that say what it may."""
-    store.queue_job(
+    jobs.queue_job(
         connection,
         job_id,
         team_id=team_id,
@@ -227,12 +225,12 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
         return None
     if row.attempts >= MAX_ATTEMPTS:
         error = f"The process ended {MAX_ATTEMPTS} times in the same step."
-        store.end_job(connection, job_id, JobState.FAILED, error)
+        jobs.end_job(connection, job_id, JobState.FAILED, error)
         return None
     try:
         options = job_secrets.whole_options(connection, job_id, row.options)
     except SecretsUnreadable as unreadable:
-        store.end_job(connection, job_id, JobState.FAILED, str(unreadable))
+        jobs.end_job(connection, job_id, JobState.FAILED, str(unreadable))
         return None
     token = row.token + 1
     connection.execute(
@@ -240,7 +238,7 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
         .where(operation.c.job_id == job_id)
         .values(owner=owner, token=token, attempts=row.attempts + 1)
     )
-    store.start_job(connection, job_id)
+    jobs.start_job(connection, job_id)
     return Taken(
         id=job_id,
         team_id=row.team_id,
@@ -308,11 +306,11 @@ def add_step(
     if not _holds(connection, job_id, claim):
         return False
     child_id = step_id(job_id, name)
-    if store.get_job(connection, child_id, None) is None:
+    if jobs.get_job(connection, child_id, None) is None:
         columns = select(job.c.team_id, job.c.version, job.c.key_id)
         row = connection.execute(columns.where(job.c.id == job_id)).one()
         options = json.dumps(options_to_json(evolve(asked, urls=asked.urls[:1])))
-        store.insert_job(
+        jobs.insert_job(
             connection,
             row.team_id,
             seed_of(asked),
@@ -362,7 +360,7 @@ def complete(
         )
     )
     note(connection, job_id, JobState.COMPLETED.value, at)
-    deliveries.tell_one(connection, job_id, JobState.COMPLETED.value, at)
+    webhook_outbox.tell_one(connection, job_id, JobState.COMPLETED.value, at)
     job_secrets.forget(connection, job_id)
     return True
 
@@ -371,7 +369,7 @@ def fail(connection: Connection, job_id: str, claim: Claim, error: str) -> bool:
     """End an operation that came to nothing; it costs nothing."""
     if not _holds(connection, job_id, claim):
         return False
-    return store.end_job(connection, job_id, JobState.FAILED, error)
+    return jobs.end_job(connection, job_id, JobState.FAILED, error)
 
 
 def _store_result(connection: Connection, job_id: str, result: bytes) -> None:

@@ -16,8 +16,8 @@ from attrs import frozen
 from sqlalchemy import delete, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
-from scraper_service.storage import jobs as store
-from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage import jobs
+from scraper_service.storage.frontier import leases
 from scraper_service.storage.frontier.transactions import (
     dialect_insert,
     lock_job,
@@ -190,7 +190,7 @@ def end_lost(connection: Connection, job_id: str, run_id: str) -> bool:
         and last[-1].progress == _progress(connection, job_id)
     ):
         error = f"Its processes were lost {MAX_LOST} times and it got nowhere."
-        store.end_job(connection, job_id, JobState.FAILED, error)
+        jobs.end_job(connection, job_id, JobState.FAILED, error)
     return True
 
 
@@ -227,7 +227,7 @@ def join(
     or if the job is of another kind.
     """
     lock_job(connection, job_id)
-    found = store.get_job(connection, job_id, None)
+    found = jobs.get_job(connection, job_id, None)
     if found is None:
         raise JobNotFound(
             f"no job {job_id} is in this database: SCRAPER_DATABASE_URL"
@@ -243,8 +243,8 @@ def join(
     begun = [RunState.ASKED, RunState.WAITING]
     if state is not None and not _change(connection, run_id, begun, RunState.RUNNING):
         raise RunRefused(f"another process has the place of run {run_id}")
-    store.start_job(connection, job_id)
-    frontier.beat(connection, owner, max(lease_s, FIRST_BEAT_S))
+    jobs.start_job(connection, job_id)
+    leases.beat(connection, owner, max(lease_s, FIRST_BEAT_S))
     return Joined(found, owner, state is not None)
 
 
@@ -266,7 +266,7 @@ def leave(
     """End the work of a process on a job, which has failed if there is an ``error``."""
     lock_job(connection, job_id)
     if error is not None:
-        store.end_job(connection, job_id, JobState.FAILED, error)
+        jobs.end_job(connection, job_id, JobState.FAILED, error)
     _end(connection, owner, [RunState.RUNNING], reason)
     connection.execute(delete(worker).where(worker.c.id == owner))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.content import officemaker as office
+from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
 from tests.content.pdfmaker import pdf
 from tests.content.test_documents import ATOM, RTF
@@ -24,7 +24,7 @@ FILES = {
     ),
     "/word.pdf": (docx(paragraph("said in Word")), "application/pdf", "said in Word"),
     "/a.xlsx": (SHEETS, "application/zip", "| Rope | 2 |"),
-    "/a.pptx": (pptx(office.shape("title", "A slide")), STREAM, "## A slide"),
+    "/a.pptx": (pptx(officemaker.shape("title", "A slide")), STREAM, "## A slide"),
     "/a.odt": (ODT, "application/vnd.oasis.opendocument.text", "said in a text"),
     "/a.ods": (
         odf(
@@ -52,7 +52,7 @@ FILES = {
 REFUSED = {
     "/a.doc": (ole("WordDocument"), "application/msword", ".doc of before 2007"),
     "/locked.docx": (ole("EncryptedPackage"), WORD_TYPE, "encrypted with a password"),
-    "/a.zip": (office.archive({"a": "b"}), "application/zip", "application/zip"),
+    "/a.zip": (officemaker.archive({"a": "b"}), "application/zip", "application/zip"),
     "/cut.docx": (docx(paragraph("x"))[:200], WORD_TYPE, "application/zip"),
 }
 

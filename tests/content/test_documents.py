@@ -6,7 +6,7 @@ import pytest
 
 from scraper_service.content.convert import make_content
 from scraper_service.content.documents.number_formats import shown_number
-from tests.content import officemaker as office
+from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
 from tests.content.pages import convert, options, source, value
 
@@ -48,11 +48,11 @@ WORD = docx(
     paragraph("Tides", "Title")
     + paragraph("Harbour &amp; sea", "heading 1")
     + paragraph(
-        office.run("High ")
-        + office.run("water", "<w:b/>")
-        + office.run(" at ")
-        + office.run("four", "<w:i/>")
-        + f'<w:hyperlink r:id="l1">{office.run(" here")}</w:hyperlink>'
+        officemaker.run("High ")
+        + officemaker.run("water", "<w:b/>")
+        + officemaker.run(" at ")
+        + officemaker.run("four", "<w:i/>")
+        + f'<w:hyperlink r:id="l1">{officemaker.run(" here")}</w:hyperlink>'
         + '<w:r><w:footnoteReference w:id="2"/></w:r>'
     )
     + item("one", 0)
@@ -64,7 +64,7 @@ WORD = docx(
     ("l1", "hyperlink", LINK),
     **{
         "footnotes.xml": (
-            f'<w:footnotes {office.W}><w:footnote w:id="2">'
+            f'<w:footnotes {officemaker.W}><w:footnote w:id="2">'
             f"{paragraph('A note of some words.')}</w:footnote></w:footnotes>"
         )
     },
@@ -186,15 +186,15 @@ def test_presentations():
         "<a:t>below</a:t></a:r></a:p>"
     )
     body = pptx(
-        office.shape("title", "First")
-        + office.shape("body", "point", linked)
+        officemaker.shape("title", "First")
+        + officemaker.shape("body", "point", linked)
         # the frame of the slide
-        + office.shape("sldNum", "1"),
-        "hidden" + office.shape("title", "No"),
+        + officemaker.shape("sldNum", "1"),
+        "hidden" + officemaker.shape("title", "No"),
         "<p:graphicFrame><a:tbl><a:tblPr firstRow='1'/><a:tr><a:tc><a:txBody><a:p><a:r>"
         "<a:t>a</a:t></a:r></a:p></a:txBody></a:tc><a:tc><a:txBody><a:p><a:r><a:t>b</a:t>"
         "</a:r></a:p></a:txBody></a:tc></a:tr></a:tbl></p:graphicFrame>",
-        notes=office.shape("body", "Say this."),
+        notes=officemaker.shape("body", "Say this."),
         links=(("l1", "hyperlink", LINK),),
     )
     content = read(body)
@@ -444,15 +444,15 @@ REFUSED = {
     "ppt": (ole("PowerPoint Document"), ".ppt of before 2007"),
     "xls that is damaged": (ole("Workbook"), "it is damaged"),
     "another file of that form": (ole("__properties_version1.0"), "x-ole-storage"),
-    "another archive": (office.archive({"a.txt": "x"}), "application/zip"),
+    "another archive": (officemaker.archive({"a.txt": "x"}), "application/zip"),
     "a damaged archive": (WORD[: len(WORD) // 2], "application/zip"),
-    "no document": (office.archive({"word/x.xml": "<a/>"}), "it is damaged"),
+    "no document": (officemaker.archive({"word/x.xml": "<a/>"}), "it is damaged"),
     "encrypted text": (
         odf(
             "text",
             "",
             **{
-                "META-INF__manifest.xml": f"<manifest:manifest {office.O}>"
+                "META-INF__manifest.xml": f"<manifest:manifest {officemaker.O}>"
                 "<manifest:file-entry><manifest:encryption-data/></manifest:file-entry>"
                 "</manifest:manifest>"
             },

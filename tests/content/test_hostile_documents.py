@@ -9,8 +9,7 @@ import zlib
 import pytest
 
 from scraper_service.options.scrape import PdfParser
-from tests.content import officemaker as office
-from tests.content import pdfmaker
+from tests.content import officemaker, pdfmaker
 from tests.content.officemaker import archive, docx, epub, odf, paragraph, row, xlsx
 from tests.content.pages import options, source, value
 from tests.support.conversions import PoolInLoop, pool_in_loop
@@ -33,7 +32,7 @@ def nested(tag: str, depth: int, inside: str) -> str:
 def with_document(xml: str) -> bytes:
     return archive(
         {
-            "_rels/.rels": office.relations(
+            "_rels/.rels": officemaker.relations(
                 ("r1", "officeDocument", "word/document.xml")
             ),
             "word/document.xml": xml,
@@ -46,7 +45,7 @@ FILES = {
     "bomb in Word": lambda: with_document(SPACES),
     "bomb in a book": lambda: epub(SPACES),
     "laughs in Word": lambda: with_document(
-        f"{DOCTYPE}<w:document {office.W}><w:body>&l11;</w:body></w:document>"
+        f"{DOCTYPE}<w:document {officemaker.W}><w:body>&l11;</w:body></w:document>"
     ),
     "laughs in a workbook": lambda: xlsx(
         ("a", "visible", row(1, "x")), strings="</sst>" + DOCTYPE + "<sst>"
@@ -66,7 +65,7 @@ FILES = {
         stored="mimetype",
     ),
     "deep Word": lambda: with_document(
-        f"<w:document {office.W}><w:body>{nested('w:sdt', 100_000, '')}</w:body>"
+        f"<w:document {officemaker.W}><w:body>{nested('w:sdt', 100_000, '')}</w:body>"
         "</w:document>"
     ),
     "deep OpenDocument": lambda: odf(
@@ -94,7 +93,7 @@ FILES = {
     "many parts": lambda: archive({f"word/{n}.xml": "" for n in range(30_000)}),
     "names that climb": lambda: archive(
         {
-            "_rels/.rels": office.relations(
+            "_rels/.rels": officemaker.relations(
                 ("r1", "officeDocument", "../../../etc/passwd")
             ),
             "ppt/../../etc/passwd": "x",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from scraper_service.content import llms_txt as llms_text
+from scraper_service.content import llms_txt
 from scraper_service.content.llms_txt import first_sentence, llms_json, llms_pages
 
 URL = "https://a.example"
@@ -55,19 +55,19 @@ def test_the_full_text_has_each_page_behind_its_number():
 
 
 def test_the_full_text_ends_at_its_size(monkeypatch):
-    monkeypatch.setattr(llms_text, "FULL_TEXT", 10)
+    monkeypatch.setattr(llms_txt, "FULL_TEXT", 10)
     found = texts(
         body("/a", "12345678"), body("/b", "1234"), body("/c", "12"), full=True
     )
     parts = found["llmsfulltxt"].split("<|page-")
-    assert [llms_text.LEFT_OUT in part for part in parts] == [False, False, True, False]
+    assert [llms_txt.LEFT_OUT in part for part in parts] == [False, False, True, False]
 
 
 def test_a_long_description_is_cut_at_a_word():
     found = texts(body(title="T", description="word " * 100))["llmstxt"]
     line = found.splitlines()[-1].partition(": ")[2]
     assert line.endswith("word…")
-    assert len(line) <= llms_text.DESCRIPTION
+    assert len(line) <= llms_txt.DESCRIPTION
 
 
 def test_pages_that_the_site_does_not_have_say_so():

@@ -11,7 +11,7 @@ from scraper_service.content.documents.kinds import KINDS
 from scraper_service.content.structured_data import values
 from scraper_service.content.text.digits import parse_digits
 from scraper_service.options import formats
-from tests.content import officemaker as office
+from tests.content import officemaker
 from tests.content.pages import convert
 
 #: What takes the place of a number; Python parses no more than 4,300 digits.
@@ -116,16 +116,18 @@ def office_file(kind, n):
         cells = f'<c r="A1" s="{n}"><v>{n}</v></c><c r="B{n}" t="s"><v>{n}</v></c>'
         rows = f'<row r="1">{cells}<c r="C1" s="1"><v>{n}</v></c></row>'
         merged = f'<mergeCells><mergeCell ref="A1:B{n}"/></mergeCells>'
-        return office.xlsx(("S", "visible", rows), formats=("0.00E+00",), after=merged)
+        return officemaker.xlsx(
+            ("S", "visible", rows), formats=("0.00E+00",), after=merged
+        )
     if kind == "pptx":
-        return office.pptx(
-            office.shape("title", "First")
-            + office.shape(
+        return officemaker.pptx(
+            officemaker.shape("title", "First")
+            + officemaker.shape(
                 "body", f'<a:p><a:pPr lvl="{n}"/><a:r><a:t>point</a:t></a:r></a:p>'
             )
         )
     if kind == "odt":
-        return office.odf(
+        return officemaker.odf(
             "text",
             f'<text:h text:outline-level="{n}">Head</text:h>'
             f'<text:p>a<text:s text:c="{n}"/>b</text:p>',
@@ -135,7 +137,7 @@ def office_file(kind, n):
         f' table:number-columns-spanned="{n}" table:number-columns-repeated="{n}">'
         f"<text:p>{n}</text:p></table:table-cell>"
     )
-    return office.odf(
+    return officemaker.odf(
         "spreadsheet",
         f'<table:table table:name="S"><table:table-row table:number-rows-repeated="{n}">'
         f"{cell}</table:table-row></table:table>",

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from scraper_service.options.job_arguments import batch_options
-from scraper_service.storage import artefacts
-from scraper_service.storage import jobs as store
+from scraper_service.storage import artefacts, jobs
 from scraper_service.storage.artefacts import BASE, Artefacts, name_in
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.seeds import seed_of
@@ -85,15 +84,15 @@ def test_a_file_is_kept_as_long_as_anybody_holds_it(files, database):
 def test_a_file_goes_with_its_job(files, database):
     name = aged(files, files.put(b"1", "png"))
     with database.engine.begin() as connection:
-        store.make_team(connection, "team")
+        jobs.make_team(connection, "team")
         options = batch_options({"urls": "https://a.example"})
-        made = store.insert_job(connection, "team", seed_of(options), "{}", 2)
+        made = jobs.insert_job(connection, "team", seed_of(options), "{}", 2)
         artefacts.hold(connection, name, made.id, made.id)
     swept(database, files)
     assert files.path(name).exists()
     with database.engine.begin() as connection:
         connection.execute(job.update().values(expires_at=0, state="completed"))
-        while store.expire(connection):
+        while jobs.expire(connection):
             pass
     swept(database, files)
     assert not files.path(name).exists()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.crawling.converter_pool import converter as converter_module
+from scraper_service.crawling.converter_pool import converter
 from scraper_service.crawling.converter_pool import pool as pool_module
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.discovery.sitemap import SitemapContent
@@ -235,7 +235,7 @@ def test_a_busy_stopped_process_is_replaced_and_its_task_runs_again(orders):
 def test_an_idle_process_that_does_not_respond_is_replaced(monkeypatch):
     monkeypatch.setattr(pool_module, "PING_S", 0.1)
     monkeypatch.setattr(pool_module, "PONG_S", 1.0)
-    monkeypatch.setattr(converter_module.Converter, "is_stopped", lambda _self: False)
+    monkeypatch.setattr(converter.Converter, "is_stopped", lambda _self: False)
 
     async def main():
         async with pool_of() as pool:
@@ -283,10 +283,10 @@ def test_the_task_of_a_caller_that_left_ends_soon(orders, monkeypatch):
 
 def test_processes_that_cannot_start_are_an_error_soon(monkeypatch):
     started = []
-    real = converter_module.Converter._spawn
-    monkeypatch.setattr(converter_module, "serve", conversions.exit_at_once)
+    real = converter.Converter._spawn
+    monkeypatch.setattr(converter, "serve", conversions.exit_at_once)
     monkeypatch.setattr(
-        converter_module.Converter,
+        converter.Converter,
         "_spawn",
         lambda self: (started.append(time.monotonic()), real(self)),
     )

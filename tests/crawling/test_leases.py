@@ -15,7 +15,7 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.options.job_arguments import batch_options
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 from scraper_service.storage.admission import Terms, create_job
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
@@ -59,7 +59,7 @@ def database(settings):
 
 async def begun(settings, database):
     """Return a scheduler of a new job, which has claimed its first rows."""
-    await database.write(store.make_team, TEAM)
+    await database.write(jobs.make_team, TEAM)
     urls = " ".join(f"http://a.test/{number}" for number in range(PAGES))
     options = batch_options({"urls": urls})
     stored = await database.write(create_job, Terms(team_id=TEAM), options, 2)

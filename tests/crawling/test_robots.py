@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scrapy.settings import Settings
 
-from scraper_service import settings as service_settings
+from scraper_service import settings
 from scraper_service.crawling.robots import product_token, robots_url
 from scraper_service.options.origins import origin
 from tests.support.robots_client import RobotsClient
@@ -120,7 +120,7 @@ def test_it_is_asked_for_as_a_page_is_and_without_cookies(sites):
         *_, first, second = sites.requests("good")
     assert {first["path"], second["path"]} == {"/robots.txt"}
     assert first["headers"] == second["headers"]
-    assert first["headers"]["user-agent"] == service_settings.USER_AGENT
+    assert first["headers"]["user-agent"] == settings.USER_AGENT
 
 
 def test_all_who_ask_at_once_share_one_fetch(sites, client):
@@ -224,7 +224,7 @@ def test_the_address_of_a_robots_txt(url, expected):
 @pytest.mark.parametrize(
     ("user_agent", "token"),
     [
-        (service_settings.USER_AGENT, "scraper-service"),
+        (settings.USER_AGENT, "scraper-service"),
         ("ExampleBot/2.1 (+https://example.org)", "ExampleBot"),
         ("Mozilla/5.0 (X11; Linux)", "Mozilla"),
         ("", ""),

@@ -8,9 +8,7 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.options.jobs import EVENTS, Webhook
-from scraper_service.storage import job_listing as listing
-from scraper_service.storage import jobs as store
-from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage import job_listing, jobs, webhook_outbox
 from scraper_service.storage.frontier.seeds import Seed
 from scraper_service.storage.frontier.transactions import now_of
 from scraper_service.storage.job_records import Answer, DeliveryState, JobState, Link
@@ -26,28 +24,28 @@ class Outbox(Harness):
     def begin(self, keys=(0,), hook=HOOK):
         links = tuple(Link(key, f"http://a.example/{key}", 0) for key in keys)
         seed = Seed("crawl", "http://a.example/", None, links)
-        job_id = self.run(store.insert_job, TEAM, seed, "{}", 2).id
+        job_id = self.run(jobs.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
-            self.run(deliveries.attach, job_id, hook)
-            self.run(lambda c: deliveries.tell_one(c, job_id, "started", now_of(c)))
+            self.run(webhook_outbox.attach, job_id, hook)
+            self.run(lambda c: webhook_outbox.tell_one(c, job_id, "started", now_of(c)))
         return job_id
 
     def take(self, job_id):
-        return self.run(deliveries.take, job_id, LEASE_S)
+        return self.run(webhook_outbox.take, job_id, LEASE_S)
 
     def record(self, turn, *answers, lease_s=None):
         return self.run(
-            deliveries.record, turn.job_id, turn.token, answers, RETRIES_S, lease_s
+            webhook_outbox.record, turn.job_id, turn.token, answers, RETRIES_S, lease_s
         )
 
     def listed(self, job_id):
         found, _ = self.run(
-            listing.read_deliveries, job_id, state=None, after=0, limit=100
+            job_listing.read_deliveries, job_id, state=None, after=0, limit=100
         )
         return found
 
     def due(self, busy=()):
-        return self.run(deliveries.due_jobs, busy, 10)
+        return self.run(webhook_outbox.due_jobs, busy, 10)
 
 
 @pytest.fixture
@@ -77,7 +75,7 @@ def test_events_are_numbered_in_the_order_of_what_happened(outbox):
         (4, "page", "http://a.example/2"),
         (5, "completed", None),
     ]
-    told = [outbox.run(deliveries.read_event, job_id, seq) for seq in range(1, 6)]
+    told = [outbox.run(webhook_outbox.read_event, job_id, seq) for seq in range(1, 6)]
     assert [event.page for event in told] == [None, b'{"n":1}', None, b'{"n":2}', None]
     assert [event.error for event in told] == [None, None, "x", None, None]
 
@@ -123,7 +121,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
     outbox.record(turn, bad(turn.due[0]))
     [found] = outbox.listed(job_id)
     assert (found.state, len(found.attempts)) == (DeliveryState.FAILED, 3)
-    assert outbox.run(deliveries.replay, job_id, None) == 1
+    assert outbox.run(webhook_outbox.replay, job_id, None) == 1
     [due] = outbox.take(job_id).due
     assert due.attempt == 4
 
@@ -131,7 +129,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
 def test_what_comes_during_a_turn_is_due_after_it(outbox):
     job_id = outbox.begin()
     turn = outbox.take(job_id)
-    outbox.run(store.end_job, job_id, JobState.CANCELLED)
+    outbox.run(jobs.end_job, job_id, JobState.CANCELLED)
     outbox.record(turn, bad(turn.due[0], is_final=True))
     [due] = outbox.take(job_id).due
     assert (due.seq, due.kind) == (2, "cancelled")
@@ -160,9 +158,9 @@ def test_first_attempts_come_before_further_ones(outbox):
 
 def test_an_expired_job_leaves_nothing_in_the_outbox(outbox):
     job_id = outbox.begin()
-    outbox.run(store.end_job, job_id, JobState.CANCELLED)
+    outbox.run(jobs.end_job, job_id, JobState.CANCELLED)
     outbox.run(lambda c: c.execute(update(job).values(expires_at=1)).rowcount)
-    while outbox.run(store.expire):
+    while outbox.run(jobs.expire):
         pass
     for table in (delivery, webhook, job):
         assert outbox.rows(select(func.count()).select_from(table)) == [(0,)]

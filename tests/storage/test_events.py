@@ -7,8 +7,7 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from scraper_service.storage import job_events as events
-from scraper_service.storage import jobs as store
+from scraper_service.storage import job_events, jobs
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.job_records import JobState
 from scraper_service.storage.schema import event
@@ -25,7 +24,7 @@ def harness(database):
 
 
 def told(harness, job_id, after=0, max_bytes=PLENTY):
-    return harness.run(events.read_events, job_id, TEAM, after, max_bytes).events
+    return harness.run(job_events.read_events, job_id, TEAM, after, max_bytes).events
 
 
 def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness):
@@ -73,14 +72,14 @@ def test_a_read_takes_what_fits_and_at_least_one(harness):
 
 def test_a_job_of_another_team_tells_nothing(harness):
     job_id = harness.start()
-    assert harness.run(events.read_events, job_id, "other", 0, PLENTY) is None
+    assert harness.run(job_events.read_events, job_id, "other", 0, PLENTY) is None
 
 
 def test_a_number_belongs_to_one_job(harness):
     first, second = harness.start(), harness.start()
     [number] = [e.seq for e in told(harness, first)]
-    assert harness.run(events.is_event, first, number)
-    assert not harness.run(events.is_event, second, number)
+    assert harness.run(job_events.is_event, first, number)
+    assert not harness.run(job_events.is_event, second, number)
 
 
 def test_a_reader_never_finds_an_earlier_event_later(database):
@@ -123,6 +122,6 @@ def test_a_reader_never_finds_an_earlier_event_later(database):
 
 def test_a_cancelled_job_tells_so_last(harness):
     job_id = harness.start()
-    harness.run(store.end_job, job_id, JobState.CANCELLED)
+    harness.run(jobs.end_job, job_id, JobState.CANCELLED)
     *_, last = told(harness, job_id)
     assert (last.kind, last.error) == ("cancelled", "The job was cancelled.")

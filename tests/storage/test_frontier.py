@@ -13,9 +13,7 @@ from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound
 from scraper_service.options.job_arguments import batch_options, crawl_options
-from scraper_service.storage import admission
-from scraper_service.storage import job_listing as listing
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, job_listing, jobs
 from scraper_service.storage.accounts import credits as ledger_of
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.admission import Terms
@@ -43,7 +41,7 @@ class Harness:
 
     def __init__(self, database):
         self.database = database
-        self.run(store.make_team, TEAM)
+        self.run(jobs.make_team, TEAM)
 
     def run(self, function, *args, **kwargs):
         work = self.database._writer.submit(
@@ -54,7 +52,7 @@ class Harness:
     def start(self, keys=(0,), limit=None, kind="crawl"):
         links = [Link(key, f"http://a.example/{key}", 0) for key in keys]
         seed = Seed(kind, "http://a.example/", limit, tuple(links))
-        return self.run(store.insert_job, TEAM, seed, "{}", 2).id
+        return self.run(jobs.insert_job, TEAM, seed, "{}", 2).id
 
     def claim(self, job_id, count=100, owner=OWNER):
         return self.run(frontier.claim, job_id, owner, count).rows
@@ -90,7 +88,7 @@ class Harness:
         return self.run(outcomes.append, job_id, ended)
 
     def job(self, job_id):
-        return self.run(store.get_job, job_id, TEAM)
+        return self.run(jobs.get_job, job_id, TEAM)
 
     def rows(self, query):
         return self.run(lambda connection: connection.execute(query).all())
@@ -186,7 +184,7 @@ def test_a_job_waits_for_its_sitemaps_which_are_in_no_total(harness):
         Link(1, "http://a.example/sitemap.xml", 0, kind=Kind.SITEMAP),
     )
     job_id = harness.run(
-        store.insert_job, TEAM, Seed("crawl", "http://a.example/", 10, seed), "{}", 2
+        jobs.insert_job, TEAM, Seed("crawl", "http://a.example/", 10, seed), "{}", 2
     ).id
     start, sitemap = harness.claim(job_id)
     assert (start.kind, sitemap.kind) == (Kind.PAGE, Kind.SITEMAP)
@@ -265,8 +263,8 @@ def test_a_redirect_to_a_page_that_waits_takes_its_place(harness):
 def test_after_a_cancel_nothing_is_added(harness):
     job_id = harness.start([0, 1])
     zero, _ = harness.claim(job_id)
-    assert harness.run(store.end_job, job_id, JobState.CANCELLED)
-    assert not harness.run(store.end_job, job_id, JobState.FAILED)
+    assert harness.run(jobs.end_job, job_id, JobState.CANCELLED)
+    assert not harness.run(jobs.end_job, job_id, JobState.FAILED)
     assert not harness.deliver(job_id, zero).accepted
     assert harness.check(job_id).state is JobState.CANCELLED
     assert harness.events(job_id) == {"started": 1, "cancelled": 1}
@@ -296,7 +294,7 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
-    [error] = harness.run(listing.read_errors, job_id)
+    [error] = harness.run(job_listing.read_errors, job_id)
     assert error.code == "SCRAPE_RETRY_LIMIT"
 
 
@@ -319,13 +317,13 @@ def test_pages_are_read_in_chunks_by_count_and_size(harness):
         bodies.append(b"%d" % row.key + b"x" * (size - 1))
         harness.deliver(job_id, row, page=bodies[-1])
     read, chunks = [], []
-    while chunk := harness.run(store.read_pages, job_id, len(read), max_bytes=100):
+    while chunk := harness.run(jobs.read_pages, job_id, len(read), max_bytes=100):
         chunks.append(len(chunk))
         read += chunk
     assert read == bodies
     assert chunks == [2, 1, 1, 3, 1]
-    assert harness.run(store.read_pages, job_id, 4, 2, 100) == bodies[4:6]
-    assert harness.run(store.read_pages, job_id, 8) == []
+    assert harness.run(jobs.read_pages, job_id, 4, 2, 100) == bodies[4:6]
+    assert harness.run(jobs.read_pages, job_id, 8) == []
 
 
 def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
@@ -346,7 +344,7 @@ def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
 
 
 def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
-    monkeypatch.setattr(store, "EXPIRE_ROWS", 3)
+    monkeypatch.setattr(jobs, "EXPIRE_ROWS", 3)
     job_id, kept = harness.start(range(8)), harness.start()
     for row in harness.claim(job_id):
         harness.deliver(job_id, row)
@@ -358,13 +356,13 @@ def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
     )
     assert harness.job(job_id) is None
     steps = 0
-    while harness.run(store.expire):
+    while harness.run(jobs.expire):
         steps += 1
     assert steps > 3
     assert harness.rows(select(rows_of.c.id).where(rows_of.c.job_id == job_id)) == []
     assert harness.rows(select(page.c.id)) == []
     assert harness.check(kept).total == 1
-    assert harness.run(store.read_scrape, "scrape", TEAM) == b"{}"
+    assert harness.run(jobs.read_scrape, "scrape", TEAM) == b"{}"
 
 
 def test_random_crawls_by_several_owners_keep_the_law(harness):
@@ -400,7 +398,7 @@ def test_writers_of_one_group_fail_alone(harness):
     gate = threading.Event()
     first = writer.submit(lambda _: gate.wait(10))
     bad = writer.submit(lambda connection: 1 / 0)
-    good = writer.submit(lambda connection: store.get_job(connection, job_id, TEAM))
+    good = writer.submit(lambda connection: jobs.get_job(connection, job_id, TEAM))
     gate.set()
     assert first.result(10)
     assert good.result(10).id == job_id

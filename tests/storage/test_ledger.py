@@ -19,17 +19,15 @@ from scraper_service.errors import (
 )
 from scraper_service.options.job_arguments import batch_options, crawl_options
 from scraper_service.services.teams import UNLIMITED, Change, change_team, list_teams
-from scraper_service.storage import admission
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, jobs
 from scraper_service.storage.accounts import credits as ledger
-from scraper_service.storage.accounts import rate_limits as rates
+from scraper_service.storage.accounts import rate_limits
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.admission import Terms
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.politeness import share_rows as shares
+from scraper_service.storage.politeness import share_rows
 from scraper_service.storage.politeness.team_limits import TeamPlaces
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import rate, share
@@ -46,7 +44,7 @@ def databases(request, tmp_path):
         url = request.getfixturevalue("postgres")()
     both = [Database(tmp_path, url) for _ in range(2)]
     for name in (TEAM, OTHER):
-        write(both[0], store.make_team, name)
+        write(both[0], jobs.make_team, name)
     yield both
     for each in both:
         each.close()
@@ -91,7 +89,7 @@ def start(database, asked, **terms):
 
 def finish(database, job_id, price=1, page=b"{}"):
     """Deliver every page of a job."""
-    while rows := write(database, frontier.claim, job_id, OWNER, 10, name=job_id).rows:
+    while rows := write(database, leases.claim, job_id, OWNER, 10, name=job_id).rows:
         ended = [
             Outcome(
                 row_id=row.id,
@@ -143,18 +141,18 @@ def test_a_call_is_charged_what_it_came_to(database):
     write(database, ledger.open_hold, call, 1, OWNER)
     assert write(database, ledger.settle, call, 3, b"{}") == 2
     assert (balance(database), charged(database)) == (2, 8)
-    assert write(database, store.read_scrape, call.id, TEAM) is None
+    assert write(database, jobs.read_scrape, call.id, TEAM) is None
 
 
 def test_what_a_lost_process_held_comes_back_when_it_is_needed(database):
     give(database, 2)
-    write(database, frontier.beat, OWNER, 100)
+    write(database, leases.beat, OWNER, 100)
     for owner in (OWNER, "lost"):
         assert write(database, ledger.open_hold, a_call(), 1, owner) is None
     assert balance(database) == 1
     assert write(database, ledger.take, TEAM, 1) is None
     assert write(database, ledger.take, TEAM, 1) == 0
-    write(database, frontier.beat, OWNER, -1)
+    write(database, leases.beat, OWNER, -1)
     assert balance(database) == 1
 
 
@@ -163,13 +161,13 @@ def test_a_job_reserves_its_pages_and_returns_the_rest(database):
     found = start(database, batch(5), page_price=2)
     assert (found.page_price, balance(database)) == (2, 40)
     finish(database, found.id, price=1)
-    assert write(database, store.get_job, found.id, TEAM).state is JobState.COMPLETED
+    assert write(database, jobs.get_job, found.id, TEAM).state is JobState.COMPLETED
     assert (balance(database), charged(database)) == (45, 5)
     ended = start(database, batch(5))
     assert balance(database) == 40
-    write(database, store.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
+    write(database, jobs.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
     assert balance(database) == 45
-    write(database, store.end_job, ended.id, JobState.CANCELLED, name=ended.id)
+    write(database, jobs.end_job, ended.id, JobState.CANCELLED, name=ended.id)
     assert balance(database) == 45
 
 
@@ -247,7 +245,7 @@ def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, capl
         finish(database, found.id, page=None if n % 5 == 0 else b"{}")
         first(database, lambda c, _: ledger.settle(c, call, 1, b"{}"), name)
         state = JobState.CANCELLED
-        write(other, store.end_job, found.id, state, name=found.id)
+        write(other, jobs.end_job, found.id, state, name=found.id)
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(40)))
@@ -261,7 +259,9 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
     with concurrent.futures.ThreadPoolExecutor(16) as threads:
         found = list(
             threads.map(
-                lambda n: first(databases[n % 2], rates.count_call, TEAM, "map", 20),
+                lambda n: first(
+                    databases[n % 2], rate_limits.count_call, TEAM, "map", 20
+                ),
                 range(100),
             )
         )
@@ -270,25 +270,25 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
     assert all(isinstance(each, RateLimited) for each in refused)
     assert {each.used for each in refused} == {20}
     assert all(1 <= each.retry_after_s <= 60 for each in refused)
-    assert first(databases[0], rates.count_call, TEAM, "crawl", 1) is None
-    assert first(databases[0], rates.count_call, OTHER, "map", 1) is None
+    assert first(databases[0], rate_limits.count_call, TEAM, "crawl", 1) is None
+    assert first(databases[0], rate_limits.count_call, OTHER, "map", 1) is None
     # A minute after the first call the bucket is full again.
     write(databases[0], lambda c: c.execute(update(rate).values(until=1.0)))
-    assert first(databases[0], rates.count_call, TEAM, "map", 1) is None
-    assert first(databases[0], rates.count_call, TEAM, "map", 1).used == 1
+    assert first(databases[0], rate_limits.count_call, TEAM, "map", 1) is None
+    assert first(databases[0], rate_limits.count_call, TEAM, "map", 1).used == 1
 
 
 # -- places -----------------------------------------------------------------------------------
 
 
 def ask(database, owner, wanted, in_use):
-    return first(database, shares.ask, TEAM, owner, wanted, in_use)
+    return first(database, share_rows.ask, TEAM, owner, wanted, in_use)
 
 
 @pytest.fixture
 def two_owners(database):
     for owner in ("a", "b"):
-        write(database, frontier.beat, owner, 100)
+        write(database, leases.beat, owner, 100)
     write(database, change_team, TEAM, Change(concurrency=4))
     return database
 
@@ -311,7 +311,7 @@ def test_processes_share_places_in_equal_parts(two_owners):
 def test_a_process_that_is_gone_has_no_places(two_owners):
     assert ask(two_owners, "a", 4, 4).granted == 4
     assert ask(two_owners, "b", 4, 0).granted == 0
-    write(two_owners, frontier.beat, "a", -1)
+    write(two_owners, leases.beat, "a", -1)
     assert ask(two_owners, "b", 4, 0) == (4, 4, 4)
 
 
@@ -327,7 +327,7 @@ def test_one_place_goes_round(two_owners):
 def test_pages_of_two_processes_never_exceed_the_limit(databases):
     write(databases[0], change_team, TEAM, Change(concurrency=3))
     for owner in ("a", "b"):
-        write(databases[0], frontier.beat, owner, 100)
+        write(databases[0], leases.beat, owner, 100)
     now = most = 0
     done = Counter()
 

@@ -12,13 +12,11 @@ from scraper_service.errors import OutOfCredits, QueueFull
 from scraper_service.options.job_arguments import batch_options, options_from_json
 from scraper_service.options.operations import LlmsTextOptions, operation_from_json
 from scraper_service.services.teams import Change, change_team
-from scraper_service.storage import admission, operations
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, jobs, operations
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.admission import Terms
-from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.job_records import Job, JobState, Outcome
 from scraper_service.storage.operations import MAX_ATTEMPTS, Claim, step_id
 from scraper_service.storage.schema import activity, event, job, operation
@@ -36,9 +34,9 @@ class World:
     def __init__(self, database):
         self._database = database
         for team in (TEAM, OTHER):
-            self.do(store.make_team, team)
+            self.do(jobs.make_team, team)
         for owner in (OWNER, RIVAL):
-            self.do(frontier.beat, owner, 100)
+            self.do(leases.beat, owner, 100)
 
     def do(self, function, *args, **kwargs):
         work = self._database._writer.submit(lambda c: function(c, *args, **kwargs))
@@ -79,7 +77,7 @@ class World:
 
     def run_step(self, step, body=b"{}", price=1):
         """Deliver every page of a batch."""
-        while rows := self.do(frontier.claim, step, OWNER, 10).rows:
+        while rows := self.do(leases.claim, step, OWNER, 10).rows:
             ended = [
                 Outcome(
                     row_id=row.id,
@@ -109,7 +107,7 @@ def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
     assert world.take(one, RIVAL) is None
     assert world.waiting(RIVAL) == []
     assert world.waiting(busy={one: TEAM}) == []
-    world.do(frontier.beat, OWNER, -1)
+    world.do(leases.beat, OWNER, -1)
     assert world.waiting(RIVAL) == [one]
     second = world.take(one, RIVAL)
     assert second.claim == Claim(RIVAL, taken.claim.token + 1)
@@ -118,7 +116,7 @@ def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
 def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
     one = world.start()
     late = world.take(one).claim
-    world.do(frontier.beat, OWNER, -1)
+    world.do(leases.beat, OWNER, -1)
     now = world.take(one, RIVAL).claim
     for function, *args in (
         (operations.remember, '{"late": 1}'),
@@ -132,7 +130,7 @@ def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
     assert world.do(operations.remember, one, now, '{"a": 1}') is True
     found = world.read(one)
     assert (found.state, found.result) == (JobState.SCRAPING, None)
-    assert world.do(store.get_job, step_id(one, "pages"), None) is None
+    assert world.do(jobs.get_job, step_id(one, "pages"), None) is None
     assert world.charges == []
 
 
@@ -154,7 +152,7 @@ def test_a_step_begins_once_and_is_found_again(world):
     for _ in range(2):
         assert world.do(operations.add_step, one, claim, "pages", BATCH) is True
     step = step_id(one, "pages")
-    found = world.do(store.get_job, step, None)
+    found = world.do(jobs.get_job, step, None)
     assert isinstance(found, Job)
     assert (found.kind, found.open, found.version) == ("batch", 2, 1)
     assert options_from_json("batch", json.loads(found.options)).scrape == BATCH.scrape
@@ -171,12 +169,12 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     claim = world.take(one).claim
     world.do(operations.add_step, one, claim, "pages", BATCH)
     step = step_id(one, "pages")
-    assert world.do(store.get_job, step, TEAM) is None
-    assert world.do(store.get_job, one, TEAM) is None
-    assert world.do(store.get_job, one, None) is None
-    assert world.do(store.active_jobs, TEAM) == []
-    assert world.do(store.all_jobs) == []
-    turns = world.do(store.job_turns, (), 10)
+    assert world.do(jobs.get_job, step, TEAM) is None
+    assert world.do(jobs.get_job, one, TEAM) is None
+    assert world.do(jobs.get_job, one, None) is None
+    assert world.do(jobs.active_jobs, TEAM) == []
+    assert world.do(jobs.all_jobs) == []
+    turns = world.do(jobs.job_turns, (), 10)
     assert turns.waiting == ((step, TEAM),)
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"
@@ -255,9 +253,9 @@ def test_one_that_ends_its_process_again_and_again_has_failed(world):
     world.give(5)
     one = world.start(page_price=1)
     for number in range(MAX_ATTEMPTS):
-        world.do(frontier.beat, "dies", 100)
+        world.do(leases.beat, "dies", 100)
         assert world.take(one, "dies") is not None, number
-        world.do(frontier.beat, "dies", -1)
+        world.do(leases.beat, "dies", -1)
     assert world.take(one) is None
     found = world.read(one)
     assert found.state is JobState.FAILED
@@ -281,7 +279,7 @@ def test_steps_of_what_has_ended_are_to_be_ended(world):
     world.do(operations.complete, one, claim, b"{}", 0, 0)
     step = step_id(one, "pages")
     assert world.do(operations.orphans) == [step]
-    world.do(store.end_job, step, JobState.CANCELLED)
+    world.do(jobs.end_job, step, JobState.CANCELLED)
     assert world.do(operations.orphans) == []
 
 
@@ -294,7 +292,7 @@ def test_nothing_is_left_after_a_day(world):
     assert world.read(one) is not None
     world.do(lambda c: c.execute(update(job).values(expires_at=1.0)))
     assert world.read(one) is None
-    while world.do(store.expire):
+    while world.do(jobs.expire):
         pass
     for table in (job, operation):
         assert (

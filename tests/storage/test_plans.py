@@ -13,13 +13,10 @@ from contextlib import closing, contextmanager
 from sqlalchemy import event, select
 
 from scraper_service.options.jobs import Webhook
-from scraper_service.storage import job_listing as listing
-from scraper_service.storage import jobs as store
-from scraper_service.storage import webhook_outbox as deliveries
+from scraper_service.storage import job_listing, jobs, webhook_outbox
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import known_urls as known
+from scraper_service.storage.frontier import known_urls, outcomes
 from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.seeds import Seed
 from scraper_service.storage.job_listing import AddressQuery, Cursor
 from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowState
@@ -49,7 +46,7 @@ class Filled:
 
     def __init__(self, database):
         self.database = database
-        self.run(store.make_team, "team")
+        self.run(jobs.make_team, "team")
         before, self.job, after = (self.start() for _ in range(3))
         self.fill(before, OF_OTHERS, RowState.DONE)
         self.fill(self.job, PENDING, RowState.PENDING)
@@ -63,7 +60,7 @@ class Filled:
             f" WHERE id = '{self.job}'"
         )
         hook = Webhook(url="http://b.example/", events=("page",))
-        self.run(deliveries.attach, self.job, hook)
+        self.run(webhook_outbox.attach, self.job, hook)
         self.sql(_TOLD.format(job=self.job, last=OF_OTHERS, delivered=OF_OTHERS - 500))
         self.sql(f"UPDATE webhook SET due_at = 1 WHERE job_id = '{self.job}'")
 
@@ -76,7 +73,7 @@ class Filled:
     def start(self):
         link = Link(-1, "http://a.example/", 0)
         seed = Seed("crawl", "http://a.example/", None, (link,))
-        return self.run(store.insert_job, "team", seed, "{}", 2).id
+        return self.run(jobs.insert_job, "team", seed, "{}", 2).id
 
     def fill(self, job, count, state, first=0, code="NULL"):
         last = first + count - 1
@@ -115,9 +112,9 @@ def work(connection, job_id):
         frontier.release(connection, job_id, leases)
         frontier.bereft_jobs(connection)
         assert frontier.reap(connection, job_id) == 2
-        assert listing.read_current(connection, job_id) is None
+        assert job_listing.read_current(connection, job_id) is None
         page_of_listing(connection, job_id)
-        assert len(known.Reading([job_id]).next(connection)) > 0
+        assert len(known_urls.Reading([job_id]).next(connection)) > 0
         webhook_turn(connection, job_id)
 
 
@@ -142,7 +139,7 @@ def page_of_listing(connection, job_id):
         )
     )
     cursor = Cursor(RowState.PENDING, last)
-    found = listing.read_addresses(
+    found = job_listing.read_addresses(
         connection, job_id, AddressQuery(state="pending", after=cursor, limit=50)
     )
     assert len(found.addresses) == 50
@@ -152,9 +149,9 @@ def webhook_turn(connection, job_id):
     connection.exec_driver_sql(
         f"UPDATE webhook SET until = 0 WHERE job_id = '{job_id}'"
     )
-    turn = deliveries.take(connection, job_id, 1.0)
-    assert len(turn.due) == deliveries.FIRST_ROWS
-    assert deliveries.record(connection, job_id, turn.token, [], [60.0], None)
+    turn = webhook_outbox.take(connection, job_id, 1.0)
+    assert len(turn.due) == webhook_outbox.FIRST_ROWS
+    assert webhook_outbox.record(connection, job_id, turn.token, [], [60.0], None)
 
 
 @contextmanager

@@ -7,12 +7,9 @@ from collections import Counter
 import pytest
 
 from scraper_service.options.job_arguments import crawl_options
-from scraper_service.storage import admission
-from scraper_service.storage import job_listing as listing
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, job_listing, jobs
 from scraper_service.storage.admission import Terms
-from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.job_records import JobState, Kind, Link, Outcome, RowState
 from scraper_service.storage.politeness import tally_rows
@@ -56,7 +53,7 @@ def write(database):
 
 @pytest.fixture
 def job_id(write):
-    write(store.make_team, TEAM)
+    write(jobs.make_team, TEAM)
     options = crawl_options({"url": f"http://{SITE}/", "limit": "5"})
     return write(admission.create_job, Terms(team_id=TEAM), options, 2).id
 
@@ -198,9 +195,9 @@ def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
     tallied = tally.take()
     write(tally_rows.record, "no job", tallied)
     write(tally_rows.record, job_id, tallied)
-    write(store.end_job, job_id, JobState.CANCELLED)
+    write(jobs.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
-    while write(store.expire):
+    while write(jobs.expire):
         pass
     for table in (job_host, job_robots, job):
         assert (
@@ -219,8 +216,8 @@ def brute_force(connection, job_id):
     rows = []
     after = None
     while True:
-        query = listing.AddressQuery(after=after, limit=7)
-        part = listing.read_addresses(connection, job_id, query)
+        query = job_listing.AddressQuery(after=after, limit=7)
+        part = job_listing.read_addresses(connection, job_id, query)
         rows += part.addresses
         after = part.behind
         if after is None:
@@ -246,7 +243,7 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
         ],
         Kind.SITEMAP: [{"is_done": True}, {"code": "SITEMAP_ABSENT", "error": "404"}],
     }
-    while rows := write(frontier.claim, job_id, "owner", 1).rows:
+    while rows := write(leases.claim, job_id, "owner", 1).rows:
         row = rows[0]
         if not ends[Kind(row.kind)]:
             continue  # it stays leased
@@ -258,7 +255,7 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
         (commit,) = write(outcomes.append, job_id, [ended])
         assert commit.accepted
     assert not any(ends.values())
-    states, reasons, _ = write(listing.count_addresses, job_id)
+    states, reasons, _ = write(job_listing.count_addresses, job_id)
     known_states, known_reasons = write(brute_force, job_id)
     assert {name: count for name, count in states.items() if count} == known_states
     assert reasons == known_reasons
@@ -266,7 +263,7 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
 
 
 def test_refusals_are_counted_once_for_each_robots_txt(write, job_id):
-    (row,) = (r for r in write(frontier.claim, job_id, "o", 9).rows if r.kind == 0)
+    (row,) = (r for r in write(leases.claim, job_id, "o", 9).rows if r.kind == 0)
     other = Link(50, "https://b.example:8443/x", 1, code="robots", error="line 3")
     links = (link(1, "robots"), link(2, "robots"), link(1, "robots"), other)
 
@@ -292,7 +289,7 @@ def test_sitemaps_are_counted_apart(write, job_id):
     write(insert_links, job_id, links[:1], RowState.DONE)
     write(insert_links, job_id, [link(9, "X", kind=Kind.SITEMAP)], RowState.FAILED)
     write(insert_links, job_id, links[1:], RowState.PENDING)
-    _, reasons, files = write(listing.count_addresses, job_id)
+    _, reasons, files = write(job_listing.count_addresses, job_id)
     assert (files.files, files.read, files.failed) == (4, 1, 1)
     assert files.reasons == {"X": 1}
     assert reasons == {}

@@ -10,13 +10,10 @@ from sqlalchemy import Engine, event, func, select, update
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.content.text.search_query import parse_query
 from scraper_service.options.search import Source, time_filter
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import SegmentState
-from scraper_service.storage.page_index import expiry as search_expiry
-from scraper_service.storage.page_index import merging as search_merging
-from scraper_service.storage.page_index import rows
-from scraper_service.storage.page_index import searching as search_reading
+from scraper_service.storage.page_index import expiry, merging, rows, searching
 from scraper_service.storage.page_index.postings import MAX_PAGES
 from scraper_service.storage.schema import search_list, search_page, search_segment
 
@@ -52,7 +49,7 @@ class Index:
     def __init__(self, database):
         self.database = database
         for team in (TEAM, OTHER):
-            self.run(store.make_team, team)
+            self.run(jobs.make_team, team)
 
     def run(self, function, *args):
         return self.database._writer.submit(lambda c: function(c, *args)).result(60)
@@ -74,14 +71,14 @@ class Index:
 
     def merge(self):
         async def merge_all():
-            while await search_merging.merge_segments(self.database, TEAM):
+            while await merging.merge_segments(self.database, TEAM):
                 pass
 
         asyncio.run(merge_all())
 
     def hits(self, query, team=TEAM, limit=10, **source):
         return self.run(
-            search_reading.search, team, parse_query(query), Source(**source), limit
+            searching.search, team, parse_query(query), Source(**source), limit
         )
 
     def find(self, query, **asked):
@@ -233,14 +230,14 @@ def test_expired_pages_are_not_found_and_then_deleted(index):
             connection.execute(update(table).values(expires_at=1))
 
     index.run(age)
-    while index.run(search_expiry.expire):
+    while index.run(expiry.expire):
         pass
     tables = (search_page, search_segment, search_list)
     assert [index.count(table) for table in tables] == [0, 0, 0]
 
 
 def test_merges_change_nothing_for_searches(index, monkeypatch):
-    monkeypatch.setattr(search_merging, "TOGETHER", 3)
+    monkeypatch.setattr(merging, "TOGETHER", 3)
     index.add(PAGES)
     for n in range(5):
         index.add_noise(rows.GATHERED, start=1000 * n)
@@ -254,7 +251,7 @@ def test_merges_change_nothing_for_searches(index, monkeypatch):
         expected = [url for url in before[query] if url != FOX_URL]
         found = index.find(query, limit=50)
         assert [url for url in found if url != FOX_URL] == expected
-    while index.run(search_expiry.expire):
+    while index.run(expiry.expire):
         pass
     assert index.count(search_segment) == 3
 
@@ -266,23 +263,23 @@ def outdated(connection, segment_id):
 
 
 def test_of_two_merges_of_the_same_parts_one_is_dropped(index, monkeypatch):
-    monkeypatch.setattr(search_merging, "TOGETHER", 2)
+    monkeypatch.setattr(merging, "TOGETHER", 2)
     for n in range(2):
         index.add_noise(rows.GATHERED, start=1000 * n)
-    merge = index.run(search_merging.plan, TEAM)
-    late = index.run(search_merging._begin, "", TEAM, merge)
-    assert index.run(search_merging._begin, "", TEAM, merge) is None
+    merge = index.run(merging.plan, TEAM)
+    late = index.run(merging._begin, "", TEAM, merge)
+    assert index.run(merging._begin, "", TEAM, merge) is None
     index.run(outdated, late)
     index.merge()
-    assert not index.run(search_merging._finish, "", TEAM, late, merge)
-    assert index.run(search_merging._begin, "", TEAM, merge) is None
-    assert not index.run(search_merging._add, late, {})
+    assert not index.run(merging._finish, "", TEAM, late, merge)
+    assert index.run(merging._begin, "", TEAM, merge) is None
+    assert not index.run(merging._add, late, {})
     assert index.levels() == {1: 1}
     assert len(index.find("lorem", limit=200)) == 2 * rows.GATHERED
 
 
 def test_no_segment_gets_more_pages_than_it_can_number():
-    merged = rows.MOST_GATHERED * search_merging.TOGETHER**search_merging.TOP_LEVEL
+    merged = rows.MOST_GATHERED * merging.TOGETHER**merging.TOP_LEVEL
     assert merged <= MAX_PAGES
 
 

@@ -15,8 +15,7 @@ from sqlalchemy import insert, select, update
 from scraper_service.items import Snapshot
 from scraper_service.services.accounts import Team
 from scraper_service.services.billing import Charges
-from scraper_service.storage import change_snapshots as snapshots
-from scraper_service.storage import jobs as store
+from scraper_service.storage import change_snapshots, jobs
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
@@ -26,7 +25,7 @@ from scraper_service.storage.schema import snapshot as table
 from scraper_service.storage.schema import team, worker
 from tests.storage.test_frontier import TEAM, Harness
 
-KEY = snapshots.snapshot_key("http://a.example/", None)
+KEY = change_snapshots.snapshot_key("http://a.example/", None)
 
 
 def after(version, key=KEY, body=b"x", keep_s=100):
@@ -38,7 +37,7 @@ def call():
 
 
 def last(harness, key=KEY):
-    return harness.run(snapshots.read_earlier, TEAM, key)
+    return harness.run(change_snapshots.read_earlier, TEAM, key)
 
 
 def settle(harness, snapshot, price=1, *, is_limited=False, owner="owner"):
@@ -54,7 +53,7 @@ def charges(harness):
 
 def test_a_page_is_stored_only_with_its_snapshot_being_the_next(database):
     harness = Harness(database)
-    assert last(harness) == snapshots.Earlier()
+    assert last(harness) == change_snapshots.Earlier()
     assert settle(harness, after(0, body=b"1")) == (True, None)
     assert settle(harness, after(0, body=b"2")) == (False, None)
     assert settle(harness, after(1, body=b"3")) == (True, None)
@@ -103,7 +102,7 @@ def test_a_page_that_is_not_delivered_leaves_no_snapshot(database):
     assert last(harness).version == 0
     ended = harness.start([0])
     [row] = harness.claim(ended)
-    harness.run(store.end_job, ended, JobState.CANCELLED)
+    harness.run(jobs.end_job, ended, JobState.CANCELLED)
     commit = harness.deliver(ended, row, snapshot=after(0))
     assert (commit.accepted, commit.is_stale) == (False, False)
     assert last(harness).version == 0
@@ -113,7 +112,7 @@ def test_snapshots_expire(database):
     harness = Harness(database)
     settle(harness, after(0, keep_s=-1))
     settle(harness, after(0, key="other"))
-    while harness.run(store.expire):
+    while harness.run(jobs.expire):
         pass
     assert [row.key for row in harness.rows(select(table.c.key))] == ["other"]
     assert settle(harness, after(1)) == (False, None)
@@ -133,7 +132,7 @@ def test_snapshots_expire(database):
     ],
 )
 def test_what_is_one_history(url, tag, is_same):
-    assert (snapshots.snapshot_key(url, tag) == KEY) == is_same
+    assert (change_snapshots.snapshot_key(url, tag) == KEY) == is_same
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
@@ -171,7 +170,7 @@ def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request)
 def test_a_call_that_is_late_holds_its_credits_until_it_ends(tmp_path):
     async def run():
         database = Database(tmp_path)
-        await database.write(store.make_team, TEAM)
+        await database.write(jobs.make_team, TEAM)
         await database.write(lambda c: c.execute(update(team).values(credits=9)))
         alive = insert(worker).values(id="owner", until=1e12)
         await database.write(lambda c: c.execute(alive))

@@ -18,13 +18,11 @@ from scraper_service.crawling.page_index import SearchIndex
 from scraper_service.items import SearchPage
 from scraper_service.options.search import Source
 from scraper_service.services.job_runner import expire
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.seeds import Seed
 from scraper_service.storage.job_records import Link, SegmentState
-from scraper_service.storage.page_index import merging as search_merging
-from scraper_service.storage.page_index import rows as search_rows
-from scraper_service.storage.page_index import searching as search_reading
+from scraper_service.storage.page_index import merging, rows, searching
 from scraper_service.storage.schema import (
     delivery,
     frontier,
@@ -130,7 +128,7 @@ def url(request, tmp_path):
 @pytest.fixture
 def database(url, tmp_path):
     with closing(Database(tmp_path / "own", url)) as opened:
-        opened.write_at_once(store.make_team, TEAM)
+        opened.write_at_once(jobs.make_team, TEAM)
         yield opened
 
 
@@ -143,7 +141,7 @@ def test_services_that_expire_at_once_do_not_disturb_each_other(
 ):
     seed = Seed("crawl", "http://a.example/", None, (Link(0, "http://a.example/", 0),))
     for _ in range(JOBS):
-        database.write_at_once(store.insert_job, TEAM, seed, "{}", 2)
+        database.write_at_once(jobs.insert_job, TEAM, seed, "{}", 2)
     counts = {"rows": ROWS, "segments": SEGMENTS, "pieces": PIECES}
     for statement in _FILL.strip().split(";\n"):
         wanted = {name: n for name, n in counts.items() if f":{name}" in statement}
@@ -162,7 +160,7 @@ def count(database, table):
 
 async def index_and_merge(settings, database, number):
     """Store pages of this service and pages of both, merge and expire, all at once."""
-    search_rows.GATHERED, search_merging.TOGETHER = GATHERED, TOGETHER
+    rows.GATHERED, merging.TOGETHER = GATHERED, TOGETHER
     index = SearchIndex.shared(settings)
     for first in range(ROUNDS):
         own = [f"http://{number}.example/{first}/{n}" for n in range(OF_EACH)]
@@ -185,7 +183,7 @@ def test_services_that_merge_at_once_do_not_disturb_each_other(database, url, tm
         for n in range(many)
     }
     hits = database.write_at_once(
-        search_reading.search, TEAM, parse_query("lorem"), Source(), 2 * len(pages)
+        searching.search, TEAM, parse_query("lorem"), Source(), 2 * len(pages)
     )
     found = [hit.url for hit in hits]
     assert sorted(found) == sorted(pages), "each page once"

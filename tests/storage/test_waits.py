@@ -17,12 +17,11 @@ from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.job_arguments import batch_options
 from scraper_service.storage import database as database_module
 from scraper_service.storage import postgres as connections
-from scraper_service.storage import timeouts as waits
-from scraper_service.storage import write_queue as writer
+from scraper_service.storage import timeouts, write_queue
 from scraper_service.storage.accounts.credits import top_up
 from scraper_service.storage.admission import Terms, create_job
 from scraper_service.storage.database import MIGRATION_LOCK, Database
-from scraper_service.storage.frontier import leases as frontier
+from scraper_service.storage.frontier import leases
 from scraper_service.storage.frontier.transactions import lock_job
 from scraper_service.storage.jobs import make_team, start_job
 from tests.support.pgbouncer import PROGRAM, PgBouncer
@@ -108,7 +107,7 @@ def test_a_transaction_that_is_left_alone_is_ended(opened):
 
 
 def test_a_locked_job_holds_up_no_other(opened, url, monkeypatch):
-    monkeypatch.setattr(writer, "ASIDE", waits.Waits(lock_s=3600))
+    monkeypatch.setattr(write_queue, "ASIDE", timeouts.Waits(lock_s=3600))
     first, *others = begin(opened, 5)
 
     async def main():
@@ -121,7 +120,7 @@ def test_a_locked_job_holds_up_no_other(opened, url, monkeypatch):
                 for name in others:
                     await opened.write_locking(lock, name)
             await opened.write(make_team, "other")
-            await opened.write_apart(frontier.beat, "owner", 5)
+            await opened.write_apart(leases.beat, "owner", 5)
             assert not any(task.done() for task in late)
         assert await asyncio.gather(*late) == ["queued"] * 3
 
@@ -150,7 +149,7 @@ def test_many_locked_jobs_hold_up_no_other(opened, url):
 
 
 def test_a_lock_that_is_never_let_go_is_an_error(opened, url, monkeypatch):
-    monkeypatch.setattr(writer, "ASIDE", waits.Waits(lock_s=0.2))
+    monkeypatch.setattr(write_queue, "ASIDE", timeouts.Waits(lock_s=0.2))
     [job_id] = begin(opened)
     with idle_with(url, LOCK, job_id):
         found, _ = run(*(opened.write_locking(lock, job_id) for _ in range(3)))
@@ -171,7 +170,7 @@ def test_what_locks_a_team_holds_up_no_reader(opened, url):
             ]
             await asyncio.sleep(0.2)
             await opened.read(lambda connection: connection.scalar(text("SELECT 1")))
-            await opened.write_apart(frontier.beat, "owner", 5)
+            await opened.write_apart(leases.beat, "owner", 5)
             assert not any(task.done() for task in late)
         await asyncio.gather(*late)
 
@@ -183,11 +182,11 @@ def test_the_leases_of_dead_processes_are_returned_past_a_locked_job(opened, url
     jobs = begin(opened, 2)
 
     for job_id in jobs:
-        run(opened.write_locking(frontier.claim, job_id, "gone", 10))
+        run(opened.write_locking(leases.claim, job_id, "gone", 10))
     with idle_with(url, LOCK, jobs[0]):
-        found, _ = run(*(opened.write_locking(frontier.reap, name) for name in jobs))
+        found, _ = run(*(opened.write_locking(leases.reap, name) for name in jobs))
         assert found == [0, 1]
-    assert run(opened.write_locking(frontier.reap, jobs[0]))[0] == [1]
+    assert run(opened.write_locking(leases.reap, jobs[0]))[0] == [1]
 
 
 def test_a_job_that_is_locked_is_begun_without_a_wait(opened, url):
@@ -200,10 +199,10 @@ def test_a_process_that_stops_amid_its_statements_keeps_no_lock(
     opened, url, monkeypatch
 ):
     """The server waits for the rest of a pipeline without a time-out of its own."""
-    monkeypatch.setattr(waits, "HALF_SENT_S", 0.5)
-    monkeypatch.setattr(writer, "ASIDE", waits.Waits(lock_s=0.2))
+    monkeypatch.setattr(timeouts, "HALF_SENT_S", 0.5)
+    monkeypatch.setattr(write_queue, "ASIDE", timeouts.Waits(lock_s=0.2))
     [job_id] = begin(opened)
-    address = f"{plain(url)}?application_name={waits.APPLICATION}"
+    address = f"{plain(url)}?application_name={timeouts.APPLICATION}"
     with contextlib.closing(psycopg.connect(address, autocommit=True)) as other:
         line = other.pgconn
         line.enter_pipeline_mode()
@@ -220,7 +219,7 @@ def test_a_process_that_stops_amid_its_statements_keeps_no_lock(
             return isinstance(found[0], ServiceUnavailable)
 
         wait_until(is_locked)
-        wait_until(lambda: run(opened.write_apart(waits.end_half_sent))[0] == [1])
+        wait_until(lambda: run(opened.write_apart(timeouts.end_half_sent))[0] == [1])
         assert not is_locked()
 
 
@@ -264,7 +263,7 @@ def test_a_group_whose_connection_ended_is_repeated(opened, url):
 
 def test_a_transaction_that_slept_is_repeated(opened, url, monkeypatch):
     """As that of a process that goes on after it was stopped."""
-    monkeypatch.setattr(writer, "SHARING", waits.Waits(idle_s=0.2, lock_s=1))
+    monkeypatch.setattr(write_queue, "SHARING", timeouts.Waits(idle_s=0.2, lock_s=1))
     [job_id] = begin(opened)
     slept = []
 
@@ -322,7 +321,7 @@ def test_a_read_does_not_wait_for_ever_for_its_turn(opened, monkeypatch):
 
 
 def test_a_migration_that_goes_nowhere_is_an_error(tmp_path, url, monkeypatch):
-    monkeypatch.setattr(database_module, "MIGRATING", waits.Waits(lock_s=0.2))
+    monkeypatch.setattr(database_module, "MIGRATING", timeouts.Waits(lock_s=0.2))
     with (
         idle_with(url, "SELECT pg_advisory_lock(%s)", MIGRATION_LOCK),
         pytest.raises(Exception, match="lock timeout"),

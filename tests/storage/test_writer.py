@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy import create_engine, text
 
-from scraper_service.storage import write_queue as writer
+from scraper_service.storage import write_queue
 from scraper_service.storage.write_queue import Writer
 
 LONG_S = 600
@@ -14,7 +14,7 @@ LONG_S = 600
 @pytest.fixture
 def written(tmp_path, monkeypatch):
     """A writer whose items wait for long, and what was written in each call."""
-    monkeypatch.setattr(writer, "ITEMS_EVERY_S", LONG_S)
+    monkeypatch.setattr(write_queue, "ITEMS_EVERY_S", LONG_S)
     opened = Writer(create_engine(f"sqlite:///{tmp_path / 'a.sqlite'}"))
     calls: list[list[int]] = []
 

@@ -85,7 +85,7 @@ class ObedientPool:
 
 def render(source: Any, *args: Any) -> Any:
     """Do what the address says, then convert the page."""
-    from scraper_service.content import convert as real
+    from scraper_service.content import convert
 
     query = urllib.parse.urlsplit(source.url).query
     order = urllib.parse.parse_qs(query).get("do", [""])[0]
@@ -95,7 +95,7 @@ def render(source: Any, *args: Any) -> Any:
         die()
     elif order == "abort":
         os.abort()
-    return real.render(source, *args)
+    return convert.render(source, *args)
 
 
 def hold(folder: str, value: Any = None) -> Any:

@@ -19,7 +19,7 @@ from attrs import frozen
 
 from scraper_service.discovery import CrawlScope, crawl_key, followed
 from scraper_service.options.job_arguments import crawl_options
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes
@@ -68,9 +68,9 @@ class Frontier:
 
     def __init__(self, folder: Path, url: str):
         self.database = Database(folder, url)
-        self._run(store.make_team, TEAM)
+        self._run(jobs.make_team, TEAM)
         seed = Seed("crawl", START, None, (Link(-1, START, 0),))
-        job = self._run(store.insert_job, TEAM, seed, "{}", 2)
+        job = self._run(jobs.insert_job, TEAM, seed, "{}", 2)
         self.job_id = job.id
         (self.row,) = self._run(frontier.claim, self.job_id, OWNER, 1).rows
 

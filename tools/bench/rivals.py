@@ -26,8 +26,7 @@ from scrapy.utils.project import get_project_settings
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import page_key
 from scraper_service.options.job_arguments import crawl_options
-from scraper_service.storage import admission
-from scraper_service.storage import jobs as store
+from scraper_service.storage import admission, jobs
 from scraper_service.storage.admission import Terms
 from scraper_service.storage.database import Database
 from scraper_service.storage.job_records import Link, Outcome
@@ -183,7 +182,7 @@ def leased(url: str, plain: bool) -> None:
 async def _job(data_dir: Path, url: str) -> str:
     options = crawl_options({"url": url, "sitemap": "skip"})
     database = Database(data_dir)
-    await database.write(store.make_team, TEAM)
+    await database.write(jobs.make_team, TEAM)
     job = await database.write(admission.create_job, Terms(team_id=TEAM), options, 2)
     database.close()
     assert job is not None

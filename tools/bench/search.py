@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.services.accounts import OPEN_TEAM_ID
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
 from scraper_service.storage.page_index import rows as search_rows
 from scraper_service.storage.page_index.merging import merge_segments
@@ -78,7 +78,7 @@ def entries(count: int) -> Iterator[list[search_rows.NewPage]]:
 
 async def fill(database: Database, count: int) -> float:
     """Put pages into the index; return the seconds that the database took."""
-    await database.write(store.make_team, OPEN_TEAM_ID)
+    await database.write(jobs.make_team, OPEN_TEAM_ID)
     seconds = 0.0
     for group in entries(count):
         begin = time.perf_counter()

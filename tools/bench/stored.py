@@ -18,7 +18,7 @@ from sqlalchemy import insert, update
 
 from scraper_service.options.job_arguments import crawl_options, options_to_json
 from scraper_service.services.accounts import OPEN_TEAM_ID
-from scraper_service.storage import jobs as store
+from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.outcomes import COMPRESSION
 from scraper_service.storage.frontier.seeds import seed_of
@@ -113,7 +113,7 @@ async def _first_page(url: str) -> None:
 
 async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
     database = Database(folder)
-    await database.write(store.make_team, OPEN_TEAM_ID)
+    await database.write(jobs.make_team, OPEN_TEAM_ID)
     job_id: str = await database.write(fill, *args)
     database.close()
     return job_id
@@ -161,7 +161,7 @@ def _make_job(connection: Connection, url: str, count: int) -> str:
     options = crawl_options({**arguments, "max_concurrency": str(SLOW_CONCURRENCY)})
     seed = evolve(seed_of(options), links=())
     asked = json.dumps(options_to_json(options))
-    made = store.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
+    made = jobs.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
     assert made is not None
     return made.id
 

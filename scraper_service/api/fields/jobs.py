@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 import attrs
 from attrs import evolve, frozen
 
-from scraper_service.api.fields import common as fields
+from scraper_service.api.fields import common
 from scraper_service.api.fields.common import FieldsT, build, need
 from scraper_service.options import jobs, urls
 from scraper_service.options.job_arguments import BATCH_DEFAULTS, CRAWL_DEFAULTS
@@ -97,7 +97,7 @@ class _AddressOr:
 
     def read(self, value: Any, at: Place) -> Any:
         if isinstance(value, str):
-            url = fields.URL.read(value, at)
+            url = common.URL.read(value, at)
             return INVALID if url is INVALID else self.kind.make({"url": url}, at)
         return self.kind.read(value, at)
 
@@ -114,7 +114,7 @@ def webhook_kind(prefix: str) -> Kind:
     return _AddressOr(
         Object(
             {
-                "url": need(fields.URL, "url"),
+                "url": need(common.URL, "url"),
                 "headers": Field(Then(Pairs(Text()), urls.caller_headers), "headers"),
                 "metadata": Field(Then(Schema(), _echoed), "metadata"),
                 "events": Field(Then(Array(events, MAX_EVENTS), _unique), "events"),
@@ -128,13 +128,13 @@ _PATTERNS = Then(Array(Text()), caller_patterns)
 # Beside the options of a page: how fast, and who asks.
 _PACE_FIELDS: FieldsT = {"maxConcurrency": Field(integer(1), "max_concurrency")}
 _CALLER_FIELDS: FieldsT = {
-    key: fields.SCRAPE_FIELDS[key]
+    key: common.SCRAPE_FIELDS[key]
     for key in ("threatProtection", "origin", "integration", "auditMetadata")
 }
 
 # Of both versions; each adds its own ones and ``scrapeOptions``.
 CRAWL_FIELDS: FieldsT = {
-    **fields.REQUEST_FIELDS,
+    **common.REQUEST_FIELDS,
     "limit": Field(integer(1), "limit"),
     "maxDiscoveryDepth": Field(integer(0), "max_discovery_depth"),
     "delay": Field(Then(Number(0, MAX_DELAY_S), _positive), "delay_s"),
@@ -159,7 +159,7 @@ CRAWL_FIELDS: FieldsT = {
 BATCH_FIELDS: FieldsT = {
     # A bad address is no fault of the body where they are left out.
     "urls": need(Array(Text(), MAX_BATCH_URLS), "urls"),
-    "zeroDataRetention": fields.REQUEST_FIELDS["zeroDataRetention"],
+    "zeroDataRetention": common.REQUEST_FIELDS["zeroDataRetention"],
     **_PACE_FIELDS,
     "webhook": Field(webhook_kind("batch_scrape"), "webhook"),
     "appendToId": Field(Then(Text(), _job_id), "append_to"),
@@ -240,7 +240,7 @@ def crawl_kind(
         return crawl_options(values, at, scrape_kind, defaults or {})
 
     scrape_options = {"scrapeOptions": Field(scrape_kind, "scrape")}
-    return Object({**CRAWL_FIELDS, **own, **scrape_options}, make, fields.EXPERIMENTAL)
+    return Object({**CRAWL_FIELDS, **own, **scrape_options}, make, common.EXPERIMENTAL)
 
 
 def batch_kind(
@@ -253,4 +253,4 @@ def batch_kind(
             return INVALID
         return batch_request(values, at, scrape, ignores_invalid=ignores_invalid)
 
-    return Object({**scrape_fields, **BATCH_FIELDS}, make, fields.EXPERIMENTAL)
+    return Object({**scrape_fields, **BATCH_FIELDS}, make, common.EXPERIMENTAL)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.fields import common as fields
+from scraper_service.api.fields import common
 from scraper_service.api.fields.jobs import CRAWL_FIELDS
 from scraper_service.options.job_arguments import MAP_DEFAULTS
 from scraper_service.options.jobs import MAX_MAP_LIMIT, MAX_SEARCH, MapOptions
@@ -38,7 +38,7 @@ def _capped_ms(timeout_ms: int) -> int:
 
 # Of both versions; how each names the use of sitemaps is its own.
 MAP_FIELDS: FieldsT = {
-    "url": fields.REQUEST_FIELDS["url"],
+    "url": common.REQUEST_FIELDS["url"],
     "search": Field(Text(MAX_SEARCH), "search"),
     "limit": Field(integer(1, MAX_MAP_LIMIT), "limit"),
     "includeSubdomains": Field(Bool(), "include_subdomains"),
@@ -46,7 +46,7 @@ MAP_FIELDS: FieldsT = {
     "timeout": Field(Then(integer(1), _capped_ms), "timeout_ms"),
     "filterByPath": Field(Bool(), "filter_by_path"),
     **{
-        key: fields.SCRAPE_FIELDS[key]
+        key: common.SCRAPE_FIELDS[key]
         for key in ("headers", "location", "useIndex", "useMock")
     },
     "ignoreCache": Field(Anything()),

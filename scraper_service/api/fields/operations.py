@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import evolve, frozen
 
-from scraper_service.api.fields import common as fields
+from scraper_service.api.fields import common
 from scraper_service.api.fields.common import FieldsT, need
 from scraper_service.api.fields.jobs import CRAWL_FIELDS
 from scraper_service.options import urls
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 MAX_QUERY = 10_000  # characters
 
-_PROMPT = Text(fields.MAX_PROMPT)
+_PROMPT = Text(common.MAX_PROMPT)
 _CALLER_FIELDS: FieldsT = {
     key: CRAWL_FIELDS[key] for key in ("origin", "integration", "auditMetadata")
 }
@@ -131,7 +131,7 @@ def extract_kind(
 
     scrape_options = {"scrapeOptions": Field(whole, "scrape")}
     return Object(
-        {**EXTRACT_FIELDS, **own, **scrape_options}, make, fields.EXPERIMENTAL
+        {**EXTRACT_FIELDS, **own, **scrape_options}, make, common.EXPERIMENTAL
     )
 
 
@@ -161,7 +161,7 @@ def _extract(values: dict[str, Any], at: Place, scrape_kind: Kind) -> Any:
         schema=values.get("schema"),
         system_prompt=values.get("system_prompt"),
     )
-    scrape = fields.patient(evolve(scrape, formats=(wanted,)))
+    scrape = common.patient(evolve(scrape, formats=(wanted,)))
     values["urls"] = tuple(dict.fromkeys(good))
     options = ExtractOptions(scrape=scrape, **{**EXTRACT_DEFAULTS, **values})
     left_out = tuple(given[index] for index in bad) if lenient else None
@@ -196,7 +196,7 @@ def llms_text_kind(scrape_kind: Kind) -> Object:
         )
         return LlmsTextOptions(scrape=scrape, **{**LLMS_DEFAULTS, **values})
 
-    return Object(LLMS_FIELDS, make, fields.EXPERIMENTAL)
+    return Object(LLMS_FIELDS, make, common.EXPERIMENTAL)
 
 
 LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
@@ -206,7 +206,7 @@ LLMS_DEFAULTS: Mapping[str, Any] = {
     "use_cache": True,
 }
 LLMS_FIELDS: FieldsT = {
-    "url": need(fields.URL, "url"),
+    "url": need(common.URL, "url"),
     "maxUrls": Field(integer(1, MAX_LLMS_URLS), "max_urls"),
     "showFullText": Field(Bool(), "show_full_text"),
     "cache": Field(Bool(), "use_cache"),
@@ -242,7 +242,7 @@ def research_kind(extraction: Kind, scrape_kind: Kind) -> Object:
         return ResearchOptions(query=query, scrape=scrape, json=wanted, **values)
 
     own = {"jsonOptions": Field(extraction, "json")}
-    return Object({**RESEARCH_FIELDS, **own}, make, fields.EXPERIMENTAL)
+    return Object({**RESEARCH_FIELDS, **own}, make, common.EXPERIMENTAL)
 
 
 RESEARCH_FIELDS: FieldsT = {

@@ -10,7 +10,7 @@ from scraper_service.api.application import answer_errors, asyncio_route, note_c
 from scraper_service.api.fields.common import ignored_names
 from scraper_service.api.routes import jobs
 from scraper_service.api.routes.files import with_base
-from scraper_service.api.streams import websocket as watch
+from scraper_service.api.streams import websocket
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -160,8 +160,8 @@ def add_routes(  # noqa: PLR0915  # a list of routes
     @app.route("/batch/scrape/<job_id>", methods=["GET"])
     @asyncio_route
     async def status(api: Api, request: JsonRequest, job_id: str) -> bytes | WebSocket:
-        if watch.is_wanted(request):
-            return await watch.watch(api, request, job_id, views.snapshot)
+        if websocket.is_wanted(request):
+            return await websocket.watch(api, request, job_id, views.snapshot)
         team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
         skip, limit = asked = jobs.paging(request)
         found = await api.service.jobs.status(

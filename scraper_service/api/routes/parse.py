@@ -14,8 +14,7 @@ from scraper_service.api.request_body import ignored_of
 from scraper_service.api.routes.common import joined
 from scraper_service.api.routes.files import with_base
 from scraper_service.api.uploads import read_form
-from scraper_service.api.v2 import requests
-from scraper_service.api.v2 import responses as views
+from scraper_service.api.v2 import requests, responses
 from scraper_service.content.documents.kinds import KINDS
 from scraper_service.options.available import can_recognise_text
 from scraper_service.options.limits import Mode
@@ -90,7 +89,7 @@ def add_parse_routes(app: Klein) -> None:
         page = await api.service.parse(form.file, options, team, 2)
         warning = warning_of(ignored_of(form.options, ignored))
         page = evolve(page, warning=joined(page.warning, warning))
-        answer = views.parsed(request, page, options)
+        answer = responses.parsed(request, page, options)
         return with_base(answer, api.edge.addresses.base(request))
 
     @app.route("/parse/formats", methods=["GET"])

@@ -14,8 +14,7 @@ from scraper_service.api.routes.operations import (
 )
 from scraper_service.api.routes.search import add_search_route
 from scraper_service.api.routes.team import add_team_routes, snake
-from scraper_service.api.v1 import requests
-from scraper_service.api.v1 import responses as views
+from scraper_service.api.v1 import requests, responses
 from scraper_service.api.version import Api
 
 
@@ -23,8 +22,8 @@ class V1(Api):
     """Version 1 of the interface."""
 
     app: ClassVar[Klein] = Klein()
-    add_routes(app, 1, requests, views)
-    add_search_route(app, 1, requests, views)
+    add_routes(app, 1, requests, responses)
+    add_search_route(app, 1, requests, responses)
     add_team_routes(app, snake)
     add_extract_routes(app, 1, requests.extract_request)
     add_text_routes(app, 1, requests.llms_text_options)

@@ -6,11 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.fields import common as fields
-from scraper_service.api.fields import jobs as job_fields
-from scraper_service.api.fields import maps as map_fields
-from scraper_service.api.fields import operations as operation_fields
-from scraper_service.api.fields import search as search_fields
+from scraper_service.api.fields import common, jobs, maps, operations, search
 from scraper_service.api.fields.actions import action_kinds
 from scraper_service.api.page_json import camel
 from scraper_service.options import formats
@@ -82,7 +78,7 @@ DEFAULTS: Mapping[str, Any] = {
 
 FORMATS = Choice(
     {
-        **fields.PLAIN_FORMATS,
+        **common.PLAIN_FORMATS,
         "content": formats.Markdown(),
         "screenshot": formats.Screenshot(),
         "screenshot@fullPage": formats.Screenshot(full_page=True),
@@ -101,7 +97,7 @@ INCLUDE_FLAGS: Mapping[str, formats.Format] = {
     "includeScreenshot": formats.Screenshot(),
 }
 
-_PROMPT = Text(fields.MAX_PROMPT)
+_PROMPT = Text(common.MAX_PROMPT)
 
 
 # Result of a format, the key that holds its options, and whether that is required.
@@ -153,17 +149,17 @@ def _sitemap(ignored: bool) -> str:
 def _map(values: dict[str, Any], at: Place) -> Any:
     if values.pop("sitemap_only", False):
         values["sitemap"] = "only"
-    return map_fields.map_options(values, at, scrape_options)
+    return maps.map_options(values, at, scrape_options)
 
 
 SCRAPE_FIELDS: FieldsT = {
-    **fields.SCRAPE_FIELDS,
+    **common.SCRAPE_FIELDS,
     "formats": Field(Array(FORMATS, 100), "formats"),
     "timeout": Field(Then(integer(1), _capped_ms), "timeout_ms"),
     "actions": Field(
         # The Python client's model of the action has a quality, too.
         action_kinds(
-            {key: fields.SCREENSHOT_FIELDS[key] for key in ("fullPage", "quality")}
+            {key: common.SCREENSHOT_FIELDS[key] for key in ("fullPage", "quality")}
         ),
         "actions",
     ),
@@ -171,12 +167,12 @@ SCRAPE_FIELDS: FieldsT = {
     "extract": Field(_EXTRACTION, "extract"),
     "changeTrackingOptions": Field(_CHANGE_TRACKING, "changeTrackingOptions"),
     "parsePDF": Field(Then(Bool(), _parsers), "parsers"),
-    "geolocation": Field(fields.LOCATION, "location", alias=True),
+    "geolocation": Field(common.LOCATION, "location", alias=True),
     "agent": Field(Refused("there is no agent", objects=True)),
     "__experimental_cache": Field(Then(Bool(), _cache_ms), "max_age_ms", alias=True),
     **{key: Field(Bool(), key) for key in INCLUDE_FLAGS},
 }
-PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
+PAGE_FIELDS: FieldsT = {**common.REQUEST_FIELDS, **SCRAPE_FIELDS}
 
 # Beside those of both versions; the aliases give way to crawlEntireDomain.
 CRAWL_FIELDS: FieldsT = {
@@ -188,20 +184,18 @@ CRAWL_FIELDS: FieldsT = {
 
 # Crawl keys of this version that a map takes and does not read, beside its own.
 MAP_FIELDS: FieldsT = {
-    **map_fields.unread(CRAWL_FIELDS, "maxDepth", "allowBackwardLinks"),
-    **map_fields.unread(CRAWL_FIELDS, "allowBackwardCrawling"),
+    **maps.unread(CRAWL_FIELDS, "maxDepth", "allowBackwardLinks"),
+    **maps.unread(CRAWL_FIELDS, "allowBackwardCrawling"),
     "ignoreSitemap": Field(Then(Bool(), _sitemap), "sitemap"),
     "sitemapOnly": Field(Bool(), "sitemap_only"),
 }
 
-_WIRE_NAMES = fields.wire_names(
-    {**job_fields.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS}
-)
+_WIRE_NAMES = common.wire_names({**jobs.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS})
 
 
 def wire_name(attribute: str) -> str:
     """Return the JSON spelling of an attribute of the options, or of a format."""
-    return _WIRE_NAMES.get(attribute) or fields.camel_case(attribute)
+    return _WIRE_NAMES.get(attribute) or common.camel_case(attribute)
 
 
 def scrape_options(values: dict[str, Any], at: Place) -> Any:
@@ -210,7 +204,7 @@ def scrape_options(values: dict[str, Any], at: Place) -> Any:
     if chosen is INVALID:
         return INVALID
     complete = {**DEFAULTS, **values, "formats": chosen}
-    return fields.scrape_options(complete, at, wire_name)
+    return common.scrape_options(complete, at, wire_name)
 
 
 def _formats(values: Mapping[str, Any], at: Place) -> Any:
@@ -244,42 +238,40 @@ def _result(item: formats.Format) -> str:
 
 def _page(values: dict[str, Any], at: Place) -> Any:
     scrape = scrape_options(values, at)
-    return scrape if scrape is INVALID else fields.page_options(values, scrape)
+    return scrape if scrape is INVALID else common.page_options(values, scrape)
 
 
 def _search(values: dict[str, Any], at: Place) -> Any:
-    source = Source(**search_fields.common_of(values))
-    return search_fields.search_options({**values, "sources": (source,)}, at)
+    source = Source(**search.common_of(values))
+    return search.search_options({**values, "sources": (source,)}, at)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
-PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
-CRAWL = job_fields.crawl_kind(
-    CRAWL_FIELDS, SCRAPE_OPTIONS, {"max_path_depth": MAX_DEPTH}
-)
-BATCH = job_fields.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=False)
-MAP = Object({**map_fields.MAP_FIELDS, **MAP_FIELDS}, _map, fields.EXPERIMENTAL)
-EXTRACT = operation_fields.extract_kind(
+SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, common.EXPERIMENTAL)
+PAGE = Object(PAGE_FIELDS, _page, common.EXPERIMENTAL)
+CRAWL = jobs.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS, {"max_path_depth": MAX_DEPTH})
+BATCH = jobs.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=False)
+MAP = Object({**maps.MAP_FIELDS, **MAP_FIELDS}, _map, common.EXPERIMENTAL)
+EXTRACT = operations.extract_kind(
     {}, SCRAPE_OPTIONS, {"timeout_ms": EXTRACT_TIMEOUT_MS}, ignores_invalid=False
 )
-LLMS_TEXT = operation_fields.llms_text_kind(SCRAPE_OPTIONS)
-RESEARCH = operation_fields.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
+LLMS_TEXT = operations.llms_text_kind(SCRAPE_OPTIONS)
+RESEARCH = operations.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
 
 SEARCH = Object(
     {
-        **search_fields.SEARCH_FIELDS,
+        **search.SEARCH_FIELDS,
         "scrapeOptions": Field(
             Object(
                 SCRAPE_FIELDS,
                 # Without formats the list is all that is asked for.
-                search_fields.pages_of_results(scrape_options, formats=()),
-                fields.EXPERIMENTAL,
+                search.pages_of_results(scrape_options, formats=()),
+                common.EXPERIMENTAL,
             ),
             "scrape",
         ),
     },
     _search,
-    fields.EXPERIMENTAL,
+    common.EXPERIMENTAL,
 )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api import map_json as links
+from scraper_service.api import map_json
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
 from scraper_service.api.fields.common import wire_names
@@ -47,7 +47,7 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     """Answer a map: its addresses."""
     if found.failure:
         return write(request, failed_page(found.failure, FAILURE_STATUS))
-    return links.answer(found)
+    return map_json.answer(found)
 
 
 def searched(found: SearchAnswer) -> bytes:

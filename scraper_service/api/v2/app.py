@@ -8,19 +8,17 @@ from klein import Klein
 
 from scraper_service.api.application import asyncio_route, note_caller, write
 from scraper_service.api.page_json import camel, encode
-from scraper_service.api.routes import crawl_preview as previews
+from scraper_service.api.routes import crawl_preview, jobs, sessions
 from scraper_service.api.routes import crawl_report as report
 from scraper_service.api.routes import crawl_urls as addresses
-from scraper_service.api.routes import jobs, sessions
 from scraper_service.api.routes import webhook_deliveries as deliveries
 from scraper_service.api.routes.common import add_routes, admit_work
 from scraper_service.api.routes.operations import add_extract_routes
 from scraper_service.api.routes.parse import add_parse_routes
 from scraper_service.api.routes.search import add_search_route
 from scraper_service.api.routes.team import add_team_routes
-from scraper_service.api.streams import server_sent_events as event_stream
-from scraper_service.api.v2 import requests
-from scraper_service.api.v2 import responses as views
+from scraper_service.api.streams import server_sent_events
+from scraper_service.api.v2 import requests, responses
 from scraper_service.api.version import Api
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.limits import Mode
@@ -34,8 +32,8 @@ class V2(Api):
     """Version 2 of the interface."""
 
     app: ClassVar[Klein] = Klein()
-    add_routes(app, 2, requests, views, previews.prompted)
-    add_search_route(app, 2, requests, views)
+    add_routes(app, 2, requests, responses, crawl_preview.prompted)
+    add_search_route(app, 2, requests, responses)
     add_parse_routes(app)
     add_team_routes(app, camel)
     add_extract_routes(app, 2, requests.extract_request)
@@ -54,7 +52,7 @@ class V2(Api):
     @app.route("/batch/scrape/<job_id>/events", methods=["GET"])
     @asyncio_route
     async def events(self, request: JsonRequest, job_id: str) -> EventStream:
-        return await event_stream.follow(self, request, job_id)
+        return await server_sent_events.follow(self, request, job_id)
 
     @app.route("/crawl/<job_id>/report", methods=["GET"])
     @app.route("/batch/scrape/<job_id>/report", methods=["GET"])
@@ -115,20 +113,22 @@ class V2(Api):
     async def preview(self, request: JsonRequest) -> bytes:
         team, body, _ = await admit_work(self, request, Mode.CRAWL)
         try:
-            asked = await body.read(previews.preview_request)
+            asked = await body.read(crawl_preview.preview_request)
         except InvalidOptions as error:
-            return write(request, previews.refused(error))
+            return write(request, crawl_preview.refused(error))
         note_caller(request, asked)
         found = await self.service.preview(
-            asked.url, asked.prompt, team, previews.check
+            asked.url, asked.prompt, team, crawl_preview.check
         )
-        return previews.answered(asked.url, found)
+        return crawl_preview.answered(asked.url, found)
 
     @app.route("/crawl/explain", methods=["POST"])
     @asyncio_route
     async def explain(self, request: JsonRequest) -> bytes:
         team, body = await self.edge.admit(request, Mode.CRAWL)
         asked = await body.read(requests.explain_request)
-        options, _ = await previews.prompted(self.service, body, asked.options, team)
+        options, _ = await crawl_preview.prompted(
+            self.service, body, asked.options, team
+        )
         found = await self.service.explain(options, asked.urls, asked.depth)
         return addresses.explained(found)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from scraper_service.api.fields import common as fields
+from scraper_service.api.fields import common
 from scraper_service.api.fields.common import build, need
 from scraper_service.options import formats
 from scraper_service.options.scrape import MAX_PDF_PAGES, ImageParser, PdfParser
@@ -15,8 +15,8 @@ from scraper_service.options.values import Bool, Schema, Text, choice, integer
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-PROMPT = Text(fields.MAX_PROMPT)
-_QUESTION = Text(fields.MAX_PROMPT, minimum=1)
+PROMPT = Text(common.MAX_PROMPT)
+_QUESTION = Text(common.MAX_PROMPT, minimum=1)
 
 _ATTRIBUTE_SELECTOR = Object(
     {
@@ -27,7 +27,7 @@ _ATTRIBUTE_SELECTOR = Object(
 )
 
 _OBJECT_FORMATS: Mapping[str, Kind] = {
-    "screenshot": Object(fields.SCREENSHOT_FIELDS, build(formats.Screenshot)),
+    "screenshot": Object(common.SCREENSHOT_FIELDS, build(formats.Screenshot)),
     # The Python client's spelling of its screenshot_full_page.
     "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
     "json": Object(
@@ -70,7 +70,7 @@ _OBJECT_FORMATS: Mapping[str, Kind] = {
 FORMATS = Tagged(
     {
         **{
-            name: Object({}, build(type(f))) for name, f in fields.PLAIN_FORMATS.items()
+            name: Object({}, build(type(f))) for name, f in common.PLAIN_FORMATS.items()
         },
         **_OBJECT_FORMATS,
     }

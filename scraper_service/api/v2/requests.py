@@ -7,10 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from scraper_service.api.fields import common as fields
-from scraper_service.api.fields import jobs as job_fields
-from scraper_service.api.fields import maps as map_fields
-from scraper_service.api.fields import operations as operation_fields
-from scraper_service.api.fields import search as search_fields
+from scraper_service.api.fields import jobs, maps, operations, search
 from scraper_service.api.fields.actions import action_kinds
 from scraper_service.api.fields.common import FieldsT, build, need
 from scraper_service.api.v2.format_fields import FORMATS, PARSERS, PROMPT
@@ -94,9 +91,7 @@ BATCH_FIELDS: FieldsT = {
     "dedupeBoilerplate": CRAWL_FIELDS["dedupeBoilerplate"],
 }
 
-_WIRE_NAMES = fields.wire_names(
-    {**job_fields.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS}
-)
+_WIRE_NAMES = fields.wire_names({**jobs.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS})
 
 
 def wire_name(attribute: str) -> str:
@@ -115,22 +110,22 @@ def _page(values: dict[str, Any], at: Place) -> Any:
 
 
 def _map(values: dict[str, Any], at: Place) -> Any:
-    return map_fields.map_options(values, at, scrape_options)
+    return maps.map_options(values, at, scrape_options)
 
 
 SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
 PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
-CRAWL = job_fields.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
-BATCH = job_fields.batch_kind(BATCH_FIELDS, scrape_options, ignores_invalid=True)
+CRAWL = jobs.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
+BATCH = jobs.batch_kind(BATCH_FIELDS, scrape_options, ignores_invalid=True)
 MAP = Object(
-    {**map_fields.MAP_FIELDS, "sitemap": CRAWL_FIELDS["sitemap"]},
+    {**maps.MAP_FIELDS, "sitemap": CRAWL_FIELDS["sitemap"]},
     _map,
     fields.EXPERIMENTAL,
 )
 
 
-EXTRACT = operation_fields.extract_kind(
-    {"webhook": Field(job_fields.webhook_kind("extract"), "webhook")},
+EXTRACT = operations.extract_kind(
+    {"webhook": Field(jobs.webhook_kind("extract"), "webhook")},
     SCRAPE_OPTIONS,
     {},
     ignores_invalid=True,
@@ -138,7 +133,7 @@ EXTRACT = operation_fields.extract_kind(
 
 
 def _source(kind: str) -> Object:
-    return Object(search_fields.SOURCE_FIELDS, build(dict, kind=kind))
+    return Object(search.SOURCE_FIELDS, build(dict, kind=kind))
 
 
 def _category(name: str) -> Object:
@@ -154,17 +149,17 @@ def _ignored(value: object) -> None:
 
 
 def _search(values: dict[str, Any], at: Place) -> Any:
-    common = search_fields.common_of(values)
+    common = search.common_of(values)
     asked = [each for each in values.pop("sources", ()) if each is not None]
-    sources = [search_fields.source_of(each, common) for each in asked or [{}]]
+    sources = [search.source_of(each, common) for each in asked or [{}]]
     values["sources"] = tuple(dict.fromkeys(sources))
-    return search_fields.search_options(values, at)
+    return search.search_options(values, at)
 
 
 _DOMAINS = Array(Then(Text(), caller_domain), MAX_DOMAINS)
 SEARCH = Object(
     {
-        **search_fields.SEARCH_FIELDS,
+        **search.SEARCH_FIELDS,
         "sources": Field(
             Array(
                 Tagged(
@@ -189,7 +184,7 @@ SEARCH = Object(
         "scrapeOptions": Field(
             Object(
                 SCRAPE_FIELDS,
-                search_fields.pages_of_results(scrape_options),
+                search.pages_of_results(scrape_options),
                 fields.EXPERIMENTAL,
             ),
             "scrape",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api import map_json as links
+from scraper_service.api import map_json
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, Answer, error_body, failed_page
 from scraper_service.api.fields.common import wire_names
@@ -55,7 +55,7 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     """Answer a map: its addresses, and what to know of it."""
     if found.failure:
         return write(request, failed_page(found.failure, STATUS))
-    return links.answer(found, found.warnings)
+    return map_json.answer(found, found.warnings)
 
 
 def searched(found: SearchAnswer) -> bytes:

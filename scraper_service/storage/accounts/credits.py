@@ -27,7 +27,7 @@ from sqlalchemy import (
     update,
 )
 
-from scraper_service.storage import change_snapshots as snapshots
+from scraper_service.storage import change_snapshots
 from scraper_service.storage.frontier.transactions import RETENTION_S, now_of
 from scraper_service.storage.job_records import ACTIVE
 from scraper_service.storage.schema import (
@@ -217,7 +217,7 @@ def settle_tracked(
         lock_team(connection, call.team_id)
     if _is_recorded(connection, call):
         return True, None
-    if not snapshots.is_last(connection, snapshot):
+    if not change_snapshots.is_last(connection, snapshot):
         return False, None
     left = None
     if is_limited:
@@ -225,7 +225,7 @@ def settle_tracked(
     else:
         record(connection, call, price, body)
     if left is None:
-        snapshots.store(connection, [snapshot])
+        change_snapshots.store(connection, [snapshot])
     return True, left
 
 

@@ -13,8 +13,7 @@ from attrs import evolve
 from sqlalchemy import and_, insert, select, update
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage import job_secrets
-from scraper_service.storage import jobs as store
+from scraper_service.storage import job_secrets, jobs
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.transactions import (
     IN_ORDER,
@@ -78,7 +77,7 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     try:
         return Claim(tuple(_whole(connection, job_id, found)), *locked)
     except SecretsUnreadable as error:
-        store.end_job(connection, job_id, JobState.FAILED, str(error))
+        jobs.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
 
 

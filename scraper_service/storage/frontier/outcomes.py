@@ -18,8 +18,7 @@ from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.discovery.sitemap import MAX_FILES
 from scraper_service.options.origins import origin, robots_url
-from scraper_service.storage import change_snapshots as snapshots
-from scraper_service.storage import job_secrets
+from scraper_service.storage import change_snapshots, job_secrets
 from scraper_service.storage.accounts.credits import charge_row, give_back
 from scraper_service.storage.empty_result import explain_empty_result
 from scraper_service.storage.frontier.duplicates import add_texts
@@ -199,7 +198,9 @@ class _Change:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered)
-        snapshots.store(self._connection, [x.snapshot for x in delivered if x.snapshot])
+        change_snapshots.store(
+            self._connection, [x.snapshot for x in delivered if x.snapshot]
+        )
         texts = [outcome.text for outcome in delivered if outcome.text is not None]
         add_texts(self._connection, self.job_id, texts)
         self._tell_of(accepted, {outcome.row_id for outcome in delivered})
@@ -221,7 +222,9 @@ class _Change:
     def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
         """Return those that were compared with a snapshot that is not the last one."""
         tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
-        last = snapshots.lock(self._connection, [snapshot for _, snapshot in tracked])
+        last = change_snapshots.lock(
+            self._connection, [snapshot for _, snapshot in tracked]
+        )
         stale = {}
         for outcome, snapshot in tracked:
             place = snapshot.team_id, snapshot.key

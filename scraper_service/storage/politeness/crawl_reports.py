@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import func, select
 
-from scraper_service.storage import job_listing as listing
-from scraper_service.storage import jobs as store
+from scraper_service.storage import job_listing, jobs
 from scraper_service.storage.job_listing import SitemapCounts
 from scraper_service.storage.job_records import Job
 from scraper_service.storage.politeness import tally_rows
@@ -50,10 +49,10 @@ class JobReport:
 
 def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport | None:
     """Return the report of a job, None if the team has no such job."""
-    found = store.get_job(connection, job_id, team_id)
+    found = jobs.get_job(connection, job_id, team_id)
     if found is None:
         return None
-    states, reasons, sitemaps = listing.count_addresses(connection, job_id)
+    states, reasons, sitemaps = job_listing.count_addresses(connection, job_id)
     return JobReport(
         job=found,
         states=states,
