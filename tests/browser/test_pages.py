@@ -28,8 +28,9 @@ def facts_of(page):
 # -- which engine ------------------------------------------------------------------------
 
 
-def test_an_empty_shell_is_rendered_and_its_site_remembered(service, app):
-    body = {"url": app.other + "/client", "maxAge": 0}  # no other test asks it so
+def test_an_empty_shell_is_rendered_and_its_site_remembered(start_service, app):
+    service = start_service(**SETTINGS)  # which remembers no site yet
+    body = {"url": app.other + "/client", "maxAge": 0}
     app.paths()
     found = service.post("/v2/scrape", body).json["data"]
     assert found["markdown"].startswith("# Made by a script")
