@@ -1,24 +1,26 @@
-# `make serve` and `make test` set up what they need, once, in .venv.
+# `make serve` and `make test` install into .venv first, and again if setup.cfg changes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# The tests start hundreds of processes: each would compile all modules anew.
+# The tests start hundreds of processes: without cached bytecode, each one would compile
+# all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compat serve test soak lint format bench bench-quality egg test-deploy clean
+.PHONY: help compat serve test soak lint format docs bench bench-quality egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
 	@echo "make test    install, then run the tests of a change"
-	@echo "make soak    kills, preemptions, restarts of the database, 1,000 rendered pages"
-	@echo "make lint    formatter, linter, types"
-	@echo "make format  let the formatter and the linter mend what they can"
-	@echo "make bench   latency and throughput beside a plain client and other crawlers"
-	@echo "make bench-quality  content, Markdown, metadata, PDF and data by schemas"
-	@echo "make compat  every method of the public clients, as a table"
-	@echo "make egg     build the egg for a scrapyd that does not have the package"
-	@echo "make test-deploy  build and start the image without Docker; as root, minutes"
-	@echo "make clean   remove what was installed; ./data stays"
+	@echo "make soak    run the slow tests: 200 kills, database restarts, 1,000 renderings"
+	@echo "make lint    check format, lint and types"
+	@echo "make format  format, and apply automatic lint fixes"
+	@echo "make docs    write docs/configuration.md and docs/options.md"
+	@echo "make bench   measure latency and throughput, with other crawlers for comparison"
+	@echo "make bench-quality  measure content, Markdown, metadata, PDF and extraction"
+	@echo "make compat  call every method of the public clients, and print a table"
+	@echo "make egg     build the egg for a scrapyd without the package"
+	@echo "make test-deploy  build and start the image without Docker; root only, minutes"
+	@echo "make clean   remove .venv and build files; keep ./data"
 
 serve: $(VENV)/.installed
 	$(BIN)/scraper-service serve $(ARGS)
@@ -34,11 +36,16 @@ soak: $(VENV)/.test-installed
 lint: $(VENV)/.test-installed
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
+	ln -sfn ../spiders scraper_service/spiders  # mypy looks for subpackages only there
 	$(BIN)/mypy
 
 format: $(VENV)/.test-installed
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m tools.configuration
+	$(BIN)/python -m tools.option_reference
 
 bench: $(VENV)/.bench-installed
 	$(BIN)/python -m tools.bench.scrape $(ARGS)
@@ -58,7 +65,7 @@ compat: $(VENV)/.test-installed
 
 egg: $(VENV)/.test-installed
 	rm -rf build
-	$(BIN)/python -W ignore -c "import setuptools; setuptools.setup()" -q bdist_egg
+	$(BIN)/python -W ignore setup.py -q bdist_egg
 	@ls dist/*.egg
 
 test-deploy: $(VENV)/.test-installed
@@ -73,7 +80,7 @@ clean:
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or later is needed; name it with make PYTHON=..."; exit 1; }
+		{ echo "Python 3.11 or later is required; set it with make PYTHON=..."; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 
 COMPILED := $(wildcard scraper_service/content/passes/*.p[xy]*)
@@ -84,7 +91,7 @@ $(VENV)/.installed: $(SOURCES) | $(VENV)/bin/python
 	$(INSTALL) .
 	touch $@
 
-# All at once: the package is compiled whenever it is installed.
+# One installation with all extras: each installation compiles the package again.
 $(VENV)/.test-installed: $(SOURCES) | $(VENV)/bin/python
 	$(INSTALL) '.[test]'
 	touch $(VENV)/.installed $@

@@ -1,20 +1,27 @@
-"""What is compiled where there is a compiler; all else is in ``setup.cfg``."""
+"""Names the packages and builds the optional compiled extension.
+
+``setup.cfg`` has all other settings.
+"""
 
 from __future__ import annotations
 
+import sys
 import zlib
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 
 PASSES = "scraper_service/content/passes"
 SOURCES = sorted(Path(PASSES).glob("*.p[xy][xi]"))
 
 
 def extensions() -> list[Extension]:
-    """Return none where it cannot be: the package does without, only slower."""
+    """Return the extension; an empty list if Cython or lxml's headers are missing.
+
+    The package works without the extension, but more slowly.
+    """
     try:
-        import lxml  # noqa: PLC0415  # they need not be there
+        import lxml  # noqa: PLC0415  # both are optional
         from Cython.Build import cythonize  # noqa: PLC0415
 
         made: list[Extension] = cythonize(
@@ -30,16 +37,22 @@ def extensions() -> list[Extension]:
             build_dir="build",
         )
     except Exception as error:
-        print(f"Nothing is compiled: {error!r}")
+        print(f"The compiled extension is not built: {error!r}")
         return []
     for extension in made:
-        extension.optional = True  # Cython does not pass it on
+        extension.optional = True  # cythonize drops the option
     return made
 
 
 def checksum() -> int:
-    """Return what tells these sources from those of another day."""
+    """Return the checksum of the sources, which the package compares at start-up."""
     return zlib.crc32(b"".join(path.read_bytes() for path in SOURCES))
 
 
-setup(ext_modules=extensions())
+SPIDERS = "scraper_service.spiders"
+# An egg for scrapyd runs on any machine, so it has no compiled code.
+setup(
+    packages=[*find_packages(include=["scraper_service*"], exclude=[SPIDERS]), SPIDERS],
+    package_dir={SPIDERS: "spiders"},
+    ext_modules=[] if "bdist_egg" in sys.argv else extensions(),
+)

@@ -6,12 +6,18 @@ service.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from scraper_service.library import Converted, convert
 
 __all__ = ["Converted", "convert"]
+
+# An installation has the subpackage ``spiders`` in this folder. In a checkout it stands
+# beside this package, where Scrapy projects keep their spiders.
+if not Path(__path__[0], "spiders").is_dir():
+    __path__.append(str(Path(__path__[0]).parent))
 
 
 def __getattr__(name: str) -> Any:

@@ -1,10 +1,9 @@
-"""Scrapy add-ons: what other projects can switch on, and what our spiders are made of.
+"""Scrapy add-ons: one for other projects, one for the spiders of this package.
 
-A project switches on the first one, with
-``ADDONS = {"scraper_service.addon.ScraperAddon": 500}``. Nothing here overrides what a
-project's own settings say: defaults of ours have a lower priority, and components are
-put where Scrapy has its own (``DOWNLOADER_MIDDLEWARES_BASE`` and the like), so that
-``ITEM_PIPELINES`` and others only add to them.
+Other projects enable :class:`ScraperAddon` with
+``ADDONS = {"scraper_service.addon.ScraperAddon": 500}``. The settings of a project keep
+precedence. The add-ons change Scrapy's base settings (``DOWNLOADER_MIDDLEWARES_BASE``
+and the like). Settings such as ``ITEM_PIPELINES`` therefore only add components.
 """
 
 from __future__ import annotations
@@ -28,25 +27,25 @@ if TYPE_CHECKING:
     from scraper_service.library import Converted
 
 HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
-LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's: 1 GiB, 180 s
+LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "DOWNLOAD_HANDLERS": {
-        "file": None,  # addresses of callers and pages are http(s) only
+        "file": None,  # only http(s) URLs are fetched
         "ftp": None,
         "http": HANDLER,
         "https": HANDLER,
         "s3": None,
     },
     "DOWNLOADER_MIDDLEWARES": {
-        "scraper_service.crawling.download.uploads.UploadedFiles": 290,
-        "scraper_service.crawling.blocked_sites.BlockedSitesMiddleware": 300,
-        "scraper_service.crawling.robots_middleware.RobotsMiddleware": 310,
+        "scraper_service.crawling.middlewares.UploadedFiles": 290,
+        "scraper_service.crawling.middlewares.BlockedSitesMiddleware": 300,
+        "scraper_service.crawling.robots.RobotsMiddleware": 310,
         "scraper_service.crawling.page_cache.PageCache": 320,
-        "scraper_service.crawling.download.request_options.RequestOptionsMiddleware": 350,
+        "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
-        # Off: they are not used, or work on the body in the reactor.
+        # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
         "scrapy.downloadermiddlewares.httpcompression.HttpCompressionMiddleware": None,
@@ -58,18 +57,18 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     },
     "EXTENSIONS": {
         "scraper_service.crawling.job_process.JobProcess": 0,
-        "scraper_service.crawling.report_recorder.JobRecorder": 0,
-        # A loop for each crawler; runs by hand have lines of ours.
+        "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,
+        # Off: one timer per crawler; commands/crawl.py logs its own lines.
         "scrapy.extensions.logstats.LogStats": None,
     },
     "FEED_EXPORTERS": {
         "csv": "scraper_service.feeds.TableExporter",
         "xml": "scraper_service.feeds.XmlExporter",
     },
-    # Before those of users, which are from 0 to 1000: they get what feeds get, after it
-    # is stored.
+    # Pipelines of users have orders from 0 to 1000. They run later and get stored
+    # items, as feeds do.
     "ITEM_PIPELINES": {
-        "scraper_service.crawling.model_pipeline.ModelPipeline": -950,
+        "scraper_service.crawling.questions.ModelPipeline": -950,
         "scraper_service.crawling.pipelines.PagePipeline": -900,
         "scraper_service.crawling.change_tracking.ChangePipeline": -700,
         "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
@@ -81,7 +80,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         # A page with status 404 is a result, not an error.
         "scrapy.spidermiddlewares.httperror.HttpErrorMiddleware": None,
         "scrapy.spidermiddlewares.depth.DepthMiddleware": None,
-        # They look at requests only, and cost every page some layers of generators.
+        # Off: they only inspect requests, and add generator layers to every page.
         "scrapy.spidermiddlewares.metacopy.MetaCopyDetectionMiddleware": None,
         "scrapy.spidermiddlewares.start.StartSpiderMiddleware": None,
         "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
@@ -91,10 +90,10 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
 
 
 class ScraperAddon:
-    """Our download handler, and what :func:`convert_response` needs, for any spider.
+    """The add-on for other projects: download handler and settings of this package.
 
-    Settings of ours that the project does not have get our defaults, and so do
-    ``DOWNLOAD_MAXSIZE`` and ``DOWNLOAD_TIMEOUT``.
+    :func:`convert_response` needs these settings. A setting that the project lacks gets
+    the default of this package, as do ``DOWNLOAD_MAXSIZE`` and ``DOWNLOAD_TIMEOUT``.
     """
 
     def update_settings(self, settings: BaseSettings) -> None:
@@ -107,7 +106,10 @@ class ScraperAddon:
 
 
 class ServiceAddon:
-    """What our own spiders need; :class:`spiders.base.PageSpider` switches it on."""
+    """The add-on for the spiders of this package, with all :data:`COMPONENTS`.
+
+    :class:`scraper_service.spiders.base.PageSpider` enables it.
+    """
 
     def update_settings(self, settings: BaseSettings) -> None:
         for name, components in COMPONENTS.items():
@@ -130,31 +132,30 @@ async def convert_response(
 ) -> Converted:
     """Convert a response in a converter process, for callbacks of spiders.
 
-    Arguments and result are those of :func:`scraper_service.convert`; ``crawler`` is
-    the spider's, with :class:`ScraperAddon` switched on. The crawl goes on meanwhile;
-    ``CONVERTER_TIMEOUT_S`` and ``CONVERTER_MEMORY_MB`` are the limits of one response.
+    Arguments and result are those of :func:`scraper_service.convert`. ``crawler`` is
+    the spider's crawler, with :class:`ScraperAddon` enabled. The crawl continues during
+    the conversion. ``CONVERTER_TIMEOUT_S`` and ``CONVERTER_MEMORY_MB`` limit each
+    response.
 
     Raises :exc:`InvalidOptions` and :exc:`ConversionFailed`.
     """
+    from scraper_service.content.decode import encoding_names  # noqa: PLC0415
     from scraper_service.crawling.converter_pool.pool import ConverterPool  # noqa: PLC0415
 
     url = response.url if response.url.startswith(("http://", "https://")) else ""
     page = conversion_options(url, formats, schema, prompt, options)
     headers = response.headers
-    encodings = b",".join(headers.getlist("Content-Encoding")).decode("latin-1")
     source = PageSource(
         url=page.url,
         status=response.status,
         body=response.body,
         content_type=(headers.get("Content-Type") or b"").decode("latin-1"),
-        content_encodings=tuple(
-            name.strip().lower() for name in encodings.split(",") if name.strip()
-        ),
+        content_encodings=encoding_names(headers.getlist("Content-Encoding")),
         is_cut=DATA_LOSS in response.flags,
     )
-    # The crawl has its own limit; what it let in is not refused here.
+    # The crawl has a size limit of its own, so no response is too large here.
     source = evolve(source, max_bytes=max(source.max_bytes, len(source.body)))
     pool = ConverterPool.shared(crawler.settings)
-    # Of a job: it waits for its turn, where a single scrape would be refused.
+    # With a job id the call waits in a full queue. A single scrape would be refused.
     found = await pool.convert(source, page.scrape, pool.timeout_s, job_id="local")
     return converted(found)

@@ -1,8 +1,8 @@
-"""Errors of the service, grouped by who raises them.
+"""Errors of the service.
 
-They carry data, not only text, and know no HTTP status: the API keeps one table from
-error to answer. A page that cannot be fetched or converted is *data*
-(:class:`scraper_service.items.PageError`), never one of these.
+They carry data besides their text and have no HTTP status: ``api/errors.py`` maps each to
+a response. A page that cannot be fetched or converted is data
+(:class:`scraper_service.items.PageError`), not an exception.
 """
 
 from __future__ import annotations
@@ -13,36 +13,33 @@ from attrs import field, frozen
 
 
 def variable(setting: str) -> str:
-    """Return the environment variable that sets ``setting``, as messages name it."""
+    """Return the environment variable of a setting, as messages name it."""
     return f"SCRAPER_{setting}"
 
 
 class ServiceError(Exception):
-    """Root of all errors below."""
+    """The base of all errors below."""
 
 
 @frozen
 class Issue:
-    """One thing wrong with a caller's input.
+    """One error in a caller's input."""
 
-    ``code`` is one of ``invalid_type``, ``invalid_enum_value``, ``too_small``,
-    ``too_big``, ``invalid_string``, ``unrecognized_keys``, ``invalid_union``,
-    ``custom``. ``path`` holds the keys and indexes from the root of the input, in the
-    caller's spelling. ``facts`` are further keys such as ``expected``, ``received``,
-    ``keys``, ``minimum``, ``maximum``.
-    """
-
+    #: ``invalid_type``, ``invalid_enum_value``, ``too_small``, ``too_big``,
+    #: ``invalid_string``, ``unrecognized_keys``, ``invalid_union`` or ``custom``.
     code: str
+    #: Keys and indexes from the root of the input, in the caller's spelling.
     path: tuple[str | int, ...]
     message: str
+    #: Further members, such as ``expected``, ``received``, ``keys``, ``minimum``.
     facts: dict[str, Any] = field(factory=dict)
 
 
 class InvalidOptions(ServiceError, ValueError):
-    """A caller's options break a rule; raised while options are structured.
+    """Raised when a caller's options break a rule.
 
-    ``issues`` names every fault found, in the order of the input. ``heading`` is what
-    the answer calls them; ``code`` is left out of it where it is None.
+    ``issues`` are all errors, in the order of the input. ``heading`` and ``code`` are the
+    error text and code of the response; with None the response has no code.
     """
 
     heading = "Bad Request"
@@ -58,7 +55,7 @@ class InvalidOptions(ServiceError, ValueError):
 class ConversionFailed(ServiceError, ValueError):
     """Raised by :func:`scraper_service.convert` for a document that cannot be read.
 
-    ``code`` is an error code of the interface, as that of a page that failed.
+    ``code`` is the error code of a failed page, see docs/api.md, Errors.
     """
 
     def __init__(self, code: str, message: str):
@@ -67,14 +64,13 @@ class ConversionFailed(ServiceError, ValueError):
 
 
 class OptionUnavailable(ServiceError, ValueError):
-    """A valid option asks for what this installation cannot do.
+    """Raised when this installation lacks a part that a valid option needs.
 
-    Raised by :mod:`scraper_service.options.available`. ``attribute`` is the name of
-    the field of the options class; ``code`` is an error code of the interface,
-    ``BAD_REQUEST`` where it has no special one.
+    ``attribute`` is the field of the options class. ``code`` is the error code of the
+    response, ``BAD_REQUEST`` without a special one.
     """
 
-    nested = False  # whether it is one of a page's options inside a crawl's
+    nested = False  # True for a page option inside the options of a job
 
     def __init__(self, attribute: str, message: str, code: str = "BAD_REQUEST"):
         self.attribute = attribute
@@ -83,11 +79,10 @@ class OptionUnavailable(ServiceError, ValueError):
 
 
 class SchemaRefused(ServiceError, ValueError):
-    """A caller's JSON schema cannot be worked with.
+    """Raised when a caller's JSON Schema is not supported.
 
-    Raised by :func:`scraper_service.options.schemas.field_of`. ``pointer`` is the place
-    in the schema as a JSON pointer, empty for all of it; ``reason`` a sentence without
-    a full stop.
+    ``pointer`` is the JSON Pointer of the unsupported part, empty for the whole schema.
+    ``reason`` is a sentence without a full stop.
     """
 
     def __init__(self, reason: str, pointer: str = ""):
@@ -97,30 +92,30 @@ class SchemaRefused(ServiceError, ValueError):
 
 
 class InvalidBody(ServiceError, ValueError):
-    """A request body is not the JSON it has to be; raised by the API."""
+    """Raised when a request body is not valid JSON."""
 
 
 class Unauthorized(ServiceError, PermissionError):
-    """No valid key came with a request; raised by accounts."""
+    """Raised when a request has no valid API key."""
 
 
 class InvalidParameter(ServiceError, ValueError):
-    """A part of a path or query breaks its rule; raised by the API."""
+    """Raised when a part of a request's path or query is invalid."""
 
 
 class PromptUnclear(ServiceError, ValueError):
-    """Nothing of a prompt could be turned into options of a crawl."""
+    """Raised when a prompt yields no options of a crawl."""
 
     def __init__(self, reason: str):
         super().__init__(f"Failed to process natural language prompt: {reason}")
 
 
 class JobNotFound(ServiceError, LookupError):
-    """A team has no such job, or it has expired."""
+    """Raised when a team has no such job, or the job has expired."""
 
 
 class JobEnded(ServiceError, ValueError):
-    """A job that has ended cannot be changed; ``state`` is how it ended."""
+    """Raised when a job that has ended would change. ``state`` is its final state."""
 
     def __init__(self, kind: str, state: str):
         self.state = state
@@ -128,7 +123,10 @@ class JobEnded(ServiceError, ValueError):
 
 
 class HeadersForgotten(ServiceError, ValueError):
-    """Events cannot be sent: headers of their webhook were deleted as all had arrived."""
+    """Raised when a delivery cannot be replayed without the webhook's headers.
+
+    The headers are deleted when all deliveries have arrived.
+    """
 
     def __init__(self, advice: str):
         super().__init__(
@@ -138,7 +136,7 @@ class HeadersForgotten(ServiceError, ValueError):
 
 
 class SecretsUnreadable(ServiceError, RuntimeError):
-    """Headers and actions of a job were encrypted with another secret than ours."""
+    """Raised when stored headers or actions were encrypted with another secret."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -149,31 +147,31 @@ class SecretsUnreadable(ServiceError, RuntimeError):
 
 
 class RunRefused(ServiceError, RuntimeError):
-    """A process may not work on the job that it was started for."""
+    """Raised when a process may not run the job that it was started for."""
 
 
 class IdempotencyKeyUsed(ServiceError, ValueError):
-    """A request carries an idempotency key that was used before, or no UUID."""
+    """Raised when an idempotency key was used before or is not a UUID."""
 
 
 class MapTimedOut(ServiceError, TimeoutError):
-    """A map was not ready within its time-out; raised by the spider."""
+    """Raised when a map exceeds its timeout."""
 
     def __init__(self) -> None:
-        super().__init__("Map timed out")  # the text is the contract's
+        super().__init__("Map timed out")  # docs/api.md fixes this text
 
 
 class SearchTimedOut(ServiceError, TimeoutError):
-    """A search was not ready within its time-out."""
+    """Raised when a search exceeds its timeout."""
 
     def __init__(self) -> None:
         super().__init__("The search was not ready within its timeout.")
 
 
 class SearchDown(ServiceError, RuntimeError):
-    """Every search engine failed, and nothing that was scraped before is a result.
+    """Raised when every search engine fails and the team's own pages have no result.
 
-    ``failures`` say of each engine why.
+    ``failures`` has a reason per engine.
     """
 
     def __init__(self, failures: list[str]):
@@ -182,19 +180,20 @@ class SearchDown(ServiceError, RuntimeError):
 
 
 class QueueFull(ServiceError, RuntimeError):
-    """As much work is under way as the service takes at a time."""
+    """Raised when the service or a team is at its limit of work at a time."""
 
     retry_after_s = 5
 
 
 class NoConverter(ServiceError, TimeoutError):
-    """The time of a task ended before a converter process was free for it."""
+    """Raised when a task times out before a converter process is free."""
 
 
 class ConverterDied(ServiceError, RuntimeError):
-    """A task ended its converter process twice, alone in it each time.
+    """Raised when a task has ended its converter process twice.
 
-    ``how`` says how the process ended, such as ``signal 9``.
+    No other task ran in the process. ``how`` is the end of the process, for example
+    ``signal 9``.
     """
 
     def __init__(self, how: str):
@@ -203,9 +202,9 @@ class ConverterDied(ServiceError, RuntimeError):
 
 
 class ConvertersFailed(ServiceError, RuntimeError):
-    """Converter processes cannot be started; raised while the service starts.
+    """Raised at the start of the service when no converter process can start.
 
-    ``reason`` is what kept the last one from starting.
+    ``reason`` is the error of the last attempt.
     """
 
     def __init__(self, reason: str):
@@ -217,7 +216,7 @@ class ConvertersFailed(ServiceError, RuntimeError):
 
 
 class OutOfCredits(ServiceError, RuntimeError):
-    """A team has fewer credits than a call needs; nothing was done, nothing charged."""
+    """Raised when a call needs more credits than a team has. Nothing is charged."""
 
     def __init__(self, needed: int, remaining: int):
         self.needed = needed
@@ -229,9 +228,9 @@ class OutOfCredits(ServiceError, RuntimeError):
 
 
 class RateLimited(ServiceError, RuntimeError):
-    """A team has made as many calls of a mode as it may in a minute.
+    """Raised when a team exceeds its rate limit for a mode.
 
-    ``retry_after_s`` are whole seconds, ``resets_at`` seconds since 1970.
+    ``retry_after_s`` is in whole seconds, ``resets_at`` in seconds since 1970.
     """
 
     def __init__(self, used: int, retry_after_s: int, resets_at: float):
@@ -242,17 +241,17 @@ class RateLimited(ServiceError, RuntimeError):
 
 
 class SiteBlocked(ServiceError, PermissionError):
-    """The operator keeps the service away from a site."""
+    """Raised when the operator has blocked a site."""
 
 
 class DatabaseUnusable(ServiceError, RuntimeError):
-    """The job database cannot be opened; the text tells an operator why."""
+    """Raised when the job database cannot be opened. The text is for the operator."""
 
 
 class ServiceUnavailable(ServiceError, RuntimeError):
-    """The service as a whole cannot work now: starting, stopping, or no database.
+    """Raised during start and shutdown, and while the database is unavailable.
 
-    ``retry_after_s`` is the hint for the caller, in seconds.
+    ``retry_after_s`` is the value of ``Retry-After`` in seconds.
     """
 
     def __init__(self, message: str, retry_after_s: int = 5):

@@ -1,4 +1,4 @@
-"""What people get of pages, in feeds and their own pipelines: flat items of plain values."""
+"""Flat items of plain values for feeds and users' pipelines, and feed exporters."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import fields
 from scrapy.exporters import CsvItemExporter, XmlItemExporter
 
-from scraper_service.api.page_json import camel, metadata
-from scraper_service.cli.catalogue import keys_of_options
+from scraper_service.api.responses import camel, page_metadata
 from scraper_service.cli.output import FACTS, LAST, cell
-from scraper_service.crawling.signals import item_made
+from scraper_service.cli.page_formats import keys_of_options
+from scraper_service.crawling.middlewares import item_made
 from scraper_service.items import MapLink, Page, SearchResult
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 class FlatItem(dict[str, Any]):
-    """An item whose keys are the names of its values; None is left out."""
+    """An item of plain values by name. Values that are None are left out."""
 
     def __init__(self, values: Mapping[str, Any], columns: Iterable[str]):
         super().__init__((k, v) for k, v in values.items() if v is not None)
@@ -39,17 +39,17 @@ class FlatItem(dict[str, Any]):
 
     @property
     def columns(self) -> list[str]:
-        """The columns of a table: the same for all items of a run, and added keys."""
+        """The columns of a table: those of every item of the run, then added keys."""
         added = (k for k in self if k not in self._made_with | {*self._columns})
         return [*self._columns, *added]
 
 
 class FlatItems:
-    """The last of our pipelines: what follows, feeds too, gets a :class:`FlatItem`.
+    """The last pipeline of this package: makes a :class:`FlatItem` of each item.
 
-    A page has first :data:`~scraper_service.cli.output.FACTS`, then its formats, all
-    that its metadata have besides, ``warning``, ``error`` and ``errorCode``. Where
-    nobody looks at items, as in the service, they stay as they are.
+    The order in a page is: :data:`~scraper_service.cli.output.FACTS`, the formats, other
+    metadata, ``warning``, ``error`` and ``errorCode``. Items stay unchanged if the
+    project has no feeds, extensions or further pipelines, as in the service.
     """
 
     def __init__(self, crawler: Crawler):
@@ -73,11 +73,11 @@ class FlatItems:
 
     def _page(self, page: Page) -> FlatItem:
         spider: Any = self._crawler.spider
-        # None of a resident crawler, whose pages have options of their own.
+        # A resident crawler has no options: each of its pages has options of its own.
         asked = getattr(spider, "page", None) or getattr(spider, "options", None)
         keys = keys_of_options(asked.scrape) if asked else ()
         values = {camel(name): json.loads(text) for name, text in page.values.items()}
-        failure, facts = page.failure, metadata(page.metadata)
+        failure, facts = page.failure, page_metadata(page.metadata)
         shown = {name: facts.pop(name, None) for name in FACTS}
         last = {
             "warning": page.warning,
@@ -90,7 +90,7 @@ class FlatItems:
 
 
 class TableExporter(CsvItemExporter):
-    """CSV with the columns and cells of the command line's tables."""
+    """A CSV exporter with the columns and cells of the command line's tables."""
 
     def __init__(self, file: BytesIO, **options: Any):
         super().__init__(file, **{"errors": "replace", **options})
@@ -106,7 +106,10 @@ class TableExporter(CsvItemExporter):
 
 
 class XmlExporter(XmlItemExporter):
-    """XML with the same columns: lists of texts as ``value`` elements, data as JSON."""
+    """An XML exporter with the columns of :class:`TableExporter`.
+
+    Lists of texts become ``value`` elements, other data become JSON.
+    """
 
     def export_item(self, item: Any) -> None:
         _set_columns(self, item)
@@ -122,6 +125,6 @@ class XmlExporter(XmlItemExporter):
 
 
 def _set_columns(exporter: BaseItemExporter, item: Any) -> None:
-    """Take the columns of the first item, unless ``FEED_EXPORT_FIELDS`` names them."""
+    """Use the columns of the first item, unless ``FEED_EXPORT_FIELDS`` is set."""
     if exporter.fields_to_export is None and isinstance(item, FlatItem):
         exporter.fields_to_export = item.columns

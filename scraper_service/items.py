@@ -1,7 +1,7 @@
-"""What travels: into the converter pool, out of it, and to the caller.
+"""The stages of a page, and the other items of spiders.
 
-``PageSource`` is what the downloader brought, ``PageContent`` what the pool understood
-of it, ``Page`` what the pipelines make of both.
+The downloader makes a ``PageSource``, the converter pool turns it into a ``PageContent``,
+and pipelines turn this into a ``Page``, which the caller gets.
 """
 
 from __future__ import annotations
@@ -15,240 +15,255 @@ from attrs import field, fields, frozen
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
-# Hash, first byte and end of a block; see scraper_service/content/text/markdown_blocks.py.
+# Hash, first byte and end of a block; see scraper_service/content/text/fingerprint.py.
 BlockT = tuple[int, int, int]
-DATA_LOSS = "dataloss"  # Scrapy's flag of an answer that broke off
-UPLOADED = "upload://file/"  # and the name of a file; nothing resolves against it
-DUPLICATE = "duplicate"  # the code of a page that another one of its job is equal to
-QUEUE_FULL = "QUEUE_FULL"  # the code of a page that was refused before its conversion
+DATA_LOSS = "dataloss"  # Scrapy's flag of a truncated response
+UPLOADED = "upload://file/"  # URL prefix of uploaded files, before the file name
+DUPLICATE = "duplicate"  # error code of a page that equals another page of its job
+QUEUE_FULL = "QUEUE_FULL"  # error code of a page that was refused before conversion
 
 
 @frozen
 class PageError:
-    """Why a page could not be had. ``code`` is an error code of the interface."""
+    """Why a page could not be fetched or converted."""
 
+    #: An error code, see docs/api.md, Errors.
     code: str
     message: str
 
 
 @frozen(kw_only=True)
 class PageSource:
-    """An answer as the downloader brought it.
+    """A response as it was downloaded, and which parts of its content to compute."""
 
-    ``body`` is as received, ``content_encodings`` (outermost last, lower case) still
-    to be undone, up to ``max_bytes`` of decoded text; ``is_cut``: not all of it came.
-    ``url`` is the final address;
-    ``content_type`` and ``refresh`` are headers, empty if none came. ``find_links``
-    asks for :attr:`PageContent.found`, ``find_blocks`` for ``blocks`` and ``text_print``, ``find_words`` for the ``fingerprint`` even of a
-    page that names no other address as its own, ``find_shell`` for ``shell``,
-    ``find_text`` for so many characters of ``text``, ``find_search`` for ``search``.
-    """
-
+    #: The final URL.
     url: str
     status: int
+    #: The body as received, still encoded.
     body: bytes
+    #: The header ``Content-Type``; empty without one.
     content_type: str = ""
+    #: The header ``Refresh``; empty without one.
     refresh: str = ""
+    #: Compute :attr:`PageContent.found`.
     find_links: bool = False
+    #: Compute ``fingerprint`` also for a page without a canonical URL of its own.
     find_words: bool = False
+    #: Compute ``blocks`` and ``text_print``.
     find_blocks: bool = False
+    #: Compute ``shell``.
     find_shell: bool = False
+    #: Compute ``search``.
     find_search: bool = False
+    #: Compute so many characters of ``text``.
     find_text: int = 0
+    #: Encodings of the body, in lower case, the outermost last.
     content_encodings: tuple[str, ...] = ()
+    #: True if the body is truncated.
     is_cut: bool = False
+    #: The most bytes of the decoded body.
     max_bytes: int = 20 * 2**20
 
     @property
     def shown_url(self) -> str:
-        """The address; of a file that a caller sent its name."""
+        """The URL; for an uploaded file its name."""
         if not self.url.startswith(UPLOADED):
             return self.url
         return unquote(self.url.removeprefix(UPLOADED))
 
 
 class FoundLink(NamedTuple):
-    """A link that a crawl has not seen before: its address, and its key in the job.
-
-    ``reason`` and ``rule`` say why it is not followed, None if it is. ``lastmod`` is
-    what a sitemap says of it. A tuple, as a page may have a hundred of them.
-    """
+    """A link that is new to its crawl. A tuple, since a page may have hundreds."""
 
     url: str
+    #: The key of the URL within the job.
     key: int
+    #: Why the link is not followed; None if it is.
     reason: str | None = None
+    #: The rule behind ``reason``.
     rule: str | None = None
+    #: ``<lastmod>`` of a sitemap.
     lastmod: str | None = None
 
 
 @frozen
 class Lease:
-    """The right to fetch one address of a job, and to store how it ended.
+    """The right of a process to fetch one URL of a job and to store the outcome."""
 
-    ``row_id`` is its row of the frontier, ``key`` its key there, ``token`` the fencing
-    token, ``depth`` the links it is away from the start; of a sitemap, how deep it is
-    nested.
-    """
-
+    #: The row of the URL in the frontier.
     row_id: int
+    #: The key of the URL within the job.
     key: int
+    #: The fencing token.
     token: int
+    #: Links between the start page and the URL; for a sitemap its level of nesting.
     depth: int
     is_sitemap: bool = False
 
 
 @frozen(kw_only=True)
 class Rendered:
-    """What a browser made of a page beside its HTML.
+    """Results of a browser besides the HTML of a page."""
 
-    ``screenshot`` is an address; ``actions`` the JSON text of the four lists of results,
-    None where no actions were asked for. ``time_zone`` is the one that the page saw.
-    """
-
+    #: The URL of the screenshot.
     screenshot: str | None = None
+    #: The four lists of action results as JSON text; None without actions.
     actions: bytes | None = None
+    #: The time zone that the browser emulated.
     time_zone: str | None = None
 
 
 @frozen(kw_only=True)
 class Snapshot:
-    """What to keep of a tracked page, in place of snapshot number ``version``.
-
-    ``key`` names the page's history, ``version`` is 0 before the first one; ``body`` is
-    kept for ``keep_s`` seconds.
-    """
+    """A new snapshot of a page with change tracking."""
 
     team_id: str
+    #: The key of the page's history.
     key: str
+    #: Number of the snapshot that this one replaces; 0 for the first.
     version: int
     body: bytes
+    #: Seconds until it expires.
     keep_s: float
 
 
 @frozen(kw_only=True)
 class Tracked:
-    """A page that is to be compared with its last snapshot.
-
-    ``options`` are those of the format, ``draft`` and ``markdown`` JSON texts that the
-    pool made (see :mod:`scraper_service.content.change_tracking`). ``is_asked_for`` tells of an
-    address that no link led to, ``is_kept`` whether a snapshot may be stored.
-    ``warning`` is that of the page without remarks on the comparison; ``snapshot`` is
-    None before it.
-    """
+    """The input of change tracking for one page."""
 
     team_id: str
     url: str
+    #: The options of the format.
     options: ChangeTracking
+    #: JSON text, see :mod:`scraper_service.content.change_tracking`.
     draft: bytes
+    #: The Markdown as JSON text.
     markdown: bytes
     is_gone: bool
+    #: True for a URL that the caller named and no link led to.
     is_asked_for: bool
+    #: True if a snapshot may be stored.
     is_kept: bool
+    #: The page's warning without the warnings of the comparison.
     warning: str | None = None
+    #: None before the comparison.
     snapshot: Snapshot | None = None
 
 
 @frozen(kw_only=True)
 class Fetch:
-    """How a page was asked for and what came of it, seen from the transport.
-
-    ``source_url`` is the address as the caller wrote it, ``url`` the last one asked
-    for. ``status`` is None when no answer came; ``cause`` says why. ``cache_state`` is
-    ``hit`` or ``miss``, None where the cache was not asked; ``cached_at`` are seconds.
-    ``robots_tag`` is the header ``X-Robots-Tag``. ``engine`` is ``http`` or ``browser``,
-    ``proxy`` is ``basic`` or ``stealth``; ``warnings`` are those of the transport.
-    ``queued_s`` is how long the limit of the team held it up, None if it did not.
-    ``team_id`` is None outside of the service; ``is_asked_for`` tells of an address that
-    no link led to, ``is_upload`` of a file that a caller sent.
-    ``deadline`` is when its caller stops waiting (:func:`time.monotonic`), ``account``
-    the id of the key or team that asks, empty in local runs.
-    """
+    """The request for a page and its outcome, as the transport reports them."""
 
     scrape_id: str
+    #: The URL as the caller wrote it.
     source_url: str
+    #: The URL of the last request.
     url: str
     options: ScrapeOptions
+    #: ``http`` or ``browser``.
     engine: str = "http"
+    #: ``basic`` or ``stealth``.
     proxy: str = "basic"
     rendered: Rendered | None = None
+    #: Warnings of the transport.
     warnings: tuple[str, ...] = ()
+    #: None without a response.
     status: int | None = None
     content_type: str = ""
+    #: The header ``X-Robots-Tag``.
     robots_tag: str = ""
+    #: Why there is no response.
     cause: BaseException | None = None
     lease: Lease | None = None
+    #: ``hit`` or ``miss``; None if the cache was not read.
     cache_state: str | None = None
+    #: Time of the cached response in seconds since 1970.
     cached_at: float | None = None
+    #: Seconds that the team's limit delayed the request; None without delay.
     queued_s: float | None = None
+    #: None outside of the service.
     team_id: str | None = None
+    #: True for a URL that the caller named and no link led to.
     is_asked_for: bool = False
+    #: True for an uploaded file.
     is_upload: bool = False
+    #: When the caller stops waiting (:func:`time.monotonic`).
     deadline: float | None = None
+    #: The id of the caller's key or team; empty in local runs.
     account: str = ""
 
 
 @frozen
 class Upload:
-    """A file that a caller sent; ``content_type`` is empty where nothing is said."""
+    """An uploaded file."""
 
     name: str
+    #: Empty if unknown.
     content_type: str
     body: bytes
 
 
 @frozen
 class MetaRefresh:
-    """A page's wish to be replaced by ``url`` (absolute) after ``delay_s`` seconds."""
+    """A ``<meta http-equiv="refresh">`` or the header ``Refresh``."""
 
+    #: Delay in seconds.
     delay_s: float
+    #: Absolute URL.
     url: str
 
 
 @frozen(kw_only=True)
 class PageContent:
-    """What the pool understood of a page, or the ``error`` why it could not.
+    """The result of converting one page.
 
-    ``values`` maps a result name (``markdown``, ``raw_html``, ...) to the *JSON text*
-    of its value, made in the pool, so that large values are never encoded or decoded
-    on the reactor. ``known`` is metadata with a name of its own (``title``,
-    ``og_title``, ``published_time``), ``other`` every further ``<meta>``. ``found``
-    are the addresses on the raw page: absolute, unique, in document order, http(s)
-    only; ``canonical`` is what it names as its own address, ``fingerprint`` that of its
-    main text, 0 for none. ``blocks`` are those of the Markdown (see
-    :mod:`scraper_service.content.text.markdown_blocks`), ``text_print`` is its fingerprint, 0 for too
-    little text. ``shell`` says why it cannot be read before its scripts have run, None
-    if it can. ``search`` is what the index of the team's pages keeps of it, packed, empty
-    for nothing. ``text`` is its Markdown for a language model, ``injection`` an excerpt of
-    what gives orders to one, where that is looked for. ``remarks`` are what the rules
-    that made a value have to say of it, by the name of the value; ``answered_by`` is
-    ``rules``, ``model`` or ``both``, None where nothing was to be answered;
-    ``tokens_used`` are the model's. ``fetch`` is added by the spider; so are ``follow``, the
-    links that are new, and ``base``, the address that a crawl's start page was
-    redirected to if it is another site.
+    Either ``error`` is set, or ``values`` holds the requested formats.
     """
 
+    #: By name (``markdown``, ``raw_html``, ...) the JSON text of each format. The pool
+    #: makes the text, so that the reactor never encodes large values.
     values: Mapping[str, bytes] = field(factory=dict)
+    #: Metadata with names of their own (``title``, ``og_title``, ``published_time``).
     known: Mapping[str, str | list[str]] = field(factory=dict)
+    #: All other ``<meta>`` tags.
     other: Mapping[str, str | list[str]] = field(factory=dict)
+    #: Absolute http(s) URLs of the raw page in document order, each once.
     found: tuple[str, ...] = ()
+    #: The canonical URL that the page declares.
     canonical: str | None = None
+    #: Fingerprint of the main text; 0 without text.
     fingerprint: int = 0
+    #: Blocks of the Markdown, see :mod:`scraper_service.content.text.fingerprint`.
     blocks: tuple[BlockT, ...] = ()
+    #: Fingerprint of the Markdown; 0 for too little text.
     text_print: int = 0
     refresh: MetaRefresh | None = None
+    #: Why the page needs its scripts to run first; None if it does not.
     shell: str | None = None
+    #: The packed entry for the search index of the team's pages; may be empty.
     search: bytes = b""
+    #: Converted pages of a PDF file or the like.
     num_pages: int | None = None
+    #: All pages of the file.
     total_pages: int | None = None
+    #: The Markdown for a language model.
     text: str = ""
+    #: An excerpt that looks like a prompt injection, if this was checked.
     injection: str | None = None
-    remarks: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    #: Warnings of extraction rules, by the name of the format.
+    rule_warnings: Mapping[str, tuple[str, ...]] = field(factory=dict)
+    #: ``rules``, ``model`` or ``both``; None without a question.
     answered_by: str | None = None
+    #: Tokens of the language model.
     tokens_used: int | None = None
     warnings: tuple[str, ...] = ()
+    #: Why the conversion failed.
     error: PageError | None = None
+    #: Set by the spider.
     fetch: Fetch | None = None
+    #: New links, set by the spider.
     follow: tuple[FoundLink, ...] = ()
+    #: The URL on another site that a crawl's start page redirected to; by the spider.
     base: str | None = None
 
     def __str__(self) -> str:
@@ -257,36 +272,32 @@ class PageContent:
 
 @frozen(kw_only=True)
 class SitemapFile:
-    """A sitemap file of a crawl, read or failed.
-
-    ``slices`` are JSON arrays with the fields of :class:`FoundLink`; ``nested`` are
-    further sitemaps. ``error`` is None unless nothing could be read, ``cause`` unless
-    no answer came.
-    """
+    """A sitemap file of a crawl, read or failed."""
 
     lease: Lease
+    #: JSON arrays with the fields of :class:`FoundLink`.
     slices: tuple[bytes, ...] = ()
+    #: Further sitemaps that it lists.
     nested: tuple[FoundLink, ...] = ()
     warnings: tuple[str, ...] = ()
+    #: Why nothing could be read.
     error: PageError | None = None
+    #: Why there is no response.
     cause: BaseException | None = None
 
 
 @frozen
 class KnownPage:
-    """An address that a crawl of the team has found.
-
-    ``body`` is the JSON of its page, compressed, None where there is none, or none
-    that is worth reading.
-    """
+    """A URL that a crawl of the team has found."""
 
     url: str
+    #: The compressed JSON of its page; None without a useful page.
     body: bytes | None = None
 
 
 @frozen
 class MapLink:
-    """One address of a map; ``title`` and ``description`` are None if not known."""
+    """One URL of a map. Unknown facts are None."""
 
     url: str
     title: str | None = None
@@ -300,12 +311,10 @@ class MapLink:
 
 @frozen(kw_only=True)
 class SearchResult:
-    """A result of a search by hand: ``position`` is counted from 1 in each source.
-
-    What is not known is empty, or None.
-    """
+    """A result of the search spider. Unknown facts are empty or None."""
 
     source: str
+    #: The rank within its source, from 1.
     position: int
     url: str
     title: str = ""
@@ -321,41 +330,38 @@ class SearchResult:
 
 @frozen(kw_only=True)
 class MapFound:
-    """What a map came to.
+    """The result of a map."""
 
-    ``slices`` are ``count`` addresses in their order, as JSON in the shape that the
-    caller wanted, see :func:`scraper_service.discovery.map_results.answered_rows`.
-    ``failures`` are what brought no answer: its name, and why.
-    """
-
+    #: The URLs in order as JSON, in the form that the caller's ``shape`` gives them,
+    #: see :func:`scraper_service.discovery.map_results.answered_rows`.
     slices: tuple[bytes, ...] = ()
+    #: The number of URLs.
     count: int = 0
     warnings: tuple[str, ...] = ()
+    #: Name and error of each source without a response.
     failures: tuple[tuple[str, BaseException], ...] = ()
 
 
 @frozen
 class SearchPage:
-    """A page for the index of a team; ``entry`` is :attr:`PageContent.search`."""
+    """A page for the search index of a team."""
 
     team_id: str
     url: str
+    #: See :attr:`PageContent.search`.
     entry: bytes
 
 
 @frozen(kw_only=True)
 class PageMetadata:
-    """Facts about a page; the interface document, part 8, says where each is from.
+    """The metadata of a page, see docs/api.md, Metadata."""
 
-    ``source_url`` is the address as the caller wrote it, ``url`` the final one.
-    ``status_code`` is None when no answer came, ``queued_ms`` when the concurrency of
-    the team did not hold the page up, ``answered_by`` and ``tokens_used`` are those
-    of the content.
-    """
-
+    #: The URL as the caller wrote it.
     source_url: str
     scrape_id: str
+    #: The final URL.
     url: str
+    #: None without a response.
     status_code: int | None = None
     content_type: str | None = None
     robots_tag: str | None = None
@@ -371,34 +377,39 @@ class PageMetadata:
     total_pages: int | None = None
     error: str | None = None
     duplicate_of: str | None = None
+    #: Milliseconds that the team's limit delayed the page; None without delay.
     queued_ms: int | None = None
+    #: See :attr:`PageContent.known`.
     known: Mapping[str, str | list[str]] = field(factory=dict)
+    #: See :attr:`PageContent.other`.
     other: Mapping[str, str | list[str]] = field(factory=dict)
 
 
 @frozen(kw_only=True)
 class Page:
-    """One page as a caller gets it: fetched, failed or refused.
-
-    ``values`` as in :class:`PageContent`. ``failure`` is None for every page that was
-    answered and understood, whatever the site's status. ``blocks`` and ``text_print`` as
-    there; ``text`` is what its job remembers of it, ``tracked`` None unless it is
-    compared with an earlier scrape, ``search`` what searches will find of it, None for
-    nothing. ``lease``, ``follow`` and ``base``
-    are those of the page's job.
-    """
+    """One page as a caller gets it: fetched, failed or refused."""
 
     metadata: PageMetadata
+    #: See :attr:`PageContent.values`.
     values: Mapping[str, bytes] = field(factory=dict)
     warning: str | None = None
+    #: None for every converted response, whatever its status.
     failure: PageError | None = None
+    #: See :attr:`PageContent.blocks`.
     blocks: tuple[BlockT, ...] = ()
+    #: See :attr:`PageContent.text_print`.
     text_print: int = 0
+    #: The text that its job stores to find duplicates.
     text: Any = None
+    #: None without change tracking.
     tracked: Tracked | None = None
+    #: None if the page is not put into the search index.
     search: SearchPage | None = None
+    #: The lease of the page in its job.
     lease: Lease | None = None
+    #: See :attr:`PageContent.follow`.
     follow: tuple[FoundLink, ...] = ()
+    #: See :attr:`PageContent.base`.
     base: str | None = None
 
     def __str__(self) -> str:

@@ -1,6 +1,6 @@
-"""Conversion as a function call: no service, no reactor, no network.
+"""Conversion as a function call, without service, reactor or network.
 
-``from scraper_service import convert`` is the public name.
+The public name is ``from scraper_service import convert``.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from scraper_service.content.convert import make_content
 from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
 from scraper_service.items import UPLOADED, PageSource
 from scraper_service.options import formats as kinds
-from scraper_service.options.arguments import options_of
-from scraper_service.options.jobs import PageOptions
+from scraper_service.options.crawl import PageOptions
+from scraper_service.options.spider_arguments import options_of
 from scraper_service.options.urls import caller_url
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from scraper_service.items import PageContent
 
-# Formats that a page's bytes alone can give.
+# Formats that need only the bytes of a page.
 FORMATS = (
     *(kinds.Markdown, kinds.Html, kinds.RawHtml, kinds.Links, kinds.Images),
     *(kinds.Attributes, kinds.Summary, kinds.Json),
@@ -41,10 +41,7 @@ OPTIONS = frozenset(
 
 @frozen(kw_only=True)
 class Converted:
-    """A document in the requested formats.
-
-    A format that was not requested is None.
-    """
+    """A document in the requested formats. Other formats are None."""
 
     #: CommonMark with GFM tables; links and images have absolute URLs.
     markdown: str | None = None
@@ -52,15 +49,15 @@ class Converted:
     html: str | None = None
     #: Absolute http(s) URLs in document order, each once.
     links: list[str] | None = None
-    #: The same for images.
+    #: Absolute http(s) URLs of images, in the same way.
     images: list[str] | None = None
-    #: The answer to ``schema`` and ``prompt``, by rules; what was not found is null.
+    #: The data for ``schema`` and ``prompt``, extracted by rules. Missing values are None.
     data: Any = None
     #: Facts such as ``title``, ``author`` and ``published_time``, and the meta tags.
     metadata: Mapping[str, Any]
-    #: Every requested format by its name, also those without an attribute here.
+    #: Every requested format by its name, also formats without an attribute here.
     values: Mapping[str, Any]
-    #: What a reader should know: a part is missing, a rule found nothing.
+    #: Sentences about missing parts and missing data.
     warnings: tuple[str, ...] = ()
 
 
@@ -76,20 +73,20 @@ def convert(
 ) -> Converted:
     """Convert a document: HTML, PDF, Office files and the other kinds of the service.
 
-    ``content`` are the bytes as they were received, or HTML as text. ``url`` makes
-    relative links absolute; without it ``links`` and ``images`` leave them out. ``content_type`` is the header
-    of that name, which helps where the bytes do not tell. ``formats`` are names as in
-    the API, in snake_case or camelCase, or mappings with ``type``. ``schema``, ``prompt``
-    or both add the format ``json``. ``options`` are ``only_main_content`` (True),
-    ``include_tags``, ``exclude_tags`` (CSS selectors), ``remove_base64_images`` (True)
-    and ``parsers``.
+    ``content`` is the body as received, or HTML as text. ``url`` makes relative links
+    absolute. Without ``url``, ``links`` and ``images`` omit relative links.
+    ``content_type`` is the ``Content-Type`` header. It helps if the bytes alone are
+    ambiguous. ``formats`` are names as in the API, in snake_case or camelCase, or
+    mappings with ``type``. ``schema``, ``prompt`` or both add the format ``json``.
+    ``options`` are ``only_main_content`` (True), ``include_tags``, ``exclude_tags`` (CSS
+    selectors), ``remove_base64_images`` (True) and ``parsers``.
 
-    Blocks while it converts: milliseconds for a page, more for a long PDF. Documents
-    from strangers may be built to take minutes or gigabytes; the service converts them
-    in processes with limits, this function does not.
+    The call blocks for some milliseconds, longer for a long PDF. A malicious document
+    may take minutes or gigabytes. The service converts in processes with limits; this
+    function has no limits.
 
-    Raises :exc:`InvalidOptions` for an option that is unknown or has no use here, and
-    :exc:`ConversionFailed` for a document that cannot be read.
+    Raises :exc:`InvalidOptions` for an option that is unknown or has no effect here.
+    Raises :exc:`ConversionFailed` for a document that cannot be read.
     """
     page = conversion_options(url, formats, schema, prompt, options)
     if isinstance(content, str):
@@ -108,7 +105,10 @@ def conversion_options(
     prompt: str | None,
     options: Mapping[str, Any],
 ) -> PageOptions:
-    """Return what :func:`convert` is asked for; raise :exc:`InvalidOptions`."""
+    """Return the options of a call to :func:`convert`.
+
+    Raises :exc:`InvalidOptions`.
+    """
     if unknown := sorted(options.keys() - OPTIONS):
         text = f"is no option; options are {', '.join(sorted(OPTIONS))}"
         raise _invalid(text, unknown[0], code="unrecognized_keys")
@@ -138,7 +138,10 @@ def _invalid(text: str, *path: str | int, code: str = "custom") -> InvalidOption
 
 
 def converted(found: PageContent) -> Converted:
-    """Return what a converter understood; raise :exc:`ConversionFailed`."""
+    """Return the result of a conversion.
+
+    Raises :exc:`ConversionFailed` for a failed page.
+    """
     if found.error is not None:
         raise ConversionFailed(found.error.code, found.error.message)
     values = {name: json.loads(text) for name, text in found.values.items()}
@@ -146,7 +149,7 @@ def converted(found: PageContent) -> Converted:
     for name in ("num_pages", "total_pages"):
         if (count := getattr(found, name)) is not None:
             metadata[name] = count
-    remarks = (text for texts in found.remarks.values() for text in texts)
+    by_rule = (text for texts in found.rule_warnings.values() for text in texts)
     return Converted(
         markdown=values.get("markdown"),
         html=values.get("html"),
@@ -155,5 +158,5 @@ def converted(found: PageContent) -> Converted:
         data=values.get("json"),
         metadata=metadata,
         values=values,
-        warnings=(*found.warnings, *remarks),
+        warnings=(*found.warnings, *by_rule),
     )

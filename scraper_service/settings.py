@@ -21,222 +21,317 @@ if TYPE_CHECKING:
 # tldextract would download the public suffix list, synchronously, on first use.
 os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
 
-# -- Scrapy: what runs -----------------------------------------------------------------
-# Components are no settings: add-ons bring them, those of our own spiders even where a
-# project has others here.
+# -- Scrapy: components ----------------------------------------------------------------
+# The add-ons of our spiders. They bring our components, also into a project that lists
+# others in these settings.
 ADDONS = {"scraper_service.addon.ScraperAddon": 500}
 BOT_NAME = "scraper-service"
 COMMANDS_MODULE = "scraper_service.commands"
-NEWSPIDER_MODULE = "spiders"
+NEWSPIDER_MODULE = "scraper_service.spiders"
 SPIDER_LOADER_WARN_ONLY = False
-SPIDER_MODULES = ["spiders"]
+SPIDER_MODULES = ["scraper_service.spiders"]
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
 
-# -- Scrapy: consoles that execute code: off ---------------------------
+# -- Scrapy: consoles that execute code, off -------------------------------------------
 MEMUSAGE_ENABLED = False
 REMOTE_CONTROL_ENABLED = False
 STATS_DUMP = False
 TELNETCONSOLE_ENABLED = False
 
-# -- Scrapy: limits ----------------------------------------------------------------------
-CONCURRENT_ITEMS = 1  # Scrapy starts that many tasks for every response
-# Wide open: HostPace holds the hosts, and who waits for one must not hold up others.
+# -- Scrapy: limits --------------------------------------------------------------------
+# Tasks that Scrapy starts for every response.
+CONCURRENT_ITEMS = 1
+# No limit of Scrapy's own: HOST_CONCURRENCY limits each host, and a request that waits
+# for its host must not hold up requests to other hosts.
 CONCURRENT_REQUESTS = 0
-CONCURRENT_REQUESTS_PER_DOMAIN = 1_000_000  # 0 would be none
+CONCURRENT_REQUESTS_PER_DOMAIN = 1_000_000  # 0 would allow no request
 DOWNLOAD_DELAY = 0
-DOWNLOAD_MAXSIZE = 20 * 2**20  # bytes of a body, as sent and decoded
-DOWNLOAD_TIMEOUT = 60  # s, where a scrape gives no time-out
+# Largest body of a response in bytes, as sent and after decompression.
+DOWNLOAD_MAXSIZE = 20 * 2**20
+# Seconds for one download where the scrape gives no timeout.
+DOWNLOAD_TIMEOUT = 60
 DOWNLOAD_WARNSIZE = 0
-METAREFRESH_MAXDELAY = 10  # s; a page that refreshes later stays
-REDIRECT_MAX_TIMES = 10  # hops of every kind
-# Those of Scrapy but for one of a download handler that is not used: its module takes
-# a third of a second to import.
+# Longest delay in seconds of a meta refresh that is followed.
+METAREFRESH_MAXDELAY = 10
+# Largest number of redirects of a page, of every kind together.
+REDIRECT_MAX_TIMES = 10
+# Scrapy's list without the exceptions of a download handler that we do not use: its
+# module takes a third of a second to import.
 RETRY_EXCEPTIONS = [
     name for name in _defaults.RETRY_EXCEPTIONS if ".handlers." not in str(name)
 ]
 RETRY_GIVE_UP_LOG_LEVEL = "DEBUG"
-RETRY_HTTP_CODES = [429, 503]  # of pages of jobs; a single scrape is not repeated
-RETRY_TIMES = 3  # after them; then the answer is the page
+# Statuses after which a page of a job is fetched again. A single scrape is not.
+RETRY_HTTP_CODES = [429, 503]
+# Further attempts at a page of a job. After them the response is the page.
+RETRY_TIMES = 3
 SCHEDULER_MEMORY_QUEUE = "scrapy.squeues.FifoMemoryQueue"  # the oldest caller first
-SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20  # bytes of bodies of one job's crawler
-WARN_ON_GENERATOR_RETURN_VALUE = False  # it would be looked up for each page
+# Bytes of response bodies that the crawler of one job holds at a time.
+SCRAPER_SLOT_MAX_ACTIVE_SIZE = 64 * 2**20
+WARN_ON_GENERATOR_RETURN_VALUE = False  # Scrapy would look it up for each page
 
-# -- Scrapy: how requests look -------------------------------------------------------------
+# -- Scrapy: requests ------------------------------------------------------------------
 COOKIES_ENABLED = True
 DEFAULT_REQUEST_HEADERS = {
     "Accept": "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8",
     "Accept-Encoding": "gzip, deflate, br, zstd",
     "Accept-Language": "en-US,en;q=0.9",
 }
+# The header User-Agent of every request, robots.txt included.
 USER_AGENT = "Mozilla/5.0 (compatible; scraper-service/0.1; +https://scrapy.org)"
 
-# -- Logs --------------------------------------------------------------------------------
+# -- Address and data ------------------------------------------------------------------
+# URL of the job database: postgresql://USER:PASSWORD@HOST/DATABASE. Empty: SQLite in
+# DATA_DIR.
+DATABASE_URL = ""
+# Folder of the job database, the key secret and the files. Only its user can read it.
+DATA_DIR = "data"
+# Address to listen on.
+HOST = "127.0.0.1"
+# Port to listen on; 0 takes a free one.
+PORT = 3002
+# Base of the URLs in responses. Empty: the host of the request; in webhooks then the
+# address that the service listens on.
+PUBLIC_URL = ""
+# Networks of reverse proxies. Their X-Forwarded-Host and X-Forwarded-Proto count, and
+# they may open more connections than MAX_PEER_CONNECTIONS.
+TRUSTED_PROXIES = ["127.0.0.0/8", "::1/128"]
+# Open client connections. A further one closes the connection that has waited longest
+# for a request, or is refused if all others have a running request.
+MAX_CONNECTIONS = 2000
+# The same for one IPv4 address, or one IPv6 network with a prefix of 64 bits.
+MAX_PEER_CONNECTIONS = 500
+# Free space in DATA_DIR below which the service is not ready.
+MIN_DISK_MB = 100
+# Time after SIGTERM until running work is ended.
+SHUTDOWN_TIMEOUT_S = 30
+
+# -- Access ----------------------------------------------------------------------------
+# Fixed keys beside those of `keys create`, each with a team of its own. `fc-change-me`
+# is refused unless HOST is a loopback address.
+API_KEYS: list[str] = []
+# False lets everybody call without a key, as one team.
+AUTH_ENABLED = True
+# Secret that keys are hashed with, and that encrypts sessions and the headers of jobs.
+# All services and nodes of one database need the same. Empty: made once, in DATA_DIR.
+KEY_SECRET = ""
+# Calls per minute and team by mode, such as `scrape=100,crawl=15`. A mode without an
+# entry, or with 0, is unlimited. `teams set` gives a team rates of its own.
+RATE_LIMITS: list[str] = []
+# Hosts that nothing is fetched from, with their subdomains.
+BLOCKED_SITES: list[str] = []
+
+# -- Prices in credits -----------------------------------------------------------------
+# Price of a page.
+CREDITS_PER_PAGE = 1
+# Price of each parsed page of a PDF, in place of CREDITS_PER_PAGE.
+CREDITS_PER_PDF_PAGE = 1
+# Added for data by a JSON Schema or a prompt.
+CREDITS_JSON = 4
+# Added if the page came through a stealth proxy.
+CREDITS_STEALTH = 4
+# Added for zeroDataRetention.
+CREDITS_ZERO_RETENTION = 1
+# Price of a map.
+CREDITS_PER_MAP = 1
+# Price of each started block of ten results of a search.
+CREDITS_PER_SEARCH = 2
+# Price of each page that the data of an extract come from.
+CREDITS_PER_EXTRACT_PAGE = 5
+# Tokens per credit in the responses that count tokens.
+TOKENS_PER_CREDIT = 15
+
+# -- Scrapes and jobs ------------------------------------------------------------------
+# Time that the raw sources of pages are kept for maxAge.
+CACHE_RETENTION_S = 604_800
+# Time that the last version of a page is kept for changeTracking: a year.
+CHANGE_RETENTION_S = 31_536_000
+# Running single scrapes in one process. Further ones get a 429.
+MAX_PENDING_SCRAPES = 1000
+# Scrapes of one team that wait for its concurrency. Further ones get a 429.
+MAX_QUEUED_SCRAPES = 500
+# Requests in flight per job. HOST_CONCURRENCY limits each host.
+JOB_CONCURRENCY = 16
+# Jobs of one team that run or wait. Further ones get a 429.
+MAX_ACTIVE_JOBS = 20_000
+# Jobs that run at a time in one process. Further ones wait; teams take turns.
+MAX_RUNNING_JOBS = 20
+# Maps that run at a time in one process, each with up to four sitemaps at once.
+MAX_RUNNING_MAPS = 8
+# Maps that run or wait in one process. Further ones get a 429.
+MAX_PENDING_MAPS = 200
+# Extract, deep research and llms.txt jobs that run at a time in one process.
+MAX_RUNNING_OPERATIONS = 50
+# Time after which such a job ends with what it has read so far.
+OPERATION_TIMEOUT_S = 3600
+# Pages that an extract reads below a URL with /*, where it has no limit.
+EXTRACT_PAGES = 50
+# Time after the last sign of life of a process until other processes take over its
+# pages.
+LEASE_S = 15
+# Import path of the class that runs jobs: in this process, or on scrapyd nodes with
+# scraper_service.services.scrapyd.runner.ScrapydRunner.
+JOB_RUNNER = "scraper_service.services.job_runner.LocalRunner"
+# Import path of the function that lets a spider join a job by `-a job_id=...`.
+JOB_SOURCE = "scraper_service.crawling.job_process.join_job"
+# Import path of the function that makes the stored JSON of a page.
+PAGE_SERIALIZER = "scraper_service.api.responses.page_json"
+
+# -- scrapyd nodes ---------------------------------------------------------------------
+# URLs of the nodes, such as `http://user:password@10.0.0.5:6800`.
+SCRAPYD_NODES: list[str] = []
+# Processes per job at most. A job starts with one process and gets the next one when it
+# has more URLs open than its processes fetch at once.
+SCRAPYD_PROCESSES_PER_JOB = 1
+# Name of this project on the nodes.
+SCRAPYD_PROJECT = "scraper_service"
+
+# -- Egress and politeness -------------------------------------------------------------
+# Private networks that pages may come from, such as `10.1.0.0/16`, or for some ports
+# only `10.1.0.0/16@80+8080`. No request can change it.
+EGRESS_ALLOW: list[str] = []
+# Requests in flight per host, over all jobs, scrapes and processes. A host that is new
+# to a process starts with one.
+HOST_CONCURRENCY = 8
+# Proxies to fetch through: `http://USER:PASSWORD@HOST:PORT` for every page,
+# `stealth=http://...` for pages with the proxy `stealth`, or that a site refused.
+PROXIES: list[str] = []
+# Product token by which groups of a robots.txt are chosen. Empty: that of USER_AGENT.
+ROBOTS_AGENT = ""
+# Memory for the robots.txt rules of all sites, per process.
+ROBOTS_CACHE_MB = 64
+# Time until a robots.txt is fetched again; at most 24 h (RFC 9309, section 2.4).
+ROBOTS_MAX_AGE_S = 86_400
+# Time until it is fetched again after a server error. It doubles with each failure.
+ROBOTS_RETRY_S = 300
+# Time for a robots.txt with all its redirects.
+ROBOTS_TIMEOUT_S = 30
+
+# -- Search ----------------------------------------------------------------------------
+# Engines in the order of their use: searxng, brave, serper, ddgs, own (the team's own
+# pages), or import paths. Empty: all that are configured.
+SEARCH_PROVIDERS: list[str] = []
+# URL of a SearXNG instance that has the format json switched on.
+SEARXNG_URL = ""
+# Key for Brave Search.
+BRAVE_API_KEY = ""
+# URL of Brave's API, or of a server with the same API.
+BRAVE_URL = "https://api.search.brave.com/res/v1"
+# Key for Serper.
+SERPER_API_KEY = ""
+# URL of Serper's API, or of a server with the same API.
+SERPER_URL = "https://google.serper.dev"
+# False keeps no index of the pages that teams scrape.
+SEARCH_INDEX = True
+# Time for one response of an engine.
+SEARCH_TIMEOUT_S = 10
+# Running searches in one process. Further ones get a 429.
+MAX_PENDING_SEARCHES = 200
+
+# -- Language model --------------------------------------------------------------------
+# URL of a server with the chat-completions API, such as `https://api.openai.com/v1` or
+# `http://127.0.0.1:11434/v1`. Empty: rules answer, and the response says so.
+LLM_BASE_URL = ""
+# Name of the model on that server.
+LLM_MODEL = ""
+# Key that is sent as `Authorization: Bearer`. Empty: no header.
+LLM_API_KEY = ""
+# Import path of the client class.
+LANGUAGE_MODEL = "scraper_service.llm.requests.ChatModel"
+# Requests in flight per process.
+LLM_CONCURRENCY = 4
+# Time for one request; less where its caller waits for less.
+LLM_TIMEOUT_S = 60
+# Tokens of a page in one request. Longer pages are read in pieces.
+LLM_PIECE_TOKENS = 8000
+# Tokens of one answer at most.
+LLM_ANSWER_TOKENS = 4096
+# Tokens of one page, answers included; 0 is unlimited. Above it, rules answer.
+LLM_TOKENS_PER_PAGE = 100_000
+# Tokens of all pages of a job; 0 is unlimited.
+LLM_TOKENS_PER_JOB = 5_000_000
+# Tokens of an API key per day (UTC); 0 is unlimited.
+LLM_TOKENS_PER_KEY = 0
+
+# -- Browser ---------------------------------------------------------------------------
+# When pages are rendered: auto (where it is needed), never, always.
+RENDER = "auto"
+# Path of Chromium. Empty: Playwright's own, else the first one of the PATH.
+CHROMIUM_PATH = ""
+# Chromium's sandbox. It works for users other than root, with user namespaces.
+BROWSER_SANDBOX = True
+# Pages open at a time; 0: by processors and memory. Pages that were open when a browser
+# died are open beside them, up to a quarter as many.
+BROWSER_CONCURRENCY = 0
+# Scrapes that may wait for the browser. Further ones fail; pages of jobs always wait.
+BROWSER_QUEUE = 500
+# Pages after which a browser is replaced.
+BROWSER_PAGES = 500
+# Age at which a browser is replaced.
+BROWSER_AGE_S = 3600
+# Time without a page after which the browser ends.
+BROWSER_IDLE_S = 120
+# Form of screenshots and PDFs in responses: files (signed URLs), or inline (data: URLs).
+ARTEFACTS = "files"
+# URL of the list of hosts that `blocklist update` downloads.
+BLOCKLIST_URL = ""
+# Import path of the class that starts the browser.
+PLAYWRIGHT_BROWSER_PROVIDER = "scrapy_playwright.provider.PlaywrightBrowserProvider"
+
+# -- Converter processes ---------------------------------------------------------------
+# Processes that convert pages; 0: one per processor. One more converts small pages while
+# all of them are busy with slow pages.
+CONVERTER_PROCESSES = 0
+# Time for one page; less where its caller waits for less.
+CONVERTER_TIMEOUT_S = 60
+# Address space of one process.
+CONVERTER_MEMORY_MB = 1024
+# Pages that wait for a converter. A team may use as much as is free; scrapes above it
+# get a 429, jobs wait.
+CONVERTER_QUEUE_MB = 256
+# Conversions after which a process is replaced.
+CONVERTER_TASKS = 1000
+# Writer of Markdown: native, or html2text for that library's Markdown.
+MARKDOWN_CONVERTER = "native"
+# Import path of the converter pool.
+CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
+# Import path of the class that chooses between HTTP and browser.
+ENGINES = "scraper_service.crawling.download.engines.Engines"
+# Import path of the class that reads robots.txt.
+ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
+
+# -- Webhooks --------------------------------------------------------------------------
+# URL for the events of jobs without a webhook of their own. `{job_id}` in it stands for
+# the id of the job.
+WEBHOOK_URL = ""
+# Secrets that sign deliveries: `SECRET` for all teams, `TEAM_ID:SECRET` for one. The
+# first one of a team signs X-Firecrawl-Signature, all of them sign X-Scraper-Signature.
+WEBHOOK_SECRETS: list[str] = []
+# Seconds before each further attempt at a delivery. After the last one it has failed.
+WEBHOOK_RETRY_S = ["60", "300", "900"]
+# Time for one attempt.
+WEBHOOK_TIMEOUT_S = 10
+# Requests in flight per receiver, each of another job.
+WEBHOOK_CONCURRENCY = 4
+# Large events that are being sent, to all receivers together.
+WEBHOOK_BODIES_MB = 64
+
+# -- WebSockets and event streams ------------------------------------------------------
+# Streams open in one process. Further ones get a 429.
+MAX_WATCHERS = 1000
+# The same for one team.
+MAX_TEAM_WATCHERS = 100
+# Time between two pings to a client that has nothing to read.
+WATCHER_PING_S = 20
+# Time after which a client that stops reading is disconnected.
+WATCHER_STALL_S = 30
+
+# -- Logs ------------------------------------------------------------------------------
+# Least severe level that is logged: DEBUG, INFO, WARNING, ERROR.
 LOG_LEVEL = "INFO"
 LOG_VERSIONS: list[str] = []
 
-# -- The service: where it listens and keeps its data ------------------------------------
-DATABASE_URL = ""  # postgresql://USER:PASSWORD@HOST/DATABASE; empty: SQLite in DATA_DIR
-DATA_DIR = "data"  # the job database and the key secret
-HOST = "127.0.0.1"  # address to listen on
-# Open client connections. A further one closes the connection that has waited longest
-# for a request, or is refused where all others have one under way.
-MAX_CONNECTIONS = 2000
-# The same from one peer: an IPv4 address or an IPv6 network of 64 bits. Those of
-# TRUSTED_PROXIES have no limit of their own.
-MAX_PEER_CONNECTIONS = 500
-MAX_PENDING_SCRAPES = 1000  # single scrapes under way; further ones are answered 429
-MIN_DISK_MB = 100  # MiB left in DATA_DIR; with fewer the service is not ready
-PORT = 3002  # 0 takes a free one
-PUBLIC_URL = ""  # of the addresses in answers; empty: the host of the request
-SHUTDOWN_TIMEOUT_S = 30  # time for work under way after SIGTERM
-
-# Networks of proxies whose X-Forwarded-Host and -Proto count, and which may open more
-# than MAX_PEER_CONNECTIONS.
-TRUSTED_PROXIES = ["127.0.0.0/8", "::1/128"]
-
-# -- The service: who may call -----------------------------------------------------------
-API_KEYS: list[str] = []  # fixed keys beside those of `keys create`, a team each
-AUTH_ENABLED = True  # False: every caller is one team, with or without a key
-# Keys are hashed with it, sessions and headers of jobs encrypted: the same for all
-# services and nodes on one database. Empty: made once, kept in DATA_DIR.
-KEY_SECRET = ""
-
-# Calls per minute and team by mode, such as `scrape=100,crawl=15`; a mode that is not
-# named, or 0, is unlimited. Teams may have their own: `scraper-service teams set`.
-RATE_LIMITS: list[str] = []
-# Hosts that nothing is fetched from, their subdomains included.
-BLOCKED_SITES: list[str] = []
-
-# -- The service: jobs -------------------------------------------------------------------
-CACHE_RETENTION_S = 604_800  # raw sources for maxAge are kept that long
-CHANGE_RETENTION_S = 31_536_000  # what tracked pages were like: a year
-EXTRACT_PAGES = 50  # that an extract reads below an address, where it has no limit
-JOB_CONCURRENCY = 16  # requests in flight per job; hosts are limited by themselves
-JOB_RUNNER = (
-    "scraper_service.services.job_runner.LocalRunner"  # or ...scrapyd.ScrapydRunner
-)
-JOB_SOURCE = "scraper_service.crawling.job_process.join_job"  # of `-a job_id=...`
-LEASE_S = 15  # after a process is gone, until its addresses are given to others
-MAX_ACTIVE_JOBS = 20_000  # of one team, running or waiting; further ones: 429
-MAX_PENDING_MAPS = 200  # running ones and those that wait; further ones: 429
-MAX_QUEUED_SCRAPES = 500  # of one team, over its concurrency; further ones: 429
-MAX_RUNNING_JOBS = 20  # crawlers at a time in one process; teams take turns
-MAX_RUNNING_MAPS = 8  # at a time in one process, up to four files of a site each
-MAX_RUNNING_OPERATIONS = 50  # extracts and the like at a time in one process
-OPERATION_TIMEOUT_S = 3600  # then what an extract or the like has read so far counts
-PAGE_SERIALIZER = "scraper_service.api.page_json.page_json"  # what is stored of a page
-
-# -- The service: jobs on scrapyd, with JOB_RUNNER = scraper_service.services.scrapyd.runner.ScrapydRunner
-# Addresses of the nodes, as `http://user:password@10.0.0.5:6800`.
-SCRAPYD_NODES: list[str] = []
-# At most, one of them at first; the next one starts when the job has more addresses
-# open than those before it ask for at once.
-SCRAPYD_PROCESSES_PER_JOB = 1
-SCRAPYD_PROJECT = "scraper_service"  # the name that the nodes know this project by
-
-# -- The service: search -----------------------------------------------------------------
-BRAVE_API_KEY = ""
-BRAVE_URL = "https://api.search.brave.com/res/v1"  # or what answers like it
-MAX_PENDING_SEARCHES = 200  # at a time in one process; further ones: 429
-SEARCH_INDEX = True  # whether pages are kept for searches, as long as for maxAge
-# Engines, the first one is asked first: searxng, brave, serper, ddgs, own (what teams
-# have scraped themselves), or import paths. Empty: those that are configured.
-SEARCH_PROVIDERS: list[str] = []
-SEARCH_TIMEOUT_S = 10  # for one answer of an engine
-SEARXNG_URL = ""  # of an instance that has the format json switched on
-SERPER_API_KEY = ""
-SERPER_URL = "https://google.serper.dev"  # or what answers like it
-
-# -- The service: prices, in credits -----------------------------------------------------
-CREDITS_JSON = 4  # on top, for data by a schema or a prompt
-CREDITS_PER_EXTRACT_PAGE = 5  # of an extract, for each page its data is from
-CREDITS_PER_MAP = 1
-CREDITS_PER_PAGE = 1
-CREDITS_PER_PDF_PAGE = 1  # in place of CREDITS_PER_PAGE, for each page parsed
-CREDITS_PER_SEARCH = 2  # for each ten results that are begun
-CREDITS_STEALTH = 4  # on top, if a stealth proxy was used
-CREDITS_ZERO_RETENTION = 1  # on top
-TOKENS_PER_CREDIT = 15  # in the answers that count tokens
-
-# -- The service: converter processes ----------------------------------------------------
-CONVERTER = "scraper_service.crawling.converter_pool.pool.ConverterPool"
-ENGINES = "scraper_service.crawling.download.engines.Engines"
-ROBOTS_POLICY = "scraper_service.crawling.robots.RobotsPolicy"
-CONVERTER_MEMORY_MB = 1024  # address space of one process
-CONVERTER_PROCESSES = 0  # 0: one per processor; one more while all are slow
-CONVERTER_QUEUE_MB = 256  # MiB of inputs of all teams; see the converter queue
-CONVERTER_TASKS = 1000  # conversions before a process is replaced
-CONVERTER_TIMEOUT_S = 60  # time for one page, less where its caller waits for less
-MARKDOWN_CONVERTER = "native"  # or html2text, for that library's own output
-
-# -- The service: what it may reach ------------------------------------------------------
-# Networks that pages may come from besides the public internet, as `10.1.0.0/16` or,
-# for some ports only, `10.1.0.0/16@80+8080`. Operators only; never per request.
-EGRESS_ALLOW: list[str] = []
-HOST_CONCURRENCY = 8  # requests in flight per host, in all processes; the most
-
-# -- The service: webhooks -----------------------------------------------------------------
-WEBHOOK_BODIES_MB = 64  # MiB of large events under way, to all receivers together
-WEBHOOK_CONCURRENCY = 4  # requests in flight per receiver, of different jobs
-WEBHOOK_RETRY_S = ["60", "300", "900"]  # before each further attempt; then given up
-# What deliveries are signed with: a secret for all teams, or `<team id>:<secret>`. The
-# first of a team is in X-Firecrawl-Signature, all of them in X-Scraper-Signature.
-WEBHOOK_SECRETS: list[str] = []
-WEBHOOK_TIMEOUT_S = 10  # for one attempt
-# Where the events of jobs without a webhook of their own are sent; `{job_id}` in it
-# stands for the id of the job. Empty for nowhere.
-WEBHOOK_URL = ""
-
-# -- The service: watchers of jobs, by WebSocket or event stream --------------------------
-MAX_TEAM_WATCHERS = 100  # open at a time in one process; further ones: 429
-MAX_WATCHERS = 1000  # of all teams together
-WATCHER_PING_S = 20  # between two signs of life to one who has nothing to read
-WATCHER_STALL_S = 30  # who takes nothing for so long is cut off
-
-# -- The service: language model ---------------------------------------------------------
-# A server that speaks the chat-completions protocol, hosted or on this machine, such as
-# `https://api.openai.com/v1` or `http://127.0.0.1:11434/v1`; empty for none: then rules
-# answer, and say so.
-LLM_BASE_URL = ""
-LLM_API_KEY = ""  # sent as `Authorization: Bearer`; empty for none
-LLM_MODEL = ""  # its name on that server
-LANGUAGE_MODEL = "scraper_service.llm.requests.ChatModel"
-LLM_ANSWER_TOKENS = 4096  # the most that one answer may have
-LLM_CONCURRENCY = 4  # requests in flight of one process
-LLM_PIECE_TOKENS = 8000  # longer pages are read in pieces of so many
-LLM_TIMEOUT_S = 60  # for one request, less where its caller waits for less
-# The most tokens that a page may take, its answers included, and all pages of a job,
-# and of a key in a day (UTC); 0: without limit. Rules answer what is above.
-LLM_TOKENS_PER_PAGE = 100_000
-LLM_TOKENS_PER_JOB = 5_000_000
-LLM_TOKENS_PER_KEY = 0
-
-# -- The service: robots.txt -------------------------------------------------------------
-ROBOTS_AGENT = ""  # product token that groups are chosen by; empty: that of USER_AGENT
-ROBOTS_CACHE_MB = 64  # MiB of rules that a process keeps, of all sites together
-ROBOTS_MAX_AGE_S = 86_400  # until a robots.txt is fetched again; at most 24 h, RFC 9309
-ROBOTS_RETRY_S = 300  # the same where the site failed; doubles with each failure
-ROBOTS_TIMEOUT_S = 30  # for a robots.txt with all its redirects
-
-# -- The service: browser ----------------------------------------------------------------
-ARTEFACTS = "files"  # screenshots as addresses of files of ours; or inline, as data:
-BROWSER_AGE_S = 3600  # after that a browser is replaced
-BROWSER_CONCURRENCY = 0  # pages open at a time; 0: by processors and memory
-BROWSER_IDLE_S = 120  # without pages, until the browser ends
-BROWSER_PAGES = 500  # after that a browser is replaced
-BROWSER_QUEUE = 500  # pages that may wait for the browser; further ones fail
-BROWSER_SANDBOX = True  # Chromium's own; it needs another user than root
-CHROMIUM_PATH = ""  # empty: Playwright's own, else the first Chromium of the PATH
-PLAYWRIGHT_BROWSER_PROVIDER = "scrapy_playwright.provider.PlaywrightBrowserProvider"
-RENDER = "auto"  # the browser where it is needed; or never, or always
-
-# -- The service: proxies of the operator ------------------------------------------------
-# `http://USER:PASSWORD@HOST:PORT`, for every page; `stealth=http://...` for those whose
-# caller asks for it, or that were refused otherwise.
-PROXIES: list[str] = []
-BLOCKLIST_URL = ""  # what `scraper-service blocklist update` downloads
-
-# -- Not settings: what the values have to be, and where others come from ----------------
+# -- Not settings: limits of the values, and the environment ---------------------------
 _kinds = {name: type(value) for name, value in globals().items() if name.isupper()}
 _choices = {"ARTEFACTS": ("files", "inline"), "RENDER": ("auto", "never", "always")}
 _minima = {
@@ -275,7 +370,7 @@ _minima = {
     "WEBHOOK_CONCURRENCY": 1,
     "WEBHOOK_TIMEOUT_S": 1,
 }
-_of_commands = {"KEY", "SERVER"}  # SCRAPER_SERVER says which service they ask
+_of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use
 _maxima = {
     "PORT": 65_535,
     "ROBOTS_MAX_AGE_S": 86_400,
@@ -360,7 +455,7 @@ def _check_model(settings: BaseSettings) -> None:
         usable = False
     if url and (not usable or parts.query or parts.username):
         raise ValueError(
-            "SCRAPER_LLM_BASE_URL must be an http(s) address without user and query, got"
+            "SCRAPER_LLM_BASE_URL must be an http(s) URL without user and query, got"
             f" {url.rpartition('@')[2]!r}"
         )
 
@@ -374,4 +469,4 @@ def _check_webhook(url: str) -> None:
     except ValueError:
         whole = False
     if not whole:
-        raise ValueError(f"SCRAPER_WEBHOOK_URL must be an http(s) address, got {url!r}")
+        raise ValueError(f"SCRAPER_WEBHOOK_URL must be an http(s) URL, got {url!r}")

@@ -1,4 +1,4 @@
-"""What every spider of the service does with a page: ask, convert, fail as data."""
+"""The base classes of the spiders: request a page, convert it, return errors as data."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from scrapy import Request
 from scrapy.settings import get_settings_priority
 from scrapy.utils.misc import load_object
 
+from scraper_service.content.decode import encoding_names
 from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
@@ -21,8 +22,8 @@ from scraper_service.items import (
     PageSource,
 )
 from scraper_service.llm.model import language_model, text_limit
-from scraper_service.options.engine import BROWSER, HTTP
-from scraper_service.options.model import asks_model
+from scraper_service.options.availability import BROWSER, HTTP, asks_model
+from scraper_service.options.urls import request_url
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
@@ -43,8 +44,8 @@ _OF_AN_ANSWER = frozenset(
 )
 
 
-class ConverterPool(Protocol):
-    """What the setting ``CONVERTER`` names; made by its ``shared(settings)``."""
+class ConverterProtocol(Protocol):
+    """The interface of the class in ``CONVERTER``, built by its ``shared(settings)``."""
 
     async def convert(
         self,
@@ -54,19 +55,18 @@ class ConverterPool(Protocol):
         team_id: str | None = None,
         job_id: str = "",
     ) -> PageContent:
-        """Return the content of a page, or the error why there is none."""
+        """Return the content of a page, or a content with an ``error``."""
         ...
 
     async def read_sitemap(
         self,
         source: PageSource,
         timeout_s: float,
-        choose: Any = None,
-        read: Callable[..., Any] = ...,
+        choice: Callable[..., Any] = ...,
         team_id: str | None = None,
         job_id: str = "",
     ) -> Any:
-        """Return what a sitemap lists, or the error why nothing."""
+        """Return the content of a sitemap, or a content with an ``error``."""
         ...
 
     async def run(
@@ -76,7 +76,7 @@ class ConverterPool(Protocol):
         timeout_s: float = ...,
         team_id: str | None = None,
     ) -> T:
-        """Return what an importable function returns in a process of the pool."""
+        """Call an importable function in a process of the pool and return its result."""
         ...
 
     def has_capacity(
@@ -86,62 +86,69 @@ class ConverterPool(Protocol):
         ...
 
 
-class RobotsPolicy(Protocol):
-    """What the setting ``ROBOTS_POLICY`` names; made by its ``shared(settings)``."""
+class RobotsProtocol(Protocol):
+    """The interface of the class in ``ROBOTS_POLICY``, built by ``shared(settings)``."""
 
     def agents(self, robots_user_agent: str | None = None) -> tuple[str, ...]:
-        """Return whose rules count, best first."""
+        """Return the user agents whose rules apply, best first."""
         ...
 
     def known(self, url: str) -> Any:
-        """Return the rules of the site of ``url``, None if they are not known yet."""
+        """Return the cached rules of the site of ``url``, or None."""
         ...
 
 
-class Engines(Protocol):
-    """What the setting ``ENGINES`` names; made by its ``shared(settings)``."""
+class EnginesProtocol(Protocol):
+    """The interface of the class in ``ENGINES``, built by its ``shared(settings)``."""
 
     @property
     def missing(self) -> str | None:
-        """Why there is no browser, None if there is one."""
+        """The reason why no browser is available; None if a browser is."""
         ...
 
     def looks_for_shells(self, options: ScrapeOptions) -> bool:
-        """Tell whether an empty page may be fetched again by the browser."""
+        """Return True if the browser may refetch an empty page."""
         ...
 
     def remember_shell(self, url: str) -> None:
-        """Note that the pages of a site are empty before their scripts run."""
+        """Record that the pages of a site are empty before their scripts run."""
         ...
 
 
 class PageSpider(scrapy.Spider):
-    """One page request in, exactly one :class:`PageContent` out.
+    """A spider that yields exactly one :class:`PageContent` per page request.
 
-    ``request.meta`` of a page: ``options`` (frozen), ``scrape_id``, ``source_url``
-    (the address as the caller wrote it), ``cookiejar``, ``deadline``
-    (:func:`time.monotonic`), ``lease`` in a job, ``team_id`` and ``account`` (of the
-    key) in the service.
+    The keys of ``request.meta``:
+
+    * ``options``: the frozen scrape options
+    * ``scrape_id``
+    * ``source_url``: the URL as the caller wrote it
+    * ``cookiejar``
+    * ``deadline``: a time of :func:`time.monotonic`
+    * ``lease``: only in jobs
+    * ``team_id`` and ``account`` (of the key): only in the service
     """
 
-    pool: ConverterPool
+    pool: ConverterProtocol
     max_bytes: int
     max_hops: int
     max_refresh_s: float
-    robots: RobotsPolicy
-    engines: Engines
+    robots: RobotsProtocol
+    engines: EnginesProtocol
     job_id = ""
-    text_limit: int  # characters of a page that a language model may read; 0 for none
+    #: Characters of a page for the language model; 0 without a model.
+    text_limit: int
     find_links = False
     find_blocks = False
     keeps_search = False
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
-        """Switch on what our spiders are made of, whatever add-ons a project has."""
+        """Enable the add-on of the service besides the add-ons of the project."""
         super().update_settings(settings)
         addons = {**settings.getdict("ADDONS"), ADDON: 1000}
-        # Above what the process has: that is set once more when the crawl begins.
+        # The settings of the process are set again when the crawl begins. A higher
+        # priority keeps this value.
         above = (settings.getpriority("ADDONS") or 0) + 1
         settings.set("ADDONS", addons, max(above, get_settings_priority("spider")))
 
@@ -169,9 +176,12 @@ class PageSpider(scrapy.Spider):
         lease: Lease | None = None,
         team_id: str | None = None,
     ) -> Request:
-        """Return the request for a page; its cookies are its own or its job's."""
+        """Return the request for a page.
+
+        Pages of a job share their cookies. Any other page has a cookie jar of its own.
+        """
         return Request(
-            url,
+            request_url(url),
             callback=self.parse,
             errback=self.failed,
             dont_filter=True,
@@ -181,16 +191,16 @@ class PageSpider(scrapy.Spider):
                 "source_url": url,
                 "cookiejar": scrape_id if lease is None else None,
                 "deadline": deadline,
-                "download_fail_on_dataloss": False,  # it tells, in the flags
+                "download_fail_on_dataloss": False,  # only flags the response
                 "lease": lease,
                 "team_id": team_id,
             },
         )
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
-        """Yield the content of a page, or the request for what it refreshes to.
+        """Yield the content of a page, or the next request for the page.
 
-        Or the request for the same page by the browser, where it is an empty shell.
+        The next request follows a refresh, or fetches an empty shell with the browser.
         """
         content = await self.convert(response)
         refresh = content.refresh
@@ -201,21 +211,23 @@ class PageSpider(scrapy.Spider):
             yield response.request.replace(meta=meta, cookies=None)
         elif (
             refresh is None
-            or "upload" in response.meta  # which leads nowhere
-            or response.meta.get("engine") == BROWSER  # which has followed it
+            or "upload" in response.meta  # uploaded files have no URL to refresh to
+            or response.meta.get("engine") == BROWSER  # the browser follows refreshes
             or (refresh.url == response.url and not _is_new_visitor(response))
             or refresh.delay_s > self.max_refresh_s
         ):
             yield content
         elif (hops := response.meta.get("redirect_times", 0) + 1) > self.max_hops:
-            remark = f"The page goes on refreshing after {self.max_hops} hops."
-            yield evolve(content, warnings=(*content.warnings, remark))
+            warning = f"The page goes on refreshing after {self.max_hops} hops."
+            yield evolve(content, warnings=(*content.warnings, warning))
         else:
             meta = {**_asked(response.meta), "redirect_times": hops}
-            yield response.request.replace(url=refresh.url, meta=meta, cookies=None)
+            yield response.request.replace(
+                url=request_url(refresh.url), meta=meta, cookies=None
+            )
 
     async def convert(self, response: Response) -> PageContent:
-        """Let the pool understand an answer; an error is part of the content."""
+        """Convert a response in the pool; errors are part of the content."""
         request = response.request
         assert request is not None
         options, engine = request.meta["options"], request.meta.get("engine")
@@ -227,7 +239,7 @@ class PageSpider(scrapy.Spider):
             find_text=self.text_limit if asks_model(options) else 0,
             **self.source_facts(response),
         )
-        if "upload" in response.meta:  # held to a limit of its own
+        if "upload" in response.meta:  # uploads have their own size limit
             most = max(self.max_bytes, len(response.body))
             source = evolve(source, max_bytes=most)
         headers = response.headers
@@ -247,7 +259,7 @@ class PageSpider(scrapy.Spider):
         )
 
     def owner(self, response: Response) -> dict[str, Any]:
-        """Return whose converter time a page uses, as arguments of the pool."""
+        """Return the team and job of a page, as arguments of the pool."""
         meta = response.meta
         is_of_job = meta.get("lease") is not None
         return {
@@ -256,7 +268,7 @@ class PageSpider(scrapy.Spider):
         }
 
     def _is_searched(self, response: Response) -> bool:
-        """Tell whether a page is for the index of its team."""
+        """Return True if a page goes into the search index of its team."""
         meta = response.meta
         is_new = meta.get("cache_state") != "hit" and response.status < 400
         is_kept = bool(meta.get("team_id")) and meta["options"].is_shared
@@ -264,22 +276,19 @@ class PageSpider(scrapy.Spider):
         return self.keeps_search and is_new and is_kept and is_whole
 
     def source_facts(self, response: Response) -> dict[str, Any]:
-        """Return what else the pool is to find out about a page."""
+        """Return further fields of the :class:`PageSource` of a page."""
         return {}
 
     def page_source(self, response: Response, **facts: Any) -> PageSource:
-        """Return an answer as the pool takes it; ``facts`` are further fields."""
+        """Return the :class:`PageSource` of a response; ``facts`` override fields."""
         headers = response.headers
-        encodings = b",".join(headers.getlist("Content-Encoding")).decode("latin-1")
         known: dict[str, Any] = {
             "url": response.url,
             "status": response.status,
             "body": response.body,
             "content_type": _text(headers.get("Content-Type")),
             "refresh": _text(headers.get("Refresh")),
-            "content_encodings": tuple(
-                name.strip().lower() for name in encodings.split(",") if name.strip()
-            ),
+            "content_encodings": encoding_names(headers.getlist("Content-Encoding")),
             "is_cut": DATA_LOSS in response.flags,
             "max_bytes": self.max_bytes,
             "find_links": self.find_links,
@@ -290,7 +299,7 @@ class PageSpider(scrapy.Spider):
     def failed(self, failure: Failure) -> Iterator[PageContent]:
         """Yield the content of a page that could not be fetched.
 
-        Raises :exc:`ServiceUnavailable` where that is no matter of the page.
+        Raises :exc:`ServiceUnavailable` if the service itself caused the failure.
         """
         if isinstance(failure.value, ServiceUnavailable):
             raise failure.value
@@ -299,13 +308,16 @@ class PageSpider(scrapy.Spider):
 
 
 def _is_new_visitor(response: Response) -> bool:
-    """Tell whether a site gave us its first cookie, for which it may show another page."""
+    """Return True if a response sets the first cookie of its site.
+
+    Such a site may return another page when the cookie is sent.
+    """
     assert response.request is not None
     return "Set-Cookie" in response.headers and "Cookie" not in response.request.headers
 
 
 def _asked(meta: dict[str, Any]) -> dict[str, Any]:
-    """Return what a request was made with, without what its answer added."""
+    """Return the meta of a request without the keys that its response added."""
     return {name: value for name, value in meta.items() if name not in _OF_AN_ANSWER}
 
 
@@ -336,10 +348,10 @@ def _text(header: bytes | None) -> str:
 
 
 class JobSpider(PageSpider):
-    """A spider whose addresses come from a job's frontier.
+    """A spider whose URLs come from the frontier of a job.
 
-    With the argument ``job_id`` it works on a job of the database, whose options it
-    takes; without, on one of its own.
+    The argument ``job_id`` selects a job of the database and its options. Without it,
+    the spider works on a job of its own.
     """
 
     @classmethod
@@ -364,19 +376,19 @@ class JobSpider(PageSpider):
         return super().from_crawler(crawler, *args, options=options)
 
     async def start(self) -> AsyncIterator[Request]:
-        """Yield nothing: the frontier has the first addresses."""
+        """Yield nothing: the frontier has the start URLs."""
         return
         yield
 
     def key_of(self, url: str) -> int | None:
-        """Return the key under which the job knows ``url``; None for no duplicates."""
+        """Return the key of ``url`` in the job; None if duplicates are allowed."""
         return None
 
     def remember(self, link: FoundLink) -> None:
-        """Take note that a link is stored."""
+        """Record that the frontier has stored a link."""
 
 
-def given(arguments: dict[str, Any]) -> Any:
-    """Return options that were made already; ``-a options={...}`` is text."""
+def options_object(arguments: dict[str, Any]) -> Any:
+    """Return ``options`` if it is an object; text from ``-a options={...}`` gives None."""
     options = arguments.get("options")
     return None if isinstance(options, str) else options

@@ -18,12 +18,11 @@ from scraper_service.discovery import (
     SitemapChoice,
     TrapGuard,
     crawl_key,
-    crawl_key_of,
-    followed,
-    read,
+    normalized_url,
+    parse_uncached,
     sitemap_key,
 )
-from scraper_service.discovery.crawl_prompt import derived
+from scraper_service.discovery.crawl_prompt import options_from_prompt
 from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S
 from scraper_service.discovery.sitemap_locations import (
     first_scope,
@@ -38,9 +37,9 @@ from scraper_service.items import (
     PageError,
     SitemapFile,
 )
-from scraper_service.options.job_arguments import crawl_options
-from spiders.base import JobSpider, given
-from spiders.sitemaps import read_sitemap, sitemap_request
+from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.spiders.base import JobSpider, options_object
+from scraper_service.spiders.sitemaps import read_sitemap, sitemap_request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Iterator
@@ -49,30 +48,31 @@ if TYPE_CHECKING:
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from scraper_service.discovery import Address
+    from scraper_service.discovery import ParsedUrl
     from scraper_service.items import Lease
-    from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
-LINKS_AT_ONCE = 200  # judged before others have their turn: 2 ms
+LINKS_AT_ONCE = 200  # checked before the reactor runs other tasks: 2 ms
 MAX_SECTIONS = 10_000
-WATCHED_PAGES = 10  # of a section, before their texts are compared
+WATCHED_PAGES = 10  # pages of a section before their texts are compared
 
 
 class CrawlSpider(JobSpider):
-    """Follow links and sitemaps from one address, within its scope.
+    """A spider that follows links and sitemaps from a start URL, within its scope.
 
-    Arguments are those of
-    :func:`scraper_service.options.job_arguments.crawl_options`, or ``options``, a
-    :class:`~scraper_service.options.jobs.CrawlOptions`.
+    The arguments are those of
+    :func:`scraper_service.options.spider_arguments.crawl_options`.
+    Alternatively, ``options`` is a
+    :class:`~scraper_service.options.crawl.CrawlOptions`.
     """
 
     name = "crawl"
 
     def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
-        self.options: CrawlOptions = given(kwargs) or _asked(kwargs)
+        self.options: CrawlOptions = options_object(kwargs) or _options_of(kwargs)
         self.scope = first_scope(self.options)
         self.find_links = self.scope.follows_links
         self.find_blocks = self.options.dedupe_boilerplate
@@ -92,7 +92,7 @@ class CrawlSpider(JobSpider):
         return request
 
     def _agents(self) -> tuple[str, ...]:
-        """Return whose rules count for what is fetched; nobody's if none do."""
+        """Return the user agents for robots.txt; empty if robots.txt is ignored."""
         if self.options.ignore_robots_txt or self.options.scrape.lockdown:
             return ()
         return self.robots.agents(self.options.robots_user_agent)
@@ -106,7 +106,7 @@ class CrawlSpider(JobSpider):
         return {"find_words": self._sections[section] > WATCHED_PAGES}
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
-        """Yield what a page came to, with the links of it that are new."""
+        """Yield the content of a page with its new links, or the next request for it."""
         async for item in super().parse(response):
             if isinstance(item, PageContent):
                 yield await self._judged(item, response)
@@ -114,7 +114,7 @@ class CrawlSpider(JobSpider):
                 yield item
 
     async def _judged(self, content: PageContent, response: Response) -> PageContent:
-        """Apply the rules to a page that was fetched, then to its links."""
+        """Apply the rules of the crawl to a fetched page, then to its links."""
         lease: Lease = response.meta["lease"]
         source_url: str = response.meta["source_url"]
         facts: dict[str, Any] = {}
@@ -141,30 +141,30 @@ class CrawlSpider(JobSpider):
         return evolve(content, follow=tuple(links), **facts)
 
     def _original(self, content: PageContent, url: str) -> str | None:
-        """Return the address of the delivered page that this one is another form of.
+        """Return the canonical URL of a page if an earlier page had it and the same text.
 
-        It names that address as its own, and has the same words: pages of a list name
-        the first one, and some sites name their home page everywhere.
+        The canonical URL alone proves no duplicate. Pages of a list often name the
+        first page, and some sites name their home page everywhere.
         """
         if not self.options.deduplicate_similar_urls:
             return None
         words = content.fingerprint
         if content.canonical is None or not words:
             return None
-        canonical = followed(content.canonical)
+        canonical = normalized_url(content.canonical)
         key, own = self.key_of(canonical), self.key_of(url)
         return canonical if self._originals.has(key, own, words) else None
 
     def _new(
         self, found: tuple[str, ...], depth: int, found_on: str
     ) -> Iterator[FoundLink]:
-        """Yield the links that were not seen before, refused ones with the reason."""
+        """Yield the links that are new to the crawl; refused links have a reason."""
         deepest = self.options.max_discovery_depth
         is_too_deep = deepest is not None and depth > deepest
         for link in found:
             if link in self._seen:
                 continue
-            address = read(link)  # which is not read again
+            address = parse_uncached(link)  # a new link is parsed once
             url = link if address is None else address.href
             if url is not link and url in self._seen:
                 continue
@@ -173,15 +173,11 @@ class CrawlSpider(JobSpider):
                     continue
                 self._too_deep.add(hash(url))
             reason, rule = self._refusal(url, address, depth, found_on)
-            key = (
-                self.key_of(url)
-                if address is None
-                else crawl_key_of(self.options, address)
-            )
+            key = crawl_key(self.options, address or url)
             yield FoundLink(url, key, reason, rule)
 
     def _refusal(
-        self, url: str, address: Address | None, depth: int, found_on: str
+        self, url: str, address: ParsedUrl | None, depth: int, found_on: str
     ) -> tuple[str | None, str | None]:
         refusal = self.scope.refusal_of(address, found_on, depth)
         refusal = refusal or self.guard.refusal(url)
@@ -194,20 +190,20 @@ class CrawlSpider(JobSpider):
         return None, None
 
     def remember(self, link: FoundLink) -> None:
-        """Take note that the job has a link: it needs no further look.
+        """Record that the frontier has a link, so that the crawl skips it from now on.
 
-        One that may be refused here and followed elsewhere is looked at again.
+        A link is checked again if another page may lead to another decision.
         """
         if link.reason in _PASSING_REASONS:
             return
         self._seen.add(link.url)
 
     def key_of(self, url: str) -> int:
-        """Return the key under which this crawl knows an address."""
+        """Return the key of a URL in this crawl; duplicates have the same key."""
         return crawl_key(self.options, url)
 
     def move_to(self, base: str) -> None:
-        """Take ``base``, which the start page was redirected to, as its place."""
+        """Move the scope to ``base``, the URL that the start page redirected to."""
         self.scope = self.scope.rebased(base)
 
     # -- sitemaps --------------------------------------------------------------------
@@ -221,7 +217,7 @@ class CrawlSpider(JobSpider):
         lease: Lease,
         team_id: str | None = None,
     ) -> Request:
-        """Return the request for a sitemap file; that of level 0 finds the others."""
+        """Return the request for a sitemap file; level 0 finds the sitemap URLs."""
         return sitemap_request(
             url,
             options,
@@ -233,12 +229,12 @@ class CrawlSpider(JobSpider):
                 "lease": lease,
                 "robots_agents": self._agents() if lease.depth == 0 else (),
                 "scrape_id": page_id,
-                "converter_team": team_id,  # no team_id: nothing of it is cached
+                "converter_team": team_id,  # not team_id: sitemaps are not cached
             },
         )
 
     def parse_places(self, response: Response) -> Iterator[SitemapFile]:
-        """Yield the places where sitemaps may be, those of robots.txt among them."""
+        """Yield the URLs where sitemaps may be, including those of robots.txt."""
         declared = json.loads(response.body)
         from_sitemap = starts_with_sitemap(self.options)
         start = self.options.url if from_sitemap else self.scope.base.href
@@ -246,25 +242,25 @@ class CrawlSpider(JobSpider):
         yield SitemapFile(lease=response.meta["lease"], nested=self._files(places))
 
     async def parse_sitemap(self, response: Response) -> AsyncIterator[SitemapFile]:
-        """Yield what a sitemap file lists, chosen by the rules of the crawl."""
+        """Yield the rows of a sitemap file, checked by the rules of the crawl."""
         lease: Lease = response.meta["lease"]
         choice = SitemapChoice(self.options, self.scope.base.href)
         found = await read_sitemap(self, response, lease.depth, choice)
         yield SitemapFile(
             lease=lease,
-            slices=found.slices,
+            slices=found.rows,
             nested=self._files(found.nested),
             warnings=found.warnings,
             error=found.error,
         )
 
     def _files(self, urls: Iterable[str]) -> tuple[FoundLink, ...]:
-        """Return further sitemap files; those of other sites are left out."""
+        """Return the sitemap files of the crawl's hosts as links."""
         inside = (url for url in urls if not self.scope.foreign(url))
         return tuple(FoundLink(url, sitemap_key(url)) for url in inside)
 
     def sitemap_failed(self, failure: Failure) -> Iterator[SitemapFile]:
-        """Yield a sitemap file that could not be fetched, which fails no crawl."""
+        """Yield a sitemap file with the cause of its failure; the crawl goes on."""
         request = failure.request  # type: ignore[attr-defined]
         cause = failure.value
         if isinstance(cause, ServiceUnavailable):
@@ -272,10 +268,14 @@ class CrawlSpider(JobSpider):
         yield SitemapFile(lease=request.meta["lease"], cause=cause)
 
 
-def _asked(arguments: dict[str, Any]) -> CrawlOptions:
-    """Return the options of a crawl; its prompt fills those that are no argument."""
+def _options_of(arguments: dict[str, Any]) -> CrawlOptions:
+    """Return the options of a crawl; the prompt fills options without an argument."""
     options = crawl_options(arguments)
-    found = derived(options.prompt, options.url).values if options.prompt else {}
+    found = (
+        options_from_prompt(options.prompt, options.url).values
+        if options.prompt
+        else {}
+    )
     filled: dict[str, Any] = {
         name: tuple(value) if isinstance(value, list) else value
         for name, value in found.items()

@@ -1,4 +1,4 @@
-"""Scrape one address: ``scrapy crawl scrape -a url=https://example.org -O page.json``."""
+"""Scrape one URL: ``scrapy crawl scrape -a url=https://example.org -O page.json``."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from scraper_service.items import UPLOADED
-from scraper_service.options.arguments import page_options
-from scraper_service.options.available import require_available
-from scraper_service.options.model import missing_model
-from spiders.base import PageSpider
+from scraper_service.options.availability import missing_model, require_available
+from scraper_service.options.spider_arguments import page_options
+from scraper_service.spiders.base import PageSpider
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,17 +19,17 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
     from scraper_service.items import Upload
-    from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.crawl import PageOptions
     from scraper_service.options.scrape import ScrapeOptions
 
 
 class ScrapeSpider(PageSpider):
-    """One page per request.
+    """A spider that scrapes one page.
 
-    Arguments are those of :mod:`scraper_service.options.arguments`, or ``page``, a
-    :class:`~scraper_service.options.jobs.PageOptions`; with ``upload``, a file, that is
-    its page. With the argument ``resident``
-    it starts with no page and is given them one by one.
+    The arguments are those of :mod:`scraper_service.options.spider_arguments`.
+    Alternatively, ``page`` is a
+    :class:`~scraper_service.options.crawl.PageOptions`. ``upload``, a file, replaces the
+    page. A ``resident`` spider starts without a page and receives pages one by one.
     """
 
     name = "scrape"
@@ -63,7 +62,7 @@ class ScrapeSpider(PageSpider):
         deadline: float,
         team_id: str | None = None,
     ) -> Request:
-        """Return the request for a file that a caller sent; nothing is fetched."""
+        """Return the request for an uploaded file, which needs no fetch."""
         request = self.page_request(
             UPLOADED + quote(upload.name), options, scrape_id, deadline, team_id=team_id
         )
@@ -72,7 +71,7 @@ class ScrapeSpider(PageSpider):
         return request
 
     async def start(self) -> AsyncIterator[Request]:
-        """Yield the request for the page, none when resident."""
+        """Yield the request for the page; nothing if the spider is resident."""
         if self.page is None:
             return
         options = self.page.scrape

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 from scraper_service.errors import SearchDown, SearchTimedOut
 from scraper_service.items import SearchResult
-from scraper_service.options.available import require_available
-from scraper_service.options.search_arguments import search_options
+from scraper_service.options.availability import require_available
+from scraper_service.options.spider_arguments import search_options
 from scraper_service.options.urls import caller_url
 from scraper_service.search_engines.searches import Searches, is_valid
-from spiders.base import PageSpider
+from scraper_service.spiders.base import PageSpider, options_object
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -20,28 +20,31 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scraper_service.options.search import SearchOptions
-    from scraper_service.search_engines.searches import Found
-    from scraper_service.search_engines.web_search import Hit
+    from scraper_service.options.map_search import SearchOptions
+    from scraper_service.search_engines.search_engine import Hit
+    from scraper_service.search_engines.searches import SearchOutcome
 
 
 class SearchSpider(PageSpider):
-    """The results of the engines of ``SEARCH_PROVIDERS``, or their pages.
+    """A spider that yields search results, or with formats their pages.
 
-    Arguments are those of
-    :func:`scraper_service.options.search_arguments.search_options`, or ``asked``, a
-    :class:`~scraper_service.options.search.SearchOptions`. With formats there are pages
-    in place of the results that have one. ``failure`` says why there is nothing.
+    The arguments are those of
+    :func:`scraper_service.options.spider_arguments.search_options`.
+    Alternatively, ``options`` is a
+    :class:`~scraper_service.options.map_search.SearchOptions`. The engines are those of
+    ``SEARCH_PROVIDERS``. Results of the source ``images`` have no pages.
     """
 
     name = "search"
-    found: Found | None = None
+    #: The outcome of the search; None until the search ends, and after a failure.
+    found: SearchOutcome | None = None
+    #: The reason of a failed search.
     failure: str | None = None
     searches: Searches
 
-    def __init__(self, *args: Any, asked: SearchOptions | None = None, **kwargs: Any):
+    def __init__(self, *args: Any, **kwargs: Any):
         super().__init__(*args)
-        self.options = asked or search_options(kwargs)
+        self.options: SearchOptions = options_object(kwargs) or search_options(kwargs)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
@@ -52,7 +55,7 @@ class SearchSpider(PageSpider):
         return spider
 
     async def start(self) -> AsyncIterator[SearchResult | Request]:
-        """Yield results, or the requests for their pages."""
+        """Yield the results, or the requests for their pages."""
         try:
             self.found = await self.searches.find(self.options)
         except (SearchDown, SearchTimedOut) as error:

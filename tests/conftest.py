@@ -1,4 +1,4 @@
-"""Fixtures: the fake web, a forbidden listener, and the service, as processes."""
+"""Fixtures: the mock site, a forbidden listener and the service, each in its own process."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ KEY = "fc-test-key"
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": f"{SITE_HOST}/32",
-    "SCRAPER_CONVERTER_PROCESSES": "1",  # services start often
-    "SCRAPER_SEARCH_PROVIDERS": "own",  # whatever is installed
-    "SCRAPER_RENDER": "never",  # tests of the browser say otherwise
+    "SCRAPER_CONVERTER_PROCESSES": "1",  # for a fast start: tests start many services
+    "SCRAPER_SEARCH_PROVIDERS": "own",  # regardless of installed libraries
+    "SCRAPER_RENDER": "never",  # tests of the browser override this
 }
 REQUEST_TIMEOUT_S = 300
-# Minutes long: begun first, they run beside all others, and not alone at the end.
+# Tests of several minutes start first, so that the others run beside them.
 LONG = ("test_crash.py", "test_readme.py")
 
-# No test may fail because the machine is busy.
+# Tests must not fail because the machine is busy.
 hypothesis.settings.register_profile("busy", deadline=None)
 hypothesis.settings.load_profile("busy")
 
-# Of a shell's background command it is ignored, and so by all that it starts.
+# Shells let background commands ignore SIGINT, and child processes inherit this.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 class Reply(NamedTuple):
-    """An answer; header names compare without case, ``json`` is None of an empty body."""
+    """A response. Header names ignore case; ``json`` is None for an empty body."""
 
     status: int
     headers: http.client.HTTPMessage
@@ -51,10 +51,10 @@ class Reply(NamedTuple):
 
 
 class Service(ServiceProcess):
-    """The running service and a client of it that knows no proxy.
+    """The running service, with a client that uses no proxy.
 
-    ``environment`` names whole variables and wins over :data:`ENVIRONMENT`; None
-    removes one.
+    ``environment`` maps full names of variables to values and overrides
+    :data:`ENVIRONMENT`; None removes a variable.
     """
 
     def __init__(self, data_dir: Path, **environment: str | None):
@@ -62,7 +62,7 @@ class Service(ServiceProcess):
         super().__init__(data_dir, {**ENVIRONMENT, **environment})
 
     def post(self, path: str, body: Any = None, **options: Any) -> Reply:
-        """Send ``body`` as JSON; the options are those of :meth:`request`."""
+        """Send ``body`` as JSON, with the options of :meth:`request`."""
         return self.request("POST", path, body, **options)
 
     def get(self, path: str, **options: Any) -> Reply:
@@ -78,10 +78,10 @@ class Service(ServiceProcess):
         headers: dict[str, str] | None = None,
         raw: bytes | None = None,
     ) -> Reply:
-        """Send one request on a connection of its own.
+        """Send one request on a new connection.
 
-        ``raw`` replaces the JSON of ``body``; ``key`` None sends no Authorization;
-        ``headers`` win over our own.
+        ``raw`` replaces the JSON of ``body``. A ``key`` of None sends no Authorization.
+        ``headers`` override the default headers.
         """
         sent = {"Content-Type": "application/json"}
         if key is not None:
@@ -109,7 +109,7 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def site() -> Iterator[MockServer]:
-    """The fake web on 127.0.0.2, one for all tests."""
+    """The mock site on 127.0.0.2, one for all tests."""
     with MockServer() as server:
         yield server
 
@@ -123,7 +123,7 @@ def canary() -> Iterator[Canary]:
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[Postgres]:
-    """Call it for the address of a new, empty PostgreSQL database."""
+    """The PostgreSQL server; a call returns the URL of a new, empty database."""
     try:
         server = Postgres()
     except PostgresMissing as error:
@@ -134,7 +134,7 @@ def postgres() -> Iterator[Postgres]:
 
 @pytest.fixture(scope="session")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """The service with test settings, one for all tests that change none."""
+    """The service with test settings, one for all tests that do not change settings."""
     data = tmp_path_factory.mktemp("data")
     running = Service(data, SCRAPER_CONVERTER_PROCESSES="2")
     yield running
@@ -143,7 +143,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
 
 @pytest.fixture(scope="module")
 def chat() -> Iterator[ChatServer]:
-    """A language model that says what a test wants."""
+    """A fake language model with the answers of a test."""
     with ChatServer() as server:
         yield server
 
@@ -152,7 +152,7 @@ def chat() -> Iterator[ChatServer]:
 def clever(
     chat: ChatServer, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Service]:
-    """The service with that model."""
+    """The service with the fake language model."""
     running = Service(tmp_path_factory.mktemp("clever"), **chat.environment)
     yield running
     _stop(running)
@@ -162,8 +162,8 @@ def clever(
 def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
     """Return a function that starts a service with further environment variables.
 
-    ``start_service(SCRAPER_HOST_CONCURRENCY="1")``; ``data_dir`` may be given to
-    start anew on old data. All of them are stopped after the test.
+    Example: ``start_service(SCRAPER_HOST_CONCURRENCY="1")``. An earlier ``data_dir`` starts
+    a service with old data. All services stop after the test.
     """
     with ExitStack() as stack:
 
@@ -176,7 +176,7 @@ def start_service(tmp_path: Path) -> Iterator[Callable[..., Service]]:
 
 
 def _stop(service: Service) -> None:
-    """Stop what the test did not stop itself; the exit code has to be 0."""
+    """Stop a service that still runs; the exit code must be 0."""
     was_running = service.is_running
     code = service.stop()
     assert code == 0 or not was_running, (

@@ -15,7 +15,9 @@ from tests.support.scripted_site import ScriptedSite, answer, page
 from tests.support.waiting import WAIT_S
 
 DOCS = (Path(__file__).parents[1] / "docs" / "scrapy.md").read_text()
-SETTINGS, SPIDER = re.findall(r"^```python\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE)
+SETTINGS, SPIDER, _ = re.findall(
+    r"^```python\n(.*?)^```", DOCS, re.DOTALL | re.MULTILINE
+)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +75,8 @@ def test_the_spider_of_the_documentation_gets_markdown_and_metadata(project, sit
 def test_the_handler_refuses_private_networks_unless_they_are_allowed(project, site):
     asked = len(site.paths())
     shown = scrapy(project, "fetch", site.url("/lamp"))
-    assert "127.0.0.2" in shown.stderr
+    assert "127.0.0.2 is refused" in shown.stderr
+    assert "EGRESS_ALLOW" in shown.stderr
     assert "Price" not in shown.stdout
     assert len(site.paths()) == asked
     assert (

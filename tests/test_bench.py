@@ -102,13 +102,13 @@ def test_the_frontier_admits_links():
 def test_every_watcher_gets_every_page():
     output = run_quick("tools.bench.watch")
     for kind in ("WebSocket", "event stream"):
-        for job in ("goes on", "ended"):
+        for job in ("running", "ended"):
             assert len(rows(output, f"| {kind} | {job} | 5 |")) == 1
 
 
 def test_pdf_pages_are_read():
     output = run_quick("tools.bench.pdf")
-    assert len(rows(output, "| made-up book | 5 |")) == 3
+    assert len(rows(output, "| generated book | 5 |")) == 3
 
 
 def test_sentences_are_read():

@@ -54,5 +54,5 @@ def test_main_content_is_scored_by_kind_of_page(tmp_path):
 
 def test_without_data_there_is_a_sentence_each():
     done = run()
-    assert done.stderr.count("names no directory: what needs it is left out") == 3
+    assert done.stderr.count("names no directory: its measures are skipped") == 3
     assert "| trafilatura, precision | .964 |" in done.stdout

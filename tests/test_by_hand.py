@@ -56,7 +56,7 @@ class Own:
         return item
 """
 OWN_SPIDER = """
-from spiders.crawl import CrawlSpider
+from scraper_service.spiders.crawl import CrawlSpider
 
 
 class OwnSpider(CrawlSpider):
@@ -318,6 +318,43 @@ def test_an_interrupt_leaves_what_was_fetched_in_the_feed(tmp_path):
     [count] = re.findall(r"(\d+) pages, .*; stopped by a signal", text)
     assert len(found) == int(count) < 41
     assert "Traceback" not in text
+
+
+LEAVING = """
+import asyncio
+
+from scraper_service.crawling.scheduler import LeasedScheduler
+
+
+class Leaving:
+    def __init__(self, crawler):
+        self.crawler = crawler
+
+    @classmethod
+    def from_crawler(cls, crawler):
+        return cls(crawler)
+
+    def process_request(self, request):
+        if "lease" in request.meta:
+            LeasedScheduler.of(self.crawler).abandon()
+            closing = self.crawler.engine.close_spider_async(reason="cancelled")
+            self.closing = asyncio.ensure_future(closing)
+"""
+
+
+def test_a_page_whose_job_was_cancelled_before_the_first_request_is_not_fetched(
+    tmp_path,
+):
+    (tmp_path / "own.py").write_text(LEAVING)
+    with ScriptedSite({"/": slow(page(title="Slow"), WAIT_S)}) as site:
+        middlewares = json.dumps({"own.Leaving": 1})
+        crawl(
+            tmp_path,
+            site,
+            *("-s", f"DOWNLOADER_MIDDLEWARES={middlewares}"),
+            PYTHONPATH=".",
+        )
+        assert "/" not in site.paths()
 
 
 def test_a_service_answers_whatever_an_own_pipeline_does(tmp_path, site, start_service):

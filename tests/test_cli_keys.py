@@ -7,7 +7,7 @@ import re
 import pytest
 from click.testing import CliRunner
 
-from scraper_service.cli import main
+from scraper_service.cli.main import main
 from scraper_service.options.limits import Mode
 
 

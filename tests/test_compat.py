@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.compat.__main__ import install_loaders, install_scripts, outcomes
+from tests.compat.__main__ import ANSWER, install_loaders, install_scripts, outcomes
 from tests.support import shop
 from tests.support.scripted_site import ScriptedSite, slow
 
@@ -23,12 +23,13 @@ LEAST = {
 
 
 @pytest.mark.slow
-def test_every_method_of_every_client(start_service, tmp_path):
+def test_every_method_of_every_client(start_service, tmp_path, chat):
     scripts, loaders = tmp_path / "js", tmp_path / "loaders"
     if why := install_scripts(scripts) or install_loaders(loaders):
         pytest.skip(f"the clients cannot be installed: {why}")
     with ScriptedSite({**shop.pages(), "/slow": slow("<p>late</p>", 5)}) as site:
-        service = start_service()
+        chat.behave(answer=ANSWER)
+        service = start_service(**chat.environment)
         found = outcomes(service, site.url("").rstrip("/"), scripts, loaders)
     wrong = [f"{x.client} {x.method}: {x.result}" for x in found if not x.is_right]
     assert not wrong, "\n".join(wrong)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from scraper_service.errors import DatabaseUnusable
+from scraper_service.storage.connections import database_url
 from scraper_service.storage.database import HEAD, Database
-from scraper_service.storage.database_url import database_url
 
 WITHOUT_PSYCOPG = Path(__file__).parent / "without_psycopg"
 PASSWORD = "s3cr3t"

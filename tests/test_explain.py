@@ -46,7 +46,7 @@ def test_a_page_of_the_web_is_explained_as_json(site):
 def test_what_cannot_be_read_is_said(tmp_path, site):
     done = explain(tmp_path / "none.html")
     assert done.returncode == 2
-    assert "neither an http(s) address nor a file" in done.stderr
+    assert "neither an http(s) URL nor a file" in done.stderr
     done = explain(site.url("/drop"))
     assert done.returncode == 1
     assert "SCRAPE_SITE_ERROR" in done.stderr

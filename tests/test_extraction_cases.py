@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.options.schemas import field_of
-from tools.bench.extraction import measure, together
+from scraper_service.options.json_schema import field_of
+from tools.bench.extraction import measure, sum_measures
 from tools.bench.extraction_cases import cases, score
 
 SHARED = Path(__file__).parents[2] / "shared" / "wcxb-dev"
@@ -73,6 +73,6 @@ def test_items_and_lengths_of_lists_count():
     not (WCXB / "truth.jsonl").exists(), reason="WCXB names no directory of pages"
 )
 def test_values_on_real_pages_are_found_and_none_is_invented():
-    found = together(measure(WCXB, cases()).values()).score
+    found = sum_measures(measure(WCXB, cases()).values()).score
     assert found.right >= LEAST_RIGHT * found.fields, "\n".join(found.faults)
     assert found.invented == 0, "\n".join(found.faults)

@@ -364,6 +364,15 @@ def test_operations_of_several_steps(run, service_of_operations):
         assert value[name]["status"] in {"processing", "completed"}
     text = value["v1 generateLLMsText"]["data"]
     assert text["llmstxt"].count("\n- ") == text["llmsfulltxt"].count("<|page-") == 3
-    found = value["v1 deepResearch"]
-    assert "founded by Ida Example in the year 1999." in found["data"]["finalAnalysis"]
+
+
+def test_research_with_a_language_model(run, clever, chat):
+    report = "The shop was founded by Ida Example in the year 1999. [1]"
+    queries = {"queries": ["Who founded the shop?"]}
+    chat.behave(answer={"answers": [queries, report]})
+    with ScriptedSite(shop.pages()) as web:
+        steps = run("research", clever, web.url(""))
+    assert not [line for line in steps.values() if "error" in line]
+    found = steps["v1 deepResearch"]["value"]
+    assert report in found["data"]["finalAnalysis"]
     assert {"search", "extract"} <= set(found["seen"])

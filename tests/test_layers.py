@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import collections
 import graphlib
 import re
 from pathlib import Path
@@ -11,12 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 LAYERS = (
-    {"errors", "private"},
+    {"errors", "shared_objects"},
     {"options"},
     {"items"},
     {"content"},
     {"discovery"},
-    {"storage", "search_engines", "llm", "json_http"},
+    {"storage", "search_engines", "llm"},
     {"crawling"},
     {"spiders"},
     {"services"},
@@ -43,8 +44,6 @@ SOURCES = sorted(
 def part_of(module: str) -> str | None:
     """Return the layer's member that ``module`` belongs to; None for entrances."""
     names = module.split(".")
-    if names[0] == "spiders":
-        return "spiders"
     if names[0] != "scraper_service" or len(names) == 1:
         return None
     known = set().union(*LAYERS)
@@ -52,7 +51,8 @@ def part_of(module: str) -> str | None:
 
 
 def module_of(path: Path) -> str:
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    name = ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    return f"scraper_service.{name}" if name.startswith("spiders.") else name
 
 
 def imports_of(path: Path, *, top_level_only: bool = False) -> set[str]:
@@ -108,7 +108,7 @@ def test_only_the_egress_module_and_its_user_open_connections():
     assert users == {
         "scraper_service.api.http_server",  # options of what clients have opened
         "scraper_service.cli.blocklist",  # the operator's own address
-        "scraper_service.cli.parts",  # files that the user's own service keeps
+        "scraper_service.cli.page_files",  # files that the user's own service keeps
         "scraper_service.cli.remote",  # the user's own service, not a page's address
         "scraper_service.crawling.browser.proxy",
         "scraper_service.crawling.download.egress",
@@ -117,22 +117,30 @@ def test_only_the_egress_module_and_its_user_open_connections():
         "scraper_service.crawling.download.proxies",
         "scraper_service.cli.doctor",
         "scraper_service.llm.client",  # the operator's own address
-        "scraper_service.json_http",  # engines of the operator's choice
+        "scraper_service.search_engines.json_http",  # engines of the operator's choice
         "scraper_service.services.scrapyd.nodes",  # the operator's own addresses
         "scraper_service.services.webhooks",
     }
 
 
+def used_modules(path: Path, modules: set[str]) -> set[str]:
+    """Return the modules that a module imports: `from package import module` is one."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= names & modules
+            if names - modules:
+                found.add(node.module)
+    return found & modules
+
+
 def test_no_imports_go_in_a_circle():
     paths = {module_of(path).removesuffix(".__init__"): path for path in SOURCES}
-    graph = {}
-    for module, path in paths.items():
-        names = imports_of(path) & paths.keys()
-        # `from package import module` is no use of the package.
-        used = {
-            each for each in names if not any(n.startswith(f"{each}.") for n in names)
-        }
-        graph[module] = used - {module}
+    modules = set(paths)
+    graph = {name: used_modules(path, modules) - {name} for name, path in paths.items()}
     graphlib.TopologicalSorter(graph).prepare()  # raises CycleError with the circle
 
 
@@ -143,3 +151,87 @@ def test_paths_of_the_architecture_exist():
     for path in named:
         places = (ROOT / path, ROOT / "scraper_service" / path)
         assert any(place.exists() for place in places), path
+
+
+# -- a stranger finds things by their names ---------------------------------------------
+
+MOST_ENTRIES = 20
+
+
+def folders():
+    """Yield each folder with what the repository keeps in it."""
+    for folder in {path.parent for path in SOURCES}:
+        entries = [
+            path
+            for path in folder.iterdir()
+            if path.name not in {"__pycache__", "__init__.py", "__main__.py"}
+            and path.suffix not in {".so", ".c"}
+            and (path.is_file() or any(path.glob("*.py")))
+        ]
+        yield folder.relative_to(ROOT), entries
+
+
+def test_no_folder_has_more_entries_than_a_reader_takes_in():
+    sizes = {str(at): len(entries) for at, entries in folders()}
+    assert {at: n for at, n in sizes.items() if n > MOST_ENTRIES} == {}
+
+
+def test_names_of_public_classes_are_unique():
+    places = collections.defaultdict(list)
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places[node.name].append(module_of(path))
+    assert {name: at for name, at in places.items() if len(at) > 1} == {}
+
+
+def test_no_module_only_forwards_names():
+    """Packages may say what they offer; a module of imports alone is a detour."""
+    for path in SOURCES:
+        if path.name in {"__init__.py", "__main__.py"}:
+            continue
+        body = ast.parse(path.read_text()).body
+        kinds = (ast.Import, ast.ImportFrom, ast.Expr)
+        assert not all(isinstance(node, kinds) for node in body), path
+
+
+REFERENCE = re.compile(
+    r":(?:attr|class|data|exc|func|meth|mod):`~?(scraper_service[\w.]+)`"
+)
+
+
+def names_in(path: Path) -> set[str]:
+    """Return the names that a module defines, imports or sets anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name):
+                found.add(name)
+            case ast.AsyncFunctionDef(name=name) | ast.Name(id=name):
+                found.add(name)
+            case ast.Attribute(attr=name):
+                found.add(name)
+            case ast.alias(name=name, asname=other):
+                found.add(other or name)
+    return found
+
+
+def test_references_in_docstrings_name_something():
+    names = {
+        module_of(path).removesuffix(".__init__"): names_in(path) for path in SOURCES
+    }
+
+    def exists(reference: str) -> bool:
+        parts = reference.split(".")
+        for length in range(len(parts), 0, -1):
+            if (module := ".".join(parts[:length])) in names:
+                return names[module].issuperset(parts[length:])
+        return False
+
+    wrong = [
+        (str(path.relative_to(ROOT)), reference)
+        for path in SOURCES
+        for reference in REFERENCE.findall(path.read_text())
+        if not exists(reference)
+    ]
+    assert wrong == []

@@ -186,9 +186,11 @@ def test_the_command_refuses_wrong_use_in_one_sentence(arguments, text):
 
 
 def test_doctor_names_what_fails(tmp_path):
-    done = run(*COMMAND, "-s", "EGRESS_ALLOW=x", "doctor", "--data-dir", str(tmp_path))
+    wrong = ("-s", "EGRESS_ALLOW=x", "-s", "LANGUAGE_MODEL=x")
+    done = run(*COMMAND, *wrong, "doctor", "--data-dir", str(tmp_path))
     assert done.returncode == 1
     assert "fails    egress: SCRAPER_EGRESS_ALLOW entry 'x'" in done.stdout
+    assert "fails    language model: setting SCRAPER_LANGUAGE_MODEL: " in done.stdout
     assert "works    python" in done.stdout
     assert "browser" in done.stdout
 

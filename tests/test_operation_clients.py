@@ -125,21 +125,23 @@ def test_a_failed_text_file_says_why(first_client, web):
     assert "404" in found.error
 
 
-def test_research_over_what_was_scraped(client, first_client, running, web):
+def test_research_over_what_was_scraped(clever, chat, web):
+    client = V1FirecrawlApp(api_key=clever.key, api_url=clever.url)
     for path in ("/about", "/shop/lamp", "/shop/chair"):
-        client.scrape(web.url(path))
+        client.scrape_url(web.url(path))
+    report = "The shop was founded by Ida Example in the year 1999. [1]"
+    answers = [{"queries": ["Who founded the shop?"]}, {"queries": []}, report]
+    chat.behave(answer={"answers": answers})
     activities, sources = [], []
     asked = {"max_depth": 2, "max_urls": 3, "time_limit": 60}
-    found = first_client.deep_research(
+    found = client.deep_research(
         "Who founded the shop?",
         on_activity=activities.append,
         on_source=sources.append,
         **asked,
     )
     assert found["status"] == "completed"
-    assert (
-        "founded by Ida Example in the year 1999. [1]" in found["data"]["finalAnalysis"]
-    )
+    assert found["data"]["finalAnalysis"].startswith(f"{report}\n\n## Sources")
     assert found["sources"] == found["data"]["sources"] == sources
     assert found["activities"] == activities
     assert sources[0]["url"] == web.url("/about")
@@ -147,15 +149,18 @@ def test_research_over_what_was_scraped(client, first_client, running, web):
     assert (found["maxDepth"], found["totalUrls"]) == (2, len(sources))
 
     async def once():
-        client = AsyncV1FirecrawlApp(api_key=running.key, api_url=running.url)
+        client = AsyncV1FirecrawlApp(api_key=clever.key, api_url=clever.url)
         return await client.deep_research("Who founded the shop?", **asked)
 
+    chat.behave(answer={"answers": answers})
     again = asyncio.run(once())
     assert again["data"]["finalAnalysis"] == found["data"]["finalAnalysis"]
     with pytest.raises(Exception, match="not found"):
-        first_client.check_deep_research_status(str(uuid.uuid4()))
-
-
-def test_research_that_finds_nothing_fails(first_client):
+        client.check_deep_research_status(str(uuid.uuid4()))
     with pytest.raises(Exception, match="No page about it"):
-        first_client.deep_research("xylophone quarks zeppelin", time_limit=30)
+        client.deep_research("xylophone quarks zeppelin", time_limit=30)
+
+
+def test_research_needs_a_language_model(first_client):
+    with pytest.raises(Exception, match="SCRAPER_LLM_BASE_URL"):
+        first_client.deep_research("Who founded the shop?", time_limit=30)

@@ -40,6 +40,26 @@ def is_gone(pid):
     return state == "Z"
 
 
+def test_converters_of_the_installed_command_load_no_commands(tmp_path):
+    command = Path(sys.executable).parent / "scraper-service"
+    environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
+    log = tmp_path / "imports"
+    with (
+        log.open("w") as imports,
+        subprocess.Popen(
+            (command, *SERVE[3:], "--data-dir", tmp_path / "data"),
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=imports,
+        ) as process,
+    ):
+        assert process.stdout.readline().startswith(b"listening on ")
+        process.send_signal(signal.SIGTERM)
+    names = [line.rpartition("|")[2].strip() for line in log.read_text().splitlines()]
+    assert names.count("scraper_service.content.convert") > 1  # the service, converters
+    assert names.count("scraper_service.cli.main") == 1
+
+
 def test_the_first_start_prints_a_key_and_a_command_that_works(tmp_path, site):
     environment = {**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"}
     data_dir = tmp_path / "data"
@@ -229,6 +249,8 @@ def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):
         ("SCRAPER_HOST_CONCURRENCY", "many", "HOST_CONCURRENCY"),
         ("SCRAPER_HOST_CONCURRENCY", "0", "HOST_CONCURRENCY"),
         ("SCRAPER_DATABASE_URL", "nonsense", "DATABASE_URL"),
+        ("SCRAPER_JOB_RUNNER", "nonsense", "JOB_RUNNER"),
+        ("SCRAPER_LANGUAGE_MODEL", "nonsense", "LANGUAGE_MODEL"),
     ],
 )
 def test_a_wrong_setting_is_named_and_ends_the_start(tmp_path, name, value, text):
@@ -236,6 +258,23 @@ def test_a_wrong_setting_is_named_and_ends_the_start(tmp_path, name, value, text
     assert done.returncode != 0
     assert text in done.stderr
     assert "listening" not in done.stdout
+
+
+def test_a_part_that_cannot_be_closed_does_not_keep_the_service(
+    start_service, tmp_path
+):
+    path = tmp_path / "broken_runner.py"
+    path.write_text(
+        "from scraper_service.services.job_runner import LocalRunner\n"
+        "class BrokenRunner(LocalRunner):\n"
+        "    async def close(self):\n"
+        "        raise RuntimeError('planted')\n"
+    )
+    service = start_service(
+        PYTHONPATH=str(tmp_path), SCRAPER_JOB_RUNNER="broken_runner.BrokenRunner"
+    )
+    assert service.stop() == 0
+    assert "planted" in service.stderr
 
 
 def test_a_misspelt_variable_is_warned_about(start_service):

@@ -12,9 +12,15 @@ from attrs import evolve
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from scraper_service.discovery import CrawlScope, Reason, Refusal, followed, page_key
-from scraper_service.discovery.canonical_urls import parsed, read, site_of
-from scraper_service.options.job_arguments import crawl_options
+from scraper_service.discovery import (
+    CrawlScope,
+    Reason,
+    Refusal,
+    normalized_url,
+    page_key,
+)
+from scraper_service.discovery.canonical_urls import parse_uncached, parse_url, site_of
+from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.options.urls import caller_url
 
 CORPORA = Path(__file__).parents[2] / "shared" / "corpora.tar.xz"
@@ -511,7 +517,7 @@ def test_every_reason_of_a_link_is_in_the_table():
 @pytest.mark.parametrize(
     ("options", "url", "rule"),
     [
-        (ROOT, "/a", "not an absolute address"),
+        (ROOT, "/a", "not an absolute URL"),
         (ROOT, "mailto:a", "mailto"),
         (ROOT, "https://a.example.com/", "a.example.com is not example.com"),
         (ROOT, "https://a.org/", "a.org is not of example.com"),
@@ -672,8 +678,8 @@ def test_sites(host, site):
     ],
 )
 def test_addresses_are_fetched_in_their_normal_form(url, address):
-    assert followed(url) == address
-    assert followed(address) == address
+    assert normalized_url(url) == address
+    assert normalized_url(address) == address
 
 
 SIMILAR = [
@@ -795,14 +801,14 @@ def whatwg_cases():
 def test_addresses_are_read_as_browsers_read_them():
     compared = 0
     for case in whatwg_cases():
-        address = parsed(case["input"])
+        address = parse_url(case["input"])
         if case.get("failure"):
             assert address is None, case
         elif case["protocol"] in {"http:", "https:"}:
             href, _, fragment = case["href"].partition("#")
             kept = f"{href}#{fragment}" if "/" in fragment else href
-            assert followed(case["input"]) == address.href == kept, case
-            assert read(kept) == address
+            assert normalized_url(case["input"]) == address.href == kept, case
+            assert parse_uncached(kept) == address
             assert (address.host, address.path) == (case["host"], case["pathname"])
             assert address.query == case["search"][1:]
             assert bool(address.user) == bool(case["username"] or case["password"])
@@ -826,12 +832,12 @@ def test_addresses_that_look_tidy_are_in_their_normal_form(scheme, host, rest):
     try:
         href = ada_url.normalize_url(url)
     except ValueError:
-        assert read(url) is None
+        assert parse_uncached(url) is None
         return
-    address = read(url)
+    address = parse_uncached(url)
     without, _, fragment = href.partition("#")
     assert address.href == (href if "/" in fragment else without)
-    assert read(address.href) == address
+    assert parse_uncached(address.href) == address
 
 
 @pytest.mark.skipif(not CORPORA.exists(), reason="the shared corpora are not there")
@@ -841,7 +847,7 @@ def test_what_callers_may_start_at_is_an_address():
             url = caller_url(case["input"])
         except ValueError:
             continue
-        assert parsed(url) is not None, url
+        assert parse_url(url) is not None, url
 
 
 # -- properties ---------------------------------------------------------------------------
@@ -906,32 +912,32 @@ def test_a_decision_does_not_depend_on_the_order_of_links(scope, urls, random):
 
 @given(st.sampled_from(SCOPES), ANY_URL, DEPTHS)
 def test_an_address_and_its_normal_form_get_the_same_answer(scope, url, depth):
-    normal = followed(url)
+    normal = normalized_url(url)
     assert scope.refusal(url, depth) == scope.refusal(normal, depth)
     assert scope.denial(url) == scope.denial(normal)
 
 
 @given(ANY_URL)
 def test_the_normal_form_is_its_own(url):
-    address = read(url)
+    address = parse_uncached(url)
     assume(address is not None)
-    assert read(address.href) == address
+    assert parse_uncached(address.href) == address
 
 
 @given(ANY_URL, st.booleans(), st.booleans())
 def test_an_address_and_its_normal_form_have_the_same_key(url, similar, ignore_query):
     kind = {"similar": similar, "ignore_query": ignore_query}
-    assert page_key(url, **kind) == page_key(followed(url), **kind)
+    assert page_key(url, **kind) == page_key(normalized_url(url), **kind)
 
 
 @given(URLS)
 def test_www_and_scheme_make_no_difference_to_keys_and_hosts(url):
-    address = parsed(url)
+    address = parse_url(url)
     assume(address is not None)
     scheme = "http" if address.scheme == "https" else "https"
     assume(":" not in address.host)
     rest = address.href.removeprefix(f"{address.scheme}://").removeprefix("www.")
     twin = f"{scheme}://www.{rest}"
-    assume(parsed(twin) is not None and not address.host[-1].isdigit())
+    assume(parse_url(twin) is not None and not address.host[-1].isdigit())
     assert page_key(url) == page_key(twin)
     assert reason_of(SCOPES[0].refusal(url)) == reason_of(SCOPES[0].refusal(twin))

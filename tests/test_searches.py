@@ -8,7 +8,7 @@ import pytest
 from scrapy.settings import Settings
 
 from scraper_service.errors import SearchDown, SearchTimedOut
-from scraper_service.options.search import SearchOptions, Source, time_filter
+from scraper_service.options.map_search import ResultList, SearchOptions, time_filter
 from scraper_service.search_engines.searches import Searches
 from tests.support.search_engines import PAGE, SearchEngines
 
@@ -57,7 +57,7 @@ def find(engines, tmp_path):
 
 @pytest.mark.parametrize("provider", ["searxng", "brave", "serper"])
 def test_each_engine_gives_all_kinds_of_results(find, provider):
-    sources = tuple(Source(kind=kind) for kind in ("web", "news", "images"))
+    sources = tuple(ResultList(kind=kind) for kind in ("web", "news", "images"))
     found = find(provider, sources=sources, limit=2)
     web, news, images = found.groups.values()
     assert [(hit.url, hit.title, hit.description) for hit in web] == [
@@ -80,7 +80,7 @@ def test_more_results_than_an_answer_has_come_page_by_page(find, provider):
 
 def test_options_reach_the_engines(find, engines):
     facts = {"when": time_filter("qdr:w"), "language": "de", "country": "at"}
-    plain = (Source(**facts),)
+    plain = (ResultList(**facts),)
     find("searxng", sources=plain, limit=1)
     asked = engines.log()[-1]["asked"]
     assert (asked["language"], asked["time_range"]) == ("de-AT", "week")
@@ -89,7 +89,7 @@ def test_options_reach_the_engines(find, engines):
     assert (asked["search_lang"], asked["country"]) == ("de", "AT")
     assert asked["freshness"] == "pw"
     found = find(
-        "serper", sources=(Source(location="Vienna", filter="0", **facts),), limit=1
+        "serper", sources=(ResultList(location="Vienna", filter="0", **facts),), limit=1
     )
     asked = engines.log()[-1]["asked"]
     assert (asked["hl"], asked["gl"], asked["tbs"]) == ("de", "at", "qdr:w")
@@ -111,13 +111,13 @@ def test_operators_become_part_of_the_query(find, engines):
 @pytest.mark.parametrize(
     ("mode", "reason"),
     [
-        ("blocked", "asked too often"),
+        ("blocked", "too many requests"),
         ("closed", "403"),
         ("broken", "500"),
         ("malformed", "no JSON object"),
         ("list", "no JSON object"),
         ("moved", "302"),
-        ("huge", "more than an answer may have"),
+        ("huge", "larger response than allowed"),
         ("silent", "google: CAPTCHA"),
     ],
 )
@@ -139,7 +139,7 @@ def test_the_next_engine_stands_in_and_the_answer_says_so(find):
     found = find("searxng,brave,serper", "blocked,broken,ok", limit=1)
     assert found.groups["web"][0].url == WEB[0]["url"]
     [warning] = found.warnings
-    assert "SearXNG is asked too often" in warning
+    assert "SearXNG gets too many requests" in warning
     assert "Brave answered with status 500" in warning
 
 

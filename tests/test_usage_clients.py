@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from firecrawl import AsyncFirecrawl, Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
 
-from scraper_service.cli import main
+from scraper_service.cli.main import main
 from tests.conftest import Service, _stop
 
 pytestmark = [

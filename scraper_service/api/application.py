@@ -1,109 +1,44 @@
-"""What every route shares: the asyncio adapter, the order of checks."""
+"""The checks before each call, and what all responses share."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
-from scrapy.utils.defer import deferred_from_coro
-from twisted.internet.defer import CancelledError, Deferred
-from twisted.web.resource import Resource
-from werkzeug.exceptions import NotFound
+from attrs import frozen
 
-from scraper_service.api.errors import Answer, answer_to, error_body
-from scraper_service.api.page_json import encode
-from scraper_service.api.request_body import (
-    LARGE_BODY_BYTES,
-    MAX_BODY_BYTES,
-    Asked,
-    asked_of,
-    asked_of_text,
-    check_json,
-    ignored_of,
-    ignored_of_text,
-    load_json,
-    structured,
-)
-from scraper_service.crawling.blocked_sites import SITE_BLOCKED
-from scraper_service.errors import (
-    ConverterDied,
-    InvalidBody,
-    InvalidOptions,
-    SiteBlocked,
-)
-from scraper_service.services.capabilities import why_not_offered
+from scraper_service.api.request_body import MAX_BODY_BYTES, Body
+from scraper_service.api.responses import encode
+from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.crawling.pricing import Prices
+from scraper_service.errors import InvalidBody, SiteBlocked
+from scraper_service.options.limits import BlockedSites, Mode
+from scraper_service.services.accounts import Accounts, Rates
+from scraper_service.services.billing import Charges
+from scraper_service.storage.artefacts import BASE
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
-
-    from klein import Klein
-    from twisted.python.failure import Failure
-
+    from scraper_service.api.errors import ErrorResponse
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.routes.jobs import Addresses
-    from scraper_service.crawling.converter_pool.pool import ConverterPool
-    from scraper_service.options.limits import BlockedSites, Mode
-    from scraper_service.services.accounts import Accounts, Team
-    from scraper_service.services.rate_limits import Rates
-
-logger = logging.getLogger(__name__)
+    from scraper_service.services.accounts import Team
 
 
-ParamT = ParamSpec("ParamT")
-ApiT = TypeVar("ApiT")
-OptionsT = TypeVar("OptionsT")
-AnswerT = TypeVar("AnswerT", bound=bytes | Resource)
+@frozen(kw_only=True)
+class RequestChecks:
+    """The checks before every operation, in the order that docs/api.md fixes."""
 
-
-def asyncio_route(
-    handler: Callable[
-        Concatenate[ApiT, JsonRequest, ParamT], Coroutine[Any, Any, AnswerT]
-    ],
-) -> Callable[Concatenate[ApiT, JsonRequest, ParamT], Deferred[AnswerT]]:
-    """Let a Klein route await asyncio; goes under ``@app.route``.
-
-    It returns its answer, or the resource that will write it.
-    A client that disconnects cancels the handler, silently.
-    """
-
-    async def run(
-        api: ApiT, request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> AnswerT:
-        try:
-            answer = await handler(api, request, *args, **kwargs)
-            if isinstance(answer, bytes):
-                request.setHeader("Content-Length", str(len(answer)))
-            return answer
-        except asyncio.CancelledError:
-            raise CancelledError from None
-
-    @wraps(handler)
-    def route(
-        api: ApiT, request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
-    ) -> Deferred[AnswerT]:
-        return deferred_from_coro(run(api, request, *args, **kwargs))
-
-    return route  # type: ignore[return-value]  # Klein calls it by position
-
-
-class Edge:
-    """The checks that come before every operation, in the contract's order (1.3)."""
-
-    def __init__(
-        self,
-        accounts: Accounts,
-        pool: ConverterPool,
-        addresses: Addresses,
-        rates: Rates,
-        sites: BlockedSites,
-    ):
-        self._accounts = accounts
-        self._pool = pool
-        self._rates = rates
-        self._sites = sites
-        self.addresses = addresses
+    #: Finds the team of a key.
+    accounts: Accounts
+    #: Reads large bodies.
+    pool: ConverterPool
+    #: Counts calls per team and mode.
+    rates: Rates
+    #: Sites that no request may name.
+    sites: BlockedSites
+    #: Reserves credits.
+    charges: Charges
+    #: Prices of pages, maps and searches in credits.
+    prices: Prices
 
     async def admit(self, request: JsonRequest, mode: Mode) -> tuple[Team, Body]:
         """Return the caller's team and the body.
@@ -113,126 +48,69 @@ class Edge:
         raw = request.content.read(MAX_BODY_BYTES + 1) if request.content else b""
         if len(raw) > MAX_BODY_BYTES:  # a form may be longer
             raise InvalidBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
-        body = Body(raw, self._pool)
+        body = Body(raw, self.pool)
         await body.check()
         team = await self.recheck(request)
         body.team_id = team.id
         note(request, team=team.id)
-        await self._rates.count(team, mode)
+        await self.rates.count(team, mode)
         return team, body
 
     async def admit_file(self, request: JsonRequest, mode: Mode) -> Team:
-        """Return the caller's team; the body is a file, and read by nobody yet.
+        """Return the caller's team. The body is a file and is not read yet.
 
         Raises :exc:`Unauthorized`, then :exc:`RateLimited`.
         """
         team = await self.recheck(request)
         note(request, team=team.id)
-        await self._rates.count(team, mode)
+        await self.rates.count(team, mode)
         return team
 
     async def recheck(self, request: JsonRequest) -> Team:
-        """Return the caller's team; raise :exc:`Unauthorized` if the key is not good.
+        """Return the caller's team; raise :exc:`Unauthorized` for an invalid key.
 
-        For answers that go on for long.
+        Streams call it again from time to time.
         """
-        return await self._accounts.team_of(request.header("Authorization"))
+        return await self.accounts.team_of(request.header("Authorization"))
 
-    async def asked_pages(self, team: Team, body: Body, counted: str) -> int:
-        """Return how many pages a body asks for, before anything of it is checked.
+    async def admit_work(
+        self, request: JsonRequest, mode: Mode, counted: str = ""
+    ) -> tuple[Team, Body, int]:
+        """Admit a call that costs credits; return also its number of pages.
 
-        ``counted`` is the key that says so: ``limit``, ``urls``, or empty for one page.
-        Raises :exc:`SiteBlocked`. Where neither sites nor credits count, nobody looks.
+        ``counted`` is the key of the body that gives this number: ``limit``, ``urls``,
+        or empty for one page. Raises what :meth:`admit` raises, then
+        :exc:`SiteBlocked`, then :exc:`OutOfCredits`.
         """
-        if team.is_unlimited and not self._sites:
+        team, body = await self.admit(request, mode)
+        pages = await self._count_pages(team, body, counted)
+        price = self.prices.page
+        if mode in {Mode.MAP, Mode.SEARCH}:
+            price = self.prices.map if mode is Mode.MAP else self.prices.search(1)
+        await self.charges.require(team, pages * price)
+        return team, body, pages
+
+    async def _count_pages(self, team: Team, body: Body, counted: str) -> int:
+        """Return how many pages a body requests, before its options are validated.
+
+        Raises :exc:`SiteBlocked`. The body is not read where neither blocked sites
+        nor credits matter.
+        """
+        if team.is_unlimited and not self.sites:
             return 1
-        asked = await body.asked(counted, self._sites)
-        if asked.blocked is not None:
+        facts = await body.read_facts(counted, self.sites)
+        if facts.blocked is not None:
             raise SiteBlocked(SITE_BLOCKED)
-        return asked.pages
-
-
-def warning_of(ignored: list[str]) -> str | None:
-    """Return a sentence that names options without effect, None for none."""
-    if not ignored:
-        return None
-    noun = "This option has" if len(ignored) == 1 else "These options have"
-    return f"{noun} no effect here: {', '.join(ignored)}."
-
-
-class Body:
-    """A request's body; a large one is read in the converter pool.
-
-    All bodies share one queue there until ``team_id`` is known.
-    """
-
-    def __init__(self, raw: bytes, pool: ConverterPool):
-        self._raw = raw
-        self._pool = pool
-        self._value: Any = None
-        self.team_id: str | None = None
-
-    async def check(self) -> None:
-        """Raise :exc:`InvalidBody` if it is not JSON; no body at all is fine."""
-        if not self._raw.strip():
-            return
-        if len(self._raw) <= LARGE_BODY_BYTES:
-            self._value = load_json(self._raw)
-        else:
-            await self._run(check_json)
-
-    async def read(self, structure: Callable[[object], OptionsT]) -> OptionsT:
-        """Return what ``structure``, an importable function, makes of the value.
-
-        Raises :exc:`InvalidOptions`.
-        """
-        if len(self._raw) <= LARGE_BODY_BYTES:
-            return structure(self._value)
-        options: OptionsT
-        options, issues = await self._run(structured, structure)
-        if issues:
-            raise InvalidOptions(issues)
-        return options
-
-    async def asked(self, counted: str, sites: BlockedSites) -> Asked:
-        """Return what :func:`~scraper_service.api.request_body.asked_of` finds in it."""
-        if len(self._raw) <= LARGE_BODY_BYTES:
-            return asked_of(self._value, counted, sites)
-        found: Asked = await self._run(asked_of_text, counted, sites)
-        return found
-
-    async def warning(self, names: frozenset[str]) -> str | None:
-        """Return a sentence that names the options without effect, None without one.
-
-        ``names`` are those of the route, see :func:`fields.ignored_names`. They are
-        accepted so that public clients work.
-        """
-        if len(self._raw) <= LARGE_BODY_BYTES:
-            found = ignored_of(self._value, names)
-        else:
-            found = await self._run(ignored_of_text, names)
-        return warning_of(found)
-
-    async def _run(self, function: Callable[..., Any], *args: object) -> Any:
-        try:
-            return await self._pool.run(
-                function, self._raw, *args, team_id=self.team_id, may_refuse=True
-            )
-        except TimeoutError:
-            raise InvalidBody("the body takes too long to read") from None
-        except MemoryError:
-            raise InvalidBody("the body takes too much memory to read") from None
-        except ConverterDied:
-            raise InvalidBody("the body cannot be read") from None
+        return facts.pages
 
 
 def note(request: JsonRequest, **facts: str | None) -> None:
-    """Add facts to the line that the access log gets of ``request``."""
+    """Add facts to the access-log line of ``request``."""
     request.notes.update((k, v) for k, v in facts.items() if v)
 
 
 class Caller(Protocol):
-    """What the bodies of all operations may say of who asks."""
+    """What any body may say about its caller."""
 
     @property
     def origin(self) -> str: ...
@@ -243,7 +121,7 @@ class Caller(Protocol):
 
 
 def note_caller(request: JsonRequest, options: Caller) -> None:
-    """Add what the caller says of itself to the access log."""
+    """Add what a body says about its caller to the access log."""
     note(
         request,
         origin=options.origin,
@@ -252,8 +130,8 @@ def note_caller(request: JsonRequest, options: Caller) -> None:
     )
 
 
-def write(request: JsonRequest, answer: Answer) -> bytes:
-    """Set status and headers of ``answer``; return its body."""
+def write(request: JsonRequest, answer: ErrorResponse) -> bytes:
+    """Set status and headers of an error response; return its body."""
     request.setResponseCode(answer.status)
     for name, value in answer.headers.items():
         request.setHeader(name, value)
@@ -262,16 +140,17 @@ def write(request: JsonRequest, answer: Answer) -> bytes:
     return body
 
 
-def answer_errors(app: Klein, wire_name: Callable[[str], str]) -> None:
-    """Make every error of ``app`` a JSON answer."""
+def joined(*sentences: str | None) -> str | None:
+    """Join the sentences that are there to one warning; return None without any."""
+    return " ".join(filter(None, sentences)) or None
 
-    def answer_error(_api: object, request: JsonRequest, failure: Failure) -> bytes:
-        assert isinstance(failure.value, Exception)
-        answer = answer_to(failure.value, wire_name)
-        if isinstance(failure.value, NotFound):
-            path = request.path.decode("latin-1")
-            if reason := why_not_offered(path):
-                answer = Answer(404, error_body(reason))
-        return write(request, answer)
 
-    app.handle_errors(Exception)(answer_error)  # type: ignore[arg-type]  # our request
+def warned(*sentences: str | None) -> dict[str, Any]:
+    """Return the member ``warning`` of a response; no member if all are None."""
+    text = joined(*sentences)
+    return {} if text is None else {"warning": text}
+
+
+def with_base(body: bytes, base: str) -> bytes:
+    """Return a response with the URL of the service put into the URLs of its files."""
+    return body.replace(BASE.encode(), base.encode())

@@ -1,4 +1,4 @@
-"""Open client connections: how many there may be, and which ones make room."""
+"""Limits of open client connections, in total and per client."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ IPV6_NETWORK = 64  # bits that a provider gives to one customer
 
 
 class Phase(Enum):
-    """What a connection is used for at the moment."""
+    """The present use of a connection."""
 
-    HEAD = "between two requests, or in the head of one"
+    HEAD = "between two requests, or in the head of a request"
     BODY = "the body of a request arrives"
-    ANSWER = "a request is under way"
+    ANSWER = "a request is handled"
 
 
 class Connection(Protocol):
-    """What :class:`Connections` needs of a connection."""
+    """A connection as :class:`Connections` uses it."""
 
     @property
     def is_sending(self) -> bool:
-        """Return True if the client has yet to read much of a response."""
+        """Return True if the client still has to read much of a response."""
         ...
 
     def close_early(self) -> None:
-        """Close it, so that another one has room."""
+        """Close the connection in favour of a new one."""
         ...
 
 
@@ -46,10 +46,10 @@ def peer_address(host: str) -> IPv4Address | IPv6Address:
     return address
 
 
-class Proxies:
-    """The networks of the proxies that clients come through.
+class TrustedProxies:
+    """The networks of reverse proxies.
 
-    Raises :exc:`ValueError` for an entry that is no network.
+    Raises :exc:`ValueError` for an invalid network.
     """
 
     def __init__(self, networks: Iterable[str] = ()):
@@ -64,7 +64,7 @@ class Proxies:
 
 
 class _Waiting:
-    """Connections without a whole request, those that wait longest first."""
+    """Connections without a complete request, the longest waiting first."""
 
     def __init__(self) -> None:
         self._phases: dict[Phase, dict[Connection, None]] = {
@@ -82,7 +82,7 @@ class _Waiting:
             members.pop(connection, None)
 
     def first(self) -> Connection | None:
-        """Return the connection that goes first; bodies only if no other is left."""
+        """Return the connection to close first, those that send a body last."""
         for members in self._phases.values():
             for connection in members:
                 if not connection.is_sending:
@@ -97,15 +97,15 @@ class _Peer:
 
 
 class Connections:
-    """Counts open connections, in total and by peer.
+    """Counts open connections, in total and per peer.
 
     A new connection beyond ``most``, or beyond ``most_of_peer`` of its peer, closes the
-    one that has waited longest for a request. It is refused where every other
-    connection has a request under way. An IPv6 peer is a /64 network. ``proxies`` have
-    no limit of their own: all clients may come through them.
+    connection that has waited longest for a request. If all others are handling
+    requests, the new connection is refused. An IPv6 peer is a /64 network. ``proxies``
+    have no limit per peer, since they carry many clients.
     """
 
-    def __init__(self, most: int, most_of_peer: int, proxies: Proxies):
+    def __init__(self, most: int, most_of_peer: int, proxies: TrustedProxies):
         self._most = most
         self._most_of_peer = most_of_peer
         self._proxies = proxies
@@ -115,7 +115,7 @@ class Connections:
         self._waiting = _Waiting()
 
     def has_room(self, host: str) -> bool:
-        """Return True if a connection from ``host`` may open; close another for it."""
+        """Return True if ``host`` may open a connection; close another if necessary."""
         peer = self._peers.get(_name(host))
         if (
             peer is not None
@@ -135,7 +135,7 @@ class Connections:
         self.enter(connection, Phase.HEAD)
 
     def enter(self, connection: Connection, phase: Phase) -> None:
-        """Note what a connection is used for from now on."""
+        """Set the present use of a connection."""
         name = self._names.get(connection)
         if name is not None:
             self._waiting.enter(connection, phase)
@@ -164,7 +164,7 @@ class Connections:
 
 
 def _name(host: str) -> str:
-    """Return what is counted as one peer."""
+    """Return the name of the peer that a host belongs to."""
     try:
         address = peer_address(host)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Errors as JSON: the one table from exceptions to status and body."""
+"""Error responses: the one table from exceptions to status and JSON body."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from attrs import field, frozen
+from twisted.web.resource import Resource
 from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
-from scraper_service.api.page_json import iso
+from scraper_service.api.responses import encode, iso
 from scraper_service.errors import (
     HeadersForgotten,
     IdempotencyKeyUsed,
@@ -35,13 +36,15 @@ from scraper_service.errors import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from twisted.web.server import Request
+
     from scraper_service.items import PageError
 
 logger = logging.getLogger(__name__)
 
 _PATTERNS = frozenset({"includePaths", "excludePaths"})  # of a crawl
 
-# Interface document, 1.5; a failed page whose code is not here is a 500.
+# See docs/api.md, Errors. A failed page with any other code is a 500.
 FAILURE_STATUS = {
     "CONCURRENCY_QUEUE_TIMEOUT": 408,
     "SCRAPE_ACTIONS_NOT_SUPPORTED": 400,
@@ -53,7 +56,7 @@ FAILURE_STATUS = {
 }
 
 
-# Errors whose text is the whole answer: class, status, further members.
+# Errors whose text is the whole response: class, status, further members.
 PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
@@ -70,23 +73,24 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
 
 
 @frozen
-class Answer:
-    """Status and JSON members of an error; ``headers`` beside them."""
+class ErrorResponse:
+    """An error response."""
 
     status: int
+    #: The JSON body.
     members: dict[str, Any]
     headers: dict[str, str] = field(factory=dict)
 
 
 def error_body(error: str, **members: Any) -> dict[str, Any]:
-    """Return the error body of the interface document, 1.4."""
+    """Return the body of an error response, see docs/api.md, Errors."""
     return {"success": False, **members, "error": error}
 
 
-def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
-    """Return what a caller gets for ``error``: the one table of errors.
+def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorResponse:
+    """Return the response for ``error``.
 
-    ``wire_name`` spells an attribute of the options as the version does.
+    ``wire_name`` returns the JSON key of an attribute of the options.
     """
     match error:
         case InvalidOptions():
@@ -97,68 +101,69 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> Answer:
             path = (*above, wire_name(error.attribute))
             return _bad_request((Issue("custom", path, str(error)),))
         case OptionUnavailable():
-            return Answer(400, error_body(str(error), code=error.code))
+            return ErrorResponse(400, error_body(str(error), code=error.code))
         case InvalidBody():
             members = error_body(
                 "Bad request, malformed JSON",
                 code="BAD_REQUEST_INVALID_JSON",
                 details=[{"code": "custom", "path": [], "message": str(error)}],
             )
-            return Answer(400, members)
+            return ErrorResponse(400, members)
         case Unauthorized():
             headers = {"WWW-Authenticate": "Bearer"}
-            return Answer(401, error_body(str(error)), headers)
+            return ErrorResponse(401, error_body(str(error)), headers)
         case HTTPException():
             return _no_route(error)
         case RateLimited():
             return _rate_limited(error)
         case QueueFull():
             retry = {"Retry-After": str(error.retry_after_s)}
-            return Answer(429, error_body(str(error)), retry)
+            return ErrorResponse(429, error_body(str(error)), retry)
         case ServiceUnavailable():
             retry = {"Retry-After": str(error.retry_after_s), "Connection": "close"}
-            return Answer(503, error_body(str(error)), retry)
+            return ErrorResponse(503, error_body(str(error)), retry)
         case ImportError():
             logger.error("a module is missing", exc_info=error)
-            text = f"A part of the service is missing: {error}. Was it reinstalled?"
-            return Answer(503, error_body(f"{text} It has to be restarted."))
+            text = f"A part of the service is missing: {error}."
+            advice = "Was the service reinstalled? Its operator has to restart it."
+            return ErrorResponse(503, error_body(f"{text} {advice}"))
     for kind, status, members in PLAIN_ERRORS:
         if isinstance(error, kind):
-            return Answer(status, error_body(str(error), **members))
+            return ErrorResponse(status, error_body(str(error), **members))
     error_id = str(uuid.uuid4())
     logger.error("unexpected error %s", error_id, exc_info=error)
     text = f"An unexpected error occurred; its id in the log is {error_id}."
-    return Answer(500, error_body(text, code="UNKNOWN_ERROR"))
+    return ErrorResponse(500, error_body(text, code="UNKNOWN_ERROR"))
 
 
-def _rate_limited(error: RateLimited) -> Answer:
+def _rate_limited(error: RateLimited) -> ErrorResponse:
     wait_s = error.retry_after_s
     text = (
         f"Rate limit exceeded. Consumed (req/min): {error.used}, remaining (req/min): 0."
         f" Please retry after {wait_s}s, resets at {iso(error.resets_at)}."
     )
-    return Answer(429, error_body(text), {"Retry-After": str(wait_s)})
+    return ErrorResponse(429, error_body(text), {"Retry-After": str(wait_s)})
 
 
-def _no_route(error: HTTPException) -> Answer:
+def _no_route(error: HTTPException) -> ErrorResponse:
     if isinstance(error, MethodNotAllowed):
         allowed = ", ".join(sorted(error.valid_methods or ()))
-        return Answer(405, error_body("Method not allowed"), {"Allow": allowed})
+        return ErrorResponse(405, error_body("Method not allowed"), {"Allow": allowed})
     if isinstance(error, NotFound):
-        return Answer(404, error_body("Not found"))
-    return Answer(error.code or 400, error_body(error.name))
+        return ErrorResponse(404, error_body("Not found"))
+    return ErrorResponse(error.code or 400, error_body(error.name))
 
 
 def issue_members(issue: Issue) -> dict[str, Any]:
-    """Return an issue as the interface document, 1.4, has it."""
+    """Return an issue as it is listed in ``details``."""
     path, facts = list(issue.path), issue.facts
     return {"code": issue.code, "path": path, "message": issue.message, **facts}
 
 
 def _pattern_fault(issues: tuple[Issue, ...]) -> str | None:
-    """Return what is wrong with a pattern of a crawl; None if other things are, too.
+    """Return the error of an invalid URL pattern, None if there are other errors too.
 
-    Such a body is answered with the reason (interface document, 1.7).
+    This error is then the text of the response, see docs/api.md, Crawls.
     """
     for issue in issues:
         if issue.code != "custom" or _PATTERNS.isdisjoint(issue.path):
@@ -171,16 +176,40 @@ def _bad_request(
     issues: tuple[Issue, ...],
     heading: str = InvalidOptions.heading,
     code: str | None = InvalidOptions.code,
-) -> Answer:
+) -> ErrorResponse:
     details = [issue_members(issue) for issue in issues]
     members = (
         {"details": details} if code is None else {"code": code, "details": details}
     )
-    return Answer(400, error_body(heading, **members))
+    return ErrorResponse(400, error_body(heading, **members))
 
 
-def failed_page(error: PageError, status: dict[str, int]) -> Answer:
-    """Return the answer for a single page that failed, by the version's table."""
-    return Answer(
+def failed_page(error: PageError, status: dict[str, int]) -> ErrorResponse:
+    """Return the response for a failed page, by the version's table of statuses."""
+    return ErrorResponse(
         status.get(error.code, 500), error_body(error.message, code=error.code)
     )
+
+
+class NotFoundPage(Resource):
+    """A 404 in JSON, for everything below."""
+
+    isLeaf = True
+
+    def render(self, request: Request) -> bytes:
+        return not_found(request)
+
+
+def not_found(request: Request) -> bytes:
+    """Return the body of a 404."""
+    request.setResponseCode(404)
+    return encode(error_body("Not found"))
+
+
+def refused_method(request: Request) -> bytes | None:
+    """Return the body of a 405; None for the methods GET and HEAD."""
+    if request.method in {b"GET", b"HEAD"}:
+        return None
+    request.setResponseCode(405)
+    request.setHeader(b"Allow", b"GET, HEAD")
+    return encode(error_body("Method not allowed"))

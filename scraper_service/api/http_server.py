@@ -1,4 +1,4 @@
-"""The web server's edge: one root for all versions, limits, CORS, access log."""
+"""The HTTP server: root of all versions, limits, CORS and access log."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from scraper_service.api.connections import Phase
-from scraper_service.api.errors import error_body
-from scraper_service.api.page_json import encode
+from scraper_service.api.errors import NotFoundPage, error_body
 from scraper_service.api.request_body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
-from scraper_service.api.routes.constants import Constant, NotFound
+from scraper_service.api.responses import encode
+from scraper_service.api.routes.health import Constant
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,29 +30,32 @@ if TYPE_CHECKING:
 
 access_log = logging.getLogger("scraper_service.access")
 
-# From the first byte of a request to the end of its headers; of the first request of
-# a connection from its start.
+# From the first byte of a request to the end of its headers. For the first request of
+# a connection, from the start of the connection.
 HEADERS_S = 10
-BODY_S = 30  # from there to the end of its body
-FORM_S = 300  # the same, of a form with a file
-IDLE_S = 60  # between two requests on one connection
-LINGER_S = 2  # for a client to read the refusal of a body it is still sending
-STALL_MS = 120_000  # until a client that reads nothing of a response is cut off
-# Two of them are refused: proxies and servers differ in which one they use.
+BODY_S = 30  # from there to the end of the body
+FORM_S = 300  # likewise, for a form with a file
+IDLE_S = 60  # between two requests on a connection
+LINGER_S = 2  # for a client to read an error while it still sends its body
+STALL_MS = 120_000  # until a client that does not read its response is disconnected
+# A request with two of the same is refused: proxies and servers differ in the choice.
 SINGLE_HEADERS = (
     *("Authorization", "Content-Type", "Host", "Last-Event-ID", "X-Idempotency-Key"),
     *("Sec-WebSocket-Key", "Sec-WebSocket-Version"),
 )
 GREETING = "scraper-service: see /v1, /v2 and /health"
 JSON_TYPE = b"application/json; charset=utf-8"
-#: Twisted knows neither 429 nor 431.
+#: Twisted lacks 429 and 431.
 REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
 
 
 class DeadlineChannel(http.HTTPChannel):
-    """End requests that drip: an idle time-out is restarted by every byte."""
+    """An HTTP connection with deadlines for headers and body.
 
-    #: Takes what comes once the connection speaks no HTTP any more.
+    Twisted's idle timeout restarts with every byte, so slow requests could last forever.
+    """
+
+    #: Receives the data of a connection that was upgraded or refused.
     receive: Callable[[bytes], None] | None = None
     _connections: Connections
     _deadline: IDelayedCall | None = None
@@ -60,7 +63,7 @@ class DeadlineChannel(http.HTTPChannel):
 
     @property
     def is_sending(self) -> bool:
-        """Return True if the client has yet to read more than 64 KiB."""
+        """Return True if the client still has to read more than 64 KiB."""
         return bool(self._waitingForTransport)
 
     def connectionMade(self) -> None:
@@ -76,7 +79,7 @@ class DeadlineChannel(http.HTTPChannel):
         if self.receive is not None:
             self.receive(data)
             return
-        if self._deadline is None and not self._handlingRequest:
+        if self._deadline is None and self.persistent and not self.requests:
             self._arm(HEADERS_S)
         super().dataReceived(data)
 
@@ -94,7 +97,7 @@ class DeadlineChannel(http.HTTPChannel):
     def requestDone(self, request: Any) -> None:
         if self.persistent:
             self._connections.enter(self, Phase.HEAD)
-            if self._dataBuffer:  # the begin of a next request has arrived already
+            if self._dataBuffer:  # the start of the next request has arrived
                 self._arm(HEADERS_S)
         super().requestDone(request)
 
@@ -104,7 +107,7 @@ class DeadlineChannel(http.HTTPChannel):
         super().connectionLost(reason)
 
     def close_early(self) -> None:
-        """Close a connection without a request, once what was written has left."""
+        """Close a connection without a request, after its last response is sent."""
         self.receive = _ignore
         self._arm(LINGER_S, self._abort)
         self.loseConnection()
@@ -113,7 +116,7 @@ class DeadlineChannel(http.HTTPChannel):
         self._end(431, "The head of the request is too long.")
 
     def _respondToBadRequestAndDisconnect(self) -> None:
-        """Answer in JSON what is no HTTP, as all else; the base class writes no body."""
+        """Respond to malformed HTTP in JSON. The base class writes no body."""
         self._end(400, "The request is not valid HTTP/1.1.")
 
     def _end(self, status: int, error: str) -> None:
@@ -147,19 +150,19 @@ def _host(address: IAddress | None) -> str:
 
 
 def _limit_stalls(transport: Any) -> None:
-    """Have the kernel end a connection whose client stops reading or is gone."""
-    # Not on every system; the connection of a test has no socket.
+    """Let the kernel close connections whose client stops reading or is gone."""
+    # Not available on every system. Connections of tests have no socket.
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is not None and hasattr(transport, "getHandle"):
         transport.getHandle().setsockopt(socket.IPPROTO_TCP, option, STALL_MS)
 
 
 def _ignore(_: bytes) -> None:
-    """Take what comes behind a request that was refused."""
+    """Discard data after a refused request."""
 
 
 def refuse(channel: http.HTTPChannel, status: int, error: str) -> None:
-    """Write an error answer for a request that is not read to its end."""
+    """Write an error response for a request that is not read to its end."""
     body = encode(error_body(error))
     reason = REASONS[status]
     transport: Any = channel.transport
@@ -167,12 +170,12 @@ def refuse(channel: http.HTTPChannel, status: int, error: str) -> None:
         b"HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n"
         b"Connection: close\r\n\r\n%s" % (status, reason, JSON_TYPE, len(body), body)
     )
-    # Not closed at once: that would reset what the client has not read yet.
+    # Closed later: closing now could reset the connection before the client has read.
     channel.callLater(LINGER_S, transport.abortConnection)
 
 
 class JsonRequest(Request):
-    """A request with a bounded body, whose answer is JSON whatever happens."""
+    """A request with a limited body. Every response is JSON."""
 
     defaultContentType = JSON_TYPE
     started = 0.0
@@ -188,7 +191,7 @@ class JsonRequest(Request):
 
     @property
     def is_form(self) -> bool:
-        """Whether the body is a form, which may have a file in it."""
+        """True if the body is a form, which may contain a file."""
         return (self.header("Content-Type") or "").lower().startswith(FORM)
 
     @property
@@ -212,7 +215,7 @@ class JsonRequest(Request):
         super().setResponseCode(code, message or REASONS.get(code))
 
     def process(self) -> None:
-        """Answer what needs no route; hand on the rest with a tidy path."""
+        """Respond to requests that need no route; pass others on with a clean path."""
         self.started = time.monotonic()
         self.notes = {}
         if self._refused:
@@ -230,7 +233,7 @@ class JsonRequest(Request):
             error = f"The header {name} must be sent once, not more often."
             self._answer(400, error_body(error, code="BAD_REQUEST"))
             return
-        # Clients join a base address that ends in a slash with "/v1/...".
+        # Some clients join a base URL that ends in a slash with "/v1/...".
         self.path = b"/" + b"/".join(part for part in self.path.split(b"/") if part)
         _, question_mark, query = self.uri.partition(b"?")
         self.uri = self.path + question_mark + query
@@ -244,19 +247,20 @@ class JsonRequest(Request):
         super().render(resource)
 
     def header(self, name: str) -> str | None:
-        """Return a header as text, whatever its bytes are; None if it was not sent."""
+        """Return a header decoded as Latin-1; None without the header."""
         value = self.getHeader(name.encode())
         return None if value is None else value.decode("latin-1")
 
     def headers_of(self, name: str) -> str:
-        """Return all headers of a name as one list (RFC 9110, 5.3), empty for none."""
+        """Return all headers of a name as one list (RFC 9110, 5.3); empty without any."""
         values = self.requestHeaders.getRawHeaders(name.encode(), [])
         return b", ".join(values).decode("latin-1")
 
     def take_over(self, answer: bytes, receive: Callable[[bytes], None]) -> None:
-        """Leave HTTP with ``answer``; ``receive`` takes what comes from now on.
+        """Upgrade the connection with the response ``answer``.
 
-        Write by :meth:`send`. The end of the connection is that of the request.
+        ``receive`` gets all further data; :meth:`send` writes. The request ends with
+        the connection.
         """
         self.setResponseCode(101)
         channel: Any = self.channel
@@ -270,7 +274,7 @@ class JsonRequest(Request):
         self.send(answer)
 
     def send(self, data: bytes) -> None:
-        """Write to a connection that was taken over."""
+        """Write to an upgraded connection."""
         self.sentLength += len(data)
         self.channel.write(data)
 
@@ -281,7 +285,7 @@ class JsonRequest(Request):
         self.finish()
 
     def _doubled(self) -> str | None:
-        """Return a header that was sent more than once although it has one value."""
+        """Return the name of a single-valued header that was sent more than once."""
         for name in SINGLE_HEADERS:
             if len(self.requestHeaders.getRawHeaders(name.encode(), [])) > 1:
                 return name
@@ -309,7 +313,7 @@ def _is_utf8(path: bytes) -> bool:
 
 
 class Root(Resource):
-    """``/`` and the resources ``below`` it; everything else is a 404 in JSON."""
+    """``/`` and the resources ``below`` it. Other paths are a 404 in JSON."""
 
     def __init__(self, below: dict[str, Resource]):
         super().__init__()
@@ -318,11 +322,11 @@ class Root(Resource):
         self.putChild(b"", Constant({"success": True, "message": GREETING}))
 
     def getChild(self, path: bytes, request: IRequest) -> Resource:
-        return NotFound()
+        return NotFoundPage()
 
 
 class JsonSite(Site):
-    """A site whose open ``connections`` are limited, which logs in JSON."""
+    """The site, with a limit of ``connections`` and an access log in JSON."""
 
     protocol = DeadlineChannel  # type: ignore[assignment]
 
@@ -335,7 +339,7 @@ class JsonSite(Site):
         )
         self.displayTracebacks = False
         self.connections = connections
-        self.answering = 0  # requests read and not yet answered
+        self.answering = 0  # requests without a complete response
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         if not self.connections.has_room(_host(addr)):
@@ -346,7 +350,7 @@ class JsonSite(Site):
         self.answering -= 1
 
     def log(self, request: Any) -> None:
-        """Write one line per answered request; without query, which may hold secrets."""
+        """Write one line per request, without its query, which may contain secrets."""
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "client": getattr(request.getClientAddress(), "host", None),

@@ -1,23 +1,26 @@
-"""Reading request bodies as JSON, strictly; importable by the converter pool."""
+"""Strict reading of JSON bodies. The converter pool imports this module."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import frozen
 
-from scraper_service.errors import InvalidBody, InvalidOptions
+from scraper_service.errors import ConverterDied, InvalidBody, InvalidOptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.errors import Issue
     from scraper_service.options.limits import BlockedSites
 
-MAX_BODY_BYTES = 10 * 2**20  # interface document, 1.1
-FORM = "multipart/form-data"  # what a file is sent in
-MAX_FILE_BYTES = 50 * 2**20  # interface document, 20.1
+OptionsT = TypeVar("OptionsT")
+
+MAX_BODY_BYTES = 10 * 2**20  # docs/api.md, Transport
+FORM = "multipart/form-data"  # the type of uploads
+MAX_FILE_BYTES = 50 * 2**20  # docs/api.md, Uploads
 MAX_FORM_BYTES = MAX_FILE_BYTES + 2**20  # the file, and what says how to read it
 # A larger body is read in the converter pool: 1 MB costs about 10 ms.
 LARGE_BODY_BYTES = 256 * 1024
@@ -58,40 +61,38 @@ def structured(
 
 
 @frozen
-class Asked:
-    """What checks before validation need of a body.
+class BodyFacts:
+    """The facts of a body that checks need before its validation."""
 
-    ``pages`` is how many it asks for, at least 1; ``blocked`` the first address of it
-    that is of a blocked site.
-    """
-
+    #: The number of requested pages, at least 1.
     pages: int = 1
+    #: The first URL of a blocked site.
     blocked: str | None = None
 
 
-def asked_of(value: object, counted: str, sites: BlockedSites) -> Asked:
-    """Return what a body asks for; ``counted`` is ``limit``, ``urls`` or empty."""
+def body_facts(value: object, counted: str, sites: BlockedSites) -> BodyFacts:
+    """Return the facts of a body. ``counted`` is ``limit``, ``urls`` or empty."""
     if not isinstance(value, dict):
-        return Asked()
+        return BodyFacts()
     urls = value["urls"] if isinstance(value.get("urls"), list) else []
     limit, pages = value.get("limit"), 1
     if counted == "urls":
         pages = len(urls)
     elif counted == "limit" and isinstance(limit, int | float) and limit == limit // 1:
         pages = int(limit)
-    return Asked(max(1, pages), sites.first_of([value.get("url"), *urls]))
+    return BodyFacts(max(1, pages), sites.first_of([value.get("url"), *urls]))
 
 
-def asked_of_text(body: bytes, counted: str, sites: BlockedSites) -> Asked:
-    """Do as :func:`asked_of` with a JSON text."""
-    return asked_of(load_json(body), counted, sites)
+def body_facts_of_text(body: bytes, counted: str, sites: BlockedSites) -> BodyFacts:
+    """Return the same as :func:`body_facts` for a JSON text."""
+    return body_facts(load_json(body), counted, sites)
 
 
 def ignored_of(value: object, names: frozenset[str]) -> list[str]:
-    """Return the options of a body that have no effect here, in the order given.
+    """Return the options of a body that have no effect, in the order of the body.
 
-    ``names`` are those of its route; options of ``scrapeOptions`` count too. An option
-    that is null, false or empty asks for nothing.
+    ``names`` are the options without effect of the route, also within
+    ``scrapeOptions``. Options that are null, false or empty are left out.
     """
     if not isinstance(value, dict):
         return []
@@ -102,7 +103,7 @@ def ignored_of(value: object, names: frozenset[str]) -> list[str]:
 
 
 def ignored_of_text(body: bytes, names: frozenset[str]) -> list[str]:
-    """Do as :func:`ignored_of` with a JSON text."""
+    """Return the same as :func:`ignored_of` for a JSON text."""
     return ignored_of(load_json(body), names)
 
 
@@ -125,3 +126,78 @@ def _check_texts(value: Any) -> None:
 
 def _is_plain(text: str) -> bool:
     return not any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text)
+
+
+def warning_of(ignored: list[str]) -> str | None:
+    """Return a warning that names options without effect; None without any."""
+    if not ignored:
+        return None
+    noun = "This option has" if len(ignored) == 1 else "These options have"
+    return f"{noun} no effect here: {', '.join(ignored)}."
+
+
+class Body:
+    """A request's body. Large bodies are read in the converter pool.
+
+    Until ``team_id`` is known, all bodies share one queue of the pool.
+    """
+
+    def __init__(self, raw: bytes, pool: ConverterPool):
+        self._raw = raw
+        self._pool = pool
+        self._value: Any = None
+        self.team_id: str | None = None
+
+    async def check(self) -> None:
+        """Raise :exc:`InvalidBody` if the body is not JSON. It may be empty."""
+        if not self._raw.strip():
+            return
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            self._value = load_json(self._raw)
+        else:
+            await self._run(check_json)
+
+    async def read(self, structure: Callable[[object], OptionsT]) -> OptionsT:
+        """Return the result of ``structure``, an importable function, for the value.
+
+        Raises :exc:`InvalidOptions`.
+        """
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            return structure(self._value)
+        options: OptionsT
+        options, issues = await self._run(structured, structure)
+        if issues:
+            raise InvalidOptions(issues)
+        return options
+
+    async def read_facts(self, counted: str, sites: BlockedSites) -> BodyFacts:
+        """Return what :func:`body_facts` finds in it."""
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            return body_facts(self._value, counted, sites)
+        found: BodyFacts = await self._run(body_facts_of_text, counted, sites)
+        return found
+
+    async def warning(self, names: frozenset[str]) -> str | None:
+        """Return a warning that names options without effect; None without any.
+
+        ``names`` are those of the route, see
+        :func:`~scraper_service.api.requests.pages.ignored_names`. They are accepted so
+        that public clients work.
+        """
+        if len(self._raw) <= LARGE_BODY_BYTES:
+            found = ignored_of(self._value, names)
+        else:
+            found = await self._run(ignored_of_text, names)
+        return warning_of(found)
+
+    async def _run(self, function: Callable[..., Any], *args: object) -> Any:
+        try:
+            return await self._pool.run(
+                function, self._raw, *args, team_id=self.team_id, may_refuse=True
+            )
+        except TimeoutError:
+            raise InvalidBody("the body takes too long to read") from None
+        except MemoryError:
+            raise InvalidBody("the body takes too much memory to read") from None
+        except ConverterDied:
+            raise InvalidBody("the body cannot be read") from None

@@ -1,4 +1,4 @@
-"""Files of callers: multipart bodies, read beside the reactor."""
+"""Uploaded files: multipart bodies, parsed in a thread."""
 
 from __future__ import annotations
 
@@ -24,37 +24,38 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
 
 MAX_NAME = 255  # characters of a file name
-# Of the head of a part. It is much longer than names may be, so that the answer to a
-# long name is about the name.
+# Headers of a part. Much longer than a name may be, so that the error for a long name
+# is about the name.
 MAX_HEADER_BYTES = 32 * 2**10
-SHOWN = 60  # characters of a name, in the answer that refuses it
+SHOWN = 60  # characters of a name in an error
 
 
 @frozen
-class Form:
-    """What a caller sent: the file, and the JSON value of the field ``options``."""
+class UploadForm:
+    """The parts of a multipart body."""
 
     file: Upload
+    #: The JSON value of the part ``options``.
     options: Any = field(factory=dict)
 
 
-async def read_form(request: JsonRequest) -> Form:
+async def read_form(request: JsonRequest) -> UploadForm:
     """Return the file and the options of a multipart body.
 
-    Raises :exc:`InvalidOptions` for another body, and for parts that are missing,
-    doubled or too large; :exc:`InvalidBody` for options that are not JSON.
+    Raises :exc:`InvalidOptions` for another type of body, and for missing, repeated or
+    large parts. Raises :exc:`InvalidBody` for options that are not JSON.
     """
     kind, values = multipart.parse_options_header(request.header("Content-Type") or "")
     if kind != FORM or not values.get("boundary"):
         message = f"a file is expected as {FORM}, got {kind[:100] or 'no type'!r}"
         raise _refused("file", message)
     assert request.content is not None
-    # A body this large lies in a file: no thread of the reactor reads it.
+    # Twisted keeps a body of this size in a file, so it is read in a thread.
     boundary = values["boundary"].encode("latin-1")
     return await asyncio.to_thread(_form, request.content, boundary)
 
 
-def _form(body: BinaryIO, boundary: bytes) -> Form:
+def _form(body: BinaryIO, boundary: bytes) -> UploadForm:
     parts: dict[str, tuple[multipart.MultipartSegment, bytearray]] = {}
     content = bytearray()
     try:
@@ -89,7 +90,7 @@ def _form(body: BinaryIO, boundary: bytes) -> Form:
     if "file" not in parts:
         raise _refused("file", "the form has no file")
     part, content = parts["file"]
-    return Form(_upload(part, bytes(content)), _options(parts))
+    return UploadForm(_upload(part, bytes(content)), _options(parts))
 
 
 def _upload(part: multipart.MultipartSegment, body: bytes) -> Upload:
@@ -98,9 +99,9 @@ def _upload(part: multipart.MultipartSegment, body: bytes) -> Upload:
 
 
 def upload_of(filename: str, kind: str, body: bytes) -> Upload:
-    """Return a file by the name and content type that its sender gives it.
+    """Return a file with the name and content type that its sender gives.
 
-    Raises :exc:`InvalidOptions` for one without name or content.
+    Raises :exc:`InvalidOptions` for a file without name or content.
     """
     name = filename.replace("\\", "/").rpartition("/")[2].strip()
     name = "".join(c for c in name if c.isprintable())
@@ -120,7 +121,7 @@ def upload_of(filename: str, kind: str, body: bytes) -> Upload:
 
 
 def _decoded(text: str, what: str, path: str) -> str:
-    """Return the UTF-8 (RFC 7578, 5.1) whose bytes are the characters of ``text``."""
+    """Decode UTF-8 (RFC 7578, 5.1) that was read as Latin-1."""
     raw = text.encode("latin-1")
     try:
         return raw.decode()

@@ -1,28 +1,86 @@
-"""What the routes of each version of the API have in common."""
+"""One version of the API: its parts, and the base class of its routes."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import frozen
+
+from scraper_service.api.application import RequestChecks
+from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.streams.streaming import Watchers
+from scraper_service.services.jobs import TeamJobs
+from scraper_service.services.operations import OperationCalls
+from scraper_service.services.scraping import Scraping
+from scraper_service.services.usage import Usage
 
 if TYPE_CHECKING:
-    from scraper_service.api.application import Edge
-    from scraper_service.api.streams.streaming import Watchers
-    from scraper_service.services.operation_calls import OperationCalls
-    from scraper_service.services.service import ScraperService
+    from collections.abc import Awaitable, Coroutine, Iterable
+
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.request_body import Body
+    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.services.accounts import Team
+
+PromptedT: TypeAlias = (
+    "Callable[[TeamJobs, Body, CrawlOptions, Team],"
+    " Awaitable[tuple[CrawlOptions, dict[str, Any]]]]"
+)
+#: Methods, path and handler. Several methods are separated by spaces.
+RouteT: TypeAlias = "tuple[str, str, Callable[..., Coroutine[Any, Any, Any]]]"
 
 
+@frozen(kw_only=True)
+class Services:
+    """The services that routes call."""
+
+    scraping: Scraping
+    jobs: TeamJobs
+    #: Deep research, extract and llms.txt jobs.
+    operations: OperationCalls
+    usage: Usage
+    #: Returns what this installation can do, as JSON values.
+    capabilities: Callable[[], dict[str, Any]]
+
+
+@frozen(kw_only=True)
 class Api:
-    """What the routes of a version need; each version is a subclass with its app."""
+    """One version of the API: how it spells requests and responses."""
 
-    def __init__(
-        self,
-        edge: Edge,
-        service: ScraperService,
-        watchers: Watchers,
-        operations: OperationCalls,
-    ):
-        self.edge = edge
-        self.operations = operations
-        self.service = service
-        self.watchers = watchers
-        self.usage = service.usage
+    #: 1 or 2.
+    version: int
+    #: The version's module ``requests``: from bodies to options.
+    requests: Any
+    #: The version's module ``responses``: from results to JSON.
+    responses: Any
+    checks: RequestChecks
+    services: Services
+    #: The open streams.
+    watchers: Watchers
+    #: The URL of this service in responses.
+    urls: PublicUrls
+    #: Completes the options of a crawl by its prompt, in a version that has prompts.
+    #: Returns also members of the response.
+    prompted: PromptedT | None = None
+
+
+class Routes:
+    """A group of routes: :meth:`routes` lists them, other methods handle them."""
+
+    def __init__(self, api: Api):
+        self.api = api
+        self.checks = api.checks
+        self.services = api.services
+
+    def routes(self) -> Iterable[RouteT]:
+        """Return the routes of this group. Paths are Werkzeug patterns."""
+        raise NotImplementedError
+
+    def base_url(self, request: JsonRequest) -> str:
+        """Return the URL of this service as the caller reaches it."""
+        return self.api.urls.base(request)
+
+    def url_of(self, request: JsonRequest) -> str:
+        """Return the absolute URL of a request, without its query."""
+        return self.base_url(request) + request.path.decode("latin-1")

@@ -1,17 +1,17 @@
-"""What receivers of events are sent (interface document, 18.2), in both versions."""
+"""The bodies of webhook deliveries, the same in both versions."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.page_json import encode
-from scraper_service.storage.job_records import event_id
+from scraper_service.api.responses import encode
+from scraper_service.storage.jobs.job_records import event_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.options.jobs import Webhook
-    from scraper_service.storage.job_records import Event
+    from scraper_service.options.crawl import Webhook
+    from scraper_service.storage.jobs.job_records import Event
 
 FAMILIES = {"crawl": "crawl", "batch": "batch_scrape", "extract": "extract"}
 
@@ -29,7 +29,7 @@ def event_body(event: Event, hook: Webhook) -> bytes:
 def body_parts(
     event: Event, delivery_id: str, metadata: Mapping[str, Any]
 ) -> list[bytes]:
-    """Return the parts of a body; a page or result is put in as it is stored."""
+    """Return the parts of a body. A page or result is inserted as stored."""
     front: dict[str, Any] = {
         "success": event.error is None,
         "type": event_type(event.job_kind, event.kind),
@@ -49,7 +49,7 @@ def body_parts(
 
 
 def _result(event: Event) -> bytes:
-    """Return what an event tells of the result of an operation, nothing without."""
+    """Return the result of an extract job for its event; empty without a result."""
     if event.result is None:
         return b""
     facts = {

@@ -1,5 +1,1 @@
 """The ``scraper-service`` command."""
-
-from scraper_service.cli.root import main
-
-__all__ = ["main"]

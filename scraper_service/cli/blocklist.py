@@ -1,4 +1,4 @@
-"""`scraper-service blocklist`: the operator's own list of hosts that blockAds blocks."""
+"""`blocklist`: the operator's own list of hosts that the option blockAds blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 60
 
 @click.group("blocklist")
 def blocklist_group() -> None:
-    """Keep a list of hosts that blockAds blocks beside our own rules."""
+    """Manage a list of hosts that blockAds blocks besides the built-in rules."""
 
 
 @blocklist_group.command("update")
@@ -32,17 +32,18 @@ def blocklist_group() -> None:
 def update_command(
     overrides: tuple[str, ...], url: str | None, data_dir: str | None
 ) -> None:
-    """Download the list at URL, or at SCRAPER_BLOCKLIST_URL; a new browser uses it.
+    """Download the list at URL, or at SCRAPER_BLOCKLIST_URL.
 
-    It has a host name in each line, also as in a hosts file or as ||host^. Mind its
-    licence: none comes with this program.
+    Each line of the list has a host name, as such, as in a hosts file or as ||host^.
+    Browsers that start later use the list. Check the licence of the list: no list comes
+    with this program.
     """
     settings = load_settings(overrides, DATA_DIR=data_dir)
     url = url or settings["BLOCKLIST_URL"]
     if not url:
-        raise click.UsageError("give an URL, or set SCRAPER_BLOCKLIST_URL")
+        raise click.UsageError("give a URL, or set SCRAPER_BLOCKLIST_URL")
     if not url.startswith(("http://", "https://")):
-        raise click.UsageError(f"{url}: must be an address of http or https")
+        raise click.UsageError(f"{url}: must be an http or https URL")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310
             data = answer.read(MAX_BYTES + 1)
@@ -52,7 +53,7 @@ def update_command(
         raise click.ClickException(f"{url} has more than {MAX_BYTES} bytes")
     hosts = read_hosts(data.decode("utf-8", "replace").splitlines())
     if not hosts:
-        raise click.ClickException(f"{url} has no host names in it")
+        raise click.ClickException(f"{url} has no host names")
     folder = Path(settings["DATA_DIR"])
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{FILE}.new"

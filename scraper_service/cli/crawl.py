@@ -1,4 +1,4 @@
-"""Commands that fetch many pages: a crawl of a site, a batch of addresses."""
+"""Commands that fetch many pages: `crawl` for a site, `batch` for a list of URLs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import asking, catalogue, reading
+from scraper_service.cli import local_requests, page_formats, request_options
 from scraper_service.cli.options import examples, takes_output, takes_service
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import printable
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _detach = click.option(
     "--detach",
     is_flag=True,
-    help="With --server: print the id of the job and leave it to the service.",
+    help="With --server: print the id of the job and exit. The job continues there.",
 )
 
 
@@ -33,7 +33,7 @@ _detach = click.option(
     ),
 )
 @click.argument("url")
-@asking.takes(asking.CRAWL, asking.JOB_PAGE, nested=True)
+@request_options.takes(request_options.CRAWL, request_options.JOB_PAGE, nested=True)
 @takes_output
 @_detach
 @takes_service
@@ -46,19 +46,19 @@ def crawl_command(
     where: Where,
     detach: bool,
 ) -> None:
-    """Fetch a site from URL on, and write its pages as they come.
+    """Crawl a site from URL, and write each page when it is ready.
 
-    Pages go to standard output as lines of JSON, or with -o to a file that ends in
-    .jsonl or .csv, or to a folder with the files of each page, which ends in /. On a
-    terminal without -o they are listed, and kept for `jobs export`.
+    Pages go to standard output as JSON Lines. With -o they go to a file that ends in
+    .jsonl or .csv, or to a folder that ends in /, with files for each page. On a
+    terminal without -o the pages are listed, and kept for `jobs export`.
 
-    Ctrl-C ends it cleanly; `jobs resume` goes on where it was, and also after a crash.
+    Ctrl-C stops the crawl cleanly. `jobs resume` continues it, also after a crash.
 
-    Exit codes: 0 all is well, 1 the job failed or brought no page, 2 wrong use, 130
-    interrupted, 141 nobody reads the output any more.
+    Exit codes: 0 success, 1 the job failed or has no page, 2 wrong use, 130
+    interrupted, 141 the reader of standard output has gone.
     """
     if body.get("prompt"):
-        body = asking.without_defaults(body)
+        body = request_options.without_defaults(body)
     _run("crawl", overrides, {"url": url, **body}, wanted, where, detach=detach)
 
 
@@ -71,7 +71,7 @@ def crawl_command(
     ),
 )
 @click.argument("file", type=click.File(encoding="utf-8-sig"))
-@asking.takes(asking.PACE, asking.PAGE)
+@request_options.takes(request_options.PACE, request_options.PAGE)
 @takes_output
 @_detach
 @takes_service
@@ -84,14 +84,15 @@ def batch_command(
     where: Where,
     detach: bool,
 ) -> None:
-    """Fetch the addresses in FILE, one in each line, or of standard input with -.
+    """Fetch the URLs in FILE, one per line, or in standard input with -.
 
-    Empty lines and those that begin with # are left out. All else is as with `crawl`.
+    Empty lines and lines that begin with # are skipped. Output and exit codes are
+    those of `crawl`.
     """
     lines = [line.strip() for line in file]
     urls = [line for line in lines if line and not line.startswith("#")]
     if not urls:
-        raise click.UsageError("FILE: there is no address in it")
+        raise click.UsageError("FILE: it has no URLs")
     _run("batch", overrides, {"urls": urls, **body}, wanted, where, detach=detach)
 
 
@@ -104,27 +105,27 @@ def _run(
     *,
     detach: bool,
 ) -> None:
-    keys = catalogue.keys_of_body(body.get("scrapeOptions", body))
+    keys = page_formats.keys_of_body(body.get("scrapeOptions", body))
     place = wanted.destination().of_pages(keys)
     if where.server:
-        from scraper_service.cli import remote_run
+        from scraper_service.cli import remote
 
         if detach:
-            print(remote_run.asked(where, lambda r: remote_run.start(r, kind, body)))
+            print(remote.call_service(where, lambda r: remote.start(r, kind, body)))
             return
-        run = remote_run.RemoteRun(where, place, quiet=wanted.quiet)
+        run = remote.RemoteRun(where, place, quiet=wanted.quiet)
         sys.exit(run.run_new(kind, body))
     if detach:
-        raise click.UsageError("--detach needs a service that goes on: --server")
+        raise click.UsageError("--detach needs a service: --server")
     from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.options.model import missing_model
+    from scraper_service.options.availability import missing_model
 
     settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
     missing = why_missing(settings), missing_model(settings)
-    options, left_out = reading.job_options(kind, body, *missing)
+    options, left_out = local_requests.job_options(kind, body, *missing)
     for url in left_out:
         click.echo(f"left out: {printable(url, 200)}", err=True)
     check_egress(settings)
-    from scraper_service.cli.local import LocalRun
+    from scraper_service.cli.local_run import LocalRun
 
     sys.exit(LocalRun(settings, options, place, quiet=wanted.quiet).run())

@@ -1,4 +1,4 @@
-"""What `scraper-service doctor` looks at."""
+"""The checks of `scraper-service doctor`."""
 
 from __future__ import annotations
 
@@ -24,15 +24,17 @@ LOW_SPACE_BYTES = 2**30
 
 @frozen
 class Check:
-    """``state`` is ``works``, ``missing`` (nothing that is needed) or ``fails``."""
+    """The result of a check."""
 
     name: str
+    #: ``works``, ``missing`` (an optional part) or ``fails``.
     state: str
+    #: The finding, with a remedy for a failure.
     text: str
 
 
 def checks(settings: Settings) -> Iterator[Check]:
-    """Yield one check after the other."""
+    """Run the checks, and yield the result of each."""
     yield _interpreter()
     yield _compiled()
     yield _data_directory(Path(settings["DATA_DIR"]))
@@ -49,7 +51,7 @@ def checks(settings: Settings) -> Iterator[Check]:
 
 def _interpreter() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):  # noqa: UP036   # pip may have been told to ignore it
+    if sys.version_info < (3, 11):  # noqa: UP036   # pip can be made to ignore it
         return Check("python", "fails", f"{version} is too old; install 3.11 or later")
     return Check("python", "works", version)
 
@@ -57,14 +59,14 @@ def _interpreter() -> Check:
 def _compiled() -> Check:
     from scraper_service.content.passes import compiled
 
-    name = "compiled passes"
+    name = "compiled extension"
     if compiled is None:
         text = (
-            "none of these sources, so that pages take a third longer; install a C"
-            " compiler, then this package again"
+            "not compiled, so pages take about a third longer; install a C compiler,"
+            " then this package again"
         )
         return Check(name, "missing", text)
-    return Check(name, "works", "over the elements of pages")
+    return Check(name, "works", "pages are converted with compiled code")
 
 
 def _data_directory(path: Path) -> Check:
@@ -76,7 +78,7 @@ def _data_directory(path: Path) -> Check:
     free = shutil.disk_usage(existing).free
     text = f"{path}, {free / 2**30:.1f} GiB free"
     if free < LOW_SPACE_BYTES:
-        return Check(name, "fails", f"{text}; make room, or choose another")
+        return Check(name, "fails", f"{text}; free some space, or choose another")
     return Check(name, "works", text)
 
 
@@ -86,7 +88,9 @@ def _database(settings: Settings) -> Check:
 
     path, url = Path(settings["DATA_DIR"]), settings["DATABASE_URL"]
     if not url and not (path / "jobs.sqlite").exists():
-        return Check("job database", "works", "none yet; the first start makes it")
+        return Check(
+            "job database", "works", "does not exist yet; the first start creates it"
+        )
     try:
         Database(path, url, settings["KEY_SECRET"]).close()
     except DatabaseUnusable as error:
@@ -109,7 +113,9 @@ def _resolution() -> Check:
     try:
         socket.getaddrinfo("example.org", 443)
     except OSError as error:
-        text = f"example.org does not resolve ({error}); pages by name will fail."
+        text = (
+            f"example.org does not resolve ({error}); pages with a host name will fail."
+        )
         return Check("names", "fails", f"{text} Check /etc/resolv.conf and the network")
     return Check("names", "works", "example.org resolves")
 
@@ -126,10 +132,7 @@ def _egress(entries: list[str]) -> Check:
 
 
 def _browser(settings: Settings) -> Check:
-    from scraper_service.crawling.browser.chromium import (
-        find_chromium,
-        why_missing,
-    )
+    from scraper_service.crawling.browser.chromium import find_chromium, why_missing
 
     if missing := why_missing(settings):
         text = f"screenshots, actions and scripts do not work: {missing}"
@@ -140,28 +143,41 @@ def _browser(settings: Settings) -> Check:
             (path, "--version"), capture_output=True, text=True, timeout=20, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
-        text = f"{path} does not run ({error}); install it anew, or see SCRAPER_CHROMIUM_PATH"
+        text = (
+            f"{path} does not run ({error}); reinstall it, or see SCRAPER_CHROMIUM_PATH"
+        )
         return Check("browser", "fails", text)
     return Check("browser", "works", f"{path}, {done.stdout.strip()}")
 
 
 def _authorities() -> Check:
-    from scraper_service.crawling.browser.authorities import why_missing
+    from scraper_service.crawling.browser.chromium import why_authorities_missing
 
     name = "browser authorities"
-    if missing := why_missing():
-        text = f"rendered pages trust the browser's own authorities only: {missing}"
+    if missing := why_authorities_missing():
+        text = f"rendered pages trust only the certificate authorities of the browser: {missing}"
         return Check(name, "missing", text)
-    return Check(name, "works", "rendered pages trust the authorities of this machine")
+    return Check(
+        name,
+        "works",
+        "rendered pages trust the certificate authorities of this machine",
+    )
 
 
 def _model(settings: Settings) -> Check:
     from scraper_service.llm.model import ModelError, language_model
 
     name = "language model"
-    model = language_model(settings)
+    try:
+        model = language_model(settings)
+    except ValueError as error:
+        return Check(
+            name, "fails", f"{error}; name a class, such as package.module.Class"
+        )
     if model is None:
-        text = "none (SCRAPER_LLM_BASE_URL); rules answer json and summary, and say so"
+        text = (
+            "none (SCRAPER_LLM_BASE_URL); rules make json and summary, with a warning"
+        )
         return Check(name, "missing", text)
     where = urlsplit(settings["LLM_BASE_URL"]).netloc
     try:
@@ -173,17 +189,17 @@ def _model(settings: Settings) -> Check:
 
 
 def _search(settings: Settings) -> Check:
-    from scraper_service.search_engines.web_search import OWN, load_providers
+    from scraper_service.search_engines.search_engine import OWN, load_providers
 
     try:
         names = [provider.name for provider in load_providers(settings)]
     except ValueError as error:
         return Check("search", "fails", str(error))
     if names == [OWN]:
-        text = "only in pages that were scraped before; see SCRAPER_SEARXNG_URL, or install"
+        text = "finds only pages that were scraped before; see SCRAPER_SEARXNG_URL, or install"
         return Check("search", "missing", f"{text} the extra search")
     engines = ", ".join("scraped pages" if n == OWN else n for n in names)
-    return Check("search", "works", f"asks {engines}, in this order")
+    return Check("search", "works", f"uses {engines}, in this order")
 
 
 def _environment() -> Check:

@@ -1,25 +1,233 @@
-"""Follow a job to its end, wherever it runs: write its pages, show how far it is."""
+"""Follow a job to its end: write its pages and show its progress.
+
+The job runs in this process or in a service. Progress goes to standard error: a live
+line on a terminal, plain lines, or nothing. ``rich`` draws the live line, because it
+handles the terminal's width, encoding and NO_COLOR. It is imported only for that line.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import os
 import signal
+import sys
+import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
+import click
 from attrs import field, frozen
 
-from scraper_service.cli.job_state import CRAWL_DENIAL, Failure, Status
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
+from scraper_service.cli.terminal import fitted, printable
 
 if TYPE_CHECKING:
     from scraper_service.cli.output import Output
-    from scraper_service.cli.progress import Progress
 
-MAX_SHOWN = 3  # failures, with a job that brought nothing
-# Why a URL is not fetched, or its page not delivered: reasons of the service
-# (scraper_service.discovery.Reason), as they follow a number of URLs.
+PLAIN_S = 5.0  # between two plain lines
+SPEED_S = 10.0  # window of the mean speed
+MIN_BAR = 8  # columns; no shorter bar is drawn
+
+
+class Progress(Protocol):
+    """Shows a person the progress of a job."""
+
+    is_live: bool
+
+    def show(self, status: Status, url: str | None) -> None:
+        """Show the state of the job, and a URL that is being fetched."""
+
+    def pages(self, pages: Sequence[bytes]) -> None:
+        """Show new pages."""
+
+    def say(self, text: str) -> None:
+        """Print a sentence permanently."""
+
+    def stop(self) -> None:
+        """End the display. Further calls have no effect."""
+
+
+def progress(*, quiet: bool, to_stdout: bool, lists_pages: bool) -> Progress:
+    """Return the display that suits standard error.
+
+    ``to_stdout`` is true if pages go to standard output, where a live line could mix with
+    them. With ``lists_pages`` each page gets a line on a terminal.
+    """
+    if quiet or not sys.stderr.isatty():
+        return Silent(speaks=not quiet)
+    if to_stdout or os.environ.get("TERM", "dumb") in {"dumb", "unknown"}:
+        return PlainLines()
+    return LiveLine(lists_pages)
+
+
+class Silent:
+    """A display without progress. It prints sentences if it ``speaks``."""
+
+    is_live = False
+
+    def __init__(self, *, speaks: bool):
+        self._speaks = speaks
+
+    def show(self, status: Status, url: str | None) -> None: ...
+
+    def pages(self, pages: Sequence[bytes]) -> None: ...
+
+    def say(self, text: str) -> None:
+        if self._speaks:
+            click.echo(text, err=True)
+
+    def stop(self) -> None: ...
+
+
+class Speed:
+    """The mean speed over the last :data:`SPEED_S`, in pages per second."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque()
+
+    def at(self, ended: int) -> float:
+        """Return the speed. ``ended`` is the number of pages that have ended so far."""
+        now = time.monotonic()
+        self._seen.append((now, ended))
+        while now - self._seen[0][0] > SPEED_S and len(self._seen) > 2:
+            self._seen.popleft()
+        first, before = self._seen[0]
+        elapsed = now - first
+        return (ended - before) / elapsed if elapsed > 0 else 0.0
+
+
+def counts(status: Status, speed: float, width: int = 80) -> str:
+    """Return the counts of a job as text of less than ``width`` columns.
+
+    Unknown counts are left out. Counts at the end are left out if the text is too long.
+    """
+    words = [f"{status.pages} done"]
+    if status.failed is not None:
+        words.append(f"{status.failed} failed")
+    if status.pending is not None:
+        words.append(f"{status.pending} pending")
+    words.append(f"{speed:.1f}/s")
+    while len(words) > 1 and len("  ".join(words)) >= width:
+        words.pop()
+    return "  ".join(words)
+
+
+def host_of(url: str | None) -> str:
+    """Return the host of a URL as printable text."""
+    try:
+        return printable(urlsplit(url or "").netloc.rpartition("@")[2])
+    except ValueError:
+        return ""
+
+
+class PlainLines:
+    """A display that prints a line every :data:`PLAIN_S` seconds.
+
+    It serves output to standard output, and terminals without cursor movement.
+    """
+
+    is_live = True
+
+    def __init__(self) -> None:
+        self._speed = Speed()
+        self._next = time.monotonic() + PLAIN_S
+
+    def show(self, status: Status, url: str | None) -> None:
+        speed = self._speed.at(status.pages + (status.failed or 0))
+        if status.is_active and time.monotonic() >= self._next:
+            self._next = time.monotonic() + PLAIN_S
+            self.say(f"{counts(status, speed)}  {host_of(url)}".rstrip())
+
+    def pages(self, pages: Sequence[bytes]) -> None: ...
+
+    def say(self, text: str) -> None:
+        click.echo(text, err=True)
+
+    def stop(self) -> None: ...
+
+
+class LiveLine:
+    """A display of one line that changes in place, with a progress bar.
+
+    On a narrow terminal the bar is left out first, then the host.
+    """
+
+    is_live = True
+
+    def __init__(self, lists_pages: bool) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        self._speed = Speed()
+        self._lists_pages = lists_pages
+        self._console = Console(stderr=True, highlight=False, markup=False)
+        self._live = Live(
+            console=self._console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._live.start()
+
+    def show(self, status: Status, url: str | None) -> None:
+        speed = self._speed.at(status.pages + (status.failed or 0))
+        numbers = counts(status, speed, self._console.width)
+        self._live.update(self._line(status, numbers, host_of(url)))
+
+    def _line(self, status: Status, numbers: str, host: str) -> Any:
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        line = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
+        cells: list[Any] = []
+        room = self._console.width - len(numbers) - len(host) - 5
+        if room >= MIN_BAR:
+            ended = status.pages + (status.failed or 0)
+            total = max(status.total, 1)
+            bar = ProgressBar(
+                total,
+                min(ended, total),
+                width=min(room, 30),
+                complete_style="cyan",
+                finished_style="green",
+            )
+            cells.append(bar)
+        cells.append(Text(numbers, no_wrap=True, overflow="ellipsis"))
+        left = self._console.width - len(numbers) - 3
+        if host and left >= 4:
+            cells.append(Text(fitted(host, left), no_wrap=True, overflow="ellipsis"))
+        for _ in cells:
+            line.add_column(no_wrap=True)
+        line.add_row(*cells)
+        return line
+
+    def pages(self, pages: Sequence[bytes]) -> None:
+        if not self._lists_pages:
+            return
+        for page in pages:
+            facts = json.loads(page).get("metadata", {})
+            title = facts.get("title")
+            words = f"{facts.get('statusCode', '-')} {facts.get('url', '')}"
+            if isinstance(title, str):
+                words += f"  {title}"
+            self.say(fitted(words, self._console.width))
+
+    def say(self, text: str) -> None:
+        self._console.print(text, markup=False, soft_wrap=True)
+
+    def stop(self) -> None:
+        self._live.stop()
+
+
+MAX_SHOWN = 3  # failures in the summary of a job without pages
+# Text after a number of URLs, by the reason why they have no page. Reasons are those of
+# scraper_service.discovery.Reason.
 LEFT_OUT = {
     "blocked_site": "of a site that the operator has blocked",
     "discovery_depth": "more links away than --depth (maxDiscoveryDepth)",
@@ -42,56 +250,58 @@ LEFT_OUT = {
 }
 
 
-class Source(Protocol):
-    """Where a job can be looked at: the database here, or a service."""
+class JobSource(Protocol):
+    """Reads a job, from the local database or from a service."""
 
     job_id: str
     poll_s: float
 
     async def poll(self, skip: int) -> tuple[Status, list[bytes]]:
-        """Return the state of the job and pages from number ``skip``, of one moment."""
+        """Return the state of the job, and its pages after the first ``skip``.
+
+        State and pages are of the same moment.
+        """
 
     async def current(self) -> str | None:
-        """Return an address that is being fetched, None if that is not known."""
+        """Return a URL that is being fetched, None if not known."""
 
-    async def failures(self) -> list[Failure]:
-        """Return the addresses that brought no page so far.
+    async def failures(self) -> list[FailedUrl]:
+        """Return the URLs that have no page so far.
 
-        Those that robots.txt refuses only where there is no page at all.
+        URLs that robots.txt disallows are included only if the job has no page at all.
         """
 
     async def left_out(self) -> dict[str, int]:
-        """Return how many addresses have each reason, of those that have one.
+        """Return the number of URLs by the reason why they have no page.
 
-        Reasons are those of :data:`LEFT_OUT`, others are errors.
+        Reasons in :data:`LEFT_OUT` are rules. Other reasons are errors.
         """
 
 
 @frozen
 class Ending:
-    """What became of the URLs of a job that has ended, beside its pages.
+    """The URLs without a page of a job that has ended."""
 
-    ``failures`` are listed URLs, ``left_out`` counts the others by their reason; it is
-    read only where the job has no page.
-    """
-
-    failures: Sequence[Failure] = ()
+    #: The URLs of the job's list of errors.
+    failures: Sequence[FailedUrl] = ()
+    #: The number of other URLs by reason. It is read only if the job has no page.
     left_out: Mapping[str, int] = field(factory=dict)
 
 
 class Follower:
-    """Writes the pages of a job as they come, and shows how far it is."""
+    """Writes the pages of a job when they are ready, and shows the progress."""
 
-    def __init__(self, source: Source, output: Output, progress: Progress):
+    def __init__(self, source: JobSource, output: Output, progress: Progress):
         self._source = source
         self._output = output
         self._progress = progress
         self._written = 0
 
     async def follow(self, stopped: asyncio.Event) -> Status:
-        """Return the last state of the job, when it has ended or ``stopped`` is set.
+        """Write pages until the job has ended or ``stopped`` is set.
 
-        All pages that it has then are written. Raises what output and source raise.
+        Returns the last state of the job. All its pages are written by then. Exceptions
+        of the output and the source are passed on.
         """
         source, progress = self._source, self._progress
         while True:
@@ -110,7 +320,10 @@ class Follower:
                 await asyncio.wait_for(stopped.wait(), source.poll_s)
 
     async def close(self, status: Status) -> Ending:
-        """End the output of a job; return what brought no page, if it has ended."""
+        """Close the output, and return the URLs without a page.
+
+        The result is empty if the job has not ended.
+        """
         if status.is_active:
             await asyncio.to_thread(self._output.close, None)
             return Ending()
@@ -121,9 +334,10 @@ class Follower:
 
 
 def stop_signals() -> list[signal.Signals]:
-    """Return the signals that end a command; not those that it is to ignore.
+    """Return the signals that end a command.
 
-    ``nohup`` and shells that start it in the background say so.
+    Signals that the process ignores are left out. ``nohup`` and shells that start a
+    process in the background make it ignore signals.
     """
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [s for s in wanted if signal.getsignal(s) is not signal.SIG_IGN]
@@ -135,12 +349,12 @@ def exit_code(status: Status) -> int:
 
 
 def counted(pages: int) -> str:
-    """Return a number of pages in words."""
+    """Return a number of pages as text, such as ``1 page``."""
     return f"{pages} page{'s' * (pages != 1)}"
 
 
 def summary(status: Status, ending: Ending) -> str:
-    """Return sentences about a job that has ended: how, and why if there is nothing."""
+    """Return the result of a job that has ended, and reasons if it has no pages."""
     words = [f"{status.state}: {counted(status.pages)}"]
     failed = [each for each in ending.failures if not each.is_left_out]
     if failed:

@@ -1,46 +1,48 @@
-"""How far a job is, and what became of its URLs, as the command line tells it."""
+"""State and errors of a job, as the command line shows them."""
 
 from __future__ import annotations
 
 from attrs import frozen
 
-# Codes of URLs that a rule leaves out: before they are fetched, or their page.
+# Codes of URLs that a rule left out, before the request or after it.
 ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL = "ROBOTS", "EXTERNAL_LINK", "CRAWL_DENIAL"
 ACTIVE = ("queued", "scraping")
 
 
 class OutputFailed(Exception):
-    """What was asked for could not be written; the text is a sentence."""
+    """Raised when the output cannot be written; the text is a sentence."""
 
 
 class ReaderGone(Exception):
-    """Nobody reads standard output any more."""
+    """Raised when the reader of standard output has closed the pipe."""
 
 
 @frozen
-class Failure:
-    """An address of a job that brought no page."""
+class FailedUrl:
+    """A URL of a job that has no page, because of an error or a rule."""
 
     url: str
     code: str
     error: str
 
     @classmethod
-    def of_robots(cls, url: str) -> Failure:
+    def of_robots(cls, url: str) -> FailedUrl:
         return cls(url, ROBOTS, "robots.txt refuses it")
 
     @property
     def is_left_out(self) -> bool:
-        """Whether a rule left it out: nothing went wrong."""
+        """Return True if a rule left the URL out: this is no error."""
         return self.code in {ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL}
 
 
 @frozen(kw_only=True)
 class Status:
-    """How far a job is; None is not known. ``pages`` are those delivered."""
+    """The state of a job and the counts of its URLs; None if not known."""
 
     state: str
+    #: The URLs that the job has accepted.
     total: int
+    #: The delivered pages.
     pages: int
     failed: int | None = None
     pending: int | None = None

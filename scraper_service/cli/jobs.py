@@ -1,4 +1,4 @@
-"""`jobs`: look at jobs, end them, go on with them, and write their pages again."""
+"""`jobs`: list, show, cancel and resume jobs, and export their pages."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import click
 
 from scraper_service.cli.follow import counted
 from scraper_service.cli.job_state import OutputFailed, ReaderGone
+from scraper_service.cli.local_run import forget_run, is_run_here
 from scraper_service.cli.options import takes_output, takes_service
-from scraper_service.cli.record import forget_run, is_run_here
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import fitted, leave_pipe, printable
 
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
-    from scraper_service.cli.job_state import Failure
+    from scraper_service.cli.job_state import FailedUrl
     from scraper_service.cli.options import Wanted, Where
-    from scraper_service.storage.job_records import Job
+    from scraper_service.storage.jobs.job_records import Job
 
-MAX_ERRORS = 20  # shown on a terminal
-MAX_SHOWN = 3  # ids that begin alike
+MAX_ERRORS = 20  # that a terminal shows
+MAX_SHOWN = 3  # ids in the error for an ambiguous prefix
 LAST = "last"
 MIN_PREFIX, UUID_LENGTH = 4, 36  # characters
-MOST_RECENT = 100  # jobs of a service that an id is looked for in
-USUAL_JOBS = 20  # of a service in a list: each costs a call
+MOST_RECENT = 100  # jobs of a service among which a prefix is looked up
+USUAL_JOBS = 20  # in a list of a service: each job costs a call
 _PREFIX = re.compile(rf"[0-9a-f-]{{{MIN_PREFIX},{UUID_LENGTH - 1}}}")
 
 
 class JobId(click.ParamType[str]):
-    """The id of a job, a UUID, the beginning of one, or ``last``."""
+    """The id of a job: a UUID, its first characters, or ``last``."""
 
     name = "JOB_ID"
 
@@ -63,9 +63,10 @@ _job_id = click.argument("job_id", type=JobId())
 
 
 def _chosen(text: str, ids: Sequence[str]) -> str:
-    """Return the one of ``ids``, the newest first, that ``text`` stands for.
+    """Return the id in ``ids`` that begins with ``text``, or the first for ``last``.
 
-    Raises :exc:`click.ClickException`.
+    ``ids`` are ordered from the newest job to the oldest. Raises
+    :exc:`click.ClickException` if no id or more than one id matches.
     """
     found = ids[:1] if text == LAST else [each for each in ids if each.startswith(text)]
     if not found:
@@ -81,38 +82,41 @@ def _chosen(text: str, ids: Sequence[str]) -> str:
 
 
 def _of_service(where: Where, text: str) -> str:
-    """Return the id of a job of a service that ``text`` stands for."""
-    from scraper_service.cli import remote_run
-    from scraper_service.cli.remote_jobs import recent
+    """Return the full id of a job of a service. ``text`` is an id, a prefix or ``last``."""
+    from scraper_service.cli import remote
+    from scraper_service.cli.remote import recent
 
     if len(text) == UUID_LENGTH:
         return text
-    rows = remote_run.asked(where, lambda remote: recent(remote, MOST_RECENT))
+    rows = remote.call_service(where, lambda remote: recent(remote, MOST_RECENT))
     return _chosen(text, [row["id"] for row in rows])
 
 
 def _of_database(settings: Settings, text: str) -> str:
-    """Return the id of a job of the database that ``text`` stands for."""
-    from scraper_service.storage import jobs as store
+    """Return the full id of a job in the database.
+
+    ``text`` is an id, a prefix or ``last``.
+    """
+    from scraper_service.storage.jobs import job_store
 
     if len(text) == UUID_LENGTH:
         return text
-    return _chosen(text, [job.id for job in _read(settings, store.all_jobs)])
+    return _chosen(text, [job.id for job in _read(settings, job_store.all_jobs)])
 
 
 _as_json = click.option(
-    "--json", "as_json", is_flag=True, help="Print JSON, as to a pipe."
+    "--json", "as_json", is_flag=True, help="Print JSON, as into a pipe."
 )
 
 
 @click.group("jobs")
 def jobs_group() -> None:
-    """Look at crawls and batches, end them, go on with them, write their pages.
+    """List, show, cancel, resume and export crawls and batches.
 
-    Those of the job database in --data-dir, or with --server of a running service. What
-    has ended is kept for 24 hours.
+    Jobs are in the job database of --data-dir, or with --server in a running service.
+    A job is kept for 24 hours after its end.
 
-    JOB_ID is the id of a job, the beginning of one, or `last` for the newest job.
+    JOB_ID is the id of a job, its first characters, or `last` for the newest job.
     """
 
 
@@ -129,22 +133,22 @@ def jobs_group() -> None:
 def list_command(
     overrides: tuple[str, ...], limit: int | None, as_json: bool, where: Where
 ) -> None:
-    """List crawls and batches, the newest first, also those that have ended.
+    """List crawls and batches, the newest first, running or ended.
 
-    A stopped one waits for `jobs resume`. Of a service they are those of the team of
-    the key, of the last 24 hours.
+    `jobs resume` continues a stopped job. With --server, the list has the jobs of the
+    key's team in the last 24 hours.
     """
     if where.server:
-        from scraper_service.cli import remote_run
-        from scraper_service.cli.remote_jobs import listed
+        from scraper_service.cli import remote
+        from scraper_service.cli.remote import list_jobs
 
         most = limit or USUAL_JOBS
-        rows = remote_run.asked(where, lambda remote: listed(remote, most))
+        rows = remote.call_service(where, lambda remote: list_jobs(remote, most))
     else:
-        from scraper_service.storage import jobs as store
+        from scraper_service.storage.jobs import job_store
 
         settings = load_settings(overrides, DATA_DIR=where.data_dir)
-        jobs = _read(settings, store.all_jobs) if _has_jobs(settings) else []
+        jobs = _read(settings, job_store.all_jobs) if _has_jobs(settings) else []
         rows = [_facts(settings, job) for job in jobs[:limit]]
     if not rows:
         click.echo("there are no jobs", err=True)
@@ -163,12 +167,16 @@ def list_command(
 def show_command(
     overrides: tuple[str, ...], job_id: str, as_json: bool, where: Where
 ) -> None:
-    """Tell of a job how far it is, and which of its addresses failed, and why."""
+    """Show the progress of a job, and its URLs that failed or that robots.txt refuses."""
     if where.server:
         job_id = _of_service(where, job_id)
-        facts, failures = _remote_facts(where, job_id)
+        facts, failures, refused = _remote_facts(where, job_id)
     else:
-        from scraper_service.cli.local import DatabaseSource, known_job, open_database
+        from scraper_service.cli.local_run import (
+            DatabaseSource,
+            known_job,
+            open_database,
+        )
 
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
@@ -176,9 +184,11 @@ def show_command(
         facts = _facts(settings, job)
         source = DatabaseSource(open_database(settings), job_id)
         failures = _read(settings, source.read_failures)
+        refused = _read(settings, source.read_robots_blocked)
     if as_json or not sys.stdout.isatty():
         errors = [{"url": f.url, "code": f.code, "error": f.error} for f in failures]
-        click.echo(json.dumps({**facts, "errors": errors}, ensure_ascii=False))
+        lists = {"errors": errors, "robotsBlocked": refused}
+        click.echo(json.dumps({**facts, **lists}, ensure_ascii=False))
         return
     for name, value in facts.items():
         click.echo(f"{name:8} {printable(str(value))}")
@@ -187,6 +197,8 @@ def show_command(
         click.echo(f"failed   {printable(text)}")
     if len(failures) > MAX_ERRORS:
         click.echo(f"         and {len(failures) - MAX_ERRORS} more; see --json")
+    if refused:
+        click.echo(f"refused  {len(refused)} by robots.txt; see --json")
 
 
 @jobs_group.command("cancel")
@@ -194,15 +206,15 @@ def show_command(
 @takes_service
 @click.pass_obj
 def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> None:
-    """End a job for good; the pages that it has stay for 24 hours."""
+    """Cancel a job for good; its pages are kept for 24 hours."""
     if where.server:
-        from scraper_service.cli import remote_run
+        from scraper_service.cli import remote
 
         job_id = _of_service(where, job_id)
         path = f"/v2/crawl/{job_id}"
-        remote_run.asked(where, lambda r: r.call("DELETE", path))
+        remote.call_service(where, lambda r: r.call("DELETE", path))
     else:
-        from scraper_service.storage.job_records import JobState
+        from scraper_service.storage.jobs.job_records import JobState
 
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
@@ -221,21 +233,22 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
 def resume_command(
     overrides: tuple[str, ...], job_id: str, wanted: Wanted, where: Where
 ) -> None:
-    """Go on with a job that was stopped or killed, and write its pages.
+    """Continue a job that was stopped or killed, and write its pages.
 
-    To where they went before, unless -o says otherwise, from the first page on. At a
-    service, jobs go on by themselves: one is followed to its end. What has ended is
-    only written; a job that was cancelled or has failed does not go on.
+    All pages are written again from the first page on, to the earlier output or to -o.
+    A service continues its jobs by itself: with --server, the command follows the job to
+    its end. If the job has completed, was cancelled or has failed, only its pages are
+    written.
     """
     if where.server:
-        from scraper_service.cli.remote_run import RemoteRun
+        from scraper_service.cli.remote import RemoteRun
 
         run = RemoteRun(where, wanted.destination(), quiet=wanted.quiet)
         sys.exit(run.run_known(_of_service(where, job_id)))
     settings = _known_settings(overrides, where, LOG_LEVEL="ERROR")
     job_id = _of_database(settings, job_id)
     check_egress(settings)
-    from scraper_service.cli.local import LocalRun
+    from scraper_service.cli.local_run import LocalRun
 
     place = wanted.destination_if_named()
     sys.exit(LocalRun(settings, job_id, place, quiet=wanted.quiet).run())
@@ -249,16 +262,16 @@ def resume_command(
 def export_command(
     overrides: tuple[str, ...], job_id: str, wanted: Wanted, where: Where
 ) -> None:
-    """Write the pages that a job has so far, all of them, and start nothing."""
+    """Write all pages that a job has so far, without continuing it."""
     place = wanted.destination()
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
     if where.server:
-        from scraper_service.cli.remote_run import RemoteRun
+        from scraper_service.cli.remote import RemoteRun
 
         run = RemoteRun(where, place, quiet=wanted.quiet)
         sys.exit(run.export(_of_service(where, job_id)))
-    from scraper_service.cli.local import (
+    from scraper_service.cli.local_run import (
         DatabaseSource,
         keys_of_job,
         known_job,
@@ -288,7 +301,10 @@ def export_command(
 def _known_settings(
     overrides: tuple[str, ...], where: Where, **options: Any
 ) -> Settings:
-    """Return the settings; raise :exc:`click.ClickException` if no job is kept."""
+    """Return the settings.
+
+    Raises :exc:`click.ClickException` if the data directory has no job database.
+    """
     settings = load_settings(overrides, DATA_DIR=where.data_dir, **options)
     if not _has_jobs(settings):
         data_dir = settings["DATA_DIR"]
@@ -299,34 +315,35 @@ def _known_settings(
 
 
 def _has_jobs(settings: Settings) -> bool:
-    # To look for jobs makes no database.
+    # A search for jobs must not create a database.
     path = Path(settings["DATA_DIR"]) / "jobs.sqlite"
     return bool(settings["DATABASE_URL"]) or path.exists()
 
 
 def _read(settings: Settings, function: Any, *arguments: Any) -> Any:
-    from scraper_service.cli.local import open_database
+    from scraper_service.cli.local_run import open_database
 
     with open_database(settings).engine.begin() as connection:
         return function(connection, *arguments)
 
 
 def _write(settings: Settings, function: Any, *arguments: Any) -> Any:
-    from scraper_service.cli.local import open_database
+    from scraper_service.cli.local_run import open_database
 
-    # Else SQLite would refuse what began with reading while another process wrote.
+    # Lock at the start: SQLite refuses a transaction that reads first, if another
+    # process has written before its first write.
     engine = open_database(settings).engine.execution_options(immediate=True)
     with engine.begin() as connection:
         return function(connection, *arguments)
 
 
 def _cancelled(connection: Connection, job_id: str) -> Job:
-    from scraper_service.cli.local import known_job
-    from scraper_service.storage import jobs as store
-    from scraper_service.storage.job_records import JobState
+    from scraper_service.cli.local_run import known_job
+    from scraper_service.storage.jobs import job_store
+    from scraper_service.storage.jobs.job_records import JobState
 
     known_job(connection, job_id)
-    store.end_job(connection, job_id, JobState.CANCELLED)
+    job_store.end_job(connection, job_id, JobState.CANCELLED)
     return known_job(connection, job_id)
 
 
@@ -348,8 +365,12 @@ def _facts(settings: Settings, job: Job) -> dict[str, Any]:
 
 
 def _state(settings: Settings, job: Job) -> str:
-    """Return the state of a job, where one that nobody works on is ``stopped``."""
-    from scraper_service.storage.job_records import LOCAL_TEAM
+    """Return the state of a job.
+
+    An active job is ``running`` while a command runs it. A local job that no command
+    runs is ``stopped``.
+    """
+    from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 
     if not job.is_active:
         return job.state.value
@@ -362,11 +383,13 @@ def _time(seconds: float) -> str:
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
-def _remote_facts(where: Where, job_id: str) -> tuple[dict[str, Any], list[Failure]]:
-    from scraper_service.cli import remote_run
+def _remote_facts(
+    where: Where, job_id: str
+) -> tuple[dict[str, Any], list[FailedUrl], list[str]]:
+    from scraper_service.cli import remote
     from scraper_service.cli.remote import Remote, RemoteSource
 
-    async def ask(remote: Remote) -> tuple[dict[str, Any], list[Failure]]:
+    async def ask(remote: Remote) -> tuple[dict[str, Any], list[FailedUrl], list[str]]:
         source = RemoteSource(remote, job_id)
         status, _ = await source.poll(0)
         facts = {
@@ -379,9 +402,9 @@ def _remote_facts(where: Where, job_id: str) -> tuple[dict[str, Any], list[Failu
             "error": status.error,
         }
         known = {name: value for name, value in facts.items() if value is not None}
-        return known, await source.failures()
+        return known, await source.failures(), await source.robots_blocked()
 
-    return remote_run.asked(where, ask)
+    return remote.call_service(where, ask)
 
 
 def _print_table(rows: Iterable[dict[str, Any]]) -> None:

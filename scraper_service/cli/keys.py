@@ -1,6 +1,6 @@
-"""The commands for those who run a service: keys, teams and what they may do.
+"""Commands for operators of a service: keys, teams and their limits.
 
-Heavy imports stand inside the commands, as in :mod:`scraper_service.cli.root`.
+Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
-    from scraper_service.services.teams import TeamRow
+    from scraper_service.services.accounts import TeamRow
     from scraper_service.storage.database import Database
 
 UNLIMITED = "unlimited"
-NO_LIMIT = -1  # as scraper_service.services.teams has it
+NO_LIMIT = -1  # as in scraper_service.services.accounts
 
 
 class Amount(click.ParamType[int]):
-    """A number from ``low`` up, or ``unlimited``."""
+    """A number of at least ``low``, or ``unlimited``."""
 
     name = "number|unlimited"
 
@@ -47,7 +47,7 @@ class Amount(click.ParamType[int]):
 
 
 class Rate(click.ParamType["tuple[str, int | None]"]):
-    """``MODE=NUMBER``, or ``MODE=default`` for what the service has for all."""
+    """A rate: ``MODE=NUMBER``, or ``MODE=default`` for the rate of the service."""
 
     name = "mode=number"
 
@@ -68,7 +68,7 @@ class Rate(click.ParamType["tuple[str, int | None]"]):
 
 
 def data_dir_option(command: Any) -> Any:
-    """Add the option that says where the service keeps its data."""
+    """Add the option for the data directory of the service."""
     return click.option(
         "--data-dir",
         type=click.Path(file_okay=False),
@@ -77,13 +77,13 @@ def data_dir_option(command: Any) -> Any:
 
 
 def limit_options(command: Any) -> Any:
-    """Add the options that say what a team may do."""
+    """Add the options for the limits of a team."""
     options = (
         click.option(
             "--credits",
             "credits_left",
             type=Amount(0),
-            help="What the team may spend from now on.",
+            help="Credits that the team may spend from now on.",
         ),
         click.option(
             "--rate",
@@ -92,13 +92,13 @@ def limit_options(command: Any) -> Any:
             multiple=True,
             metavar="MODE=N",
             help="Calls per minute of a mode (scrape, crawl, map, extract, search,"
-            " crawlStatus, extractStatus, account); 0 is unlimited, `default` what"
-            " SCRAPER_RATE_LIMITS says. May be repeated.",
+            " crawlStatus, extractStatus, account); 0 is unlimited, `default` is"
+            " the value in SCRAPER_RATE_LIMITS. May be repeated.",
         ),
         click.option(
             "--concurrency",
             type=Amount(1),
-            help="Pages of the team under way at a time, in all its jobs and scrapes.",
+            help="Pages that the team may fetch at a time, in all its jobs and scrapes.",
         ),
     )
     for option in reversed(options):
@@ -109,7 +109,7 @@ def limit_options(command: Any) -> Any:
 def open_database(
     overrides: Iterable[str], data_dir: str | None
 ) -> tuple[Database, Settings]:
-    """Return the job database and the settings; raise what click shows."""
+    """Return the job database and the settings; raise :exc:`click.ClickException`."""
     from scraper_service.errors import DatabaseUnusable
     from scraper_service.storage.database import Database
 
@@ -127,9 +127,13 @@ def open_database(
 
 @contextmanager
 def transaction(database: Database) -> Iterator[Connection]:
-    """Give a connection that may write, also beside a busy service; close the rest."""
+    """Yield a connection in a write transaction, then close the database.
+
+    Writes work while a service uses the database.
+    """
     with closing(database):
-        # On SQLite one that reads first could not write after somebody else did.
+        # Lock at the start: SQLite refuses a transaction that reads first, if another
+        # process has written before its first write.
         engine = database.engine.execution_options(immediate=True)
         with engine.begin() as connection:
             yield connection
@@ -137,16 +141,15 @@ def transaction(database: Database) -> Iterator[Connection]:
 
 @click.group("keys")
 def keys_group() -> None:
-    """Make, list and revoke API keys."""
+    """Create, list and revoke API keys."""
 
 
 @keys_group.command("create")
-@click.option("--name", default="", help="A name to know it by.")
+@click.option("--name", default="", help="A name for the key.")
 @click.option(
     "--team",
     "team_name",
-    help="Id or name of the team; a name that no team has makes a new one."
-    "  [default: a team of its own]",
+    help="Id or name of the team; a new name creates a team.  [default: a new team]",
 )
 @limit_options
 @data_dir_option
@@ -160,27 +163,29 @@ def create_key_command(
     concurrency: int | None,
     data_dir: str | None,
 ) -> None:
-    """Make a key and print it; it is shown only now.
+    """Create a key and print it; it is shown only now.
 
-    Standard error has its team, and whether that is new. Credits, rates and concurrency are those of its team, if that is new.
+    Standard error shows the team of the key, and whether the team is new. Credits, rates
+    and concurrency can be given only for a new team.
     """
-    from scraper_service.services import accounts, teams
+    from scraper_service.services import accounts
+    from scraper_service.storage.secrets import key_secret
 
     database, settings = open_database(overrides, data_dir)
-    secret = accounts.key_secret(database.data_dir, settings["KEY_SECRET"])
-    change = teams.Change(
+    secret = key_secret(database.data_dir, settings["KEY_SECRET"])
+    change = accounts.TeamChange(
         credits=credits_left, concurrency=concurrency, rates=dict(rates)
     )
     with transaction(database) as connection:
         known = _find(connection, team_name) if team_name else None
-        if known is not None and change != teams.Change():
+        if known is not None and change != accounts.TeamChange():
             raise click.UsageError(
                 f"the team {team_name!r} exists: change what it may do with `teams set`"
             )
         team_id = known or accounts.create_team(connection, team_name or name)
-        teams.change_team(connection, team_id, change)
+        accounts.change_team(connection, team_id, change)
         key = accounts.create_key(connection, secret, name, team_id)
-        team = next(t for t in teams.list_teams(connection) if t.id == team_id)
+        team = next(t for t in accounts.list_teams(connection) if t.id == team_id)
     click.echo(f"{'a team' if known else 'a new team'}: {described(team)}", err=True)
     click.echo(key)
 
@@ -189,12 +194,12 @@ def create_key_command(
 @data_dir_option
 @click.pass_obj
 def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
-    """List keys: id, last characters, state, time of making, name, team, its limits."""
-    from scraper_service.services import accounts, teams
+    """List keys: id, last characters, state, creation time, name, team, team limits."""
+    from scraper_service.services import accounts
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        of_team = {team.id: team for team in teams.list_teams(connection)}
+        of_team = {team.id: team for team in accounts.list_teams(connection)}
         for key in accounts.list_keys(connection):
             state = "revoked" if key.revoked_at else "valid"
             made = key.created_at.strftime("%Y-%m-%d %H:%M")
@@ -211,7 +216,7 @@ def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
 def revoke_key_command(
     overrides: tuple[str, ...], key_id: str, data_dir: str | None
 ) -> None:
-    """End the key with the id KEY_ID, which `keys list` shows; it works no more."""
+    """Revoke the key with the id KEY_ID; `keys list` shows the ids."""
     from scraper_service.services import accounts
 
     database, _ = open_database(overrides, data_dir)
@@ -223,7 +228,7 @@ def revoke_key_command(
 
 @click.group("teams")
 def teams_group() -> None:
-    """List teams, and change what they may do."""
+    """List teams, and change their limits."""
 
 
 @teams_group.command("list")
@@ -231,20 +236,18 @@ def teams_group() -> None:
 @click.pass_obj
 def list_teams_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
     """List teams: id, name, remaining credits, concurrency, rates."""
-    from scraper_service.services import teams
+    from scraper_service.services import accounts
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        for team in teams.list_teams(connection):
+        for team in accounts.list_teams(connection):
             click.echo(described(team))
 
 
 @teams_group.command("set")
 @click.argument("team")
 @click.option("--name", help="A new name.")
-@click.option(
-    "--add-credits", type=click.IntRange(1, 10**15), help="Credits on top of the rest."
-)
+@click.option("--add-credits", type=click.IntRange(1, 10**15), help="Credits to add.")
 @limit_options
 @data_dir_option
 @click.pass_obj
@@ -260,21 +263,21 @@ def set_team_command(
 ) -> None:
     """Change the TEAM with this id or name, also while the service runs.
 
-    What jobs under way have reserved is not part of --credits: what they leave over
-    comes on top.
+    --credits does not include credits that running jobs have reserved. Reserved credits
+    that a job does not use are added later.
     """
-    from scraper_service.services import teams
+    from scraper_service.services import accounts
 
     if credits_left is not None and add_credits is not None:
         raise click.UsageError("give --credits or --add-credits, not both")
-    change = teams.Change(
+    change = accounts.TeamChange(
         name=name,
         credits=credits_left,
         more_credits=add_credits,
         concurrency=concurrency,
         rates=dict(rates),
     )
-    if change == teams.Change():
+    if change == accounts.TeamChange():
         raise click.UsageError("say what to change, such as --credits 1000")
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
@@ -282,18 +285,21 @@ def set_team_command(
         if team_id is None:
             raise click.ClickException(f"no team has the id or name {team!r}")
         try:
-            teams.change_team(connection, team_id, change)
+            accounts.change_team(connection, team_id, change)
         except ValueError as error:
             raise click.ClickException(str(error)) from error
-        changed = next(t for t in teams.list_teams(connection) if t.id == team_id)
+        changed = next(t for t in accounts.list_teams(connection) if t.id == team_id)
         click.echo(described(changed))
 
 
 def _find(connection: Connection, text: str) -> str | None:
-    """Return the id of the team with this id or name, None if there is none."""
-    from scraper_service.services import teams
+    """Return the id of the team with this id or name, None if no team matches.
 
-    found = teams.teams_named(connection, text)
+    Raises :exc:`click.ClickException` if several teams have the name.
+    """
+    from scraper_service.services import accounts
+
+    found = accounts.teams_named(connection, text)
     if len(found) > 1:
         ids = ", ".join(found)
         raise click.ClickException(f"{len(found)} teams have the name {text!r}: {ids}")
@@ -301,7 +307,7 @@ def _find(connection: Connection, text: str) -> str | None:
 
 
 def described(team: TeamRow) -> str:
-    """Return a line about a team."""
+    """Return a line that describes a team and its limits."""
     left = UNLIMITED
     if team.credits is not None:
         left = f"{team.credits} of {team.plan_credits}"

@@ -1,4 +1,4 @@
-"""Options of several commands: where pages go, and which service is asked, if any."""
+"""Options of several commands: the output of pages, and the service to use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @frozen
 class Wanted:
-    """Where the pages of a job are to go."""
+    """The requested output of the pages of a job."""
 
     path: str | None
     format: str | None
@@ -26,21 +26,23 @@ class Wanted:
     quiet: bool
 
     def destination(self) -> Destination:
-        """Return the place; raise :exc:`click.UsageError`."""
+        """Return the destination; raise :exc:`click.UsageError`."""
         return destination(self.path, self.format, overwrite=self.overwrite)
 
     def destination_if_named(self) -> Destination | None:
-        """Return the place, None if the command line does not say."""
+        """Return the destination, None if the command line names none."""
         is_named = self.path is not None or self.format is not None
         return self.destination() if is_named else None
 
 
 @frozen
 class Where:
-    """Which service is asked: that of ``server`` with ``key``, or none."""
+    """The service to use, if any."""
 
+    #: The URL of the service; None runs without a service.
     server: str | None
     key: str
+    #: The data folder of a run without a service.
     data_dir: str | None
 
 
@@ -56,43 +58,45 @@ _OUTPUT = (
         "--output-format",
         "format_",
         type=click.Choice(FORMATS),
-        help="What to write, whatever the name of PATH.",
+        help="The format of the output, whatever the name of PATH.",
     ),
     click.option(
-        "--overwrite", is_flag=True, help="Write into a folder that has files."
+        "--overwrite", is_flag=True, help="Write into a folder that has files already."
     ),
-    click.option("-q", "--quiet", is_flag=True, help="Show neither progress nor end."),
+    click.option(
+        "-q", "--quiet", is_flag=True, help="Show neither progress nor summary."
+    ),
 )
 _SERVICE = (
     click.option(
         "--server",
         envvar="SCRAPER_SERVER",
         metavar="URL",
-        help="Let a running service do it.  [env: SCRAPER_SERVER]",
+        help="Use a running service.  [env: SCRAPER_SERVER]",
     ),
     click.option(
         "--key",
         envvar="SCRAPER_KEY",
         default="",
         metavar="KEY",
-        help="The key for that service.  [env: SCRAPER_KEY]",
+        help="The key of that service.  [env: SCRAPER_KEY]",
     ),
     click.option(
         "--data-dir",
         type=click.Path(file_okay=False),
-        help="Where jobs are kept without a service.  [default: data]",
+        help="The folder of jobs without a service.  [default: data]",
     ),
 )
 
 
 def examples(*commands: str) -> str:
-    """Return the end of a command's help that shows how it is called."""
-    # Without the mark click would join the lines.
+    """Return the end of a command's help: examples."""
+    # Without this mark click joins the lines.
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
 def takes_output(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options that say where pages go; the command gets them as ``wanted``."""
+    """Add the options of the output; the command receives them as ``wanted``."""
 
     @functools.wraps(command)
     def with_wanted(
@@ -109,7 +113,7 @@ def takes_output(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def takes_service(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Add options that name a service; the command gets them as ``where``."""
+    """Add the options of the service; the command receives them as ``where``."""
 
     @functools.wraps(command)
     def with_where(

@@ -1,7 +1,7 @@
-"""Where the pages of a job go: lines of JSON, a table, or a folder with files.
+"""Outputs for the pages of a job: JSON Lines, a table, or a folder with files.
 
-Everything is written from the first page on, also when a job is resumed: pages have
-their order in the job database, so what was written before is written again the same.
+An output is written from the first page on, also when a job is resumed. The job database
+keeps the order of the pages, so the earlier part is written again without changes.
 """
 
 from __future__ import annotations
@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from attrs import evolve, frozen
 
-from scraper_service.cli.catalogue import EVERY_KEY, FILE, KINDS, PICTURE
-from scraper_service.cli.job_state import Failure, OutputFailed, ReaderGone
-from scraper_service.cli.names import PageNames
-from scraper_service.cli.parts import Unavailable, content_of, ending_of
+from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone
+from scraper_service.cli.page_files import PageNames, Unavailable, content_of, ending_of
+from scraper_service.cli.page_formats import EVERY_KEY, FILE, KINDS, PICTURE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,39 +29,40 @@ if TYPE_CHECKING:
 FORMATS = ("jsonl", "csv", "markdown")
 ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
 STDOUT = "-"
-# Of a table: what is told of every page, before the formats.
+# Columns of a table before the formats, from the metadata.
 FACTS = (
     *("url", "sourceURL", "statusCode", "contentType"),
     *("title", "description", "language"),
 )
 LAST = ("warning", "error")
-# Spreadsheets would take a cell that begins so for a formula, wide forms too.
+# Spreadsheets take a cell with this start for a formula. The last four are wide forms.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 
 
 class Output(Protocol):
-    """Takes the pages of a job in their order, as JSON objects of /v2."""
+    """Writes the pages of a job in their order. Pages are JSON objects of /v2."""
 
     def open(self) -> None:
-        """Make sure that it can be written; what is there stays so far."""
+        """Check that the output can be written, and keep earlier content for now."""
 
     def write(self, pages: Sequence[bytes]) -> None:
-        """Write pages; they are with the operating system when this returns."""
+        """Write pages, without keeping any in a buffer of this process."""
 
-    def close(self, failures: Sequence[Failure] | None) -> None:
-        """End; None are the ``failures`` of a job that goes on."""
+    def close(self, failures: Sequence[FailedUrl] | None) -> None:
+        """Close the output. ``failures`` is None if the job has not ended."""
 
 
 @frozen
 class Destination:
-    """A place for output: ``path`` None is nowhere, :data:`STDOUT` standard output.
+    """A destination for the pages of a job."""
 
-    ``keys`` are those that the pages of the job have, None if that is not known.
-    """
-
+    #: A file or folder, :data:`STDOUT` for standard output, None for no output.
     path: str | None
+    #: A name in :data:`FORMATS`.
     format: str = "jsonl"
+    #: Whether files in an existing folder may be overwritten.
     overwrite: bool = False
+    #: The keys of the pages, None if not known.
     keys: Sequence[str] | None = None
 
     @property
@@ -70,20 +70,20 @@ class Destination:
         return self.path == STDOUT
 
     def output(self) -> Output:
-        """Return what writes there."""
-        from scraper_service.cli.folder import MarkdownFolder
+        """Return an output that writes to this destination."""
+        from scraper_service.cli.page_files import MarkdownFolder
 
         if self.path is None:
             return Nowhere()
         if self.format == "markdown":
             return MarkdownFolder(Path(self.path), overwrite=self.overwrite)
         path = None if self.is_stdout else Path(self.path)
-        return JsonLines(path) if self.format == "jsonl" else Table(path, self.keys)
+        return JsonLines(path) if self.format == "jsonl" else TableFile(path, self.keys)
 
     def of_pages(self, keys: Sequence[str] | None) -> Destination:
-        """Return the place for pages with these keys; raise :exc:`click.UsageError`.
+        """Return this destination for pages with ``keys``.
 
-        A terminal takes no pictures and files.
+        Raises :exc:`click.UsageError` for pictures and files on a terminal.
         """
         if self.is_stdout and sys.stdout.isatty() and keys is not None:
             refuse_binary(keys)
@@ -91,9 +91,9 @@ class Destination:
 
 
 def destination(path: str | None, name: str | None, *, overwrite: bool) -> Destination:
-    """Return where output goes that was asked for with ``-o`` and ``--output-format``.
+    """Return the destination for ``-o`` and ``--output-format``.
 
-    Without ``-o`` it is standard output, unless that is a terminal. Raises
+    Without both options, pages go to standard output, or nowhere on a terminal. Raises
     :exc:`click.UsageError`.
     """
     if path in {None, STDOUT}:
@@ -118,7 +118,7 @@ def destination(path: str | None, name: str | None, *, overwrite: bool) -> Desti
 
 
 def refuse_binary(keys: Iterable[str]) -> None:
-    """Raise :exc:`click.UsageError` where pages have what a terminal cannot show."""
+    """Raise :exc:`click.UsageError` if ``keys`` include pictures or files."""
     found = [key for key in keys if KINDS.get(key) in {PICTURE, FILE}]
     if found:
         names = " and ".join(found)
@@ -133,17 +133,17 @@ def _ending(path: str) -> str:
 
 
 class Nowhere:
-    """Writes nothing: the pages stay in the job database."""
+    """An output that writes nothing. The pages stay in the job database."""
 
     def open(self) -> None: ...
 
     def write(self, pages: Sequence[bytes]) -> None: ...
 
-    def close(self, failures: Sequence[Failure] | None) -> None: ...
+    def close(self, failures: Sequence[FailedUrl] | None) -> None: ...
 
 
 class _File:
-    """A file that is written from its start, or standard output."""
+    """A file that is written from its start, or standard output if ``path`` is None."""
 
     def __init__(self, path: Path | None):
         self._path = path
@@ -153,7 +153,7 @@ class _File:
     def open(self) -> None:
         try:
             if self._path is None:
-                # Unbuffered: nothing is left for the interpreter to flush, or to fail.
+                # Unbuffered: the interpreter has nothing to flush at its end.
                 self._file = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
             else:
                 self._path.parent.mkdir(parents=True, exist_ok=True)
@@ -167,7 +167,7 @@ class _File:
         for page in pages:
             self._send(self._page(page))
 
-    def close(self, failures: Sequence[Failure] | None) -> None:
+    def close(self, failures: Sequence[FailedUrl] | None) -> None:
         if self._file is None:
             return
         if failures is not None:
@@ -176,7 +176,7 @@ class _File:
 
     @property
     def _is_regular(self) -> bool:
-        """Whether it is a file that can be read again."""
+        """Return True if the output is a regular file, which can be read again."""
         assert self._file is not None
         mode = os.fstat(self._file.fileno()).st_mode
         return self._path is not None and stat.S_ISREG(mode)
@@ -213,20 +213,21 @@ class _File:
 
 
 class JsonLines(_File):
-    """A page object in each line, in UTF-8."""
+    """An output with a page object in each line, in UTF-8."""
 
     def _page(self, page: bytes) -> bytes:
         return page + b"\n"
 
 
-class Table(_File):
-    """A page in each row (RFC 4180, UTF-8): :data:`FACTS`, its formats, :data:`LAST`.
+class TableFile(_File):
+    """A CSV output (RFC 4180, UTF-8) with a page in each row.
 
-    ``keys`` are those of the formats. Where they are not known, a file gets a column
-    for each that comes, and a pipe all there are. A list of texts has one in each line
-    of its cell, other data are JSON. A cell that a spreadsheet could take for a formula
-    begins with an apostrophe. Pictures and files stand beside the table, in a folder of
-    its name, and their cells name them; into a pipe they go as they are.
+    The columns are :data:`FACTS`, the formats in ``keys``, and :data:`LAST`. Without
+    ``keys``, a file gets a column for each new format, and a pipe gets all columns. A
+    list of texts fills its cell with a text per line. Other data are JSON. A cell that a
+    spreadsheet could take for a formula begins with an apostrophe. Pictures and files go
+    into a folder beside the table, and their cells have the file names. In a pipe they
+    stay in their cells.
     """
 
     def __init__(self, path: Path | None, keys: Sequence[str] | None = None):
@@ -257,14 +258,14 @@ class Table(_File):
         return self._row([cell(facts.get(name)) for name in self._columns])
 
     def _shown(self, key: str, value: Any, page: dict[str, Any]) -> Any:
-        """Return what a cell has; a picture or a file is written beside the table."""
+        """Return the value for a cell, after writing a picture or file beside the table."""
         is_file = KINDS.get(key) in {PICTURE, FILE} and isinstance(value, str)
         if not is_file or self._files is None:
             return value
         try:
             data, kind = content_of(key, value, page)
         except Unavailable:
-            return value  # where a service has it
+            return value  # for a picture, its URL at the service
         ending = ending_of(kind, page)
         facts = page["metadata"]
         url = str(facts.get("url") or facts.get("sourceURL") or "")
@@ -277,10 +278,7 @@ class Table(_File):
         return f"{self._files.name}/{name}"
 
     def _widen(self, keys: list[str]) -> None:
-        """Give the table columns for ``keys``, before the last ones.
-
-        Rows that are there get empty cells.
-        """
+        """Add columns for ``keys`` before :data:`LAST`. Existing rows get empty cells."""
         assert self._path is not None
         assert self._file is not None
         place = len(self._columns) - len(LAST)
@@ -311,7 +309,7 @@ class Table(_File):
 
 
 def cell(value: Any) -> str:
-    """Return what stands in a table for a value of a page."""
+    """Return the text of a table cell for a value of a page."""
     if value is None:
         return ""
     if isinstance(value, list) and all(isinstance(item, str) for item in value):

@@ -1,6 +1,6 @@
-"""Commands that answer at once: one page, a file, or the URLs of a site.
+"""Commands without a job: `scrape`, `parse`, `map`, `search` and `explain`.
 
-Heavy imports stand inside the commands, see :mod:`scraper_service.cli.root`.
+Heavy imports are inside the commands, see :mod:`scraper_service.cli.main`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import asking, catalogue, reading, single
+from scraper_service.cli import local_requests, page_formats, request_options, single
 from scraper_service.cli.options import examples, takes_service
 from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import end_when_interrupted, printable
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.options import Where
 
-MAX_FILE_BYTES = 50 * 2**20  # as POST /v2/parse has it
-ERROR_STATUS = 3  # the exit code where a site answers with a status of 400 or more
+MAX_FILE_BYTES = 50 * 2**20  # the limit of POST /v2/parse
+ERROR_STATUS = 3  # exit code for a page with a status of 400 or more
 _output = click.option(
     "-o", "--output", metavar="FILE", help="Write to FILE, not the terminal."
 )
@@ -53,7 +53,7 @@ _as_object = click.option(
     ),
 )
 @click.argument("url", metavar="URL|FILE")
-@asking.takes((), asking.PAGE)
+@request_options.takes((), request_options.PAGE)
 @_page_output
 @_as_object
 @takes_service
@@ -101,7 +101,7 @@ def scrape_command(
     ),
 )
 @click.argument("file", metavar="FILE")
-@asking.takes((), asking.FILE_PAGE)
+@request_options.takes((), request_options.FILE_PAGE)
 @_page_output
 @_as_object
 @takes_service
@@ -136,7 +136,7 @@ def _parse(
 ) -> None:
     for name in ("headers", "maxAge", "storeInCache"):
         if body.pop(name, None):
-            flag = asking.SPELLINGS[name]
+            flag = request_options.SPELLINGS[name]
             raise click.UsageError(f"{flag}: it is for pages that are fetched")
     place = _place(body, output, where, as_json=as_json)
     try:
@@ -161,23 +161,23 @@ def _parsed(
 ) -> dict[str, Any]:
     """Return the page object of a file; raise :exc:`click.ClickException`."""
     if where.server:
-        from scraper_service.cli import remote_run
+        from scraper_service.cli import remote
 
-        found = remote_run.asked(where, lambda r: r.send_file(name, data, body))
+        found = remote.call_service(where, lambda r: r.send_file(name, data, body))
         return found.get("data") or {}
     from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.options.model import missing_model
+    from scraper_service.options.availability import missing_model
 
     settings = _settings(overrides, where)
     missing = why_missing(settings), missing_model(settings)
-    upload, options = reading.parse_options(name, data, body, *missing)
+    upload, options = local_requests.parse_options(name, data, body, *missing)
     return _first(*_run(settings, "scrape", page=options, upload=upload), options.url)
 
 
 def _place(
     body: dict[str, Any], output: str | None, where: Where, *, as_json: bool
 ) -> single.Target:
-    keys = catalogue.keys_of_body(body)
+    keys = page_formats.keys_of_body(body)
     is_remote = where.server is not None
     return single.target(output, keys, as_json=as_json, is_remote=is_remote)
 
@@ -199,24 +199,27 @@ def _page(
 ) -> dict[str, Any]:
     """Return a page object of /v2; raise :exc:`click.ClickException`."""
     if where.server:
-        from scraper_service.cli import remote_run
+        from scraper_service.cli import remote
 
-        found = remote_run.asked(where, lambda r: r.call("POST", "/v2/scrape", body))
+        found = remote.call_service(where, lambda r: r.call("POST", "/v2/scrape", body))
         return found.get("data") or {}
     from scraper_service.crawling.browser.chromium import why_missing
-    from scraper_service.options.model import missing_model
+    from scraper_service.options.availability import missing_model
 
     settings = _settings(overrides, where)
     missing = why_missing(settings), missing_model(settings)
-    options = reading.page_options(body, *missing)
+    options = local_requests.page_options(body, *missing)
     if options.scrape.max_age_ms:
         raise click.UsageError("--max-age: only a service keeps pages; see --server")
     return _first(*_run(settings, "scrape", page=options), options.url)
 
 
 def _first(pages: list[Any], _: Any, url: str) -> dict[str, Any]:
-    """Return the object of the one page of a run; raise :exc:`click.ClickException`."""
-    from scraper_service.api.page_json import page_json
+    """Return the page object of a run with one page.
+
+    Raises :exc:`click.ClickException` if there is no page.
+    """
+    from scraper_service.api.responses import page_json
 
     if not pages:
         raise click.ClickException("no page came out; see the log above")
@@ -234,7 +237,7 @@ def _first(pages: list[Any], _: Any, url: str) -> dict[str, Any]:
     ),
 )
 @click.argument("url")
-@asking.takes(asking.MAP)
+@request_options.takes(request_options.MAP)
 @_output
 @click.option("--json", "as_json", is_flag=True, help="Print objects with titles.")
 @takes_service
@@ -247,7 +250,7 @@ def map_command(
     as_json: bool,
     where: Where,
 ) -> None:
-    """Print the addresses of the site of URL, one in each line.
+    """Print the URLs of the site of URL, one per line.
 
     Exit codes: 0 all is well, 1 there is no map, 2 wrong use, 130 interrupted.
     """
@@ -264,17 +267,17 @@ def map_command(
 def _links(
     overrides: tuple[str, ...], body: dict[str, Any], where: Where
 ) -> tuple[list[dict[str, str]], list[str]]:
-    """Return the objects of a map, and its warnings."""
+    """Return the links of a map as objects, and the warnings."""
     if where.server:
-        from scraper_service.cli import remote_run
+        from scraper_service.cli import remote
 
-        found = remote_run.asked(where, lambda r: r.call("POST", "/v2/map", body))
+        found = remote.call_service(where, lambda r: r.call("POST", "/v2/map", body))
         return found.get("links") or [], _warnings(found)
     from scraper_service.crawling.page_errors import map_failure, map_warnings
 
-    options = reading.map_options(body)
+    options = local_requests.map_options(body)
     settings = _settings(overrides, where)
-    links, spider = _run(settings, "map", asked=options)
+    links, spider = _run(settings, "map", options=options)
     url = printable(options.url)
     if spider.found is None:
         raise click.ClickException(f"{url}: Map timed out (MAP_TIMEOUT)")
@@ -291,7 +294,7 @@ def _links(
     ),
 )
 @click.argument("query")
-@asking.takes(asking.SEARCH)
+@request_options.takes(request_options.SEARCH)
 @_output
 @click.option(
     "--json", "as_json", is_flag=True, help="Print objects, one in each line."
@@ -324,30 +327,32 @@ def search_command(
 
 
 def _warnings(answer: dict[str, Any]) -> list[str]:
-    """Return what a service remarks on an answer."""
+    """Return the warnings in a response of a service."""
     return [str(answer["warning"])] if answer.get("warning") else []
 
 
 def _results(
     overrides: tuple[str, ...], body: dict[str, Any], where: Where
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the results of a search, or their pages, and its warnings."""
+    """Return the results of a search or their pages, and the warnings."""
     if where.server:
-        from scraper_service.cli import remote_run
+        from scraper_service.cli import remote
 
-        answer = remote_run.asked(where, lambda r: r.call("POST", "/v2/search", body))
+        answer = remote.call_service(
+            where, lambda r: r.call("POST", "/v2/search", body)
+        )
         groups = answer.get("data") or {}
         found = [
             {"source": kind, **item} for kind, items in groups.items() for item in items
         ]
         return found, _warnings(answer)
-    from scraper_service.api.page_json import page_json
+    from scraper_service.api.responses import page_json
     from scraper_service.crawling.browser.chromium import why_missing
     from scraper_service.items import Page
 
     settings = _settings(overrides, where)
-    options = reading.search_options(body, why_missing(settings))
-    items, spider = _run(settings, "search", asked=options)
+    options = local_requests.search_options(body, why_missing(settings))
+    items, spider = _run(settings, "search", options=options)
     if spider.failure is not None:
         raise click.ClickException(printable(spider.failure))
     found = [
@@ -358,7 +363,7 @@ def _results(
 
 
 def _shown(result: dict[str, Any]) -> str:
-    """Return a result for the eye: title, address, and what is said of it."""
+    """Return a search result as text: title, URL, and content or description."""
     metadata = result.get("metadata") or {}
     parts = (
         result.get("title") or metadata.get("title"),
@@ -381,13 +386,13 @@ def _write(lines: Iterable[str], output: str | None) -> None:
 
 
 def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], Any]:
-    """Run a spider as `scrapy crawl` does; return its items, and the spider.
+    """Run a spider as `scrapy crawl` does; return its items and the spider.
 
-    Ctrl-C ends the process at once: nothing of the run is worth waiting for.
+    Ctrl-C ends the process at once.
     """
     from scrapy.crawler import AsyncCrawlerProcess
 
-    from scraper_service.crawling.signals import item_made
+    from scraper_service.crawling.middlewares import item_made
 
     items: list[Any] = []
 
@@ -401,3 +406,88 @@ def _run(settings: Settings, name: str, **arguments: Any) -> tuple[list[Any], An
     process.crawl(crawler, **arguments)
     process.start(install_signal_handlers=False)
     return items, crawler.spider
+
+
+@click.command("explain")
+@click.argument("page", metavar="URL|FILE")
+@click.option("--url", metavar="URL", help="The URL that FILE was fetched from.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def explain_command(
+    overrides: tuple[str, ...], page: str, url: str | None, as_json: bool
+) -> None:
+    """Show which blocks of a page are main content, and why.
+
+    A line for each block: + kept or - dropped, how likely it is content, its place and
+    text, the rule that decided or the features that counted most.
+    """
+    from scraper_service.content.decode import text_of
+    from scraper_service.content.main_content.explain import explain
+
+    if page.startswith(("http://", "https://")):
+        html, address = _fetched(overrides, page)
+    else:
+        try:
+            body = Path(page).read_bytes()
+        except OSError as error:
+            message = f"{page} is neither an http(s) URL nor a file: {error}"
+            raise click.UsageError(message) from error
+        html = text_of(body, "text/html", xml=False)
+        address = url or Path(page).resolve().as_uri()
+    facts = explain(html, address)
+    if as_json:
+        click.echo(json.dumps(facts, ensure_ascii=False))
+    else:
+        click.echo("\n".join(_lines(facts)))
+
+
+def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
+    """Return the HTML source of the page, and its final URL."""
+    from scrapy.crawler import AsyncCrawlerProcess
+
+    from scraper_service.crawling.middlewares import item_made
+
+    settings = load_settings(overrides, LOG_LEVEL="ERROR")
+    check_egress(settings)
+    pages: list[Any] = []
+
+    def keep(item: Any) -> None:
+        pages.append(item)
+
+    end_when_interrupted()
+    process = AsyncCrawlerProcess(settings)
+    crawler = process.create_crawler("scrape")
+    crawler.signals.connect(keep, item_made)
+    process.crawl(crawler, url=url, formats="rawHtml")
+    process.start(install_signal_handlers=False)
+    if not pages:
+        raise click.ClickException("no page came out; see the log above")
+    if pages[0].failure:
+        failure = pages[0].failure
+        raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
+    return json.loads(pages[0].values["raw_html"]), pages[0].metadata.url
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    if not facts["blocks"]:
+        return ["The page has no text."]
+    chances = ", ".join(
+        f"{name} {chance:.0%}"
+        for name, chance in sorted(facts["kinds"].items(), key=lambda p: -p[1])
+        if chance >= 0.05
+    )
+    lines = [f"kind: {facts['kind']} ({chances})"]
+    lines += [f"  {e['weight']:+.2f}  {e['sign']}" for e in facts["evidence"]]
+    lines.append(f"blocks with a chance of {facts['bar']:.2f} or more are kept")
+    for block in facts["blocks"]:
+        mark = "+" if block["keep"] else "-"
+        features = "; ".join(
+            f"{f['name']} = {f['value']:g} ({f['weight']:+.2f})"
+            for f in block["features"]
+        )
+        why = block["rule"] or features
+        lines += [
+            f"{mark} {block['chance']:.2f} {block['path']}: {block['text'][:70]}",
+            f"         {why}",
+        ]
+    return lines

@@ -1,6 +1,6 @@
-"""A running service, asked over its HTTP API with the user's own key.
+"""Use a running service over its HTTP API: call it, follow its jobs, list them.
 
-The address is that of the user, not of a page: it may be anywhere, also on this machine.
+The user names the URL of the service, so no egress rules apply: this machine is allowed.
 """
 
 from __future__ import annotations
@@ -8,32 +8,48 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import time
 import uuid
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+from urllib.parse import urlencode
 
 import aiohttp
 import click
 
-from scraper_service.cli.job_state import Failure, Status
-from scraper_service.cli.reading import spelled
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.follow import (
+    Follower,
+    Silent,
+    counted,
+    exit_code,
+    progress,
+    stop_signals,
+    summary,
+)
+from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, Status
+from scraper_service.cli.local_requests import with_flag
+from scraper_service.cli.terminal import READER_GONE, end_at_once, printable
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
     from types import TracebackType
+
+    from scraper_service.cli.follow import Progress
+    from scraper_service.cli.options import Where
+    from scraper_service.cli.output import Destination
 
 CONNECT_S = 10
 ANSWER_S = 330  # a scrape may take 300
 RETRY_S = (1, 2, 4, 8, 15)  # before each further attempt at reading
 MAX_WAIT_S = 60  # of a Retry-After
-COUNT_S = 2.0  # between two looks at what the status does not tell
-PAGES = 250  # in one answer
+COUNT_S = 2.0  # between two reads of the report
+PAGES = 250  # per response
 
 
 class RemoteError(Exception):
-    """A service did not do what was asked; the text is a sentence.
+    """Raised when a call to a service fails; the text is a sentence.
 
-    ``status`` is that of the answer, 0 for none.
+    ``status`` is the HTTP status of the response, 0 without a response.
     """
 
     def __init__(self, text: str, status: int = 0):
@@ -42,13 +58,13 @@ class RemoteError(Exception):
 
 
 class Remote:
-    """A client of a service; use as an asynchronous context manager."""
+    """An HTTP client of a service; use as an asynchronous context manager."""
 
     def __init__(self, server: str, key: str):
         server = server if "://" in server else f"http://{server}"
         if not server.startswith(("http://", "https://")):
             raise click.UsageError(
-                f"--server: must be an http or https address, got {server!r}"
+                f"--server: must be an http or https URL, got {server!r}"
             )
         self.address = server.rstrip("/")
         self._headers = {"Authorization": f"Bearer {key}"} if key else {}
@@ -73,7 +89,7 @@ class Remote:
         await self._session.close()
 
     async def get(self, path: str) -> dict[str, Any]:
-        """Return the answer to a GET; tried again while the service is away."""
+        """Return the response to a GET. Retries while the service is unavailable."""
         waits = iter(RETRY_S)
         while True:
             try:
@@ -85,7 +101,7 @@ class Remote:
             await asyncio.sleep(wait_s)
 
     async def send_file(self, name: str, data: bytes, options: Any) -> dict[str, Any]:
-        """Return what ``POST /v2/parse`` makes of a file; see :meth:`call`."""
+        """Return the response of ``POST /v2/parse`` to a file; see :meth:`call`."""
         form = aiohttp.FormData()
         form.add_field("file", data, filename=name)
         form.add_field("options", json.dumps(options))
@@ -98,7 +114,7 @@ class Remote:
         body: Any = None,
         form: aiohttp.FormData | None = None,
     ) -> dict[str, Any]:
-        """Return the JSON object of an answer of 2xx; raise :exc:`RemoteError`."""
+        """Return the JSON object of a 2xx response; raise :exc:`RemoteError`."""
         assert self._session is not None
         headers = {} if body is None else {"x-idempotency-key": str(uuid.uuid4())}
         try:
@@ -127,7 +143,7 @@ class Remote:
             )
         if not 200 <= status < 300:
             raise RemoteError(self._refusal(status, found), status)
-        if found.get("success") is False:  # 200 with it: the name does not resolve
+        if found.get("success") is False:  # with status 200: the name does not resolve
             code = f" ({found['code']})" if found.get("code") else ""
             raise RemoteError(f"{self._refusal(status, found)}{code}", status)
         return found
@@ -139,7 +155,7 @@ class Remote:
         details = found.get("details")
         if status == 400 and isinstance(details, list) and details:
             faults = [
-                spelled(tuple(d.get("path", ())), str(d.get("message", "")))
+                with_flag(tuple(d.get("path", ())), str(d.get("message", "")))
                 for d in details
                 if isinstance(d, dict)
             ]
@@ -148,7 +164,7 @@ class Remote:
 
 
 class RemoteSource:
-    """A job of a service, as :class:`~scraper_service.cli.follow.Source`."""
+    """A :class:`~scraper_service.cli.follow.JobSource` for a job of a service."""
 
     poll_s = 1.0
 
@@ -178,7 +194,7 @@ class RemoteSource:
         return status, [_line(page) for page in found.get("data") or ()]
 
     async def _count(self, *, is_last: bool) -> None:
-        """Look at the report of the job; services of others have none."""
+        """Read the report of the job. Other compatible services have no report."""
         if not self._tells_more or (time.monotonic() < self._next and not is_last):
             return
         self._next = time.monotonic() + COUNT_S
@@ -206,15 +222,20 @@ class RemoteSource:
     async def left_out(self) -> dict[str, int]:
         return self._reasons
 
-    async def failures(self) -> list[Failure]:
+    async def robots_blocked(self) -> list[str]:
+        """Return the URLs that robots.txt refuses."""
+        found = await self._remote.get(f"{self._path}/errors")
+        return [str(url) for url in found.get("robotsBlocked") or ()]
+
+    async def failures(self) -> list[FailedUrl]:
         found = await self._remote.get(f"{self._path}/errors")
         failures = [
-            Failure(str(e["url"]), str(e.get("code") or "ERROR"), str(e["error"]))
+            FailedUrl(str(e["url"]), str(e.get("code") or "ERROR"), str(e["error"]))
             for e in found.get("errors") or ()
         ]
         if not (await self._remote.get(f"{self._path}?limit=1")).get("completed"):
             refused = found.get("robotsBlocked") or ()
-            failures += [Failure.of_robots(str(url)) for url in refused]
+            failures += [FailedUrl.of_robots(str(url)) for url in refused]
         return failures
 
 
@@ -223,7 +244,9 @@ def _reason(error: Exception) -> str:
         number = error.os_error.errno or 0
         if number > 0:
             return os.strerror(number)
-        return error.os_error.strerror or str(error.os_error)  # of the resolver
+        return error.os_error.strerror or str(
+            error.os_error
+        )  # an error of the resolver
     return str(error) or type(error).__name__
 
 
@@ -231,3 +254,228 @@ def _line(page: Any) -> bytes:
     return json.dumps(page, ensure_ascii=False, separators=(",", ":")).encode(
         "utf-8", "replace"
     )
+
+
+T = TypeVar("T")
+PATHS = {"crawl": "/v2/crawl", "batch": "/v2/batch/scrape"}
+
+
+def call_service(where: Where, work: Callable[[Remote], Awaitable[T]]) -> T:
+    """Run ``work`` with a client of the service, and return its result.
+
+    Raises :exc:`click.ClickException`.
+    """
+    assert where.server is not None
+    remote = Remote(where.server, where.key)
+
+    async def run() -> T:
+        async with remote:
+            return await work(remote)
+
+    try:
+        return asyncio.run(run())
+    except RemoteError as error:
+        if error.status == 400:
+            raise click.UsageError(str(error)) from error
+        raise click.ClickException(str(error)) from error
+
+
+async def start(remote: Remote, kind: str, body: dict[str, Any]) -> str:
+    """Start a job and return its id. Prints the URLs that are left out."""
+    found = await remote.call("POST", PATHS[kind], body)
+    for url in found.get("invalidURLs") or ():
+        click.echo(f"left out: {printable(str(url), 200)}", err=True)
+    return str(found["id"])
+
+
+class RemoteRun:
+    """Follows a new or a known job of a service, and writes its pages.
+
+    An interruption cancels a new job. A known job continues at the service.
+    """
+
+    def __init__(self, where: Where, place: Destination, *, quiet: bool):
+        self._where = where
+        self._place = place
+        self._quiet = quiet
+        self._progress: Progress = Silent(speaks=not quiet)
+        self._stopped = asyncio.Event()
+        self._signal = 0
+
+    def run_new(self, kind: str, body: dict[str, Any]) -> int:
+        """Return the exit code; raise :exc:`click.ClickException`."""
+
+        async def work(remote: Remote) -> int:
+            output = self._place.output()
+            output.open()  # before the job is created
+            self._listen()
+            job_id = await start(remote, kind, body)
+            return await self._follow(remote, job_id, output, is_new=True)
+
+        return self._run(work)
+
+    def run_known(self, job_id: str) -> int:
+        """Return the exit code; raise :exc:`click.ClickException`."""
+
+        async def work(remote: Remote) -> int:
+            await remote.get(f"/v2/crawl/{job_id}?limit=1")  # check that the job exists
+            output = self._place.output()
+            output.open()
+            self._listen()
+            return await self._follow(remote, job_id, output, is_new=False)
+
+        return self._run(work)
+
+    def export(self, job_id: str) -> int:
+        """Write the pages that a job has so far; return the exit code."""
+
+        async def work(remote: Remote) -> int:
+            source = RemoteSource(remote, job_id)
+            status, pages = await source.poll(0)
+            output = self._place.output()
+            output.open()
+            written = 0
+            while pages:
+                await asyncio.to_thread(output.write, pages)
+                written += len(pages)
+                status, pages = await source.poll(written)
+            output.close(await source.failures())
+            self._progress.say(f"{counted(written)} of a job that is {status.state}")
+            return 0
+
+        return self._run(work)
+
+    def _run(self, work: Callable[[Remote], Awaitable[int]]) -> int:
+        try:
+            return call_service(self._where, work)
+        except OutputFailed as error:
+            raise click.ClickException(str(error)) from error
+        except ReaderGone:
+            return READER_GONE
+        finally:
+            self._progress.stop()
+
+    def _listen(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in stop_signals():
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def _signalled(self, number: int) -> None:
+        if self._stopped.is_set():
+            self._progress.stop()
+            end_at_once(128 + number)
+        self._signal = number
+        self._stopped.set()
+
+    async def _follow(
+        self, remote: Remote, job_id: str, output: Any, *, is_new: bool
+    ) -> int:
+        place = self._place
+        self._progress = progress(
+            quiet=self._quiet,
+            to_stdout=place.is_stdout,
+            lists_pages=place.path is None,
+        )
+        follower = Follower(RemoteSource(remote, job_id), output, self._progress)
+        again = self._command("resume" if not is_new else "export", job_id)
+        try:
+            status = await follower.follow(self._stopped)
+            if self._stopped.is_set() and status.is_active and is_new:
+                status = await self._cancel(remote, job_id, follower)
+            ending = await follower.close(status)
+        except RemoteError as error:
+            text = (
+                f"{error}; the job may go on there: {self._command('resume', job_id)}"
+            )
+            raise RemoteError(text, error.status) from error
+        except (OutputFailed, ReaderGone) as error:
+            if is_new:
+                await remote.call("DELETE", f"/v2/crawl/{job_id}")
+            if isinstance(error, OutputFailed):
+                raise OutputFailed(f"{error}\nits pages so far: {again}") from error
+            end = "cancelled" if is_new else "stopped"
+            text = f"{end}: nobody reads the output any more"
+            self._progress.say(f"{text}\nits pages so far: {again}")
+            return READER_GONE
+        self._progress.stop()
+        if not self._signal:
+            self._progress.say(summary(status, ending))
+            if place.path is None and status.pages:
+                words = f"{self._command('export', job_id)} -o FILE"
+                self._progress.say(f"to keep them: {words}")
+            return exit_code(status)
+        if status.is_active:
+            text = f"job {job_id} goes on at {remote.address}; to follow it: {again}"
+        else:
+            text = (
+                f"{status.state}: {counted(status.pages)}; a service does not go on with a"
+                f" cancelled job. Its pages: {again}"
+            )
+        self._progress.say(text)
+        return 128 + self._signal
+
+    async def _cancel(self, remote: Remote, job_id: str, follower: Follower) -> Status:
+        self._progress.say("cancelling the job at the service")
+        try:
+            await remote.call("DELETE", f"/v2/crawl/{job_id}")
+        except RemoteError as error:
+            if error.status != 409:  # the job has ended already
+                raise
+        return await follower.follow(self._stopped)
+
+    def _command(self, verb: str, job_id: str) -> str:
+        # Without the key: terminals keep their output.
+        words = ["scraper-service", "jobs", verb, job_id]
+        return shlex.join([*words, "--server", str(self._where.server)])
+
+
+KINDS = {
+    "crawl": "crawl",
+    "batch_scrape": "batch",
+}  # by the endpoint in /v2/team/activity
+AT_ONCE = 4  # calls
+NOT_THERE = {404, 405}  # the service has no such path or job
+
+
+async def recent(remote: Remote, most: int) -> list[dict[str, Any]]:
+    """Return ``id``, ``kind``, ``created`` and ``url`` of jobs, the newest first.
+
+    The result has at most ``most`` jobs of the last 24 hours.
+    """
+    calls = await asyncio.gather(*(_calls(remote, each, most) for each in KINDS))
+    found = [row for rows in calls for row in rows]
+    found.sort(key=lambda row: str(row["created"]), reverse=True)
+    return found[:most]
+
+
+async def _calls(remote: Remote, endpoint: str, most: int) -> list[dict[str, Any]]:
+    query = urlencode({"endpoint": endpoint, "limit": most})
+    found = await remote.call("GET", f"/v2/team/activity?{query}")
+    return [
+        {
+            "id": str(each["id"]),
+            "kind": KINDS[endpoint],
+            "created": each.get("created_at"),
+            "url": each.get("target"),
+        }
+        for each in found.get("data") or ()
+    ]
+
+
+async def list_jobs(remote: Remote, most: int) -> list[dict[str, Any]]:
+    """Return :func:`recent` jobs with ``state`` and ``pages``, without expired jobs."""
+    slots = asyncio.Semaphore(AT_ONCE)
+
+    async def with_state(row: dict[str, Any]) -> dict[str, Any] | None:
+        async with slots:
+            try:
+                found = await remote.get(f"/v2/crawl/{row['id']}?limit=1")
+            except RemoteError as error:
+                if error.status in NOT_THERE:
+                    return None
+                raise
+        facts = {"state": str(found.get("status")), "pages": found.get("completed", 0)}
+        return {"id": row["id"], "kind": row["kind"], **facts, **row}
+
+    rows = await asyncio.gather(*map(with_state, await recent(remote, most)))
+    return [row for row in rows if row is not None]

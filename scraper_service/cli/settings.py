@@ -1,4 +1,4 @@
-"""Settings of a command: the project's, with what the command line changes."""
+"""Load and check the settings of a command."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def check_egress(settings: Settings) -> None:
-    """Say what is wrong here: Scrapy only logs a download handler that fails."""
+    """Check the settings of egress and proxies; raise :exc:`click.UsageError`.
+
+    Without this check, Scrapy would only log that a download handler failed.
+    """
     from scraper_service.crawling.download.egress import EgressPolicy
     from scraper_service.crawling.download.proxies import Proxies
 
@@ -26,9 +29,10 @@ def check_egress(settings: Settings) -> None:
 
 
 def load_settings(overrides: Iterable[str], **options: Any) -> Settings:
-    """Return the settings, with ``NAME=VALUE`` overrides and options that are given.
+    """Return the project's settings with ``NAME=VALUE`` overrides and ``options``.
 
-    Raises :exc:`click.UsageError` for a name that no setting has.
+    An option that is None changes nothing. Raises :exc:`click.UsageError` for an unknown
+    setting or an invalid value.
     """
     os.environ.setdefault("SCRAPY_SETTINGS_MODULE", "scraper_service.settings")
     from scrapy.utils.project import get_project_settings

@@ -1,4 +1,4 @@
-"""Where the page of `scrape` and `parse` goes: the terminal, a file, or a folder."""
+"""Outputs for the page of `scrape` and `parse`: the terminal, a file, or a folder."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.catalogue import DATA, FILE, KINDS, PICTURE
-from scraper_service.cli.folder import write_page
 from scraper_service.cli.job_state import OutputFailed
-from scraper_service.cli.names import PageNames
 from scraper_service.cli.output import ENDINGS, STDOUT, Destination, refuse_binary
-from scraper_service.cli.parts import Unavailable, content_of
+from scraper_service.cli.page_files import (
+    PageNames,
+    Unavailable,
+    content_of,
+    write_page,
+)
+from scraper_service.cli.page_formats import DATA, FILE, KINDS, PICTURE
 from scraper_service.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -28,7 +31,7 @@ _MARKDOWN = ("markdown", "summary", "answer")
 _HTML = ("html", "rawHtml")
 _PICTURE = ("screenshot",)
 _JPEG = (".jpg", ".jpeg")
-# What a file with this ending can have in it; other endings take any one format.
+# Formats that a file with this ending may contain. Other endings allow any format.
 TAKES = {
     ".md": _MARKDOWN,
     ".markdown": _MARKDOWN,
@@ -37,13 +40,13 @@ TAKES = {
     ".png": _PICTURE,
     **dict.fromkeys(_JPEG, _PICTURE),
 }
-JPEG_QUALITY = 85  # of a screenshot that is to be a .jpg
+JPEG_QUALITY = 85  # of a screenshot for a .jpg file
 
 
-class Form(Enum):
-    """How a page is written."""
+class OutputForm(Enum):
+    """The form in which a page is written."""
 
-    VALUE = auto()  # its one format alone: text, JSON or bytes
+    VALUE = auto()  # its only format as text, JSON or bytes
     OBJECT = auto()  # the page object of /v2
     ROWS = auto()  # .jsonl or .csv
     FOLDER = auto()
@@ -51,18 +54,20 @@ class Form(Enum):
 
 @frozen
 class Target:
-    """Where one page goes, with its ``keys``; ``path`` None is standard output."""
+    """The destination of a single page."""
 
+    #: A file or folder, None for standard output.
     path: str | None
-    form: Form
+    form: OutputForm
+    #: The keys of the page.
     keys: tuple[str, ...]
 
     def write(self, page: dict[str, Any]) -> None:
         """Write a page object of /v2; raise :exc:`click.ClickException`."""
         try:
-            if self.form is Form.FOLDER:
+            if self.form is OutputForm.FOLDER:
                 self._write_folder(page)
-            elif self.form is Form.ROWS:
+            elif self.form is OutputForm.ROWS:
                 self._write_rows(page)
             else:
                 write_bytes(self._data(page), self.path)
@@ -70,7 +75,7 @@ class Target:
             raise click.ClickException(str(error)) from error
 
     def _data(self, page: dict[str, Any]) -> bytes:
-        key = self.keys[0] if self.form is Form.VALUE else None
+        key = self.keys[0] if self.form is OutputForm.VALUE else None
         value = page if key is None else page.get(key)
         if self.path is None and sys.stdout.isatty():
             _refuse_inline(page)
@@ -104,16 +109,16 @@ class Target:
 def target(
     path: str | None, keys: tuple[str, ...], *, as_json: bool, is_remote: bool
 ) -> Target:
-    """Return where ``-o PATH`` puts a page with ``keys``.
+    """Return the destination for ``-o PATH`` of a page with ``keys``.
 
-    Raises :exc:`click.UsageError` where the ending of its name stands for another kind
-    of file, and where a terminal would get base64.
+    Raises :exc:`click.UsageError` if the ending of ``path`` does not suit the formats, or
+    if a terminal would get base64.
     """
     is_one = len(keys) == 1 and not as_json
-    plain = Form.VALUE if is_one else Form.OBJECT
+    plain = OutputForm.VALUE if is_one else OutputForm.OBJECT
     if path in {None, STDOUT}:
         if sys.stdout.isatty():
-            # A service answers with the address of a picture, which can be shown.
+            # A service returns the URL of a picture, and a terminal can show the URL.
             refuse_binary(k for k in keys if not is_remote or KINDS.get(k) == FILE)
         return Target(None, plain, keys)
     assert path is not None
@@ -122,17 +127,17 @@ def target(
     if is_folder or ending in ENDINGS:
         if as_json:
             raise click.UsageError(f"--json: -o {path} has a form of its own")
-        return Target(path, Form.FOLDER if is_folder else Form.ROWS, keys)
+        return Target(path, OutputForm.FOLDER if is_folder else OutputForm.ROWS, keys)
     if keys:
         _check_ending(path, ending, keys, is_one=is_one)
     if ending == ".json" and KINDS.get(keys[0] if keys else "") != DATA:
-        plain = Form.OBJECT
+        plain = OutputForm.OBJECT
     return Target(path, plain, keys)
 
 
 def _check_ending(path: str, ending: str, keys: Sequence[str], *, is_one: bool) -> None:
     allowed = TAKES.get(ending)
-    # The bytes of a page may be those of any kind of file.
+    # rawBase64 may be a file of any type.
     if allowed is None or (is_one and (keys[0] in allowed or KINDS[keys[0]] == FILE)):
         return
     raise click.UsageError(
@@ -143,9 +148,9 @@ def _check_ending(path: str, ending: str, keys: Sequence[str], *, is_one: bool) 
 
 
 def with_picture(body: dict[str, Any], path: str | None) -> dict[str, Any]:
-    """Return a body of /v2 whose screenshot is of the kind that ``path`` names.
+    """Return a body of /v2 whose screenshot has the image type of ``path``.
 
-    Raises :exc:`click.UsageError` for a screenshot that has to be of the other kind.
+    Raises :exc:`click.UsageError` for a PNG file if the screenshot has a quality.
     """
     ending = Path(path or "").suffix.lower()
     formats = body.get("formats")
@@ -153,12 +158,12 @@ def with_picture(body: dict[str, Any], path: str | None) -> dict[str, Any]:
         return body
     kept = []
     for each in formats:
-        asked = each if isinstance(each, dict) else {"type": each}
-        if asked.get("type") != "screenshot":
+        item = each if isinstance(each, dict) else {"type": each}
+        if item.get("type") != "screenshot":
             kept.append(each)
         elif ending in _JPEG:
-            kept.append({"quality": JPEG_QUALITY, **asked})
-        elif asked.get("quality") is not None:
+            kept.append({"quality": JPEG_QUALITY, **item})
+        elif item.get("quality") is not None:
             text = f"-o {path}: a screenshot with a quality is a JPEG; end it in .jpg"
             raise click.UsageError(text)
         else:
@@ -167,7 +172,7 @@ def with_picture(body: dict[str, Any], path: str | None) -> dict[str, Any]:
 
 
 def _refuse_inline(page: dict[str, Any]) -> None:
-    """Raise :exc:`click.UsageError` if a page has pictures in base64 inside."""
+    """Raise :exc:`click.UsageError` if a page contains pictures in base64."""
     refuse_binary(
         key
         for key, value in page.items()
@@ -176,15 +181,15 @@ def _refuse_inline(page: dict[str, Any]) -> None:
 
 
 def write_bytes(data: bytes, path: str | None) -> None:
-    """Write to a file, whose folders are made, or to standard output.
+    """Write to standard output or to a file. Missing folders are created.
 
-    Raises :exc:`BrokenPipeError` where nobody reads standard output any more, and
-    :exc:`click.ClickException` for other failures.
+    Raises :exc:`BrokenPipeError` if the reader of standard output has closed the pipe,
+    and :exc:`click.ClickException` for other failures.
     """
     try:
         if path in {None, STDOUT}:
             view = memoryview(data)
-            while view:  # with PYTHONUNBUFFERED one call may write a part
+            while view:  # with PYTHONUNBUFFERED a call may write only a part
                 view = view[sys.stdout.buffer.write(view) :]
             sys.stdout.flush()
             return

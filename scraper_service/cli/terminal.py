@@ -1,4 +1,4 @@
-"""The terminal: text of strangers without control characters, and a pipe's end."""
+"""Printable text for terminals, and exits on Ctrl-C and closed pipes."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import NoReturn
 _HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
-INTERRUPTED = 130  # as shells say it of SIGINT: 128 + 2
-READER_GONE = 141  # as shells say it of SIGPIPE: 128 + 13
+INTERRUPTED = 130  # exit code of shells for SIGINT: 128 + 2
+READER_GONE = 141  # exit code of shells for SIGPIPE: 128 + 13
 
 
 def end_at_once(code: int) -> NoReturn:
-    """End the process now, whatever is under way."""
+    """End the process at once, without waiting for running work."""
     if util := sys.modules.get("multiprocessing.util"):
-        # Else a helper process tells the user of semaphores that leak.
+        # Otherwise a helper process prints a warning about leaked semaphores.
         util._run_finalizers(0)
     os._exit(code)
 
 
 def end_when_interrupted() -> None:
-    """Have Ctrl-C end the process, until something else takes the signal.
+    """Make Ctrl-C end the process, until another handler for the signal is set.
 
-    Python would raise :exc:`KeyboardInterrupt` inside of the imports of a run, where
-    its framework logs it as a failure.
+    Otherwise Python would raise :exc:`KeyboardInterrupt` during the imports of a run, and
+    Scrapy would log a failure.
     """
 
     def end(*_: object) -> None:
@@ -39,17 +39,17 @@ def end_when_interrupted() -> None:
 
 
 def leave_pipe() -> NoReturn:
-    """End the process without a word: nobody reads standard output any more."""
-    # Else the interpreter would try to write the rest, and complain.
+    """End the process silently, after the reader has closed standard output."""
+    # Otherwise the interpreter would flush the rest and print an error.
     with open(os.devnull, "w", encoding="utf-8") as nowhere:  # noqa: PTH123
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
     sys.exit(READER_GONE)
 
 
 def fitted(text: str, columns: int) -> str:
-    """Return :func:`printable` text that takes at most ``columns`` of a terminal.
+    """Return :func:`printable` text of at most ``columns`` columns of a terminal.
 
-    Characters of East Asia take two each. A text that is cut ends in three dots.
+    Wide East Asian characters take two columns. A text that is cut ends in three dots.
     """
     from rich.cells import cell_len, set_cell_size
 
@@ -60,9 +60,9 @@ def fitted(text: str, columns: int) -> str:
 
 
 def printable(text: str, most: int | None = None) -> str:
-    """Return ``text`` on one line, without what steers a terminal or turns writing.
+    """Return ``text`` on one line, without control and direction characters.
 
-    At most ``most`` characters, the last one a dot or three.
+    The result has at most ``most`` characters. A text that is cut ends in three dots.
     """
     words = " ".join(text.split())
     clean = "".join(c for c in words if unicodedata.category(c) not in _HARMFUL)

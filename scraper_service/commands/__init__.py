@@ -1,1 +1,1 @@
-"""Commands of ``scrapy`` in this project; the setting ``COMMANDS_MODULE``."""
+"""Commands that this project adds to ``scrapy``; see ``COMMANDS_MODULE``."""

@@ -1,4 +1,4 @@
-"""``scrapy crawl``, which says what is wrong with its arguments and how a crawl ended."""
+"""``scrapy crawl`` with one-line errors for arguments and a summary at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from scrapy.commands.crawl import Command as CrawlCommand
 from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
-from scraper_service.crawling.signals import item_made
+from scraper_service.cli.job_state import CRAWL_DENIAL, EXTERNAL_LINK
+from scraper_service.crawling.middlewares import item_made
 from scraper_service.discovery import Reason
 from scraper_service.errors import InvalidOptions, ServiceError
 from scraper_service.items import Page
@@ -25,18 +26,18 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-WRONG_USE = 2  # the exit code, as of Scrapy's own UsageError
-# Codes of pages that nothing went wrong with: a rule leaves them out.
-RULES = {*(reason.value for reason in Reason), "CRAWL_DENIAL", "EXTERNAL_LINK"}
+WRONG_USE = 2  # exit code, as for Scrapy's UsageError
+# Codes of pages that a rule leaves out. They do not count as failures.
+RULES = {*(reason.value for reason in Reason), CRAWL_DENIAL, EXTERNAL_LINK}
 ENDS = {"finished": "finished", "shutdown": "stopped by a signal, such as Ctrl-C"}
 
 
 class Command(CrawlCommand):
-    """Scrapy's command, for people: a sentence in place of a traceback, and a report."""
+    """Scrapy's ``crawl`` with one-line errors in place of tracebacks, and a summary."""
 
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         if len(args) != 1:
-            super().run(args, opts)  # which says so
+            super().run(args, opts)  # raises UsageError
             return
         assert self.crawler_process is not None
         try:
@@ -45,7 +46,7 @@ class Command(CrawlCommand):
             names = ", ".join(self.crawler_process.spider_loader.list())
             text = f"there is no spider {args[0]}; there are {names}"
             raise UsageError(text) from None
-        report = Report(crawler)
+        report = RunLog(crawler)
         task: asyncio.Task[None] = self.crawler_process.crawl(crawler, **opts.spargs)  # type: ignore[assignment]
         task.add_done_callback(self._ended)
         self.crawler_process.start()
@@ -69,10 +70,10 @@ class Command(CrawlCommand):
             logger.error("the crawl broke", exc_info=error)
 
 
-class Report:
-    """Logs the pages so far each ``LOGSTATS_INTERVAL`` seconds, and how a crawl ended.
+class RunLog:
+    """Logs counts of pages every ``LOGSTATS_INTERVAL`` seconds and at the end.
 
-    With an interval of 0 only the latter.
+    With an interval of 0 it logs only at the end.
     """
 
     def __init__(self, crawler: Crawler):
@@ -85,7 +86,7 @@ class Report:
         crawler.signals.connect(self._closed, signals.spider_closed)
 
     def close(self) -> None:
-        """Stop telling."""
+        """Stop logging."""
         if self._task.running:
             self._task.stop()
 
@@ -112,7 +113,7 @@ class Report:
         stats = self._crawler.stats
         assert stats is not None
         over_limit = stats.get_value(f"urls/{Reason.LIMIT}")
-        # The URLs that a rule kept from being fetched, too: they have no page.
+        # A URL that a rule left out before its request has no page.
         counts = [stats.get_value(f"urls/{rule}", 0) for rule in RULES - {Reason.LIMIT}]
         self._left_out = max(self._left_out, sum(counts))
         how = ENDS.get(reason, f"ended early ({reason})")
@@ -121,7 +122,7 @@ class Report:
         logger.info("%s; %s", self._counts(), how)
 
     def _counts(self) -> str:
-        if self._others:  # a map, or a search
+        if self._others:  # the items of a map or a search
             return f"{self._others} items"
         minutes = max(time.monotonic() - self._began, 0.001) / 60
         return (

@@ -1,1 +1,1 @@
-"""Bytes of a page to formats; pure, runs in the converter processes."""
+"""Converts the bytes of a page into formats; pure, runs in the converter processes."""

@@ -1,260 +1,142 @@
-"""What a language model answered, as text: read, mended, held against a schema.
+"""Answers questions to a page by rules: extracted data and a summary.
 
-Runs in the converter pool: answers are as little to be trusted as pages, and the
-expressions of a caller's schema may take any time.
+The rules run in the same pass as the other formats. The text for a language model is
+kept as well, because a model may replace the results of the rules later.
 """
 
 from __future__ import annotations
 
 import json
-import math
-import re
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, evolve, field, frozen
-
-from scraper_service.errors import SchemaRefused
-from scraper_service.options.schemas import Field, field_of, is_bare
+from scraper_service.content.html.document import Document, parse
+from scraper_service.content.html.hidden_text import instruction_in
+from scraper_service.content.merging import join_names
+from scraper_service.options.formats import ChangeTracking, Format, Json, Summary
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
-WRAPPED = "value"  # key of what is no object in the object that a model is asked for
-MAX_FAULTS = 5  # told to the model
-MAX_DEPTH = 100  # of a value inside itself
-
-_THOUGHTS = re.compile(r"\A\s*<(think|thinking|reasoning)>.*?</\1>", re.DOTALL)
-_FENCED = re.compile(r"```[\w-]*[ \t]*\n(.*?)(?:\n```|\Z)", re.DOTALL)
+    from scraper_service.content.metadata import Evidence
+    from scraper_service.content.structured_data import ExtractionPage
+    from scraper_service.items import PageSource
+    from scraper_service.options.scrape import ScrapeOptions
 
 
-@frozen(kw_only=True)
-class Completion:
-    """An answer of a chat server.
+def result_name(item: Format) -> str:
+    """Return the name of the value that a format makes."""
+    return item.key if isinstance(item, Json) else item.type
 
-    ``text`` is what the model said, ``value`` its JSON where that was asked for,
-    ``faults`` what is wrong with it, as sentences for the model. ``is_cut`` tells that
-    it ends early. ``tokens`` are those that the server counted, 0 if it did not.
-    ``error`` says why there is no answer at all.
+
+class Answers:
+    """Makes the answers to the questions about one page.
+
+    ``add`` adds each answer to the page's values; further results go into ``facts``.
+    Web pages need all methods but the last, in their order. For other documents,
+    ``read_plain`` does all steps.
     """
 
-    text: str = ""
-    value: Any = None
-    faults: tuple[str, ...] = ()
-    missing: tuple[str, ...] = ()
-    is_cut: bool = False
-    tokens: int = 0
-    error: str | None = None
+    def __init__(
+        self,
+        source: PageSource,
+        options: ScrapeOptions,
+        add: Callable[[str, Callable[[], Any]], None],
+        facts: dict[str, Any],
+    ):
+        self._source = source
+        self._options = options
+        self._add = add
+        self._facts = facts
+        self._json_formats = [f for f in options.formats if isinstance(f, Json)]
+        #: Data that change tracking compares in its mode ``json``.
+        self.change_data: Any = None
+        self._has_summary = options.format(Summary) is not None
+        self._page: ExtractionPage | None = None
+
+    @property
+    def needs_tree(self) -> bool:
+        """Whether any answer needs the tree."""
+        return self._options.extracts or self._reads_text
+
+    @property
+    def _reads_text(self) -> bool:
+        return self._has_summary or self._source.find_text > 0
+
+    def find_injection(self, document: Document) -> None:
+        """Search the whole page, hidden text included, for prompt injection."""
+        if self._options.checks_injection:
+            texts = document.root.xpath(
+                "//text()[not(parent::script or parent::style)] | //@alt | //@title"
+            )
+            self._facts["injection"] = instruction_in(" ".join(texts))
+
+    def read_raw_tree(
+        self, document: Document, evidence: Evidence | None = None
+    ) -> None:
+        """Read the parts of the tree that cleaning removes."""
+        if self._options.extracts:
+            from scraper_service.content.structured_data import ExtractionPage  # noqa: PLC0415  # rare, big
+
+            known = self._facts.get("known", {})
+            self._page = ExtractionPage.of(document, evidence, known)
+
+    def extract(self) -> None:
+        """Extract data from the cleaned tree, before its reduction to main content."""
+        if self._page is None:
+            return
+        self._facts["answered_by"] = "rules"
+        for item in self._json_formats:
+            self._add(item.key, partial(self._data, self._page, item))
+        changes = self._options.format(ChangeTracking)
+        if changes and "json" in changes.modes:
+            self.change_data = self._data(self._page, changes)
+
+    def _data(self, page: ExtractionPage, item: Json | ChangeTracking) -> Any:
+        from scraper_service.content.structured_data import extract  # noqa: PLC0415  # as above
+
+        found = extract(page, item.schema, item.prompt)
+        warnings = list(found.warnings)
+        if found.missing:
+            warnings.append(not_found(found.missing))
+        if found.unfound:
+            warnings.append(f"Not found: {join_names(found.unfound)}.")
+        self._facts.setdefault("rule_warnings", {})[result_name(item)] = tuple(warnings)
+        return found.data
+
+    def read_markdown(self, value: bytes | None, make: Callable[[], str]) -> None:
+        """Add the summary and the text for a model.
+
+        ``value`` is the JSON text of the Markdown; ``make`` makes the Markdown if
+        ``value`` is None.
+        """
+        if self._reads_text:
+            self._add_text_answers(json.loads(value) if value is not None else make())
+
+    def read_plain(self, markdown: str, make_html: Callable[[], str]) -> None:
+        """Make all answers for a document that is not a web page."""
+        if self._options.extracts:
+            self.read_raw_tree(parse(make_html(), self._source.url))
+            self.extract()
+        if self._options.checks_injection:
+            self._facts["injection"] = instruction_in(markdown)
+        if self._reads_text:
+            self._add_text_answers(markdown)
+
+    def _add_text_answers(self, markdown: str) -> None:
+        self._facts["text"] = markdown[: self._source.find_text]
+        if self._has_summary:
+            self._add("summary", partial(self._summary, markdown))
+            self._facts["answered_by"] = "rules"
+
+    def _summary(self, markdown: str) -> str:
+        from scraper_service.content.text.summary import summary  # noqa: PLC0415  # loads numpy
+
+        known = self._facts.get("known", {})
+        title, description = (str(known.get(k, "")) for k in ("title", "description"))
+        return summary(markdown, title, description)
 
 
-def read_completion(body: bytes, schema: Mapping[str, Any] | None) -> Completion:
-    """Read the body of a chat server's answer; see :class:`Completion`.
-
-    With ``schema``, a caller's, the text has to be JSON that it allows.
-    """
-    try:
-        answer = json.loads(body)
-        choice = answer["choices"][0]
-        text = _content(choice["message"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return Completion(error="its server did not answer as a chat server does")
-    text = _THOUGHTS.sub("", text).strip()
-    facts: dict[str, Any] = {
-        "text": text,
-        "is_cut": choice.get("finish_reason") == "length",
-        "tokens": _tokens(answer.get("usage")),
-    }
-    if not text:
-        return Completion(**facts, error="it said nothing")
-    if schema is None:
-        return Completion(**facts)
-    value, faults, missing = read_value(text, schema)
-    return Completion(**facts, value=value, faults=faults, missing=missing)
-
-
-def read_value(
-    text: str, schema: Mapping[str, Any]
-) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
-    """Return the JSON in ``text``, what is wrong with it, and what was not found.
-
-    Keys that the schema does not name are dropped. Null is allowed everywhere: it says
-    that a value was not found. Where the schema does not require that value, it is left
-    out.
-    """
-    wanted = field_of(schema)
-    try:
-        value = _finite(_loaded(text))
-        if wanted.kind != "object" and isinstance(value, dict):
-            value = value.get(WRAPPED, value)
-        fitting = _Fitting()
-        value = fitting.fitted(value, wanted)
-    except (ValueError, RecursionError):
-        return None, ("The answer is not JSON.",), ()
-    faults = _faults(value, schema, wanted)
-    return value, faults, tuple(fitting.missing)
-
-
-def model_schema(wanted: Field) -> dict[str, Any]:
-    """Return a schema for the server of a model.
-
-    It has no references and no expressions. All properties are required and may be
-    null, as strict servers want it. What is no object is wrapped in one.
-    """
-    if wanted.kind == "object":
-        return _of_field(wanted)
-    inner = _of_field(wanted, nullable=True)
-    return {
-        "type": "object",
-        "properties": {WRAPPED: inner},
-        "required": [WRAPPED],
-        "additionalProperties": False,
-    }
-
-
-def is_closed(wanted: Field) -> bool:
-    """Tell whether all keys that an answer may have are named by the schema."""
-    if wanted.is_open or not wanted.kind:
-        return False
-    below = (*wanted.properties, *wanted.others, *filter(None, (wanted.items,)))
-    return (wanted.kind != "array" or wanted.items is not None) and all(
-        is_closed(each) for each in below
-    )
-
-
-def _of_field(wanted: Field, *, nullable: bool = False) -> dict[str, Any]:
-    if wanted.others:
-        first = evolve(wanted, others=(), description="")
-        each = [_of_field(one) for one in (first, *wanted.others)]
-        choices = [*each, {"type": "null"}] if nullable else each
-        return {"anyOf": choices, **_said(wanted)}
-    found: dict[str, Any] = _said(wanted)
-    if wanted.kind:
-        found["type"] = [wanted.kind, "null"] if nullable else wanted.kind
-    if wanted.enum:
-        found["enum"] = [*wanted.enum, None] if nullable else list(wanted.enum)
-    if wanted.kind == "array":
-        found["items"] = _of_field(wanted.items) if wanted.items else {}
-    if wanted.kind == "object" and not wanted.is_open:
-        found["properties"] = {
-            below.name: _of_field(below, nullable=True) for below in wanted.properties
-        }
-        found["required"] = [below.name for below in wanted.properties]
-        found["additionalProperties"] = False
-    return found
-
-
-def _said(wanted: Field) -> dict[str, Any]:
-    hints = [wanted.description]
-    if wanted.format:
-        hints.append(f"Format: {wanted.format}.")
-    if wanted.pattern:
-        hints.append(f"It has to match the regular expression {wanted.pattern}")
-    text = " ".join(filter(None, hints))
-    return {"description": text} if text else {}
-
-
-def _content(message: Mapping[str, Any]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):  # parts, as some servers send them
-        parts = [part.get("text") for part in content if isinstance(part, dict)]
-        return "".join(part for part in parts if isinstance(part, str))
-    return content if isinstance(content, str) else ""
-
-
-def _tokens(usage: Any) -> int:
-    total = usage.get("total_tokens") if isinstance(usage, dict) else 0
-    return total if isinstance(total, int) and 0 < total < 2**31 else 0
-
-
-def _loaded(text: str) -> Any:
-    """Return the JSON in a text; :exc:`ValueError` if there is none."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        pass
-    if fenced := _FENCED.search(text):
-        text = fenced[1]
-    start = min((i for i in (text.find("{"), text.find("[")) if i >= 0), default=-1)
-    if start < 0:
-        raise ValueError("no JSON")
-    from json_repair import loads  # noqa: PLC0415  # most answers need no mending
-
-    return loads(text[start:])
-
-
-@define
-class _Fitting:
-    """Drops what a schema does not name; ``missing`` are pointers of what is null."""
-
-    missing: list[str] = field(factory=list)
-
-    def fitted(self, value: Any, wanted: Field, pointer: str = "") -> Any:
-        if wanted.others:
-            return value
-        if isinstance(value, dict) and wanted.kind == "object" and wanted.properties:
-            return self._object(value, wanted, pointer)
-        if isinstance(value, list) and wanted.kind == "array" and wanted.items:
-            return [
-                self.fitted(item, wanted.items, f"{pointer}/{i}")
-                for i, item in enumerate(value)
-                if item is not None or wanted.items.nullable
-            ]
-        return value
-
-    def _object(
-        self, value: dict[str, Any], wanted: Field, pointer: str
-    ) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for below in wanted.properties:
-            name = below.name.replace("~", "~0").replace("/", "~1")
-            place = f"{pointer}/{name}"
-            item = value.get(below.name)
-            if item is not None:
-                found[below.name] = self.fitted(item, below, place)
-            elif below.required:
-                found[below.name] = None
-                if not below.nullable:
-                    self.missing.append(place)
-            elif below.nullable and below.name in value:
-                found[below.name] = None
-        return found
-
-
-def _finite(value: Any, level: int = 0) -> Any:
-    """Return a value without NaN, which is no JSON; :exc:`ValueError` for depth."""
-    if level > MAX_DEPTH:
-        raise ValueError("too deep")
-    if isinstance(value, dict):
-        return {str(k): _finite(v, level + 1) for k, v in value.items()}
-    if isinstance(value, list):
-        return [_finite(item, level + 1) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _faults(value: Any, schema: Mapping[str, Any], wanted: Field) -> tuple[str, ...]:
-    """Return what a caller's schema forbids of a value."""
-    import jsonschema  # noqa: PLC0415  # only where a model has answered
-    from referencing import Registry  # noqa: PLC0415
-    from referencing.exceptions import Unresolvable  # noqa: PLC0415
-
-    unusable = (
-        jsonschema.exceptions.SchemaError,
-        jsonschema.exceptions.UnknownType,
-        Unresolvable,
-        re.error,
-        AttributeError,
-        TypeError,
-        RecursionError,
-    )
-    made = _of_field(wanted)
-    for rule in (made if is_bare(schema) else schema, made):
-        validator = jsonschema.Draft202012Validator(rule, registry=Registry())
-        try:
-            validator.check_schema(rule)
-            errors = [e for e in validator.iter_errors(value) if e.instance is not None]
-        except unusable:
-            continue  # a schema that says what no validator knows
-        return tuple(
-            f"At /{'/'.join(map(str, error.absolute_path))}: {error.message[:200]}"
-            for error in errors[:MAX_FAULTS]
-        )
-    raise SchemaRefused("the schema cannot be used")
+def not_found(pointers: tuple[str, ...]) -> str:
+    """Return a warning about required fields without a value."""
+    return f"Required by the schema and not found: {join_names(pointers)}."

@@ -1,7 +1,10 @@
-"""A page and what was kept of it before: new, the same, changed or gone.
+"""Change tracking: compares a page with its last snapshot.
 
-Runs in the converter pool: pages and their differences may be large. What is compared is
-the Markdown, without white space and what frames hold (interface document, part 9).
+A page is new, same, changed or removed. The status compares the Markdown without white
+space and without the content of frames. The diff works line by line: its patch turns
+the old text exactly into the new text. The diff is the shortest for texts that differ
+little; for other texts its time is bounded. Runs in the converter pool, because pages
+and diffs may be large.
 """
 
 from __future__ import annotations
@@ -9,47 +12,330 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
+from array import array
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import frozen
-
-from scraper_service.content.diffs import as_json, as_patch, hunks
+from attrs import define, field, frozen
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from scraper_service.options.formats import ChangeTracking
 
-GONE = frozenset({404, 410})  # of the site: the page was removed
+CONTEXT = 3  # equal lines around a change, as in git
+MAX_EDITS = 1000  # of one part; a part with more is split
+MAX_STEPS = 2_000_000  # of a whole comparison, about two seconds
+FILE = "page.md"  # file name in a patch
+NO_END = "\\ No newline at end of file"
+
+SpanT: TypeAlias = tuple[int, int, int, int]  # lines [a, b) became lines [c, d)
+
+
+@frozen
+class Change:
+    """A line of a hunk."""
+
+    #: ``+``, ``-`` or a space.
+    sign: str
+    #: The line with its break; only the last line of a text may lack a break.
+    text: str
+    #: Line number in the old text, from 1; 0 for an added line.
+    old: int
+    #: Line number in the new text, from 1; 0 for a removed line.
+    new: int
+
+
+@frozen
+class Hunk:
+    """Neighbouring changes with their context."""
+
+    #: First line in the old text, from 1; without old lines, the line before.
+    old_start: int
+    old_lines: int
+    #: First line in the new text, from 1; without new lines, the line before.
+    new_start: int
+    new_lines: int
+    changes: tuple[Change, ...]
+
+    @property
+    def header(self) -> str:
+        old = f"-{self.old_start},{self.old_lines}"
+        return f"@@ {old} +{self.new_start},{self.new_lines} @@"
+
+
+def hunks(old: str, new: str) -> list[Hunk]:
+    """Return the hunks that turn ``old`` into ``new``; empty for equal texts."""
+    before, after = _lines(old), _lines(new)
+    return [_hunk(group, before, after) for group in _groups(_spans(before, after))]
+
+
+def as_patch(found: Iterable[Hunk]) -> str:
+    """Return hunks as a patch of :data:`FILE` for ``git apply``."""
+    parts = [f"--- a/{FILE}\n+++ b/{FILE}\n"]
+    for hunk in found:
+        parts.append(f"{hunk.header}\n")
+        for change in hunk.changes:
+            end = "" if change.text.endswith("\n") else f"\n{NO_END}\n"
+            parts.append(f"{change.sign}{change.text}{end}")
+    return "".join(parts)
+
+
+def as_json(found: Iterable[Hunk]) -> dict[str, Any]:
+    """Return hunks as the JSON form of a patch."""
+    chunks = [
+        {
+            "content": hunk.header,
+            "oldStart": hunk.old_start,
+            "oldLines": hunk.old_lines,
+            "newStart": hunk.new_start,
+            "newLines": hunk.new_lines,
+            "changes": [_json_change(change) for change in hunk.changes],
+        }
+        for hunk in found
+    ]
+    return {"files": [{"from": FILE, "to": FILE, "chunks": chunks}]}
+
+
+def _json_change(change: Change) -> dict[str, Any]:
+    content = change.sign + change.text.removesuffix("\n")
+    if change.sign == " ":
+        numbers = {"ln1": change.old, "ln2": change.new}
+        return {"type": "normal", "normal": True, **numbers, "content": content}
+    if change.sign == "-":
+        return {"type": "del", "ln": change.old, "content": content}
+    return {"type": "add", "ln": change.new, "content": content}
+
+
+def _lines(text: str) -> list[str]:
+    """Return the lines with their breaks; only a line feed ends a line, as in git."""
+    lines = [f"{line}\n" for line in text.split("\n")]
+    last = lines.pop().removesuffix("\n")
+    return [*lines, last] if last else lines
+
+
+def _groups(spans: Iterable[SpanT]) -> Iterator[list[SpanT]]:
+    """Yield the spans of each hunk; spans whose contexts meet share a hunk."""
+    group: list[SpanT] = []
+    for span in spans:
+        if group and span[0] - group[-1][1] > 2 * CONTEXT:
+            yield group
+            group = []
+        group.append(span)
+    if group:
+        yield group
+
+
+def _hunk(group: list[SpanT], before: list[str], after: list[str]) -> Hunk:
+    lead = min(CONTEXT, group[0][0])
+    old, new = first_old, first_new = group[0][0] - lead, group[0][2] - lead
+    changes: list[Change] = []
+    stop = min(len(before), group[-1][1] + CONTEXT)
+    for start, end, new_start, new_end in [*group, (stop, stop, 0, 0)]:
+        while old < start:
+            changes.append(Change(" ", before[old], old + 1, new + 1))
+            old, new = old + 1, new + 1
+        changes += [Change("-", before[i], i + 1, 0) for i in range(start, end)]
+        changes += [Change("+", after[i], 0, i + 1) for i in range(new_start, new_end)]
+        old, new = end, max(new, new_end)
+    old_lines, new_lines = old - first_old, new - first_new
+    return Hunk(
+        first_old + bool(old_lines),
+        old_lines,
+        first_new + bool(new_lines),
+        new_lines,
+        tuple(changes),
+    )
+
+
+def _spans(before: list[str], after: list[str]) -> list[SpanT]:
+    """Return the differing parts in order."""
+    numbers: dict[str, int] = {}
+    old = [numbers.setdefault(line, len(numbers)) for line in before]
+    new = [numbers.setdefault(line, len(numbers)) for line in after]
+    search = _Search(old, new)
+    search.run()
+    return _join_adjacent(sorted(search.spans))
+
+
+def _join_adjacent(spans: Iterable[SpanT]) -> list[SpanT]:
+    joined: list[SpanT] = []
+    for span in spans:
+        if joined and joined[-1][1] == span[0] and joined[-1][3] == span[2]:
+            joined[-1] = (joined[-1][0], span[1], joined[-1][2], span[3])
+        else:
+            joined.append(span)
+    return joined
+
+
+@define
+class _Search:
+    """Finds the differing parts of two sequences.
+
+    Parts that differ little go through Myers's algorithm (An O(ND) difference
+    algorithm, 1986). Other parts are split at lines that occur exactly once in both
+    sequences. Parts without such lines are replaced as a whole.
+    """
+
+    old: Sequence[int]
+    new: Sequence[int]
+    spans: list[SpanT] = field(factory=list)
+    steps: int = MAX_STEPS
+
+    def run(self) -> None:
+        parts = [(0, len(self.old), 0, len(self.new))]
+        while parts:
+            start, end, new_start, new_end = span = self._trim(*parts.pop())
+            if start == end or new_start == new_end:
+                if start != end or new_start != new_end:
+                    self.spans.append(span)
+            elif (edits := self._shortest(*span)) is not None:
+                self.spans += edits
+            elif anchors := self._anchors(*span):
+                parts += _between(anchors, span)
+            else:
+                self.spans.append(span)
+
+    def _trim(self, start: int, end: int, new_start: int, new_end: int) -> SpanT:
+        old, new = self.old, self.new
+        while start < end and new_start < new_end and old[start] == new[new_start]:
+            start, new_start = start + 1, new_start + 1
+        while start < end and new_start < new_end and old[end - 1] == new[new_end - 1]:
+            end, new_end = end - 1, new_end - 1
+        return start, end, new_start, new_end
+
+    def _shortest(
+        self, start: int, end: int, new_start: int, new_end: int
+    ) -> list[SpanT] | None:
+        """Return the shortest edits of a part; None if a limit is exceeded."""
+        old, new = self.old[start:end], self.new[new_start:new_end]
+        height, width = len(old), len(new)
+        most = min(MAX_EDITS, height + width)
+        middle = most + 1
+        # By diagonal; number 0 is in the middle.
+        reached = array("q", bytes(8 * (2 * most + 3)))
+        trail: list[array[int]] = []
+        for edits in range(most + 1):
+            self.steps -= edits + 1
+            if self.steps < 0:
+                return None
+            trail.append(reached[middle - edits - 1 : middle + edits + 2])
+            for k in range(-edits, edits + 1, 2):
+                at = middle + k
+                if k == -edits or (k != edits and reached[at - 1] < reached[at + 1]):
+                    x = reached[at + 1]
+                else:
+                    x = reached[at - 1] + 1
+                first, y = x, x - k
+                while x < height and y < width and old[x] == new[y]:
+                    x, y = x + 1, y + 1
+                self.steps -= x - first
+                reached[at] = x
+                if x >= height and y >= width:
+                    return [
+                        (start + a, start + b, new_start + c, new_start + d)
+                        for a, b, c, d in _path_edits(trail, height, width)
+                    ]
+        return None
+
+    def _anchors(
+        self, start: int, end: int, new_start: int, new_end: int
+    ) -> list[tuple[int, int]]:
+        """Return pairs of lines that occur once on both sides, in the same order."""
+        self.steps -= end - start + new_end - new_start
+        if self.steps < -MAX_STEPS:
+            return []
+        old, new = self.old, self.new
+        counts = Counter(old[start:end])
+        others = Counter(new[new_start:new_end])
+        places = {new[j]: j for j in range(new_start, new_end)}
+        pairs = [
+            (i, places[old[i]])
+            for i in range(start, end)
+            if counts[old[i]] == 1 and others[old[i]] == 1
+        ]
+        return _longest_rising(pairs)
+
+
+def _between(anchors: list[tuple[int, int]], span: SpanT) -> list[SpanT]:
+    start, end, new_start, new_end = span
+    parts = []
+    for i, j in [*anchors, (end, new_end)]:
+        parts.append((start, i, new_start, j))
+        start, new_start = i + 1, j + 1
+    return parts
+
+
+def _longest_rising(pairs: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return the longest subsequence of ``pairs`` with rising second numbers."""
+    tails: list[int] = []
+    heads: list[int] = []  # last pair of a subsequence, by its length
+    previous: list[int] = []
+    for number, (_, j) in enumerate(pairs):
+        length = bisect_left(tails, j)
+        previous.append(heads[length - 1] if length else -1)
+        tails[length : length + 1] = [j]
+        heads[length : length + 1] = [number]
+    found: list[tuple[int, int]] = []
+    number = heads[-1] if heads else -1
+    while number >= 0:
+        found.append(pairs[number])
+        number = previous[number]
+    return found[::-1]
+
+
+def _path_edits(trail: list[array[int]], height: int, width: int) -> list[SpanT]:
+    """Return the single edits of the path that ``trail`` records.
+
+    For each number of edits, ``trail`` has the points reached with one edit less.
+    """
+    x, y = height, width
+    steps: list[SpanT] = []
+    for edits in range(len(trail) - 1, 0, -1):
+        reached, k = trail[edits], x - y
+        at = edits + 1 + k
+        if k == -edits or (k != edits and reached[at - 1] < reached[at + 1]):
+            x = reached[at + 1]
+            y = x - k - 1
+            steps.append((x, x, y, y + 1))
+        else:
+            x = reached[at - 1]
+            y = x - k + 1
+            steps.append((x, x + 1, y, y))
+    return steps[::-1]
+
+
+GONE = frozenset({404, 410})  # HTTP statuses of a removed page
 MAX_DIFF = 5 * 2**20  # characters of a patch
-VALUE = "value"  # the name of data that are no object
+VALUE = "value"  # field name of data that is no object
 NO_DIFF = "The diff was left out: it is larger than 5 MiB."
 NO_DATA = (
-    "The earlier page was kept without the fields that are asked for now: their previous"
-    " values are null."
+    "The earlier page was stored without the requested fields: their previous values"
+    " are null."
 )
 OTHERWISE = "The previous values were found by the {}, the current ones by the {}."
 
 
 @frozen(kw_only=True)
 class Comparison:
-    """What became of a page: ``answer`` is the JSON text of its ``changeTracking``.
+    """The result of comparing a page with its last snapshot."""
 
-    ``body`` is what to keep of it for the next time, compressed; ``remark`` a sentence
-    for the caller, None for none.
-    """
-
+    #: JSON text of ``changeTracking``.
     answer: bytes
+    #: Compressed snapshot for the next comparison.
     body: bytes
-    remark: str | None = None
+    #: Warning for the caller.
+    warning: str | None = None
 
 
 def draft(text: str, options: ChangeTracking, data: Any) -> dict[str, Any]:
-    """Return what a page is compared by, as JSON values.
+    """Return the basis of a later comparison, as JSON values.
 
-    ``text`` is its Markdown without frames, ``data`` what rules extracted in the mode
-    ``json``; a language model may put others in their place.
+    ``text`` is the Markdown without the content of frames. ``data`` is the result of the rules
+    for the mode ``json``; a language model may replace it.
     """
     asked = json.dumps([options.schema, options.prompt], sort_keys=True)
     return {
@@ -60,7 +346,7 @@ def draft(text: str, options: ChangeTracking, data: Any) -> dict[str, Any]:
     }
 
 
-def compared(
+def compare_pages(
     found: bytes,
     markdown: bytes,
     earlier: bytes | None,
@@ -69,11 +355,11 @@ def compared(
     is_gone: bool,
     visibility: str,
 ) -> Comparison:
-    """Compare a page with the one kept before.
+    """Compare a page with its last snapshot.
 
-    ``found`` is the JSON of :func:`draft`, ``markdown`` that of the Markdown;
-    ``earlier`` is the ``body`` of an earlier comparison and ``earlier_at`` its time,
-    None for the first one.
+    ``found`` is the JSON text of :func:`draft`, ``markdown`` the JSON text of the
+    Markdown. ``earlier`` is the ``body`` of the last comparison, and ``earlier_at`` its
+    time in seconds since 1970. Both are None for a first scrape.
     """
     now = {**json.loads(found), "markdown": json.loads(markdown)}
     before = None if earlier is None else json.loads(zlib.decompress(earlier))
@@ -83,16 +369,16 @@ def compared(
         "changeStatus": status,
         "visibility": visibility,
     }
-    remarks: list[str] = []
+    warnings: list[str] = []
     if status == "changed" and before is not None:
         if "git-diff" in modes:
-            _add_diff(answer, before["markdown"], now["markdown"], remarks)
+            _add_diff(answer, before["markdown"], now["markdown"], warnings)
         if "json" in modes:
-            _add_fields(answer, before, now, remarks)
+            _add_fields(answer, before, now, warnings)
     return Comparison(
-        answer=_encoded(answer),
-        body=zlib.compress(_encoded(now), 1),
-        remark=" ".join(remarks) or None,
+        answer=_encode(answer),
+        body=zlib.compress(_encode(now), 1),
+        warning=" ".join(warnings) or None,
     )
 
 
@@ -106,11 +392,11 @@ def _status(
     return "same" if now["print"] == before["print"] else "changed"
 
 
-def _add_diff(answer: dict[str, Any], old: str, new: str, remarks: list[str]) -> None:
+def _add_diff(answer: dict[str, Any], old: str, new: str, warnings: list[str]) -> None:
     found = hunks(old, new)
     patch = as_patch(found)
     if len(patch) > MAX_DIFF:
-        remarks.append(NO_DIFF)
+        warnings.append(NO_DIFF)
     else:
         answer["diff"] = {"text": patch, "json": as_json(found)}
 
@@ -119,20 +405,20 @@ def _add_fields(
     answer: dict[str, Any],
     before: Mapping[str, Any],
     now: Mapping[str, Any],
-    remarks: list[str],
+    warnings: list[str],
 ) -> None:
-    """Add the fields whose values differ, with both of them."""
+    """Add the fields whose values differ, with previous and current value."""
     old = _fields(before["data"])
     if before["asked"] != now["asked"]:
         old = {}
-        remarks.append(NO_DATA)
+        warnings.append(NO_DATA)
     elif before["by"] != now["by"]:
-        remarks.append(OTHERWISE.format(before["by"], now["by"]))
+        warnings.append(OTHERWISE.format(before["by"], now["by"]))
     new = _fields(now["data"])
     answer["json"] = {
         name: {"previous": old.get(name), "current": new.get(name)}
         for name in {**new, **old}
-        if _encoded(old.get(name)) != _encoded(new.get(name))
+        if _encode(old.get(name)) != _encode(new.get(name))
     }
 
 
@@ -142,7 +428,7 @@ def _fields(data: Any) -> dict[str, Any]:
     return data if isinstance(data, dict) else {VALUE: data}
 
 
-def _encoded(value: Any) -> bytes:
+def _encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False).encode(errors="surrogatepass")
 
 

@@ -1,4 +1,4 @@
-"""The one entry of the converter pool: an answer in, its formats out."""
+"""Converts a response into its formats; the only entry of the converter processes."""
 
 from __future__ import annotations
 
@@ -13,29 +13,43 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict, define, field
 from lxml import etree
 
-from scraper_service.content.answering import Answering, result_name
+from scraper_service.content.answers import Answers, result_name
 from scraper_service.content.change_tracking import draft
-from scraper_service.content.decode import Unreadable, decode_body, text_of, utf8_of
-from scraper_service.content.detect_type import sniff
+from scraper_service.content.decode import (
+    Unreadable,
+    decode_body,
+    sniff,
+    text_of,
+    utf8_of,
+)
 from scraper_service.content.documents.kinds import (
     archive_kind,
     is_rich_text,
     read_document,
     text_kind,
 )
-from scraper_service.content.html.browser_styles import without_looks
-from scraper_service.content.html.cleaned_html import cleaned_html, preformatted
-from scraper_service.content.html.cleaning import clean, without_frames
-from scraper_service.content.html.copies import (
-    drop_copies,
-    drop_repeated_pictures,
-    drop_twins,
+from scraper_service.content.html.browser_styles import split_browser_styles
+from scraper_service.content.html.cleaning import (
+    clean,
+    cleaned_html,
+    preformatted,
+    without_frames,
 )
 from scraper_service.content.html.document import exclude, include, parse
-from scraper_service.content.html.logos import drop_logos
-from scraper_service.content.html.toolbars import drop_toolbars
-from scraper_service.content.images import attribute_values, images
-from scraper_service.content.links import feed_links, found_links, links
+from scraper_service.content.html.redundant_elements import (
+    drop_duplicate_blocks,
+    drop_logos,
+    drop_repeated_pictures,
+    drop_slide_copies,
+    drop_toolbars,
+)
+from scraper_service.content.links_and_images import (
+    attribute_values,
+    feed_links,
+    images,
+    links,
+    page_links,
+)
 from scraper_service.content.markdown.converters import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.content.metadata import (
     Evidence,
@@ -45,15 +59,18 @@ from scraper_service.content.metadata import (
     reading,
     refresh,
 )
-from scraper_service.content.page_status.page_facts import judged, remark
-from scraper_service.content.page_status.shell import shell_reason
-from scraper_service.content.page_status.verdicts import TRUNCATED
-from scraper_service.content.text.fingerprint import fingerprint
-from scraper_service.content.text.markdown_blocks import markdown_blocks
-from scraper_service.content.text.words import main_words
+from scraper_service.content.page_status import (
+    TRUNCATED,
+    page_verdict,
+    shell_reason,
+    verdict_warning,
+)
+from scraper_service.content.text.fingerprint import fingerprint, markdown_blocks
+from scraper_service.content.text.search_entry import search_entry
+from scraper_service.content.text.sentences import main_words
 from scraper_service.content.wire import wire_from_content
 from scraper_service.items import PageContent, PageError, PageSource
-from scraper_service.options.available import can_recognise_text
+from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.formats import Attributes, ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
 
@@ -62,10 +79,10 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
-BROKEN_OFF = "The site broke off in the middle of its answer."
-LEAST_COMPARED = 30  # words of a page that may repeat another one
-_DECLARED = frozenset({"branding", "menu", "product"})
-_OF_THE_TREE = frozenset({"markdown", "html", "links", "images"})
+BROKEN_OFF = "The site broke off in the middle of its response."
+LEAST_COMPARED = 30  # words; shorter pages are not compared as duplicates
+_DECLARED_FORMATS = frozenset({"branding", "menu", "product"})
+_TREE_FORMATS = frozenset({"markdown", "html", "links", "images"})
 
 
 def render(
@@ -74,12 +91,12 @@ def render(
     deadline_s: float | None = None,
     converter: str = NATIVE,
 ) -> tuple[bytes, dict[str, bytes]]:
-    """Return :func:`make_content` as plain bytes, which travel between processes."""
+    """Return the result of :func:`make_content` as bytes for another process."""
     return wire_from_content(make_content(source, options, deadline_s, converter))
 
 
 def prepare() -> None:
-    """Load what the first page of a converter process would wait for."""
+    """Load the main content model, so that a process's first page need not wait."""
     from scraper_service.content.main_content.model import model  # noqa: PLC0415
 
     model()
@@ -91,51 +108,61 @@ def make_content(
     deadline_s: float | None = None,
     converter: str = NATIVE,
 ) -> PageContent:
-    """Convert one answer into the formats asked for.
+    """Convert a response into the requested formats.
 
-    ``deadline_s`` are the seconds a PDF may take, ``converter`` is one of
-    ``MARKDOWN_CONVERTERS``. Nothing is raised for a bad document: ``error`` says what
-    is wrong with it.
+    ``deadline_s`` is the time limit for a PDF or an image, in seconds. ``converter`` is
+    one of ``MARKDOWN_CONVERTERS``. A bad document raises nothing: the result has
+    ``error`` instead of values.
     """
-    making = _Making(source, options, deadline_s, converter)
+    conversion = _Conversion(source, options, deadline_s, converter)
     try:
-        body = making.decoded()
-        if "raw_base64" in making.names:
-            making.add("raw_base64", lambda: base64.b64encode(body).decode())
-            return making.content()
+        body = conversion.decode()
+        if "raw_base64" in conversion.names:
+            conversion.add("raw_base64", lambda: base64.b64encode(body).decode())
+            return conversion.content()
         if source.refresh:
-            making.facts["refresh"] = parse_refresh(source.refresh, source.url)
+            conversion.facts["refresh"] = parse_refresh(source.refresh, source.url)
         kind, mime = sniff(body, source.content_type)
-        making.convert(body, kind, mime)
-        if not making.cut:
-            making.track()
+        conversion.convert(body, kind, mime)
+        if not conversion.cut:
+            conversion.track()
     except Unreadable as exc:
-        return PageContent(error=exc.error, warnings=tuple(making.warnings))
-    return making.content()
+        return PageContent(error=exc.error, warnings=tuple(conversion.warnings))
+    return conversion.content()
 
 
 @define
-class _Making:
-    """One answer on its way; ``facts`` are the fields of the content besides values."""
+class _Conversion:
+    """The conversion of one response."""
 
     source: PageSource
     options: ScrapeOptions
+    #: Time limit for a PDF or an image, in seconds.
     deadline_s: float | None
+    #: One of ``MARKDOWN_CONVERTERS``.
     converter: str
+    #: Names of the requested values, each once.
     names: tuple[str, ...] = field(init=False)
+    #: JSON texts of the values by name.
     values: dict[str, bytes] = field(factory=dict)
     warnings: list[str] = field(factory=list)
-    cut: str = ""  # the sentence why the page is not whole, empty if it is
+    #: Why the page is incomplete; empty for a complete page.
+    cut: str = ""
+    #: Further fields of the :class:`PageContent`.
     facts: dict[str, Any] = field(factory=dict)
-    compared_text: str | None = None  # the Markdown without frames, where there are any
-    answering: Answering = field(init=False)
+    #: Markdown without the content of frames; None for a page without frames.
+    compared_text: str | None = None
+    answers: Answers = field(init=False)
 
     def __attrs_post_init__(self) -> None:
         self.names = tuple(dict.fromkeys(map(result_name, self.options.formats)))
-        self.answering = Answering(self.source, self.options, self.add, self.facts)
+        self.answers = Answers(self.source, self.options, self.add, self.facts)
 
     def add(self, name: str, make: Callable[[], Any]) -> None:
-        """Make one format; a failure costs this format only, unless it stands alone."""
+        """Add one value as JSON.
+
+        A failure becomes a warning, unless no other value was requested.
+        """
         try:
             self.values[name] = json.dumps(make(), ensure_ascii=False).encode()
         except Exception as exc:
@@ -146,16 +173,16 @@ class _Making:
                 ) from exc
             self.warnings.append(message)
 
-    def decoded(self) -> bytes:
-        """Return the body; a part of it with a warning, if the rest is not to be had."""
+    def decode(self) -> bytes:
+        """Return the decoded body; an incomplete body also adds a warning."""
         source = self.source
-        body, fault = decode_body(
+        body, error = decode_body(
             source.body, source.content_encodings, source.max_bytes
         )
         if source.is_cut:
             self.cut = BROKEN_OFF
-        elif fault:
-            self.cut = f"The page is not complete: what the site sent {fault}."
+        elif error:
+            self.cut = f"The page is not complete: what the site sent {error}."
         if source.is_cut and not body:
             raise Unreadable(PageError("SCRAPE_SITE_ERROR", BROKEN_OFF))
         if self.cut:
@@ -163,17 +190,17 @@ class _Making:
         return body
 
     def content(self) -> PageContent:
-        """Return what has been made."""
+        """Return the result of the conversion."""
         return PageContent(
             values=self.values, warnings=tuple(self.warnings), **self.facts
         )
 
     def convert(self, body: bytes, kind: str, mime: str) -> None:
-        """Make all formats according to what the answer is."""
+        """Make all formats from a body of a known kind."""
         if self.cut and kind in {"binary", "pdf"}:
             raise Unreadable(PageError("SCRAPE_SITE_ERROR", self.cut))
         if kind == "binary":
-            if (found := archive_kind(body)) and self._document(found, body):
+            if (found := archive_kind(body)) and self._file(found, body):
                 return
             if mime.startswith("image/") and self.options.reads_images:
                 self._picture(body)
@@ -195,7 +222,7 @@ class _Making:
         if kind == "xml" and self.source.find_links:
             self.facts["found"] = feed_links(text, self.source.url)
         found = text_kind(text, kind, mime, self.source.url)
-        if found and self._document(found, body, text):
+        if found and self._file(found, body, text):
             return
         if kind == "json":
             self._text(text, _fenced(text, "json"))
@@ -204,15 +231,15 @@ class _Making:
         else:
             self._text(text, text.strip("\n") if kind == "text" else "")
 
-    def _excuse(self) -> None:
-        """Say why a file has none of the formats that only web pages have."""
+    def _skip_page_formats(self) -> None:
+        """Set the formats that only web pages have to null, with a warning each."""
         for name in self.names:
-            if name in _DECLARED:
+            if name in _DECLARED_FORMATS:
                 self.values[name] = b"null"
                 self.warnings.append(f"Only a web page has the format {name}.")
 
     def track(self) -> None:
-        """Make what a later scrape is compared with, of what has been made."""
+        """Add the draft of change tracking, which a later scrape is compared with."""
         options = self.options.format(ChangeTracking)
         if options is None or "markdown" not in self.values:
             return
@@ -220,11 +247,11 @@ class _Making:
         if text is None:
             text = json.loads(self.values["markdown"])
         self.add(
-            "change_tracking", lambda: draft(text, options, self.answering.change_data)
+            "change_tracking", lambda: draft(text, options, self.answers.change_data)
         )
 
     def _html(self, text: bytes) -> None:
-        text, looks = without_looks(text)
+        text, looks = split_browser_styles(text)
         if "raw_html" in self.names:
             self.add("raw_html", text.decode)
         try:
@@ -234,47 +261,47 @@ class _Making:
             raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", message)) from exc
         if self.source.find_shell:
             self.facts["shell"] = shell_reason(document)
-        self.answering.suspect(document)
+        self.answers.find_injection(document)
         evidence = Evidence(document)
         known, other = metadata(evidence)
-        opinion = judged(text, self.source.status, evidence, evidence.words)
+        verdict = page_verdict(text, self.source.status, evidence, evidence.words)
         if self.cut:
-            opinion = {"verdict": TRUNCATED, "verdict_evidence": self.cut}
-        elif doubt := remark(opinion):
-            self.warnings.append(doubt)
-        self.facts.update(known={**known, **opinion}, other=other)
-        self._keep(evidence.words, "html")
-        if asked := refresh(evidence):
-            self.facts["refresh"] = asked
+            verdict = {"verdict": TRUNCATED, "verdict_evidence": self.cut}
+        elif warning := verdict_warning(verdict):
+            self.warnings.append(warning)
+        self.facts.update(known={**known, **verdict}, other=other)
+        self._add_search_entry(evidence.words, "html")
+        if redirect := refresh(evidence):
+            self.facts["refresh"] = redirect
         if self.source.find_links:
-            self.facts["found"] = found_links(document)
-            named = self.facts["canonical"] = canonical(evidence)
-            is_variant = named is not None and named != self.source.url
+            self.facts["found"] = page_links(document)
+            canonical_url = self.facts["canonical"] = canonical(evidence)
+            is_variant = canonical_url is not None and canonical_url != self.source.url
             if is_variant or self.source.find_words:
                 self.facts["fingerprint"] = fingerprint(evidence.words)
         attributes = self.options.format(Attributes)
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
-        if not _DECLARED.isdisjoint(self.names):
+        if not _DECLARED_FORMATS.isdisjoint(self.names):
             self._declared(evidence, looks)
-        if self.answering.is_wanted or not _OF_THE_TREE.isdisjoint(self.names):
-            self.answering.look(document, evidence)
-            self._of_the_tree(document, is_page=True)
+        if self.answers.needs_tree or not _TREE_FORMATS.isdisjoint(self.names):
+            self.answers.read_raw_tree(document, evidence)
+            self._tree_formats(document, is_page=True)
         self.warnings += document.warnings
 
     def _declared(self, evidence: Evidence, looks: str) -> None:
-        """Make what rests on the page's own declarations and styles."""
+        """Make the formats that rest on the page's structured data and styles."""
         from scraper_service.content import declared_formats  # noqa: PLC0415  # rare
 
-        making = declared_formats.Declared(evidence, self.source.shown_url, looks)
+        formats = declared_formats.Declared(evidence, self.source.shown_url, looks)
         for name in self.names:
-            if name in _DECLARED:
-                self.add(name, partial(making.make, name))
-        self.warnings += making.warnings
+            if name in _DECLARED_FORMATS:
+                self.add(name, partial(formats.make, name))
+        self.warnings += formats.warnings
 
-    def _document(self, kind: str, body: bytes, text: str = "") -> bool:
-        """Make all formats of a file of ``kind``; False if it is none."""
+    def _file(self, kind: str, body: bytes, text: str = "") -> bool:
+        """Make all formats of a file of ``kind``; return False if it is no such file."""
         draft = read_document(
             kind,
             body,
@@ -290,48 +317,49 @@ class _Making:
         document = parse(draft.html, self.source.url)
         self.facts.update(known=dict(draft.known), other=dict(draft.other))
         if self.source.find_search:
-            self._keep(main_words(document), kind)
+            self._add_search_entry(main_words(document), kind)
         if self.source.find_links and "found" not in self.facts:
-            self.facts["found"] = found_links(document)
+            self.facts["found"] = page_links(document)
         attributes = self.options.format(Attributes)
         if attributes is not None:
             selectors = attributes.selectors
             self.add("attributes", lambda: attribute_values(document, selectors))
-        self.answering.suspect(document)
-        self.answering.look(document)
-        self._of_the_tree(document, is_page=False)
+        self.answers.find_injection(document)
+        self.answers.read_raw_tree(document)
+        self._tree_formats(document, is_page=False)
         is_whole = not (self.options.include_tags or self.options.exclude_tags)
         if draft.text is not None and is_whole and "markdown" in self.names:
             self.add("markdown", lambda: draft.text)
         self.warnings += [*draft.warnings, *document.warnings]
-        self._excuse()
+        self._skip_page_formats()
         return True
 
-    def _of_the_tree(self, document: Document, *, is_page: bool) -> None:
-        """Make what comes of the tree; only a web page has chrome to leave out."""
+    def _tree_formats(self, document: Document, *, is_page: bool) -> None:
+        """Make the formats from the tree; only web pages have boilerplate to remove."""
         options = self.options
-        wants_main = is_page and options.only_main_content and not options.include_tags
-        if wants_main:  # only converter processes load numpy and the weights
+        only_main = is_page and options.only_main_content and not options.include_tags
+        if only_main:  # only converter processes load numpy and the weights
             from scraper_service.content import main_content  # noqa: PLC0415
 
-            page = main_content.declared(document)
-        # Links alone are completed as they are listed; selectors may ask for any address.
+            page = main_content.read_declarations(document)
+        # Make all URLs absolute first, unless only links are requested: links() does so
+        # itself. Selectors may match any URL.
         chooses = bool(options.include_tags or options.exclude_tags)
-        is_list = self.names == ("links",) and not self.answering.is_wanted
+        is_list = self.names == ("links",) and not self.answers.needs_tree
         clean(document, complete=chooses or not is_list)
         exclude(document, options.exclude_tags)
         if options.include_tags:
             include(document, options.include_tags)
-        self.answering.extract()
-        if wants_main:
-            drop_copies(document.body)
+        self.answers.extract()
+        if only_main:
+            drop_slide_copies(document.body)
             main_content.keep_main_content(document, page)
             document.is_main = True
-            drop_twins(document.body)
+            drop_duplicate_blocks(document.body)
             drop_repeated_pictures(document.body)
             drop_toolbars(document.body)
             drop_logos(document.body, document.base)
-        # The order matters: Markdown is made last, for what it may do to the tree.
+        # Markdown comes last, because its conversion may change the tree.
         makers: dict[str, Callable[[], Any]] = {
             "html": lambda: cleaned_html(document),
             "links": lambda: links(document),
@@ -341,7 +369,7 @@ class _Making:
         for name, make in makers.items():
             if name in self.names:
                 self.add(name, make)
-        self.answering.read(self.values.get("markdown"), makers["markdown"])
+        self.answers.read_markdown(self.values.get("markdown"), makers["markdown"])
 
     def _markdown(self, document: Document) -> str:
         convert = MARKDOWN_CONVERTERS[self.converter]
@@ -356,20 +384,17 @@ class _Making:
                 self.facts["text_print"] = fingerprint(markdown)
         return markdown
 
-    def _keep(self, text: str, kind: str) -> None:
-        """Make what the index of the team keeps of a page, if it is to be there."""
+    def _add_search_entry(self, text: str, kind: str) -> None:
+        """Add the page's entry for the team's search index, if requested."""
         if not self.source.find_search:
             return
-        # Only converter processes load numpy.
-        from scraper_service.content.text.search_entry import search_entry  # noqa: PLC0415
-
         known, other = self.facts.get("known", {}), self.facts.get("other", {})
         entry = search_entry(self.source.url, text, known, other, kind)
         if entry is not None:
             self.facts["search"] = entry.packed()
 
     def _text(self, text: str, as_markdown: str) -> None:
-        self._keep(text, "")
+        self._add_search_entry(text, "")
         page = preformatted(text) if text.strip() else ""
         values = {
             "markdown": as_markdown,
@@ -379,14 +404,14 @@ class _Making:
             "images": [],
         }
         self._plain(values)
-        self.answering.read_plain(as_markdown, lambda: page)
+        self.answers.read_plain(as_markdown, lambda: page)
 
     def _picture(self, body: bytes) -> None:
-        """Take the text that is recognised in an image."""
+        """Make all formats from the text that OCR recognises in an image."""
         from scraper_service.content.pdf import ocr  # noqa: PLC0415  # rare
 
         try:
-            text = ocr.recognised(body, self.deadline_s).strip()
+            text = ocr.recognise_text(body, self.deadline_s).strip()
         except (OSError, SubprocessError) as exc:
             message = "No text could be recognised in the image"
             if not can_recognise_text():
@@ -426,8 +451,8 @@ class _Making:
             num_pages=result.num_pages,
             total_pages=result.total_pages,
         )
-        self._keep(result.markdown, "pdf")
-        self.answering.read_plain(result.markdown, lambda: result.html)
+        self._add_search_entry(result.markdown, "pdf")
+        self.answers.read_plain(result.markdown, lambda: result.html)
 
     def _plain(self, values: dict[str, Any]) -> None:
         attributes = self.options.format(Attributes)
@@ -437,14 +462,14 @@ class _Making:
         for name in self.names:
             if name in values:
                 self.add(name, partial(values.__getitem__, name))
-        self._excuse()
+        self._skip_page_formats()
 
 
 @contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Have no search for unused objects while a page is made.
+    """Pause the garbage collector while a page is converted.
 
-    It would walk the elements of the page again and again, all of which are in use.
+    Its searches would walk the elements of the page repeatedly, and all are in use.
     """
     if not gc.isenabled():
         yield

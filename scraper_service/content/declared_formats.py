@@ -1,4 +1,4 @@
-"""The formats ``product``, ``menu`` and ``branding``, of one reading of the page."""
+"""Makes the formats ``product``, ``menu`` and ``branding`` from shared evidence."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from attrs import define, field
 
 from scraper_service.content.branding import branding
 from scraper_service.content.metadata import Evidence
-from scraper_service.content.shop import menu, product
-from scraper_service.content.structured_data.sources.nodes import Graph
+from scraper_service.content.structured_data.menus import menu
+from scraper_service.content.structured_data.nodes import Graph
+from scraper_service.content.structured_data.products import product
 
 NO_PRODUCT = "No product was found on the page."
 
 
 @define(slots=False)
 class Declared:
-    """Makes what a page declares, before it is cleaned.
-
-    ``looks`` is CSS that a browser computed, empty without one.
-    """
+    """Makes formats from a page's structured data and styles, before its cleaning."""
 
     evidence: Evidence
+    #: URL of the page as the caller sees it.
     url: str
+    #: CSS that a browser computed; empty without a browser.
     looks: str = ""
     warnings: list[str] = field(factory=list)
 
@@ -32,7 +32,7 @@ class Declared:
         return Graph(self.evidence)
 
     def make(self, name: str) -> dict[str, Any] | None:
-        """Return one of the formats; None where the page has nothing of it."""
+        """Return the format ``name``; None if the page has no data for it."""
         if name == "product":
             found = product(self.graph, self.evidence, self.url)
             if found is None:
@@ -40,7 +40,7 @@ class Declared:
             return found
         if name == "menu":
             return menu(self.graph, self.evidence, self.url)
-        brand, unseen = branding(self.graph, self.evidence, self.url, self.looks)
-        if unseen:
-            self.warnings.append(unseen)
+        brand, warning = branding(self.graph, self.evidence, self.url, self.looks)
+        if warning:
+            self.warnings.append(warning)
         return brand

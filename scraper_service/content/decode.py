@@ -1,14 +1,16 @@
-"""From the bytes of an answer to text: content encodings, then the character set.
+"""Decodes the body of a response: content encodings, kind, then the character set.
 
-Character sets follow the WHATWG Encoding and HTML standards, as browsers do.
+Kinds come from the Content-Type header and the first bytes. Character sets follow the
+WHATWG Encoding and HTML standards, as in browsers.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import zlib
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import brotli
 import webencodings
@@ -18,20 +20,21 @@ from scraper_service.content.passes import compiled
 from scraper_service.errors import ServiceError
 from scraper_service.items import PageError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
 if sys.version_info >= (3, 14):
     from compression import zstd
 else:
     from backports import zstd
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
 
 MAX_ENCODINGS = 3
 CHUNK_BYTES = 64 * 2**10
-PRESCAN_BYTES = 4096  # the standard wants 1024; large sites need more
+PRESCAN_BYTES = 4096  # 1024 in the standard; large sites need more
 ZSTD_WINDOW_LOG = 23  # 8 MiB, RFC 9659
 
-# What is said instead of nothing at all; character sets are, too.
+# Servers name these, or a character set, for a body without content encoding.
 _NO_CODINGS = {"", "identity", "none", "null", "binary", "7bit", "8bit", "aws-chunked"}
 _BOMS = (
     (b"\xef\xbb\xbf", "utf-8"),
@@ -44,7 +47,7 @@ _CODECS = {
     "replacement": "utf-8",
     "x-user-defined": "cp1252",  # HTML standard, 13.2.3.2
 }
-# XML 1.0, appendix F: a declaration in UTF-16 without a byte order mark.
+# XML declarations in UTF-16 without byte order mark (XML 1.0, appendix F).
 _XML_UTF_16 = ((b"<\0?\0", "utf-16-le"), (b"\0<\0?", "utf-16-be"))
 _COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 _META = re.compile(
@@ -55,7 +58,7 @@ _HEADER = re.compile(r"charset\s*=\s*[\"']?\s*([^\s\"';,]+)", re.IGNORECASE)
 
 
 class Unreadable(ServiceError, ValueError):
-    """A document that cannot be converted; ``error`` is what the caller gets."""
+    """Raised when a document cannot be converted; ``error`` is for the caller."""
 
     def __init__(self, error: PageError):
         self.error = error
@@ -65,49 +68,56 @@ class Unreadable(ServiceError, ValueError):
 def decode_body(
     body: bytes, encodings: tuple[str, ...], max_bytes: int
 ) -> tuple[bytes, str | None]:
-    """Undo ``encodings`` (outermost last) as browsers do, giving at most ``max_bytes``.
+    """Undo ``encodings`` (outermost last) as browsers do, up to ``max_bytes``.
 
-    Of a stream that is damaged or truncated that is what comes before the fault, which
-    is the second value, as in :func:`decode_start`.
-
-    A text whose encodings are unknown is as it came.
+    A damaged or truncated stream gives the bytes before the error; the second value is
+    the error, as in :func:`decode_start`. A body without NUL bytes stays as it is if
+    an encoding is unknown.
 
     :raises Unreadable: for an unknown encoding, more than :data:`MAX_ENCODINGS`, a
-        stream without a beginning, and a result over the limit.
+        stream that gives no bytes, and a result over the limit.
     """
     is_known = all(name in _STREAMS or _is_no_coding(name) for name in encodings)
     if not is_known and b"\0" not in body:
         encodings = ()
-    found, fault = decode_start(body, encodings, max_bytes)
-    if fault and not 0 < len(found) < max_bytes:
-        raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", f"The page {fault}"))
-    return found, fault
+    found, error = decode_start(body, encodings, max_bytes)
+    if error and not 0 < len(found) < max_bytes:
+        raise Unreadable(PageError("SCRAPE_ALL_ENGINES_FAILED", f"The page {error}"))
+    return found, error
+
+
+def encoding_names(headers: Iterable[bytes]) -> tuple[str, ...]:
+    """Return the names in headers ``Content-Encoding`` in lower case, outermost last."""
+    names = b",".join(headers).decode("latin-1").lower().split(",")
+    return tuple(name.strip() for name in names if name.strip())
 
 
 def decode_start(
     body: bytes, encodings: tuple[str, ...], max_bytes: int
 ) -> tuple[bytes, str | None]:
-    """Undo ``encodings`` as far as possible; the second value says why no further.
+    """Undo ``encodings`` as far as possible, up to ``max_bytes``.
 
-    It continues a sentence (``is not valid gzip``); None when all is there.
+    The second value is the error that stopped decoding, as the end of a sentence
+    (``is not valid gzip``). It is None for a complete body.
     """
     names = [name for name in encodings if not _is_no_coding(name)]
     if len(names) > MAX_ENCODINGS:
-        return b"", f"has {len(names)} content encodings, 3 are allowed"
-    fault = None
+        text = f"has {len(names)} content encodings, {MAX_ENCODINGS} are allowed"
+        return b"", text
+    error = None
     for name in reversed(names):
         if name not in _STREAMS:
             return b"", f"has an unknown content encoding: {name[:40]!r}"
         if body:
-            body, new_fault = _unpacked(body, name, max_bytes)
-            fault = fault or new_fault
+            body, new_error = _decompress(body, name, max_bytes)
+            error = error or new_error
     if len(body) > max_bytes:
-        return body[:max_bytes], fault or f"is larger than {max_bytes} bytes"
-    return body, fault
+        return body[:max_bytes], error or f"is larger than {max_bytes} bytes"
+    return body, error
 
 
 def _is_no_coding(name: str) -> bool:
-    """Tell whether servers say ``name`` of a body that is as it is."""
+    """Return True if servers name ``name`` for a body without content encoding."""
     return name in _NO_CODINGS or webencodings.lookup(name) is not None
 
 
@@ -118,7 +128,7 @@ def text_of(body: bytes, content_type: str, *, xml: bool = False) -> str:
 
 
 def utf8_of(body: bytes, content_type: str) -> bytes:
-    """Return :func:`text_of` in UTF-8: the body itself, if it is that already."""
+    """Return :func:`text_of` in UTF-8; a clean UTF-8 body is not copied."""
     codec, start = codec_of(body, content_type)
     body = body[start:]
     if codec == "utf-8" and b"\0" not in body and _is_utf8(body):
@@ -136,18 +146,18 @@ def _is_utf8(body: bytes) -> bool:
 
 
 def codec_of(body: bytes, content_type: str, *, xml: bool = False) -> tuple[str, int]:
-    """Return Python's codec for ``body``, and the length of its byte order mark."""
+    """Return Python's codec for ``body`` and the length of its byte order mark."""
     for bom, codec in _BOMS:
         if body.startswith(bom):
             return codec, len(bom)
     for start, codec in _XML_UTF_16 if xml else ():
         if body.startswith(start):
             return codec, 0
-    return _declared(body, content_type, xml=xml) or _detected(body), 0
+    return _declared_codec(body, content_type, xml=xml) or _detect_codec(body), 0
 
 
 def clean_text(text: str) -> str:
-    """Drop what neither JSON readers nor databases accept: NUL, lone surrogates."""
+    """Remove NUL and lone surrogates, which JSON readers and databases reject."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -155,7 +165,7 @@ def clean_text(text: str) -> str:
     return text.replace("\0", "")
 
 
-def _declared(body: bytes, content_type: str, *, xml: bool) -> str | None:
+def _declared_codec(body: bytes, content_type: str, *, xml: bool) -> str | None:
     header = _HEADER.search(content_type)
     codec = _codec(header[1]) if header else None
     if codec:
@@ -171,7 +181,7 @@ def _declared(body: bytes, content_type: str, *, xml: bool) -> str | None:
 
 
 def _codec(label: str) -> str | None:
-    """Return Python's codec for a WHATWG label, None for an unknown label."""
+    """Return Python's codec for a WHATWG label; None for an unknown label."""
     found = webencodings.lookup(label)
     if found is None:
         return None
@@ -179,7 +189,7 @@ def _codec(label: str) -> str | None:
     return name
 
 
-def _detected(body: bytes) -> str:
+def _detect_codec(body: bytes) -> str:
     try:
         body.decode("utf-8")
     except UnicodeDecodeError:
@@ -191,14 +201,14 @@ def _detected(body: bytes) -> str:
     return _codec(detector.guess(tld=None, allow_utf8=True)) or "cp1252"
 
 
-def _unpacked(body: bytes, name: str, max_bytes: int) -> tuple[bytes, str | None]:
+def _decompress(body: bytes, name: str, max_bytes: int) -> tuple[bytes, str | None]:
     result = bytearray()
     try:
         for chunk in _STREAMS[name](body):
             result += chunk
             if len(result) > max_bytes:
-                fault = f"is larger than {max_bytes} bytes decoded"
-                return bytes(result[:max_bytes]), fault
+                error = f"is larger than {max_bytes} bytes decoded"
+                return bytes(result[:max_bytes]), error
     except (zlib.error, brotli.error, zstd.ZstdError, EOFError) as exc:
         return bytes(result), f"is not valid {name}: {exc}"
     return bytes(result), None
@@ -210,7 +220,7 @@ def _gzip(body: bytes) -> Iterator[bytes]:
         yield from _inflate(stream, body)
         body = stream.unused_data.lstrip(b"\0")
         if not body.startswith(b"\x1f\x8b"):
-            return  # browsers ignore what follows the last member
+            return  # browsers ignore bytes after the last member
 
 
 def _deflate(body: bytes) -> Iterator[bytes]:
@@ -261,3 +271,107 @@ _STREAMS: dict[str, Callable[[bytes], Iterator[bytes]]] = {
     "br": _br,
     "zstd": _zstd,
 }
+
+
+Kind = Literal["empty", "html", "json", "text", "xml", "pdf", "binary"]
+
+SNIFFED_BYTES = 1024
+
+_MAGIC = (
+    (b"\x89PNG\r\n\x1a\n", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF87a", "image/gif"),
+    (b"GIF89a", "image/gif"),
+    (b"BM", "image/bmp"),
+    (b"II*\0", "image/tiff"),
+    (b"MM\0*", "image/tiff"),
+    (b"\0\0\1\0", "image/x-icon"),
+    (b"PK\3\4", "application/zip"),
+    (b"\x1f\x8b\x08", "application/gzip"),
+    (b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    (b"Rar!\x1a\x07", "application/vnd.rar"),
+    (b"BZh", "application/x-bzip2"),
+    (b"\xfd7zXZ\0", "application/x-xz"),
+    (b"\x28\xb5\x2f\xfd", "application/zstd"),
+    (b"\x7fELF", "application/x-executable"),
+    (b"MZ", "application/x-msdownload"),
+    (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "application/x-ole-storage"),
+    (b"OggS", "application/ogg"),
+    (b"ID3", "audio/mpeg"),
+    (b"fLaC", "audio/flac"),
+    (b"\x1aE\xdf\xa3", "video/webm"),
+    (b"RIFF", "application/x-riff"),
+    (b"wOFF", "font/woff"),
+    (b"wOF2", "font/woff2"),
+    (b"\0asm", "application/wasm"),
+    (b"SQLite format 3\0", "application/vnd.sqlite3"),
+)
+# Plain text may start with these too.
+_TEXT_LIKE = frozenset({b"BM", b"MZ", b"ID3", b"BZh", b"RIFF"})
+_END_OF_TYPE = re.compile("[;,]")  # a comma: two headers joined
+_BINARY_BYTE = re.compile(rb"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f]")
+_HTML_START = re.compile(
+    rb"<(?:!doctype\s+html|html|head|body|script|iframe|h1|div|font|table|a|style|title|"
+    rb"b|br|p|meta)[\s>]",
+    re.IGNORECASE,
+)
+_HTML_ROOT = re.compile(rb"<(?:!doctype\s+html|html)[\s>]", re.IGNORECASE)
+_MARKS = (b"\xef\xbb\xbf", b"\xfe\xff", b"\xff\xfe")
+
+
+def sniff(body: bytes, content_type: str) -> tuple[Kind, str]:
+    """Return the kind of ``body`` and its media type for messages."""
+    mime = _END_OF_TYPE.split(content_type, maxsplit=1)[0].strip().lower()
+    if not body or body.isspace():
+        return "empty", mime
+    head = body[:SNIFFED_BYTES]
+    if b"%PDF-" in head[:32] or (mime == "application/pdf" and b"%PDF-" in head):
+        return "pdf", "application/pdf"
+    magic = _magic(head)
+    if magic:
+        return "binary", magic
+    if not head.startswith(_MARKS) and "utf-16" not in content_type.lower():
+        share = len(_BINARY_BYTE.findall(head)) / len(head)
+        if share > (0.1 if "html" in mime else 0.0) and not _HTML_ROOT.search(head):
+            return "binary", mime or "application/octet-stream"
+    return _text_kind(body, head, mime), mime
+
+
+def _text_kind(body: bytes, head: bytes, mime: str) -> Kind:
+    if mime in {"text/html", "application/xhtml+xml"}:
+        return "html"
+    if mime == "application/json" or mime.endswith(("+json", "/json")):
+        return "json"
+    if mime.endswith(("/xml", "+xml")):
+        return "html" if _HTML_ROOT.search(head) else "xml"
+    start = head.removeprefix(_MARKS[0]).lstrip()
+    if mime.startswith("text/"):
+        return "text"
+    if mime.startswith(("image/", "audio/", "video/", "font/")):
+        return "binary"
+    if start.startswith(b"<?xml"):
+        return "html" if _HTML_ROOT.search(head) else "xml"
+    if _HTML_START.match(start) or start.startswith(b"<!--"):
+        return "html"
+    if start[:1] in {b"{", b"["} and _is_json(body):
+        return "json"
+    return "text"
+
+
+def _magic(head: bytes) -> str | None:
+    if head[4:8] == b"ftyp":
+        return "video/mp4"
+    for magic, name in _MAGIC:
+        if head.startswith(magic):
+            if magic in _TEXT_LIKE and not _BINARY_BYTE.search(head):
+                return None
+            return name
+    return None
+
+
+def _is_json(body: bytes) -> bool:
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return True

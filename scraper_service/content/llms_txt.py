@@ -1,4 +1,4 @@
-"""The text files that tell language models of a site (interface document, 16.1).
+"""Writes llms.txt and llms-full.txt of a site from its pages.
 
 Runs in the converter pool.
 """
@@ -12,44 +12,47 @@ from urllib.parse import unquote, urlsplit
 
 from attrs import evolve, frozen
 
-from scraper_service.content.stored_pages import StoredPage, read_pages
+from scraper_service.content.text.stored_pages import StoredPage, read_pages
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-DESCRIPTION = 200  # characters of a page
+DESCRIPTION = 200  # characters of a page's description
+MAX_TEXT = 50_000  # characters of a page that are searched for a description
+MAX_PARAGRAPH = 2_000  # characters of a paragraph or heading that are read
 FULL_TEXT = 20_000_000  # characters of all pages
 LEFT_OUT = "(The text of this page is left out: the file has its full size.)"
 
-# What Markdown has beside words, at the place where a paragraph begins.
+# Beginnings of Markdown blocks that are no paragraphs.
 _NO_PARAGRAPH = re.compile(r"(#|\||!\[|```|~~~|<|:?-{3,}|={3,}|\*{3}|\[\^)")
 _MARKER = re.compile(r"^(?:>\s*|[-*+]\s+|\d+[.)]\s+)+")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)")
 _EMPHASIS = re.compile(r"(\*\*|__|\*|`|~~)(?=\S)(.+?)(?<=\S)\1")
 _SENTENCE = re.compile(r"(.+?[.!?。！？])(?=\s|$|[^\x00-\x7f])", re.DOTALL)  # noqa: RUF001
-_HEADING = re.compile(r"^#{1,6}\s+(.+?)\s*#*$", re.MULTILINE)
+_HEADING = re.compile(r"^#{1,6}\s+(.*[^#\s])", re.MULTILINE)
 
 
 @frozen
 class LlmsPage:
-    """A page as the files list it; ``markdown`` is None where it is not wanted."""
+    """A page as the files list it."""
 
     url: str
     title: str
     description: str
+    #: None unless the full text is requested.
     markdown: str | None
     error: str | None
 
 
 def llms_pages(bodies: Sequence[bytes], full: bool) -> list[LlmsPage]:
-    """Return the pages whose JSON objects these are; their text if it is to be ``full``."""
+    """Return the pages of these JSON objects, with their Markdown if ``full``."""
     return [_page(page, full) for page in read_pages(bodies)]
 
 
 def llms_json(
     url: str, pages: Sequence[LlmsPage], full: bool, warning: str | None = None
 ) -> bytes:
-    """Return the members of the answer as a JSON object."""
+    """Return the result as a JSON object; ``full`` adds llms-full.txt."""
     data = {"llmstxt": llms_text(url, pages)}
     if full:
         data["llmsfulltxt"] = llms_full_text(url, pages)
@@ -58,7 +61,7 @@ def llms_json(
 
 
 def llms_text(url: str, pages: Sequence[LlmsPage]) -> str:
-    """Return the list of pages."""
+    """Return llms.txt: a list of links to the pages."""
     lines = [
         f"- [{_label(page.title)}]({page.url})"
         + (f": {page.description}" if page.description else "")
@@ -68,7 +71,7 @@ def llms_text(url: str, pages: Sequence[LlmsPage]) -> str:
 
 
 def llms_full_text(url: str, pages: Sequence[LlmsPage]) -> str:
-    """Return the texts of the pages, each behind its number and title."""
+    """Return llms-full.txt: the Markdown of each page after its number and title."""
     parts, room = [f"# {url} llms-full.txt\n"], FULL_TEXT
     for number, page in enumerate(pages, 1):
         text = page.markdown or ""
@@ -83,7 +86,8 @@ def llms_full_text(url: str, pages: Sequence[LlmsPage]) -> str:
 def _page(page: StoredPage, full: bool) -> LlmsPage:
     markdown = page.markdown or ""
     heading = _HEADING.search(markdown)
-    title = page.title or (_plain(heading[1]) if heading else "") or _name(page.url)
+    shown = _plain(heading[1][:MAX_PARAGRAPH]) if heading else ""
+    title = page.title or shown or _name(page.url)
     return LlmsPage(
         page.url,
         title,
@@ -94,9 +98,9 @@ def _page(page: StoredPage, full: bool) -> LlmsPage:
 
 
 def first_sentence(markdown: str) -> str:
-    """Return the first sentence of the first paragraph of a text, empty for none."""
-    for block in re.split(r"\n\s*\n", markdown):
-        text = block.strip()
+    """Return the first sentence in the paragraphs of a text; empty without any."""
+    for block in re.split(r"\n\s*\n", markdown[:MAX_TEXT]):
+        text = block.strip()[:MAX_PARAGRAPH]
         if _NO_PARAGRAPH.match(text) and not text.startswith("[^"):
             continue
         text = _plain(_MARKER.sub("", text))
@@ -109,7 +113,7 @@ def first_sentence(markdown: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a text of Markdown as it is read."""
+    """Return a Markdown text without links and emphasis marks."""
     text = _LINK.sub(r"\1", text)
     text = _EMPHASIS.sub(r"\2", text)
     return " ".join(text.split())
@@ -127,12 +131,12 @@ def _label(title: str) -> str:
 
 
 def _name(url: str) -> str:
-    """Return what the address itself calls the page."""
+    """Return a name of the page from its URL."""
     parts = urlsplit(url)
     last = unquote(parts.path.rstrip("/").rpartition("/")[2])
     return last or parts.hostname or url
 
 
 def without_text(pages: Sequence[LlmsPage]) -> list[LlmsPage]:
-    """Return pages without their texts."""
+    """Return the pages without their Markdown."""
     return [evolve(page, markdown=None) for page in pages]

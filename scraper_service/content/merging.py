@@ -1,9 +1,10 @@
-"""One answer from the data of several pages (interface document, 15.2).
+"""Merges the data of several pages, and finds requested fields without a value.
 
-Objects are merged field by field, lists joined without duplicates; of other values the
-first that says something counts, in the order of the pages. Objects of a list are the
-same if they have an identity in common (an id, an address, or a name with nothing that
-speaks against it) or say the same but for spelling. Runs in the converter pool.
+Objects are merged field by field; lists are joined without duplicates. Of other values
+the first non-empty one wins, in the order of the pages. Two objects of a list are the
+same if they share an identity (an id or URL) or a name, and no other value contradicts.
+They are also the same if all values are equal but for spelling. Runs in the converter
+pool.
 """
 
 from __future__ import annotations
@@ -13,25 +14,70 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
 
-from scraper_service.content.unfound import (
-    NOT_UNDERSTOOD,
-    is_empty,
-    listed,
-    unfound,
-)
-from scraper_service.options.schemas import Field, field_of
+from scraper_service.options.json_schema import Field, field_of
 
-# Fields that tell an object from all others, then those that name it.
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+MAX_NAMED = 20  # fields in one warning
+NOT_UNDERSTOOD = (
+    "No requested field was understood from the prompt; give a schema, or configure a"
+    " model. The data are the key facts of the page."
+)
+
+
+def is_empty(value: Any) -> bool:
+    """Return True for None, blank text, an empty list and objects of these."""
+    if isinstance(value, str):
+        return not value.strip()
+    if isinstance(value, dict):
+        return all(is_empty(item) for item in value.values())
+    return value is None or value == []
+
+
+def fields_without_value(
+    wanted: Field, data: Any, *, has_required: bool, name: str = ""
+) -> Iterator[str]:
+    """Yield the fields without a value: ``brand``, ``seller.name``, ``products.price``.
+
+    A field of list items has no value if no item has a value. Required fields are
+    left out unless ``has_required``.
+    """
+    if wanted.required and name and not has_required:
+        return
+    if name and is_empty(data):
+        yield name
+        return
+    items = [data]
+    if isinstance(data, list) and wanted.items is not None:
+        wanted, items = wanted.items, data
+    for below in wanted.properties:
+        values = [item.get(below.name) for item in items if isinstance(item, dict)]
+        value = next((value for value in values if not is_empty(value)), None)
+        inner = f"{name}.{below.name}" if name else below.name
+        yield from fields_without_value(
+            below, value, has_required=has_required, name=inner
+        )
+
+
+def join_names(names: tuple[str, ...]) -> str:
+    """Return the first :data:`MAX_NAMED` names, and the number of the others."""
+    more = len(names) - MAX_NAMED
+    return ", ".join(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+# Fields that identify an object, and fields that only name an object.
 IDENTITIES = frozenset(
     "id uuid guid sku gtin ean upc isbn asin doi mpn url link href permalink email".split()
 )
 NAMES = frozenset({"name", "title", "headline", "label", "question"})
-MAX_DEPTH = 50  # levels of data; deeper ones are taken as they are
-MAX_COMPARED = 20  # items that have one name or identity
+MAX_DEPTH = 50  # levels of data; deeper values are not merged
+MAX_COMPARED = 20  # items that share a name or identity
 
 _BREAK = re.compile(r"[\s_\-]+|(?<=[a-z0-9])(?=[A-Z])")
 _SPACE = re.compile(r"\s+")
@@ -39,51 +85,50 @@ _SPACE = re.compile(r"\s+")
 
 @frozen
 class PageData:
-    """What a page gave: any JSON value, None for nothing."""
+    """The data of a page: any JSON value, or None."""
 
     url: str
     data: Any
 
 
 @frozen
-class Merged:
-    """The data of all pages, and by field of it the pages that have the value.
-
-    ``used`` counts the pages of which something stands in the data.
-    """
+class MergedData:
+    """The merged data of all pages."""
 
     data: Any
+    #: For each field of ``data``, the URLs of the pages that have its value.
     sources: Mapping[str, tuple[str, ...]]
+    #: Number of pages that contributed to ``data``.
     used: int
 
 
-def merged(pages: Iterable[PageData]) -> Merged:
-    """Return the data of ``pages`` as one value, None if they have none."""
+def merge(pages: Iterable[PageData]) -> MergedData:
+    """Merge the data of ``pages``; the result has None if no page has data."""
     data: Any = None
     sources: dict[str, list[str]] = {}
     used = 0
     for page in pages:
         if is_empty(page.data) and data is not None:
             continue
-        data = _joined(data, page.data, 0)
+        data = _merge_values(data, page.data, 0)
         if not isinstance(data, dict) or not isinstance(page.data, dict):
-            used += not is_empty(page.data) and _has(data, page.data)
+            used += not is_empty(page.data) and _contains(data, page.data)
             continue
         names = [
             name
             for name, value in page.data.items()
-            if not is_empty(value) and _has(data[name], value)
+            if not is_empty(value) and _contains(data[name], value)
         ]
         used += bool(names)
         for name in names:
             urls = sources.setdefault(name, [])
             if page.url not in urls:
                 urls.append(page.url)
-    return Merged(data, {name: tuple(urls) for name, urls in sources.items()}, used)
+    return MergedData(data, {name: tuple(urls) for name, urls in sources.items()}, used)
 
 
 def missing(data: Any, schema: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Return the required fields of an object that have no value."""
+    """Return the required fields of an object without a value."""
     required = (schema or {}).get("required")
     if not isinstance(required, list) or not isinstance(data, dict):
         return ()
@@ -102,11 +147,11 @@ def result_json(
     by_rules: bool,
     warnings: Sequence[str],
 ) -> tuple[bytes, int]:
-    """Return the members of the answer as a JSON object, and how many pages it used.
+    """Return the result as a JSON object, and the number of pages it uses.
 
-    Where data was found ``by_rules``, all fields that no page has are told.
+    With ``by_rules`` a warning names all fields that no page has.
     """
-    found = merged(pages)
+    found = merge(pages)
     texts = list(warnings)
     lost = missing(found.data, schema)
     if by_rules:
@@ -128,24 +173,22 @@ def _not_found(
     schema: Mapping[str, Any] | None,
     lost: Sequence[str],
 ) -> list[str]:
-    """Return what to tell of the fields that no page has, without those of ``lost``."""
-    from scraper_service.content.structured_data.fields.prompts import (  # noqa: PLC0415  # rare, big
-        fields_of,
-    )
+    """Return warnings about fields that no page has, except those of ``lost``."""
+    from scraper_service.content.structured_data.prompts import fields_of  # noqa: PLC0415  # rare, big
 
     named = fields_of(prompt or "")
     if not schema and not named:
         return [NOT_UNDERSTOOD] if prompt and prompt.strip() else []
     wanted = field_of(schema) if schema else Field(kind="object", properties=named)
-    names = unfound(wanted, data, has_required=True)
+    names = fields_without_value(wanted, data, has_required=True)
     if left := tuple(name for name in names if name not in lost):
-        return [f"No page has {listed(left)}."]
+        return [f"No page has {join_names(left)}."]
     return []
 
 
-def _joined(first: Any, second: Any, depth: int) -> Any:
+def _merge_values(first: Any, second: Any, depth: int) -> Any:
     if isinstance(first, dict) and isinstance(second, dict) and depth < MAX_DEPTH:
-        return _fields_joined(first, second, depth + 1)
+        return _merge_objects(first, second, depth + 1)
     if isinstance(first, list) and isinstance(second, list) and first and second:
         return _unique([*first, *second], depth)
     if first is None or (is_empty(first) and not is_empty(second)):
@@ -153,21 +196,21 @@ def _joined(first: Any, second: Any, depth: int) -> Any:
     return first
 
 
-def _fields_joined(
+def _merge_objects(
     first: dict[str, Any], second: dict[str, Any], depth: int
 ) -> dict[str, Any]:
     result = {}
     for name in (*first, *(name for name in second if name not in first)):
         if name in first and name in second:
-            result[name] = _joined(first[name], second[name], depth)
+            result[name] = _merge_values(first[name], second[name], depth)
         else:
             result[name] = first[name] if name in first else second[name]
     return result
 
 
 def _unique(items: list[Any], depth: int) -> list[Any]:
-    """Return the items of a list without duplicates, those of one thing joined."""
-    known = _Known(depth)
+    """Return the items without duplicates; items of the same object are merged."""
+    known = _DistinctItems(depth)
     for item in items:
         if not is_empty(item):
             known.add(item)
@@ -175,8 +218,8 @@ def _unique(items: list[Any], depth: int) -> list[Any]:
 
 
 @define
-class _Known:
-    """Items of a list so far, found again by what they say and by their identities."""
+class _DistinctItems:
+    """The distinct items of a list, indexed by their marks (:func:`_marks`)."""
 
     depth: int
     items: list[Any] = field(factory=list, init=False)
@@ -189,8 +232,8 @@ class _Known:
         for mark in marks:
             for place in self._places.get(mark, ())[:MAX_COMPARED]:
                 if _is_same(self._facts[place], facts, mark):
-                    joined = _joined(self.items[place], item, self.depth + 1)
-                    self.items[place] = joined
+                    value = _merge_values(self.items[place], item, self.depth + 1)
+                    self.items[place] = value
                     self._facts[place] = {**facts, **self._facts[place]}
                     self._note(place, marks)
                     return
@@ -205,11 +248,11 @@ class _Known:
                 places.append(place)
 
 
-_WHOLE = ""  # the kind of mark that is all that an item says
+_WHOLE = ""  # kind of the mark that is the whole item
 
 
 def _facts(item: Any) -> dict[str, str]:
-    """Return the plain values of an object by field, for comparing."""
+    """Return the plain values of an object by field, for comparison."""
     if not isinstance(item, dict):
         return {}
     return {
@@ -220,7 +263,7 @@ def _facts(item: Any) -> dict[str, str]:
 
 
 def _marks(item: Any, facts: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Return by what an item may be found again: identities, names, all that it says."""
+    """Return the marks of an item: its whole value, its identities and its names."""
     marks = [(_WHOLE, json.dumps(_normal(item), sort_keys=True))]
     for name, value in facts.items():
         plain = _plain_name(name)
@@ -233,9 +276,10 @@ def _marks(item: Any, facts: Mapping[str, str]) -> list[tuple[str, str]]:
 def _is_same(
     first: Mapping[str, str], second: Mapping[str, str], mark: tuple[str, str]
 ) -> bool:
-    """Tell whether two items that share a mark are one thing.
+    """Return True if two items that share a mark are the same object.
 
-    An identity counts if no other one speaks against it, a name if nothing does.
+    A shared identity counts unless another identity differs. A shared name counts
+    unless any common field differs.
     """
     if mark[0] == _WHOLE:
         return True
@@ -245,8 +289,8 @@ def _is_same(
     return all(first[name] == second[name] for name in names)
 
 
-def _has(data: Any, value: Any) -> bool:
-    """Tell whether the joined value has what a page gave."""
+def _contains(data: Any, value: Any) -> bool:
+    """Return True if the merged value has a page's value."""
     if isinstance(data, list | dict):
         return isinstance(value, type(data))
     return bool(_normal(data) == _normal(value))
@@ -254,12 +298,12 @@ def _has(data: Any, value: Any) -> bool:
 
 @lru_cache(maxsize=1000)
 def _plain_name(name: str) -> str:
-    """Return the last word of a field's name: ``product_id`` is an ``id``."""
+    """Return the last word of a field name: ``id`` for ``product_id``."""
     return _BREAK.split(name)[-1].lower()
 
 
 def _normal(value: Any) -> Any:
-    """Return a value for comparing: without case, and with single spaces."""
+    """Return a value for comparison: without case, and with single spaces."""
     if isinstance(value, str):
         text = unicodedata.normalize("NFKC", value).casefold()
         text = _SPACE.sub(" ", text).strip()

@@ -1,4 +1,4 @@
-"""What was made of an answer as plain bytes, which travel between processes."""
+"""Serialises :class:`PageContent` for transport between processes."""
 
 from __future__ import annotations
 
@@ -12,14 +12,21 @@ from scraper_service.items import MetaRefresh, PageContent, PageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BESIDE = {"values", "search", "text", "fetch", "follow", "base"}  # or the spider's
+_BESIDE = {
+    "values",
+    "search",
+    "text",
+    "fetch",
+    "follow",
+    "base",
+}  # sent as values, or set by the spider
 _SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
-# Among the values on their way; no format has these names.
+# Extra values in transport; no format has these names.
 _SEARCH, _TEXT = "search entry", "text for a model"
 
 
 def wire_from_content(content: PageContent) -> tuple[bytes, dict[str, bytes]]:
-    """Return the facts of the content as JSON, and its values, which are JSON texts."""
+    """Return the content as a JSON header and its values, which are JSON texts."""
     header = {name: getattr(content, name) for name in _SENT}
     values = dict(content.values)
     if content.search:
@@ -30,7 +37,7 @@ def wire_from_content(content: PageContent) -> tuple[bytes, dict[str, bytes]]:
 
 
 def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent:
-    """Rebuild the content from :func:`wire_from_content`; values stay JSON texts."""
+    """Return the content that :func:`wire_from_content` serialised."""
     facts = json.loads(header)
     if facts["refresh"]:
         facts["refresh"] = MetaRefresh(**facts["refresh"])
@@ -39,7 +46,9 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
     facts["found"] = tuple(facts["found"])
     facts["blocks"] = tuple(map(tuple, facts["blocks"]))
     facts["warnings"] = tuple(facts["warnings"])
-    facts["remarks"] = {k: tuple(texts) for k, texts in facts["remarks"].items()}
+    facts["rule_warnings"] = {
+        k: tuple(texts) for k, texts in facts["rule_warnings"].items()
+    }
     values = dict(values)
     search = values.pop(_SEARCH, b"")
     text = values.pop(_TEXT, b"").decode()

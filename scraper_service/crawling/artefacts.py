@@ -1,4 +1,4 @@
-"""Files of pages, kept where pages are kept, or put into the page itself."""
+"""Stores files of pages, such as screenshots, or embeds them in the page."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scraper_service.crawling.database_retry import before
 from scraper_service.storage import artefacts
 from scraper_service.storage.artefacts import KINDS, Artefacts
+from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.key_secret import key_secret
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.secrets import key_secret
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 def keeper(
     settings: BaseSettings, request: Request, options: ScrapeOptions
 ) -> Callable[[bytes, str], Awaitable[str]]:
-    """Return what keeps a file of a page, given its bytes and kind.
+    """Return a function that stores a file of a page, given its bytes and kind.
 
-    It returns the file's address: a signed one, or the file itself as ``data:`` where
-    nothing is to be kept, or nobody serves it. Raises :exc:`ServiceUnavailable` when the
-    database did not answer in the time of the page.
+    The function returns the URL of the file: a signed URL, or a ``data:`` URL if the file
+    must not be kept or no service serves it. Raises :exc:`ServiceUnavailable` if the database
+    did not respond within the time of the page.
     """
     is_served = request.meta.get("team_id") not in {None, LOCAL_TEAM}
     is_inline = settings["ARTEFACTS"] == "inline"
@@ -49,20 +49,20 @@ def keeper(
 
 
 async def hold_artefact(settings: BaseSettings, name: str, request: Request) -> None:
-    """Have a file kept for as long as the page of ``request`` is."""
+    """Keep a file for as long as the page of ``request`` is stored."""
     job_id = settings.get("JOB_ID") or None
     holder = job_id or request.meta["scrape_id"]
     await Database.shared(settings).write(artefacts.hold, name, holder, job_id)
 
 
 def shared_artefacts(settings: BaseSettings) -> Artefacts:
-    """Return the files of the service's data directory."""
+    """Return the files in the data directory of the service."""
     folder = Path(settings["DATA_DIR"]) / artefacts.FOLDER
     return Artefacts(folder, service_secret(settings))
 
 
 def service_secret(settings: BaseSettings) -> bytes:
-    """Return the secret that keys, addresses of files and sessions rest on."""
+    """Return the secret for API keys, signed URLs and sessions."""
     return key_secret(Path(settings["DATA_DIR"]), settings["KEY_SECRET"])
 
 

@@ -1,4 +1,4 @@
-"""Change tracking: each tracked page is compared with the last one kept of it."""
+"""Change tracking: compares each tracked page with its last snapshot."""
 
 from __future__ import annotations
 
@@ -7,27 +7,28 @@ from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve
 
-from scraper_service.content.change_tracking import compared
+from scraper_service.content.change_tracking import compare_pages
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.crawling.database_retry import once
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
 from scraper_service.items import Page, Snapshot
-from scraper_service.storage import change_snapshots, jobs
+from scraper_service.storage import change_snapshots
+from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import LOCAL_TEAM
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
     from sqlalchemy import Connection
 
-    from scraper_service.crawling.database_retry import Insist
     from scraper_service.items import Tracked
     from scraper_service.storage.change_snapshots import Earlier
+    from scraper_service.storage.connections import Insist
 
 NOT_NOW = (ConverterDied, MemoryError, ServiceUnavailable, TimeoutError)
-COMPARE_S = 30.0  # in the pool; the search for differences bounds itself
+COMPARE_S = 30.0  # in the converter pool; the comparison has a limit of its own
 NOT_COMPARED = "The format changeTracking could not be made ({})."
 NOT_KEPT = (
     "The page was compared, but not kept for the next comparison: zeroDataRetention."
@@ -37,7 +38,7 @@ logger = logging.getLogger(__name__)
 
 
 class Changes:
-    """Compares tracked pages; the snapshots are those of the job database."""
+    """Compares tracked pages with snapshots in the job database."""
 
     def __init__(self, settings: BaseSettings):
         self._settings = settings
@@ -48,32 +49,32 @@ class Changes:
         return Database.shared(self._settings)
 
     async def compared(self, page: Page, ask_on: Insist | None = None) -> Page:
-        """Return a page with its ``change_tracking``, and the snapshot to be stored.
+        """Return a page with its ``change_tracking`` and its new snapshot.
 
-        One that cannot be compared has a warning in its place. A page that was compared
-        before is compared anew, with what is the last snapshot now. With ``ask_on``, the
-        database is waited for, and :exc:`ServiceUnavailable` is raised.
+        A page that cannot be compared gets a warning. A page that was compared before is compared
+        again with the last snapshot. With ``ask_on``, waits for the database and raises
+        :exc:`ServiceUnavailable`.
         """
         tracked = page.tracked
         assert tracked is not None
         values = {k: v for k, v in page.values.items() if k != "change_tracking"}
         try:
-            answer, remark, snapshot = await self._comparison(tracked, ask_on or once)
+            answer, warning, snapshot = await self._comparison(tracked, ask_on or once)
         except NOT_NOW as error:
             if ask_on is not None and isinstance(error, ServiceUnavailable):
                 raise
             logger.warning("a page was not compared (%r)", error)
-            remark = NOT_COMPARED.format(type(error).__name__)
+            warning = NOT_COMPARED.format(type(error).__name__)
             return evolve(
                 page,
                 values=values,
-                warning=_joined(tracked.warning, remark),
+                warning=_joined(tracked.warning, warning),
                 tracked=None,
             )
         return evolve(
             page,
             values={**values, "change_tracking": answer},
-            warning=_joined(tracked.warning, remark),
+            warning=_joined(tracked.warning, warning),
             tracked=evolve(tracked, snapshot=snapshot),
         )
 
@@ -85,7 +86,7 @@ class Changes:
             lambda: self.database.read(_read, tracked, key)
         )
         found = await ConverterPool.shared(self._settings).run(
-            compared,
+            compare_pages,
             tracked.draft,
             tracked.markdown,
             earlier.body,
@@ -98,7 +99,7 @@ class Changes:
             job_id=self._settings.get("JOB_ID") or "",
         )
         if not tracked.is_kept:
-            return found.answer, _joined(found.remark, NOT_KEPT), None
+            return found.answer, _joined(found.warning, NOT_KEPT), None
         snapshot = Snapshot(
             team_id=tracked.team_id,
             key=key,
@@ -106,11 +107,11 @@ class Changes:
             body=found.body,
             keep_s=self._keep_s,
         )
-        return found.answer, found.remark, snapshot
+        return found.answer, found.warning, snapshot
 
     async def kept(self, page: Page) -> Page:
-        """Store the snapshot of a page that has no transaction of its own."""
-        await self.database.write(jobs.make_team, LOCAL_TEAM)
+        """Store the snapshot of a page without a transaction of its own."""
+        await Jobs(self.database).make_team(LOCAL_TEAM)
         while page.tracked and page.tracked.snapshot:
             if await self.database.write(_keep, page.tracked.snapshot):
                 break
@@ -119,10 +120,10 @@ class Changes:
 
 
 class ChangePipeline:
-    """Compare tracked pages before they are delivered.
+    """Compares tracked pages before their delivery.
 
-    Their snapshots are stored with them: in the transaction of a job's page, or of a
-    scrape of the service; at once in a local run that keeps nothing else.
+    Snapshots are stored together with their pages: in the transaction of a job's page, or of
+    a scrape of the service. A local run stores only the snapshot.
     """
 
     def __init__(self, crawler: Crawler):

@@ -1,4 +1,4 @@
-"""Dropping what repeats over the pages of a job, if its options ask for it."""
+"""Removes repeated blocks and marks duplicate pages, if the options of a job say so."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 from attrs import evolve
 
-from scraper_service.content.text.markdown_blocks import without_blocks
+from scraper_service.content.text.fingerprint import without_blocks
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import Page
 from scraper_service.storage.frontier.duplicates import (
     READ_ROWS,
-    PageText,
+    DeliveredText,
     Repeats,
     texts_after,
 )
@@ -24,10 +24,10 @@ MAX_HOST = 260  # characters
 
 
 class RepeatsPipeline:
-    """Leave the frame of the site out of a page's Markdown; name the page it repeats.
+    """Removes blocks that a site repeats from Markdown, and names the page of a duplicate.
 
-    Both rest on pages that were delivered before. What two processes deliver at one
-    moment, neither knows of.
+    Compares with pages that were delivered before. Two processes that deliver at the same
+    moment do not see each other's pages.
     """
 
     def __init__(self, crawler: Crawler):
@@ -61,7 +61,7 @@ class RepeatsPipeline:
         host = (urlsplit(url).hostname or "")[:MAX_HOST]
         original = repeats.original(page.text_print)
         hashes = tuple(block[0] for block in page.blocks)
-        text = PageText(
+        text = DeliveredText(
             host, url, page.text_print, hashes if repeats.learns(host) else ()
         )
         return evolve(
@@ -73,7 +73,7 @@ class RepeatsPipeline:
 
     @staticmethod
     def _cut(page: Page, repeated: set[int]) -> Any:
-        """Return the values without the blocks, unless nothing would be left."""
+        """Return the values without the blocks, unless nothing would remain."""
         spans = [(start, end) for block, start, end in page.blocks if block in repeated]
         if not spans or len(spans) == len(page.blocks):
             return page.values

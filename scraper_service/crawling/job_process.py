@@ -1,11 +1,12 @@
-"""A process of its own for one job of the database: ``scrapy crawl crawl -a job_id=...``.
+"""Processes that work on jobs: signs of life, and ``scrapy crawl -a job_id=...``.
 
-So scrapyd runs the jobs of a service, each in one or more processes on its nodes.
+scrapyd runs each job of a service in one or more processes on its nodes.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import logging
 from typing import TYPE_CHECKING, Any, Self
@@ -13,35 +14,140 @@ from typing import TYPE_CHECKING, Any, Self
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from scraper_service.crawling.heartbeat import Presence
+from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
+from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
+from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
-from scraper_service.options.job_arguments import options_from_json
+from scraper_service.options.serialization import options_from_json
 from scraper_service.settings import check_settings
-from scraper_service.storage import job_secrets, runs
+from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import ACTIVE, JobState
+from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.jobs import job_secrets, runs
+from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 
 if TYPE_CHECKING:
-    from scrapy.crawler import Crawler
+    from collections.abc import Awaitable, Callable
 
-    from scraper_service.options.job_arguments import OptionsT
+    from scrapy.crawler import Crawler
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.options.serialization import OptionsT
 
 logger = logging.getLogger(__name__)
+
+
+class Presence:
+    """Heartbeats of this process, ``owner``, for other processes of the database.
+
+    Leases last for ``LEASE_S`` after a heartbeat. While it is open, this class also returns
+    the leases of dead processes, and leases of this process that no crawler holds. It
+    refreshes the shared pace of hosts and the shared limits of teams.
+    """
+
+    def __init__(self, settings: BaseSettings, database: Database, owner: str):
+        self._settings = settings
+        self._database = database
+        self._owner = owner
+        self._frontier = Frontier(database, owner)
+        self._tasks = BackgroundTasks()
+        self._unknown: set[tuple[str, int, int]] = set()  # leases without a crawler
+
+    async def open(self) -> None:
+        """Send the first heartbeat and continue. Raises errors of the database."""
+        await self._beat()
+        self.go_on()
+
+    def go_on(self) -> None:
+        """Send further heartbeats, after a first one."""
+        lease_s = self._settings.getfloat("LEASE_S")
+        pace = HostPace.shared(self._settings)
+        pace.connect(self._database, self._owner)
+        permits = TeamPermits.shared()
+        permits.connect(self._database, self._owner)
+        self.every(lease_s / 3, self._beat)
+        self.every(lease_s / 3, self._reap)
+        self.every(lease_s / 3, self._return_strays)
+        self.every(REFRESH_S, pace.refresh)
+        self.every(PERMITS_S, permits.refresh)
+
+    def close(self) -> None:
+        """Stop all periodic work."""
+        self._tasks.cancel()
+
+    def every(
+        self,
+        seconds: float,
+        work: Callable[[], Awaitable[None]],
+        wanted: asyncio.Event | None = None,
+    ) -> None:
+        """Repeat ``work`` until :meth:`close`. Setting ``wanted`` ends a pause.
+
+        After an error of the work or the database, the next repetition follows.
+        """
+        self._tasks.spawn(_repeat(seconds, work, wanted or asyncio.Event()))
+
+    async def _beat(self) -> None:
+        lease_s = self._settings.getfloat("LEASE_S")
+        await self._frontier.beat(lease_s)
+
+    async def _reap(self) -> None:
+        if ended := await self._database.write_apart(end_half_sent):
+            logger.warning("%d connections of a stopped process were ended", ended)
+        await self._frontier.forget_workers()
+        for job_id in await self._frontier.jobs_with_lost_leases():
+            if returned := await self._frontier.return_lost(job_id):
+                logger.warning("%d URLs were leased by dead processes", returned)
+
+    async def _return_strays(self) -> None:
+        """Return leases in the database that no crawler of this process holds.
+
+        They occur if the response to a claim was lost. Only leases that are unknown twice in a
+        row are returned, since a page may end between the two look-ups.
+        """
+        leases = await self._frontier.leases()
+        unknown = {
+            (job_id, row_id, token)
+            for job_id, row_id, token in leases
+            if not LeasedScheduler.holds(self._owner, job_id, (row_id, token))
+        }
+        strays, self._unknown = unknown & self._unknown, unknown
+        by_job: dict[str, list[tuple[int, int]]] = {}
+        for job_id, *lease in sorted(strays):
+            by_job.setdefault(job_id, []).append((lease[0], lease[1]))
+        for job_id, found in by_job.items():
+            await self._frontier.release(job_id, found)
+            logger.warning("%d leases that no crawler had were returned", len(found))
+
+
+async def _repeat(
+    seconds: float, work: Callable[[], Awaitable[None]], wanted: asyncio.Event
+) -> None:
+    while True:
+        try:
+            await work()
+        except ServiceUnavailable:
+            pass  # logged where it was raised; the next repetition tries again
+        except Exception:
+            logger.exception("a periodic task failed")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(wanted.wait(), seconds)
+        wanted.clear()
+
 
 WATCH_S = 1.0
 GOOD_ENDS = {"finished", "cancelled", "shutdown"}
 
 
 def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
-    """Have a crawler that is not open yet work on a stored job; return its options.
+    """Prepare a crawler that is not open yet for a stored job. Return the job's options.
 
-    ``run_id`` is what scrapyd calls this process, empty without scrapyd. Pages go into
-    the job database and nowhere else. Blocks until the database has answered: this
-    process has nothing else to do. Raises :exc:`JobNotFound`, :exc:`RunRefused`,
-    :exc:`ValueError` for settings or options that cannot be used,
-    :exc:`SecretsUnreadable`, after which the job has failed, and what keeps the
-    database from answering.
+    ``run_id`` is the id of this process in scrapyd, empty without scrapyd. Pages are stored in
+    the job database only. Blocks until the database has responded. Raises
+    :exc:`JobNotFound`, :exc:`RunRefused`, :exc:`ValueError` for unusable settings or options,
+    :exc:`SecretsUnreadable` (the job has then failed), and errors of the database.
     """
     settings = crawler.settings
     check_settings(settings)
@@ -55,8 +161,8 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
         )
         options = options_from_json(kind, json.loads(text))
     except (SecretsUnreadable, ValueError) as error:
-        told = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
-        database.write_at_once(runs.leave, job_id, joined.owner, "failed", told)
+        reason = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
+        database.write_at_once(runs.leave, job_id, joined.owner, "failed", reason)
         raise
     values: dict[str, Any] = {
         "JOB_ID": job_id,
@@ -71,20 +177,20 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
 
 
 def broken(error: Exception) -> str:
-    """Tell the caller of a job why it could not be run; details are in the log."""
+    """Return the error of a job whose crawler broke. The log has the details."""
     return f"The job could not be run: {type(error).__name__}."
 
 
 def early_end(reason: str | None) -> str | None:
-    """Tell why a crawler that ended for ``reason`` has failed its job, None if not."""
+    """Return the error of a job whose crawler ended for ``reason``, None if it is fine."""
     return None if reason in GOOD_ENDS else f"The job ended early: {reason}."
 
 
 class JobProcess:
-    """An extension for a process that has joined a job: it shows signs of life.
+    """An extension for a process that has joined a job.
 
-    It closes the crawler when the job was cancelled or has ended, or when another
-    process has taken the place of this one because it was silent for too long.
+    Sends heartbeats. Closes the crawler if the job has ended, or if another process has
+    replaced this process after a long silence.
     """
 
     def __init__(self, crawler: Crawler):
@@ -120,7 +226,7 @@ class JobProcess:
                 scheduler.abandon()
             self._close("finished" if state is JobState.COMPLETED else "cancelled")
         elif not has_place:
-            logger.warning("another process has taken the place of this one")
+            logger.warning("another process has replaced this process")
             self._close("shutdown")
 
     def _close(self, reason: str) -> None:

@@ -1,4 +1,7 @@
-"""Downloader middlewares of ours in place of stock ones."""
+"""Downloader middlewares: options, uploads, blocked sites, redirects, retries, cookies.
+
+Also defines signals beside those of Scrapy, sent through ``crawler.signals``.
+"""
 
 from __future__ import annotations
 
@@ -11,35 +14,54 @@ from scrapy import signals
 from scrapy.downloadermiddlewares.cookies import CookiesMiddleware
 from scrapy.downloadermiddlewares.redirect import RedirectMiddleware
 from scrapy.downloadermiddlewares.retry import RetryMiddleware
+from scrapy.http import Response
 
-from scraper_service.content.html.page_urls import has_place
-from scraper_service.crawling.download.download_errors import SiteBusy, TooManyRedirects
-from scraper_service.crawling.signals import page_ended
+from scraper_service.content.html.page_urls import has_host
+from scraper_service.crawling.download.download_errors import (
+    SITE_BLOCKED,
+    BlockedSite,
+    TooManyRedirects,
+    check_site,
+)
+from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.politeness.host_pace import HostBusy
+from scraper_service.discovery.retry_after import backoff_s
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.origins import origin
-from scraper_service.storage.politeness.hosts import backoff_s
+from scraper_service.options.limits import parse_sites
+from scraper_service.options.location import accept_language
+from scraper_service.options.urls import origin
 
 if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
-    from scrapy.http import Response
+
+    from scraper_service.items import Upload
+    from scraper_service.options.scrape import ScrapeOptions
+
+#: The client of ``scrape_id`` is gone. The download of its page may be cancelled.
+page_abandoned = object()
+
+#: An ``item`` is complete: a page, a link of a map, a search result. Sent before pipelines
+#: and feeds of the user, which may drop the item.
+item_made = object()
+
+#: The page of ``scrape_id`` has ended without an item.
+page_ended = object()
 
 
-DATABASE_S = 2.0  # until a page asks a database again that did not answer
+DATABASE_S = 2.0  # until a page without a response of the database is tried again
 _NOT_ASCII = re.compile(rb"[\x80-\xff]")
 
 
 class SafeRedirect(RedirectMiddleware):
-    """Follow redirects without a ``Referer``, and say when there were too many.
+    """Follows redirects without a ``Referer``, and fails after too many.
 
-    An answer that leads to no address, or to none of the web, is the page itself.
-
-    What the caller sent along is dropped at another origin by
-    :class:`~scraper_service.crawling.download.request_options.RequestOptionsMiddleware`.
+    A response that redirects to no URL, or to no web URL, is itself the page.
+    :class:`RequestOptionsMiddleware` drops the caller's headers at another origin.
     """
 
     def _engine_started(self) -> None:
-        """Look for no RefererMiddleware; it is off on purpose."""
+        """Skip the search for the RefererMiddleware, which is off."""
 
     def handle_referer(self, request: Request, response: Response) -> None:
         request.headers.pop("Referer", None)
@@ -56,7 +78,7 @@ class SafeRedirect(RedirectMiddleware):
             found: Request | Response = super().process_response(request, response)
         except ValueError:  # mailto:, http://[
             return response
-        return found if has_place(found.url) else response
+        return found if has_host(found.url) else response
 
     def _redirect(self, redirected: Request, request: Request, reason: Any) -> Request:
         if request.meta.get("redirect_times", 0) >= self.max_redirect_times:
@@ -65,9 +87,9 @@ class SafeRedirect(RedirectMiddleware):
 
 
 def _target(url: str, location: bytes) -> str:
-    """Return where a ``Location`` leads, in the eyes of a browser.
+    """Return the target of a ``Location``, as a browser resolves it.
 
-    Raises :exc:`ValueError` if to no address.
+    Raises :exc:`ValueError` for an invalid URL.
     """
     ascii_only = _NOT_ASCII.sub(lambda found: b"%%%02X" % ord(found[0]), location)
     target: str = ada_url.join_url(url, ascii_only.decode())
@@ -75,14 +97,14 @@ def _target(url: str, location: bytes) -> str:
 
 
 class RetryAfter(RetryMiddleware):
-    """Fetch the pages of a job again that came when their site had no time for them.
+    """Retries pages of a job whose site was busy.
 
-    Those answered with one of ``RETRY_HTTP_CODES`` at most ``RETRY_TIMES`` times, then
-    the answer is the page; those that did not get their turn in time as often as it
-    takes, and so do those that need the database while it does not answer.
-    ``meta["retry_at"]`` (:func:`time.monotonic`) has the scheduler hold them, and
-    give them their time anew; ``meta["backoff_s"]`` is the part of it that no site asked
-    for. A single scrape gets what its site answered: its caller can wait better than we.
+    A page with a status of ``RETRY_HTTP_CODES`` is retried at most ``RETRY_TIMES`` times.
+    Then the response is the page. Pages that their host admitted too late, or that need a
+    database without a response, are retried without a limit. The scheduler holds a retry until
+    ``meta["retry_at"]`` (:func:`time.monotonic`) and restarts its time.
+    ``meta["backoff_s"]`` is the part of the pause that no site asked for. A single scrape is
+    not retried, since its caller can decide about a retry.
     """
 
     def process_response(  # type: ignore[override]  # its spider is deprecated
@@ -102,7 +124,7 @@ class RetryAfter(RetryMiddleware):
     ) -> Request | None:
         if request.meta.get("lease") is None:
             return None
-        if isinstance(exception, SiteBusy):
+        if isinstance(exception, HostBusy):
             retry_at = exception.opens_at
         elif isinstance(exception, ServiceUnavailable):
             retry_at = time.monotonic() + DATABASE_S
@@ -113,12 +135,11 @@ class RetryAfter(RetryMiddleware):
 
 
 class FreshCookies(CookiesMiddleware):
-    """Keep one cookie jar per ``meta["cookiejar"]`` and drop it with its page.
+    """Keeps a cookie jar per ``meta["cookiejar"]``, and drops it when its page ends.
 
-    A resident crawler would otherwise keep the jar of every scrape for ever. Pages of a
-    job have none of their own: theirs lasts as long as the job's crawler. Cookies
-    of the caller never enter a jar: they go to the origin that was asked for and to no
-    other, while those of a site go to all ports of its host.
+    Otherwise a resident crawler would keep the jar of each scrape. Pages of a job share one
+    jar. Cookies of the caller are never stored in a jar: they go to the requested origin
+    only, while cookies of a site go to all ports of its host.
     """
 
     @classmethod
@@ -137,7 +158,7 @@ class FreshCookies(CookiesMiddleware):
     ) -> None:
         super().process_request(request)
         options = request.meta.get("options")
-        if options is None or origin(request.url) != request.meta["asked_origin"]:
+        if options is None or origin(request.url) != request.meta["first_origin"]:
             return
         ours = [value for name, value in options.headers if name.lower() == "cookie"]
         if ours:
@@ -147,8 +168,76 @@ class FreshCookies(CookiesMiddleware):
     def _page_ended(self, response: Any) -> None:
         request = getattr(response, "request", None)
         jar = None if request is None else request.meta.get("cookiejar")
-        if jar is not None:  # else it is that of the job, for all its pages
+        if jar is not None:  # else the jar of the job, for all its pages
             self.jars.pop(jar, None)
 
     def _forget(self, scrape_id: str) -> None:
         self.jars.pop(scrape_id, None)
+
+
+class BlockedSitesMiddleware:
+    """Refuses requests to ``BLOCKED_SITES``, also for redirects and robots.txt."""
+
+    def __init__(self, crawler: Crawler):
+        self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        if self._sites.covers(request.url):
+            raise BlockedSite(SITE_BLOCKED)
+
+
+class UploadedFiles:
+    """Responds to a request with its uploaded file, ``meta["upload"]``.
+
+    The first of the downloader middlewares, so an upload needs no network.
+    """
+
+    def process_request(self, request: Request) -> Response | None:
+        upload: Upload | None = request.meta.get("upload")
+        if upload is None:
+            return None
+        return Response(
+            request.url,
+            headers={"Content-Type": upload.content_type},
+            body=upload.body,
+            request=request,
+        )
+
+
+class RequestOptionsMiddleware:
+    """Applies ``meta["options"]`` to a request, and again at each redirect.
+
+    The caller's headers and cookies go to the requested origin only. A redirect to another
+    scheme, host or port loses them.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._engines = Engines.shared(crawler.settings)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    def process_request(self, request: Request) -> None:
+        options: ScrapeOptions | None = request.meta.get("options")
+        if options is None:
+            return
+        check_site(request.url, options)
+        if "engine" not in request.meta:
+            request.meta["engine"] = self._engines.choose(request.url, options)
+        request.meta["download_timeout"] = options.load_timeout_ms / 1000
+        first = request.meta.setdefault("first_origin", origin(request.url))
+        for name, value in options.headers:
+            if origin(request.url) != first:
+                request.headers.pop(name, None)
+            elif (
+                name.lower() != "cookie"
+            ):  # FreshCookies adds it to cookies of the site
+                request.headers[name] = value
+        languages = options.location.languages if options.location else ()
+        if language := accept_language(languages):
+            request.headers.setdefault("Accept-Language", language)

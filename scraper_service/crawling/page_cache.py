@@ -1,8 +1,7 @@
-"""The page cache: a stored source in place of a download (interface document, 10.1)."""
+"""The page cache: stored responses in place of downloads."""
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urldefrag
@@ -12,12 +11,15 @@ from scrapy.exceptions import IgnoreRequest
 from scrapy.http import Response
 
 from scraper_service.crawling.artefacts import hold_artefact, shared_artefacts
-from scraper_service.crawling.blocked_sites import SITE_BLOCKED, BlockedSite
+from scraper_service.crawling.download.download_errors import (
+    SITE_BLOCKED,
+    BlockedSite,
+    check_site,
+)
 from scraper_service.crawling.download.engines import Engines
-from scraper_service.crawling.download.request_options import check_site
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
-from scraper_service.options.engine import (
+from scraper_service.options.availability import (
     BROWSER,
     HTTP,
     needs_browser,
@@ -25,6 +27,7 @@ from scraper_service.options.engine import (
 )
 from scraper_service.options.formats import ChangeTracking, Screenshot
 from scraper_service.options.limits import parse_sites
+from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage import artefacts
 from scraper_service.storage.artefacts import name_in
 from scraper_service.storage.database import Database
@@ -47,28 +50,28 @@ PDF_START = b"%PDF-"
 
 
 class LockdownMiss(IgnoreRequest):
-    """A page that may only come from the cache is not there."""
+    """Raised when a page of a lockdown scrape is not in the cache."""
 
 
 class NoCachedData(IgnoreRequest):
-    """No stored copy of a page is as old as its caller wants it."""
+    """Raised when no stored response is as recent as the caller requires."""
 
 
 class PageCache:
-    """Answer a page request from the team's stored sources, and store new ones.
+    """Responds to page requests from the team's cache, and stores new responses.
 
-    Sets ``meta["cache_state"]`` (``hit`` or ``miss``, only where it was looked up) and
-    ``meta["cached_at"]`` (seconds). Requests without ``meta["team_id"]``, as in local
-    runs, pass untouched. While the database does not answer, nothing is stored: a page
-    that may only come from there is a :exc:`ServiceUnavailable`. Sites that the caller or the operator keeps away from are
-    refused as in a fetch, also as the end of redirects that were followed before.
+    Sets ``meta["cache_state"]`` to ``hit`` or ``miss`` after a look-up, and
+    ``meta["cached_at"]`` in seconds since 1970. Requests without ``meta["team_id"]``, as in
+    local runs, pass unchanged. Nothing is stored while the database is unavailable. A page that
+    may only come from the cache then raises :exc:`ServiceUnavailable`. Sites that the caller or
+    operator blocks are refused as in a fetch, also at the end of stored redirects.
     """
 
     def __init__(self, crawler: Crawler):
         self._settings = crawler.settings
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
         self._retention_s = crawler.settings.getfloat("CACHE_RETENTION_S")
-        self._storing: set[asyncio.Task[None]] = set()
+        self._storing = BackgroundTasks()
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -79,7 +82,7 @@ class PageCache:
         if not request.meta.get("team_id") or options is None:
             return None
         if "redirect_times" in request.meta or "engine" in request.meta:
-            return None  # of a page that was looked up before
+            return None  # the page was looked up before
         check_site(request.url, options)
         only_stored = options.lockdown or options.min_age_ms is not None
         if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
@@ -93,7 +96,7 @@ class PageCache:
                     await self._hold(request, found)
             except ServiceUnavailable:
                 if only_stored:
-                    raise  # nobody knows whether it is there
+                    raise  # the page may be in the cache
                 found = None
             if found is not None:
                 request.meta["cache_state"] = "hit"
@@ -119,7 +122,7 @@ class PageCache:
         )
         if found and options.pdf_parser is None and found.body.startswith(PDF_START):
             return None
-        # What a browser would have made of it was not stored.
+        # The page as a browser would render it was not stored.
         if found and needs_browser(options) and found.engine != BROWSER:
             return None
         if found and found.engine != BROWSER and self._has_better(options):
@@ -129,13 +132,13 @@ class PageCache:
         return found
 
     def _has_better(self, options: ScrapeOptions) -> bool:
-        """Tell whether a browser would see more than what came over HTTP."""
+        """Return True if a browser would see more than the stored HTTP response."""
         if not prefers_browser(options) or options.lockdown:
             return False
         return Engines.shared(self._settings).missing is None
 
     async def _hold(self, request: Request, found: StoredSource) -> None:
-        """Have the stored screenshot of a page kept for as long as the page."""
+        """Keep the stored screenshot of a page for as long as the page."""
         if not found.screenshot:
             return
         await hold_artefact(self._settings, found.screenshot, request)
@@ -152,10 +155,8 @@ class PageCache:
             and response.status < 400
             and may_store(options, response)
         ):
-            # Nobody waits for it: a page that is not stored is fetched again.
-            task = asyncio.ensure_future(self._store(request, response, options))
-            self._storing.add(task)
-            task.add_done_callback(self._storing.discard)
+            # In the background: a response that is not stored is fetched again.
+            task = self._storing.spawn(self._store(request, response, options))
             key = source_key(request.meta["source_url"], options)
             Database.shared(self._settings).expect((request.meta["team_id"], key), task)
         return response
@@ -189,11 +190,11 @@ class PageCache:
                 store_source, key, team_id, found, self._retention_s
             )
         except ServiceUnavailable:
-            logger.warning("a source was not stored")
+            logger.warning("a response was not stored in the page cache")
 
 
 def may_look_up(options: ScrapeOptions) -> bool:
-    """Tell whether a stored page may answer for ``options``."""
+    """Return True if a stored response is allowed for ``options``."""
     return not (
         options.headers
         or options.actions
@@ -205,7 +206,7 @@ def may_look_up(options: ScrapeOptions) -> bool:
 
 
 def may_store(options: ScrapeOptions, response: Response) -> bool:
-    """Tell whether an answer may serve later scrapes of the team."""
+    """Return True if a response may serve later scrapes of the team."""
     raw_pdf = options.pdf_parser is None and response.body.startswith(PDF_START)
     is_whole = DATA_LOSS not in response.flags
     return options.is_shared and not raw_pdf and is_whole
@@ -216,7 +217,7 @@ def _header(response: Response, name: str) -> str:
 
 
 def _response(found: StoredSource, url: str) -> Response:
-    """Return a stored answer for ``url``, whose fragment counts if nothing led away."""
+    """Return a stored response for ``url``, with its fragment unless redirected."""
     if urldefrag(found.url).url == urldefrag(url).url:
         found = evolve(found, url=url)
     headers = {

@@ -1,7 +1,7 @@
-"""From the exception that ended a download to the error a caller reads.
+"""Maps exceptions of downloads to the error codes and texts for callers.
 
-The sentences say nothing of what an address resolved to or how far a connection came:
-they would tell a caller about networks that are none of their business.
+The texts do not contain resolved IP addresses or states of connections, which would
+describe internal networks to callers.
 """
 
 from __future__ import annotations
@@ -19,27 +19,24 @@ from scrapy.exceptions import (
     UnsupportedURLSchemeError,
 )
 
-from scraper_service.crawling.blocked_sites import SITE_BLOCKED, BlockedSite
-from scraper_service.crawling.browser.errors import (
+from scraper_service.crawling.download.download_errors import (
+    SITE_BLOCKED,
     ActionFailed,
+    BlockedSite,
     BrowserBusy,
     BrowserGone,
     BrowserMissing,
-    PageTooLarge,
-)
-from scraper_service.crawling.download.download_errors import (
     CertificateError,
     NoCommonTls,
-    SiteBusy,
+    PageTooLarge,
+    RobotsRefused,
+    RobotsUnreachable,
+    SiteRefused,
     TooManyRedirects,
 )
 from scraper_service.crawling.download.egress import ForbiddenDestination, ForbiddenPort
-from scraper_service.crawling.download.request_options import SiteRefused
 from scraper_service.crawling.page_cache import LockdownMiss, NoCachedData
-from scraper_service.crawling.robots_middleware import (
-    RobotsRefused,
-    RobotsUnreachable,
-)
+from scraper_service.crawling.politeness.host_pace import HostBusy
 from scraper_service.items import PageError
 
 if TYPE_CHECKING:
@@ -47,12 +44,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-# Their own text is the message: the line of robots.txt, or why there is none.
+# The message of the exception is the text: the rule of robots.txt, or its error.
 ROBOTS: dict[type[BaseException], str] = {
     RobotsRefused: "robots",
     RobotsUnreachable: "ROBOTS_UNREACHABLE",
 }
-# As above: which action, and why; how large a page may be.
+# As above: the failed action, or the size of the page.
 RENDERING: dict[type[BaseException], str] = {
     ActionFailed: "SCRAPE_ACTION_ERROR",
     PageTooLarge: "SCRAPE_SITE_ERROR",
@@ -64,13 +61,13 @@ BAD_PORT = (
     " SCRAPER_EGRESS_ALLOW=NETWORK@{0}."
 )
 
-# The first class that fits counts, so the narrow ones come first.
+# The first matching class counts, so subclasses come first.
 FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         ForbiddenDestination,
         "UNSUPPORTED_SITE",
         (
-            "The address leads to a network that this service does not fetch from."
+            "The URL leads to a network that this service does not fetch from."
             " Its operator can allow it with SCRAPER_EGRESS_ALLOW."
         ),
     ),
@@ -88,15 +85,18 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         NoCachedData,
         "SCRAPE_NO_CACHED_DATA",
-        "No stored copy of this page is as old as minAge asks. Without it, it is fetched.",
+        (
+            "No stored copy of this page is as old as minAge requires."
+            " Without minAge the page is fetched."
+        ),
     ),
     (
         TooManyRedirects,
         "SCRAPE_SITE_ERROR",
-        "The site redirects too often; the address may lead back to itself.",
+        "The site redirects too often; the URL may lead back to itself.",
     ),
     (
-        SiteBusy,
+        HostBusy,
         "SCRAPE_TIMEOUT",
         (
             "The site takes no further requests for now, and would not have in time."
@@ -111,14 +111,14 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         CannotResolveHostError,
         "SCRAPE_DNS_RESOLUTION_ERROR",
-        "The host name of the address does not resolve. Check its spelling.",
+        "The host name of the URL does not resolve. Check its spelling.",
     ),
     (
         NoCommonTls,
         "SCRAPE_SSL_ERROR",
         (
             "The secure connection failed: the site speaks no TLS that this service"
-            " speaks, or none at all. An address with http:// may work."
+            " speaks, or none at all. A URL with http:// may work."
         ),
     ),
     (
@@ -150,17 +150,17 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         ResponseDataLossError,
         "SCRAPE_SITE_ERROR",
-        "The site broke off in the middle of its answer.",
+        "The site broke off in the middle of its response.",
     ),
     (
         DownloadCancelledError,
         "SCRAPE_SITE_ERROR",
-        "The answer of the site is larger than this service accepts.",
+        "The response of the site is larger than this service accepts.",
     ),
     (
         UnsupportedURLSchemeError,
         "SCRAPE_SITE_ERROR",
-        "The address cannot be fetched: only http and https can.",
+        "The URL cannot be fetched: only http and https can.",
     ),
     (
         DownloadFailedError,
@@ -171,7 +171,7 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
 
 
 def page_error(cause: BaseException) -> PageError:
-    """Return the code and sentence for ``cause``; an unknown one is logged."""
+    """Return the code and text for ``cause``. Logs an unknown cause."""
     for refusal, code in (*ROBOTS.items(), *RENDERING.items()):
         if isinstance(cause, refusal):
             return PageError(code, str(cause))
@@ -190,9 +190,9 @@ def page_error(cause: BaseException) -> PageError:
 
 
 def map_failure(found: MapFound) -> PageError | None:
-    """Return why a map has nothing at all, None if it has something.
+    """Return the error of a map without any result, None otherwise.
 
-    What robots.txt came to is less telling than why a site gives no other answer.
+    The failure of the site is preferred to the state of its robots.txt.
     """
     if found.count or not found.failures:
         return None
@@ -201,7 +201,7 @@ def map_failure(found: MapFound) -> PageError | None:
 
 
 def map_warnings(found: MapFound) -> list[str]:
-    """Return what a caller should know of a map."""
+    """Return the warnings of a map for its caller."""
     failed = [
         f"{name} could not be read: {page_error(cause).message}"
         for name, cause in found.failures

@@ -1,9 +1,8 @@
-"""Pages on their way into the index of their team, right behind their delivery."""
+"""Adds delivered pages to the page index of their team."""
 
 from __future__ import annotations
 
 import asyncio
-import importlib
 import logging
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -11,28 +10,29 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
-from scraper_service.crawling.database_retry import before
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Page
-from scraper_service.storage.database import INDEX, Database
+from scraper_service.shared_objects import Singletons
+from scraper_service.storage.connections import insist
+from scraper_service.storage.database import INDEX, NO_ANSWER, Database
+from scraper_service.storage.page_index import PageIndex
 
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
-    from sqlalchemy import Connection
 
     from scraper_service.items import SearchPage
 
-PAUSE_S = 0.05  # pages that come meanwhile share a transaction
-MAX_WAITING = 2000  # pages, before those who bring more wait
+PAUSE_S = 0.05  # pages of this time share a transaction
+MAX_WAITING = 2000  # waiting pages before callers have to wait
 AT_ONCE = 100  # pages in one transaction
-PATIENCE_S = 60.0  # with a database that does not answer, as in a restart
+PATIENCE_S = 60.0  # with an unavailable database, as in a restart
 
 logger = logging.getLogger(__name__)
 
 
 class SearchIndexPipeline:
-    """Hand pages that were delivered to the index; nobody waits for it."""
+    """Hands delivered pages to the page index. Does not wait for the index."""
 
     def __init__(self, crawler: Crawler):
         if not crawler.settings.getbool("SEARCH_INDEX"):
@@ -54,13 +54,13 @@ class SearchIndexPipeline:
 
 
 class SearchIndex:
-    """Writes pages into the index, and keeps the number of its parts small.
+    """Writes pages into the page index in groups.
 
-    A page that the database does not take for :data:`PATIENCE_S` is not found by
-    searches; that is logged.
+    Logs pages that could not be written for :data:`PATIENCE_S`, or at the first try during
+    :meth:`close_all`. Searches do not find them.
     """
 
-    _shared: ClassVar[dict[tuple[str, str], SearchIndex]] = {}
+    _instances: ClassVar[Singletons[SearchIndex]] = Singletons()
 
     def __init__(self, settings: BaseSettings):
         self._settings = settings
@@ -69,18 +69,17 @@ class SearchIndex:
         self._count = 0
         self._writing: asyncio.Task[None] | None = None
         self._room = asyncio.Event()
-        self._merging: dict[str, asyncio.Task[None]] = {}
+        self._is_closing = False
+        self._has_given_up = False  # a write failed during close_all()
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> SearchIndex:
-        """Return the one index of this process for these settings."""
+        """Return the index of this process for these settings."""
         key = (settings["DATA_DIR"], settings["DATABASE_URL"])
-        if key not in cls._shared:
-            cls._shared[key] = cls(settings)
-        return cls._shared[key]
+        return cls._instances.get(key, lambda: cls(settings))
 
     async def add(self, page: SearchPage) -> None:
-        """Take a page; return at once unless very many wait."""
+        """Add a page. Waits only if more than :data:`MAX_WAITING` pages wait."""
         self._waiting.setdefault(page.team_id, []).append(page)
         self._count += 1
         if self._writing is None:
@@ -92,18 +91,17 @@ class SearchIndex:
             await self._room.wait()
 
     async def flush(self) -> None:
-        """Wait until what was taken so far is written."""
+        """Wait until all added pages are written."""
         if self._writing is not None:
             await asyncio.wait([self._writing])
 
     @classmethod
     async def close_all(cls) -> None:
-        """Write what waits; leave merges to the next start, which begins them anew."""
-        for index in cls._shared.values():
+        """Write waiting pages. Does not wait for an unavailable database."""
+        for index in cls._instances:
+            index._is_closing = True
             await index.flush()
-            for task in index._merging.values():
-                task.cancel()
-        cls._shared.clear()
+        cls._instances.clear()
 
     async def _write(self) -> None:
         try:
@@ -120,52 +118,18 @@ class SearchIndex:
             self._writing = None
 
     async def _write_some(self, team_id: str, pages: list[SearchPage]) -> None:
-        database = Database.shared(self._settings)
+        index = PageIndex(Database.shared(self._settings))
+        new = [(page.url, page.entry) for page in pages]
+        end = time.monotonic() + PATIENCE_S
         try:
-
-            async def write() -> bool:
-                rows = await _rows()
-
-                def add(connection: Connection, _: str) -> bool:
-                    new = [rows.NewPage(page.url, page.entry) for page in pages]
-                    is_grown: bool = rows.add_pages(
-                        connection, team_id, new, self._retention_s
-                    )
-                    return is_grown
-
-                return await database.write_locking(add, rows.index_name(team_id))
-
-            is_grown = await before(time.monotonic() + PATIENCE_S)(write)
+            if self._has_given_up:
+                raise ServiceUnavailable(NO_ANSWER)
+            await insist(
+                lambda: index.add(team_id, new, self._retention_s),
+                lambda: not self._is_closing and time.monotonic() < end,
+            )
         except ServiceUnavailable:
+            self._has_given_up = self._is_closing
             logger.warning("%d pages were not added to the search index", len(pages))
-            return
         except Exception:
             logger.exception("%d pages were not added to the search index", len(pages))
-            return
-        if is_grown and team_id not in self._merging:
-            task = asyncio.ensure_future(self._merge(database, team_id))
-            self._merging[team_id] = task
-            task.add_done_callback(lambda _: self._merging.pop(team_id, None))
-
-    async def _merge(self, database: Database, team_id: str) -> None:
-        merging: Any = importlib.import_module(
-            "scraper_service.storage.page_index.merging"
-        )
-        try:
-            while await merging.merge_segments(database, team_id):
-                pass
-        except ServiceUnavailable:
-            logger.warning("parts of the search index were not merged")
-        except Exception:
-            logger.exception("parts of the search index could not be merged")
-
-
-async def _rows() -> Any:
-    """Return the module that writes rows; raise :exc:`ServiceUnavailable` without it."""
-    try:
-        # It loads numpy, which takes a tenth of a second.
-        return await asyncio.to_thread(
-            importlib.import_module, "scraper_service.storage.page_index.rows"
-        )
-    except ImportError as error:  # the package is being reinstalled
-        raise ServiceUnavailable(str(error)) from error

@@ -1,4 +1,4 @@
-"""Item pipelines: from what the pool understood to the page a caller gets."""
+"""Item pipelines: from converted content to the stored page."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from scrapy.exceptions import DropItem
 from scrapy.utils.misc import load_object
 
 from scraper_service.content.change_tracking import GONE
-from scraper_service.crawling.blocked_sites import SITE_BLOCKED
 from scraper_service.crawling.change_tracking import Changes
+from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.pricing import Prices
@@ -30,10 +30,10 @@ from scraper_service.items import (
     SitemapFile,
     Tracked,
 )
-from scraper_service.options.engine import HTTP, is_elsewhere
+from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
-from scraper_service.storage.job_records import LOCAL_TEAM, Kind, Link, Outcome
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM, Link, Outcome, UrlKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,18 +44,18 @@ if TYPE_CHECKING:
 
 QUEUED = "The page waited {:.1f} s: the team had as many under way as it may have."
 
-PASSING = frozenset({408, 425, 429})  # statuses of a site in trouble, as all from 500
+PASSING = frozenset({408, 425, 429})  # statuses of a temporary failure, beside 5xx
 UNTRACKED = (
     "The site answered {}: the page was not compared with an earlier one, nor kept for"
     " the next comparison."
 )
-REMEMBERED_AT_ONCE = 2000  # links, before others have their turn: a millisecond
+REMEMBERED_AT_ONCE = 2000  # links before other tasks run; about a millisecond
 
 
 class PagePipeline:
-    """Join content and transport facts into the :class:`~scraper_service.items.Page`.
+    """Joins content and facts of the fetch into a :class:`~scraper_service.items.Page`.
 
-    The same way for fetched, failed and refused ones. Stats: ``pages/completed``,
+    Handles fetched, failed and refused pages in the same way. Stats: ``pages/completed``,
     ``pages/failed``, ``pages/failed/<code>``.
     """
 
@@ -87,7 +87,7 @@ class PagePipeline:
         failure = content.error
         if fetch.cause is not None:
             failure = page_error(fetch.cause)
-        warnings = [*fetch.warnings, *content.warnings, *self._remarks(fetch)]
+        warnings = [*fetch.warnings, *content.warnings, *self._warnings(fetch)]
         queued_ms = None if fetch.queued_s is None else round(fetch.queued_s * 1000)
         if queued_ms is not None:
             warnings.append(QUEUED.format(queued_ms / 1000))
@@ -141,11 +141,11 @@ class PagePipeline:
             ),
         )
 
-    def _remarks(self, fetch: Fetch) -> Iterator[str]:
-        """Yield a sentence for each option that had no effect on this page."""
+    def _warnings(self, fetch: Fetch) -> Iterator[str]:
+        """Yield a warning for each option without an effect on this page."""
         options = fetch.options
         if fetch.is_upload and options.headers:
-            yield "The headers had no effect: no site was asked for the file."
+            yield "The headers had no effect: the file was not fetched from a site."
         if options.proxy == "stealth" and not self._has_stealth:
             yield (
                 "The proxy was basic: the operator has no stealth proxies (SCRAPER_PROXIES)."
@@ -162,7 +162,7 @@ class PagePipeline:
 
 
 def _untracked(fetch: Fetch) -> str | None:
-    """Return why an answer is not compared with earlier ones, None if it is."""
+    """Return the reason why a page is not compared with its last snapshot, or None."""
     status = fetch.status or 0
     if status >= 500 or status in PASSING:
         return UNTRACKED.format(status)
@@ -194,7 +194,7 @@ def _search_page(content: PageContent, fetch: Fetch) -> SearchPage | None:
 
 
 def _reason(status: int | None) -> str | None:
-    """Return the phrase of an error status of the site, None for the others."""
+    """Return the phrase of an error status of the site, None for other statuses."""
     if status is None or status < 400:
         return None
     try:
@@ -204,12 +204,12 @@ def _reason(status: int | None) -> str | None:
 
 
 class FeedPipeline:
-    """Store the pages of a job: page, acknowledgement, links, credits, at once.
+    """Stores each page of a job with its acknowledgement, links and credits.
 
-    And what its sitemap files list, slice by slice; they go no further.
+    Also stores the entries of sitemap files in slices. Sitemaps are dropped afterwards.
 
-    Items go on after the commit, so a page that was seen is stored. A page whose lease
-    was lost, whose job has ended, or that another address led to is dropped.
+    Items pass on after the commit, so a page that was seen is stored. Drops a page whose lease
+    was lost, whose job has ended, or which was delivered under another URL.
     """
 
     def __init__(self, crawler: Crawler):
@@ -241,13 +241,13 @@ class FeedPipeline:
         spider: Any = self._crawler.spider
         if not commit.accepted:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
-        # Not before: a failed transaction would lose its links.
+        # After the commit: a failed transaction would lose its links.
         for number, link in enumerate(item.follow):
             spider.remember(link)
             if number % REMEMBERED_AT_ONCE == REMEMBERED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         if not commit.delivered and item.failure is None:
-            raise DropItem("the page was delivered under another address", "DEBUG")
+            raise DropItem("the page was delivered under another URL", "DEBUG")
         return page
 
     async def _store_sitemap(self, file: SitemapFile) -> None:
@@ -260,12 +260,12 @@ class FeedPipeline:
             token=lease.token,
             owner=scheduler.owner,
             page_id="",
-            kind=Kind.SITEMAP,
+            kind=UrlKind.SITEMAP,
             is_done=error is None,
             code=error.code if error else None,
             error=error.message if error else None,
             links=_Links(
-                file.nested, lease, lease.depth + 1, self._sites, Kind.SITEMAP
+                file.nested, lease, lease.depth + 1, self._sites, UrlKind.SITEMAP
             ),
             warnings=file.warnings,
         )
@@ -306,16 +306,16 @@ def _final(url: str, spider: Any) -> tuple[int, str] | None:
 
 @frozen
 class _Links:
-    """What was found on one page, as rows of the frontier.
+    """The links of a page as rows of the frontier.
 
-    They are made by the thread that stores them: there may be 100,000.
+    The writer thread creates the rows, since a page may have 100,000 links.
     """
 
     found: tuple[FoundLink, ...]
     lease: Lease
     depth: int
     sites: BlockedSites
-    kind: Kind = Kind.PAGE
+    kind: UrlKind = UrlKind.PAGE
 
     def __iter__(self) -> Iterator[Link]:
         depth, kind, found_on = self.depth, self.kind, self.lease.row_id

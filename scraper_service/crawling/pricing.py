@@ -1,4 +1,4 @@
-"""What pages and calls cost, in credits, by the operator's settings."""
+"""Prices of pages and calls in credits."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ if TYPE_CHECKING:
     from scraper_service.items import PageContent
     from scraper_service.options.scrape import ScrapeOptions
 
-RESULTS_A_BLOCK = 10  # interface document, 21
+RESULTS_A_BLOCK = 10  # search results per price
 
 
 class Prices:
-    """The settings ``CREDITS_...`` (interface document, 21)."""
+    """The prices of the settings ``CREDITS_...``."""
 
     def __init__(self, settings: BaseSettings):
         self.map = settings.getint("CREDITS_PER_MAP")
@@ -27,20 +27,20 @@ class Prices:
         self._zero_retention = settings.getint("CREDITS_ZERO_RETENTION")
 
     def search(self, results: int) -> int:
-        """Return the price of a list of results, their pages not counted."""
+        """Return the price of a list of search results without their pages."""
         return self._search * -(-results // RESULTS_A_BLOCK)
 
     @property
     def page(self) -> int:
-        """What a page costs that is nothing special."""
+        """The price of a page without surcharges."""
         return self._page
 
     def of(
         self, content: PageContent, options: ScrapeOptions, proxy: str = "basic"
     ) -> int:
-        """Return the price of a page that was delivered; failed ones are free.
+        """Return the price of a delivered page. Failed pages are free.
 
-        ``proxy`` is the kind that it came through.
+        ``proxy`` is the kind of the proxy.
         """
         count = content.num_pages
         price = self._page if count is None else self._pdf_page * count
@@ -48,9 +48,9 @@ class Prices:
         return price + stealth + self._extra(options)
 
     def usual(self, options: ScrapeOptions) -> int:
-        """Return what a page with ``options`` costs unless it is a PDF file.
+        """Return the usual price of a page with ``options``. PDF files may cost more.
 
-        So much is set aside before the page is known.
+        This price is reserved before the fetch.
         """
         return self._page + self._extra(options)
 

@@ -1,24 +1,38 @@
-"""What a language model is asked of a page for each format, and what is made of it."""
+"""Questions about pages to a language model, and the pipeline that sends them.
+
+Without a model, or after an error, the results of the converter's rules remain.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
+import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
-from attrs import frozen
+from attrs import define, evolve, field, frozen
+from scrapy.utils.misc import load_object
 
-from scraper_service.content.answering import not_found, result_name
-from scraper_service.llm.model import ModelAnswer, ModelError
+from scraper_service.content.answers import not_found, result_name
+from scraper_service.content.markdown.cleanup import numbered, without
+from scraper_service.crawling.middlewares import page_abandoned
+from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.items import PageContent, PageError
+from scraper_service.llm.model import ModelAnswer, ModelError, language_model
 from scraper_service.options import formats
-from scraper_service.options.model import is_answered
+from scraper_service.options.availability import BY_MODEL, asks_model, is_answered
+from scraper_service.storage.accounts import model_tokens
 
 if TYPE_CHECKING:
-    from scraper_service.items import PageContent
+    from scrapy.crawler import Crawler
+
+    from scraper_service.items import Fetch
     from scraper_service.options.scrape import ScrapeOptions
 
-MAX_HINTS = 4000  # characters of what rules have found, shown to the model
+MAX_HINTS = 4000  # characters of the rules' results in a prompt
 MAX_FACT = 500  # characters of one fact about the page
 FACTS = (
     "title",
@@ -78,33 +92,35 @@ DROPPED: dict[str, Any] = {
 
 
 class Asker(Protocol):
-    """Asks the model about one page, within its time and tokens."""
+    """A function that sends a question about a page to the model.
+
+    The limits of the page for time and tokens apply.
+    """
 
     async def __call__(
         self, task: str, data: str, schema: Mapping[str, Any] | None
     ) -> ModelAnswer:
-        """Return the answer; raise :exc:`ModelError`."""
+        """Return the answer. Raise :exc:`ModelError`."""
         ...
 
 
 @frozen
-class Question:
-    """One format that is asked for.
+class ModelQuestion:
+    """A question to the model for one requested format."""
 
-    ``name`` is the format's in messages, ``result`` that of its value. ``finish`` makes
-    the value of the answer; it raises :exc:`ModelError` for one that is of no use.
-    """
-
+    #: Name of the format in messages.
     name: str
+    #: Name of the result in the page.
     result: str
     task: str
     data: str
     schema: Mapping[str, Any] | None
+    #: Converts an answer into the result. Raises :exc:`ModelError` for unusable answers.
     finish: Callable[[ModelAnswer], Any]
 
 
-def questions(content: PageContent, options: ScrapeOptions) -> list[Question]:
-    """Return what the model is to be asked for the formats of a page."""
+def questions(content: PageContent, options: ScrapeOptions) -> list[ModelQuestion]:
+    """Return the questions for the requested formats of a page."""
     document = _document(content)
     found = []
     for item in options.formats:
@@ -117,14 +133,14 @@ def questions(content: PageContent, options: ScrapeOptions) -> list[Question]:
     return found
 
 
-def _question(item: formats.Format, data: str, content: PageContent) -> Question:
+def _question(item: formats.Format, data: str, content: PageContent) -> ModelQuestion:
     name = result_name(item)
 
     def quotes(answer: ModelAnswer) -> str:
         return _verbatim(answer.value["quotes"], content.text)
 
     def change(answer: ModelAnswer) -> Any:
-        """Return what the page is compared by, with the data of the model."""
+        """Return the comparison of the page with the model's data."""
         draft = content.values.get(name)
         if draft is None:
             raise ModelError("the page is not compared")
@@ -135,20 +151,20 @@ def _question(item: formats.Format, data: str, content: PageContent) -> Question
             task = _extraction(prompt, schema)
             if item.system_prompt:
                 task = f"{item.system_prompt}\n\n{task}"
-            return Question(name, name, task, data, schema or ANY, _value)
+            return ModelQuestion(name, name, task, data, schema or ANY, _value)
         case formats.ChangeTracking(prompt=prompt, schema=schema):
             task = _extraction(prompt, schema)
-            return Question(TRACKING, name, task, data, schema or ANY, change)
+            return ModelQuestion(TRACKING, name, task, data, schema or ANY, change)
         case formats.Summary():
-            return Question(name, name, SUMMARISE, data, None, _text)
-        case formats.Question(question=asked):
-            return Question(name, "answer", ANSWER + asked, data, None, _text)
-        case formats.Highlights(query=asked):
-            return Question(name, "highlights", QUOTE + asked, data, QUOTES, quotes)
-        case formats.Query(prompt=asked, mode="freeform"):
-            return Question(name, "answer", ANSWER + asked, data, None, _text)
-        case formats.Query(prompt=asked):
-            return Question(name, "highlights", QUOTE + asked, data, QUOTES, quotes)
+            return ModelQuestion(name, name, SUMMARISE, data, None, _text)
+        case formats.Question(question=text):
+            return ModelQuestion(name, "answer", ANSWER + text, data, None, _text)
+        case formats.Highlights(query=text):
+            return ModelQuestion(name, "highlights", QUOTE + text, data, QUOTES, quotes)
+        case formats.Query(prompt=text, mode="freeform"):
+            return ModelQuestion(name, "answer", ANSWER + text, data, None, _text)
+        case formats.Query(prompt=text):
+            return ModelQuestion(name, "highlights", QUOTE + text, data, QUOTES, quotes)
     raise TypeError(f"no model is asked for {item}")
 
 
@@ -168,7 +184,7 @@ def _text(answer: ModelAnswer) -> str:
 
 
 def _verbatim(found: list[str], text: str) -> str:
-    """Return those quotes that stand in the page, without regard to spaces and marks."""
+    """Return the quotes that occur in the page, ignoring spaces and punctuation."""
     letters = _letters(text)
     kept = [
         each.strip() for each in found if (own := _letters(each)) and own in letters
@@ -182,14 +198,14 @@ def _letters(text: str) -> str:
     return re.sub(r"[\W_]+", "", text).lower()
 
 
-def remarks(answer: ModelAnswer) -> list[str]:
-    """Return what the caller is to be told of an answer."""
+def answer_warnings(answer: ModelAnswer) -> list[str]:
+    """Return the warnings about an answer for the caller."""
     missing = [not_found(answer.missing)] if answer.missing else []
     return [*answer.warnings, *missing]
 
 
 def _document(content: PageContent) -> str:
-    """Return a page as the model is given it."""
+    """Return a page as text for the model."""
     assert content.fetch is not None
     facts = {"address": content.fetch.url}
     facts |= {name: str(content.known.get(name, "")) for name in FACTS}
@@ -206,9 +222,9 @@ def _cut(hints: bytes) -> str:
 
 
 async def orders_in(content: PageContent, ask: Asker) -> str | None:
-    """Return an excerpt of what a page orders language models to do; None for nothing.
+    """Return an excerpt of instructions to language models in a page, or None.
 
-    Raises :exc:`ModelError` where nobody can tell.
+    Raises :exc:`ModelError` if the page cannot be checked.
     """
     if content.injection is not None:
         return content.injection
@@ -222,6 +238,247 @@ async def orders_in(content: PageContent, ask: Asker) -> str | None:
 
 
 async def blocks_to_drop(data: str, ask: Asker) -> frozenset[int]:
-    """Return the numbers of the blocks of a page that are not its content."""
+    """Return the numbers of the blocks without content, as found by the model."""
     answer = await ask(CLEAN, data, DROPPED)
     return frozenset(answer.value["numbers"])
+
+
+RESERVE_S = 1.0  # of a page's time, for the steps after the model
+RESERVE_SHARE = 0.1  # the same, for pages with little time
+LONGEST_S = 120.0  # for one page, even if its timeout is longer
+POOL_S = 20.0  # for a conversion in the pool
+
+NO_MODEL = "the operator has not set one up (SCRAPER_LLM_BASE_URL)"
+NO_TEXT = "the page has no text"
+BY_RULES = "{} answered by rules, not by a language model: {}."
+LEFT_OUT = "{} left out, for it takes a language model: {}."
+CLEAN_UP = "the clean-up"
+INJECTION = "SCRAPE_PROMPT_INJECTION_DETECTED"
+FAILED = "SCRAPE_ALL_ENGINES_FAILED"
+
+
+class ModelPipeline:
+    """A pipeline that replaces results of rules by answers of the model.
+
+    The pipeline also checks pages for prompt injection and removes blocks without content.
+    If the model fails, the page gets a warning. The page fails only if the caller requested
+    a check or only the model's answer. Stats: ``model/answers``, ``model/failures``,
+    ``model/tokens``.
+    """
+
+    def __init__(self, crawler: Crawler):
+        settings = crawler.settings
+        self._crawler = crawler
+        self._model = language_model(settings)
+        self._pool: Any = load_object(settings["CONVERTER"]).shared(settings)
+        self._job_id: str | None = settings.get("JOB_ID")
+        self._account: str | None = None  # of the job
+        self._asking: dict[str, asyncio.Task[PageContent]] = {}
+        crawler.signals.connect(self._abandoned, page_abandoned)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, PageContent) or item.error is not None:
+            return item
+        fetch = item.fetch
+        if fetch is None or fetch.cause is not None or not asks_model(fetch.options):
+            return item
+        scheduler = LeasedScheduler.find(self._crawler)
+        if scheduler is not None and scheduler.has_ended:
+            return item  # it was being converted when its job was cancelled
+        task = asyncio.ensure_future(self._answered(item, fetch))
+        self._asking[fetch.scrape_id] = task
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if not task.cancelled():
+                task.cancel()
+                raise
+            return item  # the client has disconnected
+        finally:
+            self._asking.pop(fetch.scrape_id, None)
+
+    def _abandoned(self, scrape_id: str) -> None:
+        if task := self._asking.get(scrape_id):
+            task.cancel()
+
+    async def _answered(self, content: PageContent, fetch: Fetch) -> PageContent:
+        """Return a page with the answers of the model."""
+        tokens: list[int] = []
+        ask = self._asker(fetch, tokens)
+        if fetch.options.checks_injection:
+            try:
+                orders = await orders_in(content, ask)
+            except ModelError as error:
+                text = f"The check for prompt injection failed: {error.reason}."
+                return _failed(content, FAILED, text)
+            if orders is not None:
+                text = f'The page gives orders to language models: "{orders}"'
+                return _failed(content, INJECTION, text)
+        page = _Answers(content)
+        open_questions = questions(content, fetch.options)
+        await asyncio.gather(
+            *(self._answer(question, page, ask) for question in open_questions),
+            self._clean(page, ask),
+        )
+        return evolve(page.content(open_questions), tokens_used=sum(tokens) or None)
+
+    def _asker(self, fetch: Fetch, tokens: list[int]) -> Asker:
+        """Return a function that queries the model and adds its usage to ``tokens``."""
+        now = time.monotonic()
+        left = LONGEST_S if fetch.deadline is None else fetch.deadline - now
+        left -= min(RESERVE_S, RESERVE_SHARE * left)
+        deadline = now + min(left, LONGEST_S)
+
+        async def ask(
+            task: str, data: str, schema: Mapping[str, Any] | None
+        ) -> ModelAnswer:
+            if self._model is None:
+                raise ModelError(NO_MODEL)
+            if not data.strip():
+                raise ModelError(NO_TEXT)
+            try:
+                answer = await self._model.ask(
+                    task=task,
+                    data=data,
+                    schema=schema,
+                    deadline_s=deadline - time.monotonic(),
+                    account=await self._account_of(fetch),
+                    job_id=self._job_id,
+                )
+            except ModelError as error:
+                self._count("failures", 1)
+                cause = error.__cause__
+                if self._job_id and isinstance(cause, ServiceUnavailable):
+                    raise cause from None  # the page is fetched again
+                raise
+            self._count("answers", 1)
+            self._count("tokens", answer.tokens)
+            tokens.append(answer.tokens)
+            return answer
+
+        return ask
+
+    def _count(self, name: str, number: int) -> None:
+        assert self._crawler.stats is not None
+        self._crawler.stats.inc_value(f"model/{name}", number)
+
+    async def _account_of(self, fetch: Fetch) -> str:
+        """Return the account for the tokens of a page."""
+        if self._job_id is None:
+            return fetch.account
+        if self._account is None:
+            self._account = await LeasedScheduler.of(self._crawler).read(
+                model_tokens.account_of, self._job_id
+            )
+        return self._account
+
+    async def _answer(
+        self, question: ModelQuestion, page: _Answers, ask: Asker
+    ) -> None:
+        try:
+            if not page.original.text.strip():
+                raise ModelError(NO_MODEL if self._model is None else NO_TEXT)
+            answer = await ask(question.task, question.data, question.schema)
+            value = question.finish(answer)
+        except ModelError as error:
+            page.fail(question, error.reason)
+        else:
+            page.take(question, value, answer_warnings(answer))
+
+    async def _clean(self, page: _Answers, ask: Asker) -> None:
+        """Remove blocks that are not content, as found by the model."""
+        fetch, markdown = page.original.fetch, page.original.values.get("markdown")
+        if fetch is None or not fetch.options.only_clean_content or markdown is None:
+            return
+        try:
+            data = (
+                ""
+                if self._model is None
+                else await self._run(fetch, numbered, markdown)
+            )
+            dropped = await blocks_to_drop(data, ask)
+            page.values["markdown"] = await self._run(fetch, without, markdown, dropped)
+        except ModelError as error:
+            page.left_out.setdefault(error.reason, []).append(CLEAN_UP)
+
+    async def _run(self, fetch: Fetch, function: Any, *args: Any) -> Any:
+        try:
+            return await self._pool.run(
+                function, *args, timeout_s=POOL_S, team_id=fetch.team_id
+            )
+        except Exception as error:
+            raise ModelError(f"it failed ({type(error).__name__})") from error
+
+
+@define
+class _Answers:
+    """The answers of the model for one page, and the reasons of missing answers."""
+
+    original: PageContent
+    values: dict[str, bytes] = field(init=False)
+    warnings: list[str] = field(factory=list)
+    #: Results of the model.
+    by_model: set[str] = field(factory=set)
+    #: Results of rules, by reason.
+    by_rules: dict[str, list[str]] = field(factory=dict)
+    #: Missing results, by reason.
+    left_out: dict[str, list[str]] = field(factory=dict)
+
+    def __attrs_post_init__(self) -> None:
+        self.values = dict(self.original.values)
+
+    def take(self, question: ModelQuestion, value: Any, texts: list[str]) -> None:
+        """Store the result of an answer."""
+        self.values[question.result] = json.dumps(value, ensure_ascii=False).encode()
+        self.by_model.add(question.name)
+        self.warnings += texts
+
+    def fail(self, question: ModelQuestion, reason: str) -> None:
+        """Keep the result of the rules, if there is one."""
+        has_answer = question.result in self.original.values
+        reasons = self.by_rules if has_answer else self.left_out
+        reasons.setdefault(reason, []).append(question.name)
+        self.warnings += self.original.rule_warnings.get(question.result, ())
+
+    def content(self, open_questions: list[ModelQuestion]) -> PageContent:
+        """Return the page with its answers."""
+        content = self.original
+        for text, reasons in ((BY_RULES, self.by_rules), (LEFT_OUT, self.left_out)):
+            for reason, names in reasons.items():
+                self.warnings.append(text.format(_listed(names), reason))
+        assert content.fetch is not None
+        formats = content.fetch.options.formats
+        is_all = open_questions and all(isinstance(item, BY_MODEL) for item in formats)
+        if is_all and not self.by_model:
+            return _failed(content, FAILED, " ".join(self.warnings))
+        return evolve(
+            content,
+            values=self.values,
+            warnings=(*content.warnings, *dict.fromkeys(self.warnings)),
+            answered_by=_who(bool(self.by_model), bool(self.by_rules)),
+        )
+
+
+def _who(by_model: bool, by_rules: bool) -> str | None:
+    if by_model and by_rules:
+        return "both"
+    if by_model:
+        return "model"
+    return "rules" if by_rules else None
+
+
+def _listed(names: list[str]) -> str:
+    """Return names as the start of a sentence."""
+    verb = "was" if len(names) == 1 else "were"
+    text = " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    return (
+        f"{text[0].upper()}{text[1:]} {verb}" if text == CLEAN_UP else f"{text} {verb}"
+    )
+
+
+def _failed(content: PageContent, code: str, message: str) -> PageContent:
+    return evolve(content, values={}, error=PageError(code, message))

@@ -1,53 +1,187 @@
-"""The robots.txt of every site that is crawled: fetched once, kept, forgotten in time.
+"""The robots.txt files of sites (RFC 9309): fetched, cached and applied.
 
-RFC 9309, section 2.4.
+A file is fetched through the engine of a crawler, so the download handler, egress rule and
+``User-Agent`` are those of pages. The converter pool parses it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from attrs import evolve, frozen
+from attrs import evolve, field, frozen
+from scrapy import Request
+from scrapy.exceptions import CannotResolveHostError, IgnoreRequest
+from scrapy.http import Response
+from scrapy.http.request import NO_CALLBACK
 
-from scraper_service.crawling.robots_fetch import (
-    RobotsAnswer,
-    fetch_robots,
-    reason_of,
-    unreachable,
+from scraper_service.content.decode import encoding_names
+from scraper_service.crawling.converter_pool.pool import ConverterPool
+from scraper_service.crawling.download.download_errors import (
+    RobotsRefused,
+    RobotsUnreachable,
 )
-from scraper_service.options.origins import origin, robots_url
+from scraper_service.crawling.page_errors import page_error
+from scraper_service.crawling.politeness.crawl_report import JobRecorder
+from scraper_service.crawling.politeness.host_limits import pace_key
+from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.discovery.robots import (
+    MAX_BYTES,
+    REFUSE_ALL,
+    RobotsRules,
+    read_robots,
+)
+from scraper_service.errors import ConverterDied
+from scraper_service.options.urls import origin, request_url, robots_url
+from scraper_service.shared_objects import Singletons
+from scraper_service.storage.politeness.request_counts import RobotsSeen
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from scrapy.crawler import Crawler
     from scrapy.settings import BaseSettings
 
-    from scraper_service.options.origins import OriginT
+    from scraper_service.discovery.robots import RobotsGroup
+    from scraper_service.options.urls import OriginT
 
-STALE_S = 30 * 86_400  # rules of a site that went away (RFC 9309, 2.3.1.4)
-ENTRY_BYTES = 2000  # of a kept answer besides its rules
+MAX_REDIRECTS = 5  # RFC 9309, 2.3.1.2
+PASSING = frozenset({408, 425, 429})  # temporary: the file is fetched again soon
+PATIENCE_S = 900  # limit of the wait for a busy site, whose pages wait, too
+PAUSE_S = 0.1  # the shortest pause between two tries at a busy site
+READERS = "robots.txt"  # replaces a team id in the converter pool
+STALE_S = 30 * 86_400  # rules of an unreachable site (RFC 9309, 2.3.1.4)
+ENTRY_BYTES = 2000  # size of a cache entry without its rules
 MAX_DOUBLINGS = 20
-REFERENCE_AGENT = "FirecrawlAgent"  # interface document, 11.4 rule 7; in any case
+REFERENCE_AGENT = "FirecrawlAgent"  # groups for this name always apply, too
 
 _COMPATIBLE = re.compile(r"compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
 _PRODUCT = re.compile(r"([A-Za-z_-]+)")
 
 
 @frozen
-class _Kept:
-    """An answer and its times: fetched again from ``until`` on, ``read_at`` its age.
+class RobotsAnswer:
+    """The robots.txt of a site, or the reason why it is missing."""
 
-    ``failures`` are those in a row.
+    #: ``ok``, ``absent`` (everything is allowed) or ``unreachable`` (all is refused).
+    state: str
+    #: Reason as a sentence, empty for ``ok``.
+    detail: str = ""
+    rules: RobotsRules = field(factory=RobotsRules)
+    #: True if the failure may be temporary.
+    passing: bool = False
+    #: True if the host name of the site does not resolve.
+    unresolved: bool = False
+
+    def group(self, agents: Sequence[str]) -> RobotsGroup:
+        """Return the group for the first matching name of ``agents``, else for ``*``."""
+        return REFUSE_ALL if self.state == "unreachable" else self.rules.group(agents)
+
+    def refusal(self, url: str, agents: Sequence[str]) -> str | None:
+        """Return the reason why ``url`` is refused, None if it is allowed."""
+        verdict = self.group(agents).link_verdict(url)
+        if verdict.allowed:
+            return None
+        if verdict.rule is None:
+            return self.detail or "robots.txt has more rules than are read."
+        return f"robots.txt refuses it in line {verdict.line}: {verdict.rule}"
+
+
+def unreachable(why: str) -> RobotsAnswer:
+    """Return the result for a robots.txt that may exist but could not be fetched."""
+    detail = f"robots.txt could not be fetched: {why}."
+    return RobotsAnswer("unreachable", detail, passing=True)
+
+
+async def fetch_robots(crawler: Crawler, url: str, timeout_s: float) -> RobotsAnswer:
+    """Fetch and parse the robots.txt at ``url``.
+
+    ``timeout_s`` limits all redirects together, without the wait for a busy site. Raises
+    the errors of the download, see :func:`reason_of`.
     """
+    hops = [url]
+    try:
+        response = await _download(crawler, url, timeout_s, hops)
+    except CannotResolveHostError as error:
+        is_own = origin(hops[-1]) == origin(url)
+        return evolve(unreachable(reason_of(error)), unresolved=is_own)
+    except IgnoreRequest:
+        # RFC 9309, 2.3.1.2, allows this, and Google does the same. Such sites redirect
+        # clients without a cookie in circles and have no robots.txt.
+        detail = f"robots.txt redirects more than {MAX_REDIRECTS} times."
+        return RobotsAnswer("absent", detail)
+    status = response.status
+    if status >= 500:
+        return unreachable(f"the site answered {status}")
+    if status >= 300:
+        detail = f"The site answered {status} for its robots.txt."
+        return RobotsAnswer("absent", detail, passing=status in PASSING)
+    if not response.body:
+        return RobotsAnswer("ok")
+    rules = await ConverterPool.shared(crawler.settings).run(
+        read_robots,
+        response.body,
+        response.url,
+        encoding_names(response.headers.getlist("Content-Encoding")),
+        team_id=READERS,
+    )
+    if rules.fault:
+        return unreachable(f"it {rules.fault}")
+    return RobotsAnswer("ok", rules=rules)
+
+
+def reason_of(error: Exception) -> str:
+    """Return the reason of a failed fetch without a full stop. Logs an unknown cause."""
+    if isinstance(error, (TimeoutError, MemoryError, ConverterDied)):
+        return "it takes too much time or memory to read"
+    reason = page_error(error).message.partition(". ")[0].removesuffix(".")
+    return reason[:1].lower() + reason[1:]
+
+
+async def _download(
+    crawler: Crawler, url: str, timeout_s: float, hops: list[str]
+) -> Response:
+    """Return the response with at most 500 KiB of its body.
+
+    Waits for a busy site. ``hops`` receives the URLs of all requests.
+    """
+    assert crawler.engine is not None
+    give_up_at = time.monotonic() + PATIENCE_S
+    while True:
+        meta = {
+            "cut_bytes": MAX_BYTES + 1,
+            "deadline": time.monotonic() + timeout_s,
+            "dont_merge_cookies": True,
+            "download_maxsize": 0,  # larger files are cut, not refused
+            "download_timeout": timeout_s,
+            "redirect_ttl": MAX_REDIRECTS,
+            "robots_hops": hops,
+        }
+        request = Request(
+            request_url(url), callback=NO_CALLBACK, dont_filter=True, meta=meta
+        )
+        try:
+            return await crawler.engine.download_async(request)
+        except HostBusy as busy:
+            if busy.opens_at > give_up_at:
+                raise
+            await asyncio.sleep(max(PAUSE_S, busy.opens_at - time.monotonic()))
+
+
+@frozen
+class _Kept:
+    """A cached robots.txt with its times."""
 
     answer: RobotsAnswer
+    #: Time of the fetch.
     read_at: float
+    #: Time of the next fetch.
     until: float
+    #: Failures in a row.
     failures: int
 
     @property
@@ -56,14 +190,14 @@ class _Kept:
 
 
 class RobotsPolicy:
-    """The answers of a process, the latest used up to ``ROBOTS_CACHE_MB``.
+    """The robots.txt cache of a process, of at most ``ROBOTS_CACHE_MB``.
 
-    One is kept for ``ROBOTS_MAX_AGE_S``; where the site failed for ``ROBOTS_RETRY_S``,
-    twice as long with each further failure, beside the rules it had before. ``clock``
-    gives seconds. Stats, of the crawler that fetched: ``robots/<state>``.
+    A fetched file is valid for ``ROBOTS_MAX_AGE_S``, a failure for ``ROBOTS_RETRY_S``. This
+    time doubles after each further failure, and the last known rules apply meanwhile.
+    ``clock`` returns seconds. Stats of the fetching crawler: ``robots/<state>``.
     """
 
-    _shared: ClassVar[Self | None] = None
+    _instances: ClassVar[Singletons[RobotsPolicy]] = Singletons()
 
     def __init__(
         self, settings: BaseSettings, clock: Callable[[], float] = time.monotonic
@@ -79,18 +213,19 @@ class RobotsPolicy:
         self._fetching: dict[OriginT, asyncio.Task[RobotsAnswer | None]] = {}
 
     @classmethod
-    def shared(cls, settings: BaseSettings) -> Self:
-        """Return the one policy of this process, made on first use."""
-        if cls._shared is None:
-            cls._shared = cls(settings)
-        return cls._shared
+    def shared(cls, settings: BaseSettings) -> RobotsPolicy:
+        """Return the cache of this process, created by the first call."""
+        return cls._instances.get(cls, lambda: cls(settings))
 
     def agents(self, robots_user_agent: str | None = None) -> tuple[str, ...]:
-        """Return whose group counts, best first: the caller's agent, or else ours."""
+        """Return the agent names for choosing a group, the best first.
+
+        A caller's name replaces the default names.
+        """
         return (robots_user_agent,) if robots_user_agent else self._agents
 
     def known(self, url: str) -> RobotsAnswer | None:
-        """Return the answer of the site of ``url``; None if it has to be fetched."""
+        """Return the cached robots.txt for the site of ``url``, None without a valid entry."""
         key = origin(url)
         kept = self._kept.get(key)
         if kept is None or kept.until <= self._clock():
@@ -99,9 +234,9 @@ class RobotsPolicy:
         return kept.answer
 
     async def rules(self, crawler: Crawler, url: str) -> RobotsAnswer:
-        """Return the answer of the site of ``url``, fetched if need be; never raises.
+        """Return the robots.txt for the site of ``url``, fetched if necessary. Never raises.
 
-        All who ask meanwhile get what the first one fetches.
+        Concurrent callers share one fetch.
         """
         key = origin(url)
         while (answer := self.known(url)) is None:
@@ -110,7 +245,7 @@ class RobotsPolicy:
             if task is None:
                 task = asyncio.ensure_future(self._fetch(crawler, key))
                 self._fetching[key] = task
-            # Shielded: who goes away must not take it from the others.
+            # Shielded: one cancelled caller must not cancel the fetch of the others.
             if (answer := await asyncio.shield(task)) is not None:
                 break
             if is_ours:
@@ -118,7 +253,7 @@ class RobotsPolicy:
         return answer
 
     async def _fetch(self, crawler: Crawler, key: OriginT) -> RobotsAnswer | None:
-        """Return and keep the answer; None if ``crawler`` ended before there was one."""
+        """Fetch and cache the robots.txt. Return None if ``crawler`` ended before."""
         try:
             answer = await fetch_robots(crawler, robots_url(key), self._timeout_s)
         except Exception as error:
@@ -132,20 +267,16 @@ class RobotsPolicy:
         return self._keep(key, answer)
 
     def _keep(self, key: OriginT, answer: RobotsAnswer) -> RobotsAnswer:
-        """Keep ``answer``, or what came before it if that is better; return the kept."""
+        """Cache ``answer``, or keep a better earlier entry. Return the cached result."""
         now = read_at = self._clock()
         before = self._kept.pop(key, None)
         self._bytes -= before.size if before else 0
         failures, wait_s = 0, self._max_age_s
         if answer.passing:
             failures = before.failures + 1 if before else 1
-            doublings = min(failures - 1, MAX_DOUBLINGS)
-            wait_s = min(wait_s, self._retry_s * 2**doublings)
-            if (
-                before
-                and before.answer.state == "ok"
-                and now - before.read_at < STALE_S
-            ):
+            wait_s = min(wait_s, self._retry_s * 2 ** min(failures - 1, MAX_DOUBLINGS))
+            was_ok = before is not None and before.answer.state == "ok"
+            if before and was_ok and now - before.read_at < STALE_S:
                 answer = evolve(before.answer, detail=answer.detail)
                 read_at = before.read_at
         kept = _Kept(answer, read_at, now + wait_s, failures)
@@ -157,7 +288,7 @@ class RobotsPolicy:
 
 
 def product_token(settings: BaseSettings) -> str:
-    """Return by what name a robots.txt may address us (RFC 9309, 2.2.1)."""
+    """Return the product token for groups of a robots.txt (RFC 9309, 2.2.1)."""
     if token := settings["ROBOTS_AGENT"]:
         return str(token)
     user_agent = str(settings["USER_AGENT"])
@@ -168,3 +299,66 @@ def product_token(settings: BaseSettings) -> str:
 def _is_open(crawler: Crawler) -> bool:
     engine: Any = crawler.engine if crawler.crawling else None
     return engine is not None and engine.running and engine.spider is not None
+
+
+class RobotsMiddleware:
+    """Refuses requests that the robots.txt disallows for ``meta["robots_agents"]``.
+
+    Applies before each fetch, also after redirects. With ``meta["robots_only"]`` the response
+    is a JSON list of the sitemaps in the robots.txt, and nothing else is fetched.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._policy = RobotsPolicy.shared(crawler.settings)
+        self._pace = HostPace.shared(crawler.settings)
+        self._tally = JobRecorder.tally_of(crawler)
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> Response | None:
+        if hops := request.meta.get("robots_hops"):
+            hops.append(request.url)
+        agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
+        if request.meta.get("robots_only"):
+            answer = await self._answer(request.url, agents)
+            declared = json.dumps(answer.rules.sitemaps).encode()
+            return Response(request.url, body=declared, request=request)
+        if agents:
+            await self.check(request.url, agents)
+        return None
+
+    def is_known(self, url: str) -> bool:
+        """Return True if :meth:`check` of a URL needs no request."""
+        return self._policy.known(url) is not None
+
+    async def check(self, url: str, agents: tuple[str, ...]) -> None:
+        """Raise :exc:`RobotsRefused` or :exc:`RobotsUnreachable` for a refused URL.
+
+        Raises :exc:`CannotResolveHostError` if the host name does not resolve.
+        """
+        answer = await self._answer(url, agents)
+        if answer.unresolved:
+            raise CannotResolveHostError(answer.detail)
+        if delay_s := answer.group(agents).crawl_delay_s:
+            self._pace.turns.set_crawl_delay(pace_key(url), delay_s)
+        if refusal := answer.refusal(url, agents):
+            is_read = answer.state == "ok"
+            raise (RobotsRefused if is_read else RobotsUnreachable)(refusal)
+
+    async def _answer(self, url: str, agents: tuple[str, ...]) -> RobotsAnswer:
+        """Return the robots.txt of a site, and note it for the report of the job."""
+        answer = await self._policy.rules(self._crawler, url)
+        if self._tally is not None:
+            # Without agents, it is only read for its sitemaps.
+            group = answer.group(agents) if agents else None
+            seen = RobotsSeen(
+                state=answer.state,
+                detail=answer.detail,
+                agent=answer.rules.agent(agents) if agents else None,
+                crawl_delay_s=group.crawl_delay_s if group else None,
+            )
+            self._tally.robots(robots_url(origin(url)), seen)
+        return answer

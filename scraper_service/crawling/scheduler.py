@@ -1,4 +1,4 @@
-"""Scrapy's SCHEDULER for jobs: leases on rows of the frontier in the job database."""
+"""Scrapy's scheduler for jobs: leases URLs of the frontier in the job database."""
 
 from __future__ import annotations
 
@@ -17,66 +17,64 @@ from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
 from scrapy.utils.defer import deferred_from_coro
 
-from scraper_service.crawling.database_retry import insist
-from scraper_service.crawling.host_queue import HostQueue
-from scraper_service.crawling.job_limits import JobPlaces
-from scraper_service.crawling.report_recorder import JobRecorder
-from scraper_service.crawling.signals import page_abandoned
+from scraper_service.crawling.middlewares import page_abandoned
+from scraper_service.crawling.politeness.crawl_report import JobRecorder
+from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.host_queue import HostQueue
+from scraper_service.crawling.politeness.team_limits import JobPermits, TeamPermits
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
-from scraper_service.options.job_arguments import scrape_options_from_json
-from scraper_service.storage import job_listing
-from scraper_service.storage import jobs as store
-from scraper_service.storage.accounts.credits import top_up
-from scraper_service.storage.admission import Terms, create_job
+from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.accounts.credits import Credits
+from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.job_records import (
+from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.jobs import job_listing
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     LOCAL_TEAM,
     Commit,
-    Job,
-    Kind,
     Outcome,
+    UrlKind,
 )
-from scraper_service.storage.politeness.pace import HostPace
-from scraper_service.storage.politeness.team_limits import TeamPlaces
+from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable
 
     from scrapy import Request, Spider
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scraper_service.storage.job_records import ClaimedRow
+    from scraper_service.storage.jobs.job_records import ClaimedRow
 
 T = TypeVar("T")
 RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"
 
 logger = logging.getLogger(__name__)
 
-EXTRA_LEASES = 4  # beyond the requests in flight, for pages that wait for the pool
-STORED_AT_ONCE = 8  # pages in whose place others are fetched while they are stored
-LOOK_AHEAD = 4  # times as many rows, while those in front wait for their hosts
-LOOK_EVERY_S = 5.0  # after it found no other host
-POLL_S = 1.0  # for rows that other processes bring
+EXTRA_LEASES = 4  # beyond the requests in flight, for pages in the converter pool
+STORED_AT_ONCE = 8  # pages being stored that do not count as leases
+LOOK_AHEAD = 4  # times as many rows, if the first rows wait for their hosts
+LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
+POLL_S = 1.0  # for rows of other processes
 
 
 class LeasedScheduler(BaseScheduler):
-    """Hand out the addresses of one job, and store how each of them ended.
+    """Hands out the URLs of one job, and stores the outcome of each.
 
-    The job is that of the setting ``JOB_ID``; without one it is made of the spider's
-    options, in memory, and its pages are not kept. Rows are claimed ahead in batches,
-    because Scrapy asks synchronously. Every lease ends in :meth:`settle` or is given
-    back in :meth:`close`, or later by
-    :class:`~scraper_service.crawling.heartbeat.Presence`. What waits for its host
-    waits here, before its time begins; rows of other hosts pass in front.
+    The job is the setting ``JOB_ID``. Without it, a job in memory is made of the spider's
+    options, and its pages are not kept. URLs are claimed ahead in batches, because Scrapy calls
+    :meth:`next_request` synchronously. Each lease ends in :meth:`settle`, or is returned in
+    :meth:`close`, or later by :class:`~scraper_service.crawling.job_process.Presence`.
+    Requests wait for their hosts here, before their time begins. Rows of other hosts may pass
+    them.
     """
 
     _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
-    _live: ClassVar[WeakSet[LeasedScheduler]] = WeakSet()  # that may have leases
+    _live: ClassVar[WeakSet[LeasedScheduler]] = WeakSet()  # schedulers with leases
 
     def __init__(self, crawler: Crawler):
         settings = crawler.settings
@@ -87,23 +85,26 @@ class LeasedScheduler(BaseScheduler):
         self._database = (
             Database.shared(settings) if self.job_id else Database.in_memory()
         )
+        self._jobs = Jobs(self._database)
+        self._frontier = Frontier(self._database, self.owner)
+        self._credits = Credits(self._database, self.owner)
         self._slots = settings.getint("JOB_CONCURRENCY")
         self._concurrency: int | None = None
         self._team_id: str | None = None
-        self._page_price: int | None = None  # that was reserved, None for nothing
-        self._again: deque[Request] = deque()  # redirects, lease in hand
+        self._page_price: int | None = None  # reserved per page, None for no limit
+        self._again: deque[Request] = deque()  # redirects, with their leases
         tally = JobRecorder.tally_of(crawler)
         self._queue = HostQueue(HostPace.shared(settings), self._nudge, tally)
-        self._places = JobPlaces(TeamPlaces.shared(), self._nudge)
-        self._leases: dict[int, int] = {}  # row id to token, all that are held
+        self._permits = JobPermits(TeamPermits.shared(), self._nudge)
+        self._leases: dict[int, int] = {}  # row id to token, for all leases
         self._out = 0  # leases handed to the engine
-        self._storing = 0  # of those, whose pages wait for the database
-        self._pages: dict[int, str] = {}  # row id to page id, of those
+        self._storing = 0  # of these, pages that are being stored
+        self._pages: dict[int, str] = {}  # row id to page id, of these
         self._look_at = 0.0
         self._dry = False
         self._claiming = False
         self._ended = False
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
         type(self)._of[crawler] = self
         type(self)._live.add(self)
         connect = crawler.signals.connect
@@ -126,9 +127,9 @@ class LeasedScheduler(BaseScheduler):
 
     @classmethod
     def holds(cls, owner: str, job_id: str, lease: tuple[int, int]) -> bool:
-        """Return True if a crawler of ``owner`` has a lease, as (id, token).
+        """Return True if a crawler of ``owner`` holds a lease, as (id, token).
 
-        Or if it may have: the answer to a claim of the job is on its way.
+        Also if a claim of the job is running, whose rows are not known yet.
         """
         return any(
             each.owner == owner
@@ -137,13 +138,18 @@ class LeasedScheduler(BaseScheduler):
             for each in cls._live
         )
 
+    @property
+    def has_ended(self) -> bool:
+        """True if the job takes no results any more: it is cancelled or finished."""
+        return self._ended
+
     def abandon(self) -> None:
-        """End what is under way: the job was cancelled, and nothing more is added."""
+        """Cancel the job's running requests and accept no new URLs."""
         self._ended = True
         for scrape_id in tuple(self._pages.values()):
             self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
 
-    # -- what Scrapy calls -----------------------------------------------------------
+    # -- the interface of Scrapy -----------------------------------------------------
 
     def open(self, spider: Spider) -> Deferred[None]:
         return deferred_from_coro(self._open(spider))
@@ -152,9 +158,9 @@ class LeasedScheduler(BaseScheduler):
         return not self._ended
 
     def enqueue_request(self, request: Request) -> bool:
-        """Take back a request that holds a lease; no other comes from our spiders."""
+        """Take back a request with a lease. Spiders yield no other requests."""
         if self._queue.hold(request):
-            self._places.free(request.meta["lease"].row_id)
+            self._permits.free(request.meta["lease"].row_id)
         else:
             self._again.append(request)
         return True
@@ -168,20 +174,20 @@ class LeasedScheduler(BaseScheduler):
             return None
         if not (self._queue.held or self._queue.rows):
             return None
-        if not self._has_converters() or not self._places.take():
+        if not self._has_converters() or not self._permits.take():
             return None
         request = self._queue.next_held() or self._next_row()
         if request is None:
-            self._places.give_back()
+            self._permits.give_back()
             self._look_ahead()
             return None
-        waited_s = self._places.use(request.meta["lease"].row_id)
+        waited_s = self._permits.use(request.meta["lease"].row_id)
         if waited_s is not None:
             request.meta["queued_s"] = request.meta.get("queued_s", 0.0) + waited_s
         return request
 
     def _has_converters(self) -> bool:
-        """Return True if the converters take another page of the team."""
+        """Return True if the converter pool takes another page of the team."""
         spider: Any = self._crawler.spider
         has_capacity: bool = spider.pool.has_capacity(self._team_id, self._nudge)
         return has_capacity
@@ -203,33 +209,32 @@ class LeasedScheduler(BaseScheduler):
         self._concurrency = options.max_concurrency
         self._queue.delay_s = getattr(options, "delay_s", None) or 0.0
         if self.job_id:
-            job = await self.read(store.get_job, self.job_id, None)
+            job = await self.insist(lambda: self._jobs.get(self.job_id, None))
             self._team_id = job.team_id if job else None
-            await self.insist(TeamPlaces.shared().learn)
+            await self.insist(TeamPermits.shared().refresh)
         else:
             await self._make_job(options)
-        self._places.open(self._team_id or LOCAL_TEAM, self.job_id)
+        self._permits.open(self._team_id or LOCAL_TEAM, self.job_id)
         await self._claim()
 
     async def _make_job(self, options: Any) -> None:
-        await self._database.write(store.make_team, LOCAL_TEAM)
+        await self._jobs.make_team(LOCAL_TEAM)
         if options.webhook is not None:
-            logger.warning("no webhook is called: that takes the service")
+            logger.warning("the webhook is not called: only the service sends webhooks")
             options = evolve(options, webhook=None)
         terms = Terms(team_id=LOCAL_TEAM)
-        job = await self._database.write(create_job, terms, options, 2)
-        assert isinstance(job, Job)
+        job = await self._jobs.create(terms, options, 2)
         self.job_id = job.id
 
     def _limit(self) -> int:
-        """Return how many leases may be out."""
+        """Return the largest number of leases that the engine may have."""
         if self._queue.delay_s:
             return 1
         limit = self._concurrency or self._slots + EXTRA_LEASES
         return limit + min(self._storing, STORED_AT_ONCE)
 
     def _look_ahead(self) -> None:
-        """Claim further rows; if all are of one host, leave them to others again."""
+        """Claim more rows if the first ones wait. Return the surplus of a single host."""
         hosts, rows = self._queue.shut_hosts, self._queue.rows
         if not hosts or time.monotonic() < self._look_at:
             return
@@ -238,12 +243,12 @@ class LeasedScheduler(BaseScheduler):
         elif hosts == 1:
             self._look_at = time.monotonic() + LOOK_EVERY_S
             surplus = [rows.pop()[1] for _ in range(len(rows) - self._slots)]
-            self._spawn(self._give_back(surplus[::-1]))
+            self._tasks.spawn(self._give_back(surplus[::-1]))
 
     async def _give_back(self, rows: list[ClaimedRow]) -> None:
         leases = [(row.id, row.token) for row in rows]
         try:
-            await self._database.write_locking(frontier.release, self.job_id, leases)
+            await self._frontier.release(self.job_id, leases)
         except ServiceUnavailable:
             self._queue.add(rows)
             return
@@ -257,7 +262,7 @@ class LeasedScheduler(BaseScheduler):
         if row.options is not None:
             options = scrape_options_from_json(json.loads(row.options))
         deadline = time.monotonic() + options.deadline_ms / 1000
-        is_sitemap = row.kind == Kind.SITEMAP
+        is_sitemap = row.kind == UrlKind.SITEMAP
         lease = Lease(row.id, row.key, row.token, row.depth, is_sitemap)
         page_id = self._pages[row.id] = str(uuid.uuid4())
         make = spider.sitemap_request if is_sitemap else spider.page_request
@@ -270,7 +275,7 @@ class LeasedScheduler(BaseScheduler):
     def _claim_soon(self) -> None:
         if not self._claiming and not self._ended and not self._dry:
             self._claiming = True
-            self._spawn(self._claim())
+            self._tasks.spawn(self._claim())
 
     async def _claim(self) -> None:
         if self._ended:
@@ -278,9 +283,7 @@ class LeasedScheduler(BaseScheduler):
             return
         self._claiming = True
         try:
-            claim = await self._database.write_locking(
-                frontier.claim, self.job_id, self.owner, self._slots
-            )
+            claim = await self._frontier.claim(self.job_id, self._slots)
         except ServiceUnavailable:
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
@@ -304,21 +307,25 @@ class LeasedScheduler(BaseScheduler):
         self._nudge()
 
     def _nudge(self) -> None:
-        """Make the engine ask again: it would only do so after a response, or in 5 s."""
+        """Make the engine call :meth:`next_request` again.
+
+        Otherwise it calls only after a response, or every 5 s. Scrapy has no public method
+        for this; a test fails if these names go.
+        """
         engine = self._crawler.engine
         if engine is None or engine._slot is None or engine.scraper.slot is None:
-            return  # still opening: the engine asks by itself
+            return  # still opening: the engine calls by itself
         if engine._slot.closing is None:
             engine._slot.nextcall.schedule()
 
     async def settle(self, outcome: Outcome, renew: RenewT | None = None) -> Commit:
-        """Store how a leased address ended, however long the database takes.
+        """Store the outcome of a leased URL, however long the database is unavailable.
 
-        ``renew`` returns the outcome of a tracked page that was compared anew, as often
-        as another page of the same address comes before it. Raises
-        :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
+        ``renew`` returns the outcome of a tracked page after another comparison. It is called as
+        long as other pages of the same URL are stored first. Raises
+        :exc:`ServiceUnavailable` only if the crawl closes meanwhile.
         """
-        self._queue.leave(outcome.row_id)  # its host may be asked for the next page
+        self._queue.leave(outcome.row_id)  # its host may get the next request
         self._storing += 1
         self._nudge()
         try:
@@ -336,47 +343,38 @@ class LeasedScheduler(BaseScheduler):
         return commit
 
     def _forget(self, row_id: int) -> None:
-        """Note that a page which was handed to the engine has ended."""
+        """Forget a page that was handed to the engine and has ended."""
         self._leases.pop(row_id, None)
         self._pages.pop(row_id, None)
         self._queue.ended(row_id)
-        self._places.free(row_id)
+        self._permits.free(row_id)
         self._out -= 1
 
     async def read(self, function: Callable[..., T], *args: object) -> T:
-        """Return what ``function`` reads in the database, however long it takes.
+        """Read from the database, however long it is unavailable.
 
         Raises :exc:`ServiceUnavailable` as :meth:`insist`.
         """
         return await self.insist(lambda: self._database.read(function, *args))
 
     async def store(self, outcome: Outcome) -> Commit:
-        """Store an outcome, however long the database takes, as :meth:`settle`.
-
-        One that goes on keeps its lease.
-        """
-        commit = await self.insist(
-            lambda: self._database.write_each(
-                outcomes.append, self.job_id, outcome, waits=not outcome.goes_on
-            )
-        )
+        """Store an outcome, see :meth:`settle`. An outcome that goes on keeps its lease."""
+        commit = await self.insist(lambda: self._frontier.store(self.job_id, outcome))
         if commit.new_links:
             self._dry = False
             self._nudge()
         return commit
 
     async def _paid(self, outcome: Outcome) -> Outcome:
-        """Return the outcome; a failed one if the team cannot pay its page.
+        """Return the outcome, or a failure if the team cannot pay for the page.
 
-        What a page usually costs is reserved; a PDF file may cost more.
+        The usual price is reserved. A PDF file may cost more.
         """
         if self._page_price is None or self._team_id is None:
             return outcome
         team_id, extra = self._team_id, outcome.credits - self._page_price
         if extra <= 0 or await self.insist(
-            lambda: self._database.write_aside(
-                top_up, team_id, team_id, self.job_id, extra
-            )
+            lambda: self._credits.top_up(team_id, self.job_id, extra)
         ):
             return outcome
         text = f"Insufficient credits: the page costs {outcome.credits}."
@@ -390,16 +388,16 @@ class LeasedScheduler(BaseScheduler):
         )
 
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what the database answers, however long it takes.
+        """Return the result of ``ask``, however long the database is unavailable.
 
-        Raises :exc:`ServiceUnavailable` only when the crawl is closing meanwhile.
+        Raises :exc:`ServiceUnavailable` only if the crawl closes meanwhile.
         """
         return await insist(ask, lambda: self._crawler.crawling)
 
     def _page_lost(self, response: Any, failure: Any = None) -> None:
-        """End the lease of a page that a bug kept from coming out.
+        """End the lease of a page that was lost through a bug.
 
-        That of a page which needs the database is given back: it is fetched again.
+        A page that was lost because the database is unavailable is returned, for another fetch.
         """
         request = getattr(response, "request", None)
         if request is None:
@@ -408,7 +406,7 @@ class LeasedScheduler(BaseScheduler):
         if lease is None or lease.row_id not in self._leases:
             return
         if isinstance(getattr(failure, "value", None), ServiceUnavailable):
-            self._spawn(self._return(lease))
+            self._tasks.spawn(self._return(lease))
             return
         outcome = Outcome(
             row_id=lease.row_id,
@@ -416,24 +414,20 @@ class LeasedScheduler(BaseScheduler):
             token=lease.token,
             owner=self.owner,
             page_id=request.meta["scrape_id"],
-            kind=Kind.SITEMAP if lease.is_sitemap else Kind.PAGE,
+            kind=UrlKind.SITEMAP if lease.is_sitemap else UrlKind.PAGE,
             code="UNKNOWN_ERROR",
             error="An unexpected error occurred; it is in the log of the service.",
         )
-        self._spawn(self._settle_lost(outcome))
+        self._tasks.spawn(self._settle_lost(outcome))
 
     async def _settle_lost(self, outcome: Outcome) -> None:
-        with contextlib.suppress(ServiceUnavailable):  # then the lease is given back
+        with contextlib.suppress(ServiceUnavailable):  # close() returns the lease
             await self.settle(outcome)
 
     async def _return(self, lease: Lease) -> None:
         leases = [(lease.row_id, lease.token)]
-        with contextlib.suppress(ServiceUnavailable):  # then it is done at the end
-            await self.insist(
-                lambda: self._database.write_locking(
-                    frontier.release, self.job_id, leases
-                )
-            )
+        with contextlib.suppress(ServiceUnavailable):  # close() returns the lease
+            await self.insist(lambda: self._frontier.release(self.job_id, leases))
             self._forget(lease.row_id)
             self._dry = False
             self._nudge()
@@ -441,21 +435,18 @@ class LeasedScheduler(BaseScheduler):
     async def _close(self) -> None:
         self._ended = True
         self._queue.close()
-        self._places.close()
+        self._permits.close()
         type(self)._of.pop(self._crawler, None)  # the value keeps its key alive
-        # Not cancelled: the database does what it was asked for all the same, and the
-        # rows of a claim would be nobody's.
-        while self._tasks:
-            await asyncio.wait(self._tasks)
+        # Not cancelled: the database finishes its work anyway, and the rows of a claim
+        # would be lost.
+        await self._tasks.join()
         leases = tuple(self._leases.items())
         try:
             if not self.keeps_pages:
                 await self._note_reasons()
                 self._database.close()
             elif leases:
-                await self._database.write_locking(
-                    frontier.release, self.job_id, leases
-                )
+                await self._frontier.release(self.job_id, leases)
         except ServiceUnavailable:
             logger.warning("%d leases are given back by a later look", len(leases))
         finally:
@@ -463,16 +454,11 @@ class LeasedScheduler(BaseScheduler):
             type(self)._live.discard(self)
 
     async def _note_reasons(self) -> None:
-        """Leave in the stats how many URLs have a reason: ``urls/<reason>``.
+        """Store in the stats how many URLs have a reason: ``urls/<reason>``.
 
-        Nothing else tells of them when the job is gone with its crawler.
+        A job in memory ends with its crawler.
         """
         counts = await self._database.read(job_listing.count_addresses, self.job_id)
         assert self._crawler.stats is not None
         for reason, count in counts[1].items():
             self._crawler.stats.set_value(f"urls/{reason}", count)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)

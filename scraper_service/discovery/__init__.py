@@ -1,30 +1,34 @@
-"""May this address be followed, and is it one that the job knows: pure rules."""
+"""Pure rules: which URLs a job may fetch, and which URLs are duplicates."""
 
-from scraper_service.discovery.canonical_urls import Address, followed, page_key, read
+from scraper_service.discovery.canonical_urls import (
+    Originals,
+    ParsedUrl,
+    SeenLinks,
+    normalized_url,
+    page_key,
+    parse_uncached,
+)
 from scraper_service.discovery.crawler_traps import TrapGuard
 from scraper_service.discovery.scope_rules import CrawlScope, MapScope, Reason, Refusal
-from scraper_service.discovery.seen_urls import Originals, SeenLinks
-from scraper_service.discovery.sitemap_choice import (
+from scraper_service.discovery.sitemap_locations import (
     SitemapChoice,
     crawl_key,
-    crawl_key_of,
     sitemap_key,
 )
 
 __all__ = [
-    "Address",
     "CrawlScope",
     "MapScope",
     "Originals",
+    "ParsedUrl",
     "Reason",
     "Refusal",
     "SeenLinks",
     "SitemapChoice",
     "TrapGuard",
     "crawl_key",
-    "crawl_key_of",
-    "followed",
+    "normalized_url",
     "page_key",
-    "read",
+    "parse_uncached",
     "sitemap_key",
 ]

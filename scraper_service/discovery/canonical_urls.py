@@ -1,6 +1,7 @@
-"""Addresses as browsers read them, and the keys under which a crawl knows pages.
+"""Parses URLs as browsers do, and computes the keys by which crawls find duplicates.
 
-The one place that calls the WHATWG parser: all else works on its output.
+``SeenLinks`` and ``Originals`` are the
+bounded memory of a crawl in one process; the frontier stores all URLs.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from typing import NamedTuple
 import ada_url
 from tldextract import TLDExtract
 
-MAX_TEXT = 16_384  # characters; what is longer is no address
-MAX_READ = 2048  # addresses that are remembered
-MAX_ADDRESS = 2000  # characters
+from scraper_service.content.text.fingerprint import distance
+
+MAX_TEXT = 16_384  # characters; longer text is not a URL
+MAX_READ = 2048  # URLs in the cache
+MAX_CRAWLED_URL = 2000  # characters; longer URLs are crawler traps, and are not cached
 MAX_SEGMENTS = 20
 MAX_REPEATED_IN_A_ROW = 2
 MAX_REPEATED = 3
 INDEX_PAGES = ("/index.html", "/index.php")
 
-# Parameters that say who comes from where, and never which page is meant.
+# Parameters of tracking and sessions, which never select a page.
 _TRACKING = (
     r"utm_[^=&]*|gclid|gclsrc|dclid|gbraid|wbraid|gad_source|gad_campaignid|srsltid"
     r"|fbclid|msclkid|yclid|ysclid|twclid|ttclid|li_fat_id|igshid|igsh|epik|scid"
@@ -31,7 +34,7 @@ _TRACKING = (
     r"|vero_id|wickedid|oly_anon_id|oly_enc_id|piwik_[^=&]*|pk_[^=&]*|mtm_[^=&]*"
     r"|phpsessid|jsessionid|aspsessionid[a-z]*|oscsid|zenid|cfid|cftoken"
 )
-# Names that other sites use for pages: only with a value as long as a session's.
+# Other sites use these names for pages, so the value must be as long as a session ID.
 _SESSION = r"(?:sid|s|session|session_?id|sess_?id)=[0-9a-z,-]{26,}"
 _NOISE = re.compile(
     rf"(?:^|&)(?:(?:{_TRACKING})(?:=[^&]*)?|{_SESSION})(?=&|$)",
@@ -42,55 +45,58 @@ _PATH_SESSION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
-# An address whose path and query are in their normal form: scheme, host, path, query.
-# Dots after a slash, also escaped ones, may stand for a folder.
+# A URL whose path and query are in normal form: scheme, host, path, query.
+# :func:`_is_tidy` checks for dot segments, also escaped ones.
 _TIDY = re.compile(
     r"(https?)://([a-z0-9.:_-]+)(/[\w.~!$&'()*+,;=:@/%-]*)(?:\?([\w.~!$&()*+,;=:@/?%-]*))?",
     re.ASCII,
 )
-# Hosts in their normal form at sight: no number at the end, no escape of other letters.
+# Hosts that are surely in normal form: no number at the end, no punycode.
 _PLAIN_HOST = re.compile(r"(?!.*xn--)(?:[a-z0-9_-]+\.)+[a-z]{2,}", re.ASCII)
-# The list packaged with the library, nothing is downloaded or kept on disk. With its
-# private part: a.github.io and b.github.io are two sites.
+# The list packaged with the library; nothing is downloaded or stored on disk. The list
+# includes private domains: a.github.io and b.github.io are two sites.
 _suffixes = TLDExtract(
     cache_dir=None, suffix_list_urls=(), include_psl_private_domains=True
 )
-_read: dict[str, Address | None] = {}
+_read: dict[str, ParsedUrl | None] = {}
 
 
-class Address(NamedTuple):
-    """An address in its normal form (WHATWG URL), and the parts of it.
+class ParsedUrl(NamedTuple):
+    """The parts of a URL in normal form (WHATWG URL).
 
-    ``host`` has the port unless it is the scheme's own, ``query`` and ``fragment`` are
-    without their marks. All parts but ``href`` and ``scheme`` are empty for schemes
-    other than http(s).
+    Schemes other than http(s) have only ``href`` and ``scheme``.
     """
 
+    #: The whole URL.
     href: str
     scheme: str
+    #: The user name and password before the ``@``.
     user: str = ""
+    #: The host, with the port unless the port is the default of the scheme.
     host: str = ""
     path: str = ""
+    #: The query without ``?``.
     query: str = ""
+    #: The fragment without ``#``.
     fragment: str = ""
 
     @property
     def is_web(self) -> bool:
-        """Whether the scheme is http or https."""
+        """True if the scheme is http or https."""
         return self.path != ""
 
 
-def parsed(url: str) -> Address | None:
-    """Return the parts of an absolute address, None for what is no address.
+def parse_url(url: str) -> ParsedUrl | None:
+    """Return the parts of an absolute URL, or None for text that is not a URL.
 
-    A fragment is dropped unless it has a slash: that is a page of its own (a route in
-    a script). What was read last is remembered, under its normal form, too.
+    A fragment is dropped unless it has a slash. A fragment with a slash is a route of a
+    script, and so a page of its own. Results are cached, also under the normal form.
     """
     try:
         return _read[url]
     except KeyError:
-        address = read(url)
-    if len(url) > MAX_ADDRESS:
+        address = parse_uncached(url)
+    if len(url) > MAX_CRAWLED_URL:
         return address
     if len(_read) >= MAX_READ:
         _read.clear()
@@ -100,14 +106,14 @@ def parsed(url: str) -> Address | None:
     return address
 
 
-def read(url: str) -> Address | None:
-    """Do what :func:`parsed` does and remember nothing."""
+def parse_uncached(url: str) -> ParsedUrl | None:
+    """Parse a URL as :func:`parse_url` does, without the cache."""
     if len(url) > MAX_TEXT:
         return None
     if tidy := _TIDY.fullmatch(url):
         scheme, host, path, query = tidy.groups("")
         if _is_tidy(scheme, host, path):
-            return Address(url, scheme, "", host, path, query)
+            return ParsedUrl(url, scheme, "", host, path, query)
     try:
         href = ada_url.normalize_url(url)
     except ValueError:
@@ -116,14 +122,14 @@ def read(url: str) -> Address | None:
         return None
     scheme, _, rest = href.partition(":")
     if scheme not in {"http", "https"}:
-        return Address(href, scheme)
+        return ParsedUrl(href, scheme)
     rest, mark, fragment = rest.partition("#")
     if mark and "/" not in fragment:
         href, fragment = f"{scheme}:{rest}", ""
     rest, _, query = rest.partition("?")
     authority, _, path = rest[2:].partition("/")
     user, _, host = authority.rpartition("@")
-    return Address(href, scheme, user, host, "/" + path, query, fragment)
+    return ParsedUrl(href, scheme, user, host, "/" + path, query, fragment)
 
 
 def _is_tidy(scheme: str, host: str, path: str) -> bool:
@@ -134,48 +140,46 @@ def _is_tidy(scheme: str, host: str, path: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def _is_origin(root: str) -> bool:
-    """Tell whether the address of a host's root is in its normal form."""
+    """Return True if the root URL of a host is in normal form."""
     try:
         return ada_url.normalize_url(root) == root
     except ValueError:
         return False
 
 
-def followed(url: str) -> str:
-    """Return the absolute address ``url`` as it is fetched, in its normal form.
+def normalized_url(url: str) -> str:
+    """Return the absolute ``url`` in the normal form in which it is fetched.
 
-    Without its fragment, unless that has a slash. What is no address comes back as
-    it is.
+    A fragment is dropped unless it has a slash. Text that is not a URL is returned
+    unchanged.
     """
-    address = parsed(url)
+    address = parse_url(url)
     return url if address is None else address.href
 
 
-def page_key(url: str, *, similar: bool = True, ignore_query: bool = False) -> int:
-    """Return the key under which a crawl knows ``url``: 8 bytes, signed.
+def page_key(
+    url: str | ParsedUrl, *, similar: bool = True, ignore_query: bool = False
+) -> int:
+    """Return the key of ``url`` in a crawl: 8 bytes, signed.
 
-    The escapes of letters, digits and ``-._~`` make no difference (RFC 3986, 6.2.2.2).
-    With ``similar``, neither do http and https, ``www.``, a slash at the end,
-    ``/index.html`` and ``/index.php``, parameters of tracking and sessions. With
-    ``ignore_query``, no query does.
+    Escapes of letters, digits and ``-._~`` make no difference (RFC 3986, 6.2.2.2).
+    ``similar`` also ignores http or https, ``www.``, a trailing slash, ``/index.html``,
+    ``/index.php``, and the parameters of tracking and sessions. ``ignore_query``
+    ignores the whole query.
     """
-    address = parsed(url)
-    if address is None:
-        return _digest(url)
-    return key_of(address, similar=similar, ignore_query=ignore_query)
-
-
-def key_of(address: Address, *, similar: bool, ignore_query: bool) -> int:
-    """Return what :func:`page_key` does, of an address once parsed."""
-    href, scheme, _, host, path, query, fragment = address
-    if not path:  # no address of the web
+    if isinstance(url, str):
+        if (address := parse_url(url)) is None:
+            return _digest(url)
+        url = address
+    href, scheme, _, host, path, query, fragment = url
+    if not path:  # not http(s)
         return _digest(href)
     if "%" in path:
-        path = unescaped(path)
+        path = unescape(path)
     if ignore_query:
         query = ""
     elif query:
-        query = unescaped(query)
+        query = unescape(query)
     if similar:
         scheme, host, path = "", plain_host(host), _similar_path(path)
         if query:
@@ -184,21 +188,21 @@ def key_of(address: Address, *, similar: bool, ignore_query: bool) -> int:
     return _digest(f"{scheme}//{host}{path}?{query}{mark}")
 
 
-def listed(address: Address, *, ignore_query: bool) -> tuple[str, int]:
-    """Return ``address`` as a map lists it, and the key of those that are the same.
+def map_url(address: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
+    """Return a URL as maps list it, and its key; duplicates have the same key.
 
-    No slash at the end, not even of the root; http and https, and ``www.``, make no
-    difference (interface document, 13.2).
+    The URL has no trailing slash, not even for the root. The key ignores http or https,
+    and ``www.`` (docs/api.md, Maps).
     """
     path = address.path.rstrip("/")
     query = f"?{address.query}" if address.query and not ignore_query else ""
     rest = f"{query}#{address.fragment}" if address.fragment else query
-    key = _digest(f"{plain_host(address.host)}{unescaped(path)}{unescaped(rest)}")
+    key = _digest(f"{plain_host(address.host)}{unescape(path)}{unescape(rest)}")
     return f"{address.scheme}://{address.host}{path}{rest}", key
 
 
 def plain_host(host: str) -> str:
-    """Return ``host`` without ``www.`` and without the dot of a complete name."""
+    """Return ``host`` without ``www.`` and without a trailing dot."""
     host = host.removeprefix("www.")
     if ":" in host:
         return host.replace(".:", ":")
@@ -207,10 +211,10 @@ def plain_host(host: str) -> str:
 
 @lru_cache(maxsize=4096)
 def site_of(host: str) -> str:
-    """Return what ``host`` (with its port, if any) is a part of: the registrable domain.
+    """Return the registrable domain of ``host``, which may have a port.
 
-    Below an unknown top-level domain that is the last two labels. An address literal, a
-    public suffix and a name of one label are sites of their own, with their port.
+    Below an unknown top-level domain, this is the last two labels. IP addresses, public
+    suffixes and names of one label are sites of their own, with their port.
     """
     name = host.rpartition(":")[0] if host[-1:].isdigit() and ":" in host else host
     name = name.removesuffix(".")
@@ -223,13 +227,13 @@ def site_of(host: str) -> str:
     return ".".join(labels[-2:])
 
 
-def growth_of(address: Address) -> str | None:
-    """Return how ``address`` shows that it was made up by a loop, None if it does not.
+def growth_of(address: ParsedUrl) -> str | None:
+    """Return the sign that links in a loop made a URL, or None.
 
-    The names are those of Heritrix's rules.
+    The names of the signs are those of Heritrix's rules.
     """
-    if (length := len(address.href)) > MAX_ADDRESS:
-        return f"TooLong: {length} of at most {MAX_ADDRESS} characters"
+    if (length := len(address.href)) > MAX_CRAWLED_URL:
+        return f"TooLong: {length} of at most {MAX_CRAWLED_URL} characters"
     if address.path.count("/") <= MAX_REPEATED_IN_A_ROW:
         return None
     segments = address.path.removesuffix("/").split("/")[1:]
@@ -248,8 +252,8 @@ def growth_of(address: Address) -> str | None:
     return None
 
 
-def unescaped(text: str) -> str:
-    """Return ``text`` with its needless escapes undone and the others in upper case."""
+def unescape(text: str) -> str:
+    """Decode needless percent-escapes in ``text`` and put the others in upper case."""
     return _ESCAPE.sub(_plain_character, text) if "%" in text else text
 
 
@@ -271,3 +275,49 @@ def _similar_path(path: str) -> str:
 def _digest(text: str) -> int:
     digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest()
     return int.from_bytes(digest, "big", signed=True)
+
+
+MAX_KNOWN = 500_000  # links per generation of SeenLinks, which has two
+MAX_ORIGINALS = 50_000
+SAME_BITS = 3  # bits in which the fingerprints of duplicates may differ
+
+
+class SeenLinks:
+    """The links that a crawl skips: two bounded sets of hashes."""
+
+    def __init__(self) -> None:
+        self._links: set[int] = set()
+        self._before: set[int] = set()
+
+    def __contains__(self, url: str) -> bool:
+        number = hash(url)
+        return number in self._links or number in self._before
+
+    def add(self, url: str) -> None:
+        if len(self._links) >= MAX_KNOWN:
+            self._links, self._before = set(), self._links
+        self._links.add(hash(url))
+
+
+class Originals:
+    """The canonical URLs of a crawl, with a fingerprint of their text.
+
+    A canonical URL alone proves no duplicate. Pages of a list often name the first
+    page, and some sites name their home page everywhere.
+    """
+
+    def __init__(self) -> None:
+        self._fingerprints: dict[int, int] = {}  # by the key of the canonical URL
+
+    def has(self, named: int, own: int, fingerprint: int) -> bool:
+        """Return True if an earlier page had the canonical URL ``named`` and this text.
+
+        ``named`` and ``own`` are the keys of the canonical URL and of the page.
+        """
+        known = self._fingerprints.get(named)
+        if known is None:
+            self._fingerprints[named] = fingerprint
+            if len(self._fingerprints) > MAX_ORIGINALS:
+                del self._fingerprints[next(iter(self._fingerprints))]
+            return False
+        return named != own and distance(known, fingerprint) <= SAME_BITS

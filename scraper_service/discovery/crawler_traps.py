@@ -1,6 +1,7 @@
-"""Places that make up pages without end: found by what their pages are, never by count.
+"""Detects crawler traps by the likeness of their pages, never by count alone.
 
-Nothing is stored: a job that is taken over by another process learns anew.
+Nothing is stored: a process that takes over a job starts without groups. See
+docs/crawling.md, Crawler traps.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from attrs import define, field, frozen
 
 from scraper_service.content.text.fingerprint import distance
-from scraper_service.discovery.canonical_urls import Address, parsed
+from scraper_service.discovery.canonical_urls import ParsedUrl, parse_url
 from scraper_service.discovery.scope_rules import Reason, Refusal
 
 if TYPE_CHECKING:
@@ -19,10 +20,10 @@ if TYPE_CHECKING:
     from datetime import date
 
 MAX_GROUPS = 512
-MAX_SAMPLES = 8  # different pages of a group that are remembered
-MAX_WORDS = 256  # of a group of facets
-FUTURE_YEARS = 1  # pages about years after this one and the next are calendars'
-PAST_YEARS = 30  # the Web is not older
+MAX_SAMPLES = 8  # fingerprints per group
+MAX_WORDS = 256  # path segments per group of facets
+FUTURE_YEARS = 1  # URLs with years after the next year belong to calendars
+PAST_YEARS = 30  # so do URLs with years before the web
 
 _TOKEN = re.compile(
     r"(?<![0-9A-Za-z])(?=[0-9A-Za-z]*[0-9])(?=[0-9]*[A-Za-z])"
@@ -39,28 +40,27 @@ _DATE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 
-_Key: TypeAlias = "Callable[[Address, date], str | None]"
+_Key: TypeAlias = "Callable[[ParsedUrl, date], str | None]"
 
 
 @frozen
 class _Kind:
-    """A kind of trap: which addresses belong together, and what gives it away.
-
-    ``key`` names the group of an address, None for none. ``run`` pages of a group in a
-    row, each at most ``bits`` from one of the samples, are a trap. With
-    ``known_words``, an address counts only if the group knows all words of its path.
-    """
+    """A kind of trap: how URLs are grouped, and when a group is a trap."""
 
     name: str
+    #: Returns the group of a URL; None if the URL has no group of this kind.
     key: _Key
+    #: The most bits between the fingerprints of a page and a sample.
     bits: int
+    #: The number of consecutive similar pages that make a group a trap.
     run: int
+    #: Count a URL only if the group has all words of its path.
     known_words: bool = False
 
 
 @define
 class _Group:
-    """What is remembered of the delivered pages of one group."""
+    """The memory of the delivered pages of one group."""
 
     samples: list[int] = field(factory=list)
     run: int = 0
@@ -75,25 +75,25 @@ class _Group:
 
 
 class TrapGuard:
-    """Refuse the links into places whose pages have become all the same.
+    """Refuses links to groups of URLs whose last pages were nearly the same.
 
-    ``today`` is what dates in addresses are compared with. Addresses that a sitemap
-    lists should not be asked about: their number is finite.
+    Dates in URLs are compared with ``today``. URLs from sitemaps need no check: their
+    number is finite.
     """
 
     def __init__(self, today: date):
         self._today = today
-        self._groups: dict[int, _Group] = {}  # the one used last stands last
+        self._groups: dict[int, _Group] = {}  # the most recently used group is last
         self._closed: set[int] = set()
 
     def seen(self, url: str, fingerprint: int) -> None:
-        """Take note of a delivered page.
+        """Record a delivered page.
 
-        ``url`` is the address as it was asked for, ``fingerprint`` that of the main
-        text, see :func:`scraper_service.content.text.fingerprint.fingerprint`; 0, a page without
-        words, tells nothing.
+        ``url`` is the requested URL. ``fingerprint`` is the fingerprint of the main text,
+        see :func:`scraper_service.content.text.fingerprint.fingerprint`. A page without
+        words has the fingerprint 0 and is ignored.
         """
-        address = parsed(url)
+        address = parse_url(url)
         if address is None or not fingerprint:
             return
         words = _words(address)
@@ -111,8 +111,8 @@ class TrapGuard:
             self._closed.discard(oldest)
 
     def refusal(self, url: str) -> Refusal | None:
-        """Return why ``url`` leads into a trap, None if nothing says so."""
-        if not self._closed or (address := parsed(url)) is None:
+        """Return the refusal of a URL in a trap, or None."""
+        if not self._closed or (address := parse_url(url)) is None:
             return None
         for kind, key in self._groups_of(address):
             if key not in self._closed:
@@ -123,23 +123,23 @@ class TrapGuard:
                 return Refusal(Reason.TRAP, rule)
         return None
 
-    def _groups_of(self, address: Address) -> Iterator[tuple[_Kind, int]]:
+    def _groups_of(self, address: ParsedUrl) -> Iterator[tuple[_Kind, int]]:
         for kind in _KINDS:
             if (text := kind.key(address, self._today)) is not None:
                 yield kind, hash((kind.key, address.host, text))
 
 
-def _query_variants(address: Address, today: date) -> str | None:
+def _query_variants(address: ParsedUrl, today: date) -> str | None:
     return address.path if address.query else None
 
 
-def _sessions(address: Address, today: date) -> str | None:
+def _sessions(address: ParsedUrl, today: date) -> str | None:
     text, count = _TOKEN.subn("*", _tail(address))
     return text if count else None
 
 
-def _calendar(address: Address, today: date) -> str | None:
-    """Return the address without its dates if one is far from ``today``."""
+def _calendar(address: ParsedUrl, today: date) -> str | None:
+    """Return the path and query with ``*`` for dates if a year is far from ``today``."""
     tail = _tail(address)
     years = [
         int(year)
@@ -153,46 +153,46 @@ def _calendar(address: Address, today: date) -> str | None:
     return _DATE.sub("*", tail)
 
 
-def _facets(address: Address, today: date) -> str | None:
+def _facets(address: ParsedUrl, today: date) -> str | None:
     return _first(address) if address.path.count("/") > 2 else None
 
 
-def _directory(address: Address, today: date) -> str | None:
+def _directory(address: ParsedUrl, today: date) -> str | None:
     return address.path.rpartition("/")[0] if _is_plain(address) else None
 
 
-def _section(address: Address, today: date) -> str | None:
+def _section(address: ParsedUrl, today: date) -> str | None:
     several = address.path.count("/") > 1
     return _first(address) if several and _is_plain(address) else None
 
 
-def _first(address: Address) -> str:
+def _first(address: ParsedUrl) -> str:
     return address.path.split("/", 2)[1]
 
 
-def _is_plain(address: Address) -> bool:
-    """Tell whether a page belongs to no group that is closer than its directory."""
+def _is_plain(address: ParsedUrl) -> bool:
+    """Return True if a URL has no query, token or date, which other kinds group by."""
     path = address.path
     return not (address.query or _TOKEN.search(path) or _DATE.search(path))
 
 
-def _tail(address: Address) -> str:
+def _tail(address: ParsedUrl) -> str:
     return f"{address.path}?{address.query}" if address.query else address.path
 
 
-def _words(address: Address) -> set[int]:
-    """Return what stands behind the first segment of a path, hashed."""
+def _words(address: ParsedUrl) -> set[int]:
+    """Return the hashes of the path segments after the first."""
     return {hash(word) for word in address.path.split("/")[2:]}
 
 
-# The bits are few where the address says little, and more where it says much: months
-# of an empty calendar differ in their names and days.
+# A weak sign in the URL allows few bits, a strong sign more. Months of an empty calendar
+# differ in their names and days.
 _KINDS = (
     _Kind("Calendar", _calendar, bits=10, run=20),
     _Kind("SessionIds", _sessions, bits=3, run=20),
     _Kind("QueryVariants", _query_variants, bits=3, run=50),
     _Kind("FacetCombinations", _facets, bits=3, run=50, known_words=True),
-    # The very same words, not only similar ones: pages of few words are similar soon.
+    # The same words, not only similar ones: short pages are often similar.
     _Kind("SoftNotFound", _directory, bits=0, run=50),
     _Kind("SoftNotFound", _section, bits=0, run=50),
 )

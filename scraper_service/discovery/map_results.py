@@ -1,9 +1,8 @@
-"""The addresses of a map: chosen, ranked and cut in the converter pool.
+"""Chooses, ranks and cuts the URLs of a map in the converter pool.
 
-A row is an address and what is known of it, as the JSON of the answer has it. Each one is
-written where it is found; from then on whole slices of them are moved, and their keys
-and scores compared. Nobody ever holds the rows of a whole site as objects, and the
-reactor none at all.
+A row is the JSON of a URL, its title and its description, as in the response of the
+map. The process that finds a URL writes its row. Later steps move whole slices of rows
+and compare only keys and scores. No process holds the rows of a whole site as objects.
 """
 
 from __future__ import annotations
@@ -16,22 +15,18 @@ from itertools import count, islice
 from json.encoder import encode_basestring
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from attrs import define, evolve, field, frozen
+from attrs import define, field, frozen
 
 from scraper_service.content.text.search_words import SearchWords
-from scraper_service.discovery.canonical_urls import listed, parsed
+from scraper_service.discovery.canonical_urls import map_url, parse_url
 from scraper_service.discovery.scope_rules import MapScope
-from scraper_service.discovery.sitemap import (
-    SLICE_ROWS,
-    SitemapContent,
-    SitemapEntry,
-    read_entries,
-)
-from scraper_service.options.jobs import MapOptions
+from scraper_service.discovery.sitemap import SLICE_ROWS
+from scraper_service.discovery.sitemap_xml import SitemapEntry
+from scraper_service.options.map_search import MapOptions
 
 if TYPE_CHECKING:
-    from scraper_service.discovery.canonical_urls import Address
-    from scraper_service.items import KnownPage, PageSource
+    from scraper_service.discovery.canonical_urls import ParsedUrl
+    from scraper_service.items import KnownPage
 
 FactsT: TypeAlias = list[Any]  # [url, title or None, description or None]
 ShapeT: TypeAlias = Callable[[str, str | None, str | None], str]
@@ -40,38 +35,40 @@ PlaceT: TypeAlias = tuple[int, ...]
 MAX_TITLE = 500  # characters
 MAX_DESCRIPTION = 1000
 
-START, SITEMAPS, LINKS, KNOWN = range(4)  # the first number of a place
+START, SITEMAPS, LINKS, KNOWN = range(4)  # the sources: the first number of a place
 
-# Between rows. JSON allows the line break here, and nothing in a row can have one.
+# The separator of rows. JSON text of a row cannot contain a line break.
 BETWEEN = b",\n"
-_SECOND_FACT = b'","'  # in every row with more than an address, and in few others
+_SECOND_FACT = b'","'  # in every row with a title or description, and in few others
 
 
 @frozen
 class Slice:
-    """Rows of one place: the source's number, then those of the files that led there.
+    """Rows from one place."""
 
-    ``keys`` and ``scores`` have a number for each row, ``scores`` none without a search.
-    ``text`` are the rows' JSON, :data:`BETWEEN` them.
-    """
-
+    #: The number of the source, then the numbers of the sitemap files on the way.
     place: PlaceT
+    #: The key of each row.
     keys: array[int]
+    #: The score of each row; empty without a search.
     scores: array[int]
+    #: The JSON of the rows, joined by :data:`BETWEEN`.
     text: bytes
 
 
 @frozen
 class Rows:
-    """Slices with ``count`` rows; ``last`` is the last place, None if there is none."""
+    """The rows of several slices."""
 
     slices: tuple[Slice, ...] = ()
+    #: The number of rows.
     count: int = 0
+    #: The last place; None without rows.
     last: PlaceT | None = None
 
 
 def object_row(url: str, title: str | None, description: str | None) -> str:
-    """Return the JSON object of what is known of an address."""
+    """Return the JSON object of a URL, its title and its description."""
     row = f'{{"url":{encode_basestring(url)}'
     if title:
         row += f',"title":{encode_basestring(title)}'
@@ -81,47 +78,56 @@ def object_row(url: str, title: str | None, description: str | None) -> str:
 
 
 def address_row(url: str, _title: str | None, _description: str | None) -> str:
-    """Return the JSON string of an address."""
+    """Return the JSON string of a URL."""
     return encode_basestring(url)
 
 
 @define
 class MapChoice:
-    """Make rows of what one source lists, as far as it is part of the map.
+    """Makes rows of the entries of one source that are part of the map.
 
-    ``base`` is the address that the map's scope is about; ``shape``, importable, makes
-    the JSON of a row. Without a search the first rows, as many as the map may have, are
-    all that can be of use.
+    Without a search, it stops at the limit of the map.
     """
 
     options: MapOptions
+    #: The base URL of the map's scope.
     base: str
     place: PlaceT
+    #: An importable function that makes the JSON of a row.
     shape: ShapeT = object_row
     _scope: MapScope | None = field(default=None, init=False)
     _words: SearchWords | None = field(default=None, init=False)
     _rows: dict[int, str] = field(factory=dict, init=False)  # by key
     _scores: list[int] = field(factory=list, init=False)
 
+    def __call__(self, entries: Iterable[SitemapEntry]) -> Rows:
+        """Return the rows of a sitemap, without those beyond the limit of the map."""
+        for entry in entries:
+            self.take(entry)
+        rows = self.rows()
+        if rows.count > self.options.limit:
+            rows = merged_rows(rows.slices, self.options)
+        return rows
+
     def take(self, entry: SitemapEntry) -> None:
-        """Make a row of an entry, unless it is not part of the map, or another's twin."""
+        """Make a row of an entry if the scope admits its URL; skip duplicates."""
         if not self.options.search and len(self._rows) >= self.options.limit:
             return
         if self._scope is None:
             self._scope = MapScope(self.options, self.base)
-        address = parsed(entry.url)
+        address = parse_url(entry.url)
         if not self._scope.refusal_of(address):
             assert address is not None
             self._add(address, entry)
 
     def take_anyway(self, entry: SitemapEntry) -> None:
-        """Make a row of an entry whatever the scope says."""
-        address = parsed(entry.url)
+        """Make a row of an entry without a check of the scope; skip duplicates."""
+        address = parse_url(entry.url)
         assert address is not None
         self._add(address, entry)
 
     def rows(self) -> Rows:
-        """Return the rows that were made, in their order."""
+        """Return the rows in the order of their entries."""
         numbers, rows = iter(self._rows), iter(self._rows.values())
         slices = []
         for first in range(0, len(self._rows), SLICE_ROWS):
@@ -131,9 +137,9 @@ class MapChoice:
             slices.append(Slice(self.place, keys, scores, text))
         return Rows(tuple(slices), len(self._rows), self.place if slices else None)
 
-    def _add(self, address: Address, entry: SitemapEntry) -> None:
+    def _add(self, address: ParsedUrl, entry: SitemapEntry) -> None:
         ignore_query = self.options.ignore_query_parameters
-        url, key = listed(address, ignore_query=ignore_query)
+        url, key = map_url(address, ignore_query=ignore_query)
         if key in self._rows:
             return
         title = _cut(entry.title, MAX_TITLE)
@@ -145,39 +151,30 @@ class MapChoice:
             self._scores.append(self._words.score(url, title, about))
 
 
-def sitemap_rows(source: PageSource, choice: MapChoice) -> SitemapContent:
-    """Read a sitemap; of its rows, return those that may be of use, as :class:`Rows`."""
-    content = read_entries(source, choice.take)
-    rows = choice.rows()
-    if rows.count > choice.options.limit:
-        rows = merged_rows(rows.slices, choice.options)
-    return evolve(content, slices=rows.slices, count=rows.count)
-
-
 def chosen_rows(entries: Iterable[FactsT], choice: MapChoice) -> Rows:
-    """Return the rows of addresses, as those of a page."""
+    """Return the rows of URLs, such as the links of a page."""
     for url, *facts in entries:
         choice.take(SitemapEntry(url, None, *facts))
     return choice.rows()
 
 
 def start_row(facts: FactsT, choice: MapChoice) -> Rows:
-    """Return the row of the start page, which is part of the map in any case."""
+    """Return the row of the start page, which is always part of the map."""
     url, *about = facts
     choice.take_anyway(SitemapEntry(url, None, *about))
     return choice.rows()
 
 
 def known_rows(pages: Sequence[KnownPage], choice: MapChoice) -> Rows:
-    """Return the rows of pages that were crawled before."""
+    """Return the rows of pages from earlier crawls."""
     return chosen_rows((facts for page in pages if (facts := _facts(page))), choice)
 
 
 def merged_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
-    """Return the best rows, as many as the map may have, each address once.
+    """Return the best rows up to the limit of the map, without duplicates.
 
-    They are in the order of their places, also with a search. The first place counts;
-    what is missing of title and description comes from others.
+    The rows are in the order of their places, also with a search. Of duplicates, the
+    row of the first place stays; later rows complete its title and description.
     """
     parts = _without_twins(sorted(slices, key=lambda part: part.place))
     if sum(len(part.keys) for part in parts) > options.limit:
@@ -195,9 +192,9 @@ def merged_rows(slices: Iterable[Slice], options: MapOptions) -> Rows:
 def answered_rows(
     slices: Iterable[Slice], options: MapOptions
 ) -> tuple[tuple[bytes, ...], int]:
-    """Return the JSON of the map's rows in their order, in slices, and their number.
+    """Return the ordered rows of the map as slices of JSON, and their number.
 
-    What belongs between rows is missing between slices.
+    Slices are without :data:`BETWEEN` at their ends.
     """
     rows = merged_rows(slices, options)
     texts = [part.text for part in rows.slices]
@@ -216,44 +213,44 @@ def decoded_rows(text: bytes) -> list[Any]:
 
 
 def _without_twins(parts: Iterable[Slice]) -> list[Slice]:
-    """Return slices in which each key is once: where it is first."""
+    """Return slices with each key once, at its first place."""
     seen: set[int] = set()
-    twins: dict[int, tuple[int, bytes]] = {}  # what more is known, by key
+    duplicates: dict[int, tuple[int, bytes]] = {}  # score and row of duplicates, by key
     found = []
     for part in parts:
         if seen.isdisjoint(part.keys):
             found.append(part)
         else:
             known = [n for n, key in enumerate(part.keys) if key in seen]
-            _remember(twins, part, known)
+            _remember(duplicates, part, known)
             others = set(range(len(part.keys))).difference(known)
             found.append(_only(part, sorted(others)))
         seen.update(part.keys)
-    return [_completed(part, twins) for part in found] if twins else found
+    return [_completed(part, duplicates) for part in found] if duplicates else found
 
 
 def _remember(
-    twins: dict[int, tuple[int, bytes]], part: Slice, numbers: Sequence[int]
+    duplicates: dict[int, tuple[int, bytes]], part: Slice, numbers: Sequence[int]
 ) -> None:
-    """Add what the rows with these numbers may know more than their twins."""
+    """Add the score and the facts of the rows with these numbers to ``duplicates``."""
     rows = part.text.split(BETWEEN)
     for number in numbers:
         key, row = part.keys[number], rows[number]
         score = part.scores[number] if part.scores else 0
         if score or _SECOND_FACT in row:
-            before, first = twins.get(key, (0, row))
-            twins[key] = max(before, score), _united(first, row)
+            before, first = duplicates.get(key, (0, row))
+            duplicates[key] = max(before, score), _united(first, row)
 
 
-def _completed(part: Slice, twins: dict[int, tuple[int, bytes]]) -> Slice:
-    """Return a slice with what is known of its rows elsewhere."""
-    numbers = [n for n, key in enumerate(part.keys) if key in twins]
+def _completed(part: Slice, duplicates: dict[int, tuple[int, bytes]]) -> Slice:
+    """Return a slice completed by the facts and scores of duplicates."""
+    numbers = [n for n, key in enumerate(part.keys) if key in duplicates]
     if not numbers:
         return part
     rows = part.text.split(BETWEEN)
     scores = part.scores[:]
     for number in numbers:
-        score, row = twins[part.keys[number]]
+        score, row = duplicates[part.keys[number]]
         rows[number] = _united(rows[number], row)
         if scores:
             scores[number] = max(scores[number], score)
@@ -261,18 +258,18 @@ def _completed(part: Slice, twins: dict[int, tuple[int, bytes]]) -> Slice:
 
 
 def _united(row: bytes, other: bytes) -> bytes:
-    """Return a row with the facts that only the other one has."""
+    """Return ``row``, completed by the facts that only ``other`` has."""
     if _SECOND_FACT not in other or row == other:
         return row
     first, second = json.loads(row), json.loads(other)
-    if isinstance(first, str):  # the address alone
+    if isinstance(first, str):  # only the URL
         return row
     text = json.dumps({**second, **first}, ensure_ascii=False, separators=(",", ":"))
     return text.encode()
 
 
 def _ranking(parts: Iterable[Slice], options: MapOptions) -> Sequence[int]:
-    """Return the numbers of all rows, the best first, else in their order."""
+    """Return the numbers of all rows: best first with a search, else in order."""
     if not options.search:
         return range(sum(len(part.keys) for part in parts))
     scores = [score for part in parts for score in part.scores]
@@ -280,7 +277,7 @@ def _ranking(parts: Iterable[Slice], options: MapOptions) -> Sequence[int]:
 
 
 def _only(part: Slice, numbers: Sequence[int]) -> Slice:
-    """Return the slice with the rows that have these numbers alone."""
+    """Return the slice with only the rows of these numbers."""
     if len(numbers) == len(part.keys):
         return part
     rows = part.text.split(BETWEEN)
@@ -293,7 +290,7 @@ def _only(part: Slice, numbers: Sequence[int]) -> Slice:
 
 
 def _facts(page: KnownPage) -> FactsT | None:
-    """Return address, title and description of a page; None of one that failed."""
+    """Return URL, title and description of a page; None for an error status."""
     if page.body is None:
         return [page.url, None, None]
     metadata = json.loads(zlib.decompress(page.body)).get("metadata", {})
@@ -307,7 +304,7 @@ def _facts(page: KnownPage) -> FactsT | None:
 
 
 def text_of(fact: str | list[str] | None) -> str | None:
-    """Return a fact of a page's metadata as one text."""
+    """Return a value of a page's metadata as one text."""
     return ", ".join(fact) if isinstance(fact, list) else fact
 
 

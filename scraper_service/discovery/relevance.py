@@ -1,4 +1,4 @@
-"""Which pages fit what is asked of them, by the words of their addresses and titles.
+"""Chooses the pages that fit a prompt or schema, by the words of URLs and titles.
 
 Runs in the converter pool.
 """
@@ -14,15 +14,16 @@ from urllib.parse import urlsplit
 
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.discovery.map_results import BETWEEN
-from scraper_service.options.origins import host_of, plain_address
+from scraper_service.options.urls import host_of
 
-RowT: TypeAlias = tuple[str, str | None, str | None]  # address, title, description
+RowT: TypeAlias = tuple[str, str | None, str | None]  # URL, title, description
 
-# Pages of a site that are read although nothing about them fits: addresses may be mute.
+# Up to this number, pages of a site without fitting words are read too: URLs may have no
+# words.
 UNFITTING_PAGES = 10
-MAX_NAMES = 30  # fields of a schema whose names are looked for
-MAX_LEVELS = 5  # of a schema
-# Words of requests that say nothing of what is wanted.
+MAX_NAMES = 30  # names of schema fields that are searched for
+MAX_LEVELS = 5  # levels of a schema
+# Words of prompts without a topic.
 IDLE = frozenset(
     "a about all also an and any are as at be by can data details do each every extract"
     " fetch field fields find for from get give has have her his how i in including info"
@@ -37,7 +38,7 @@ _HUMP = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def search_text(prompt: str | None, schema: Mapping[str, Any] | None) -> str:
-    """Return the words that pages are looked for by: of the prompt and field names."""
+    """Return the search words of a prompt and of the field names of a schema."""
     texts = islice(_names(schema or {}, 0), MAX_NAMES)
     words = _WORD.findall(" ".join([prompt or "", *texts]).lower())
     found: dict[str, None] = {}
@@ -48,7 +49,7 @@ def search_text(prompt: str | None, schema: Mapping[str, Any] | None) -> str:
 
 
 def _names(schema: Mapping[str, Any], level: int) -> Iterator[str]:
-    """Yield the names of the fields of a schema, those on top first."""
+    """Yield the names of a schema's fields, each level before the levels below it."""
     fields = schema.get("properties")
     below = [schema.get("items")]
     if isinstance(fields, Mapping):
@@ -62,13 +63,13 @@ def _names(schema: Mapping[str, Any], level: int) -> Iterator[str]:
 
 
 def _singular(word: str) -> str:
-    """Return a word without the s of a plural: as a part it is found in both."""
+    """Return a word without the plural s; the result is a part of both forms."""
     is_plural = len(word) > 3 and word.endswith("s") and not word.endswith("ss")
     return word[:-1] if is_plural else word
 
 
 def rows_of(slices: Sequence[bytes]) -> list[RowT]:
-    """Return the rows of a map whose slices have JSON objects."""
+    """Return the rows of a map with slices of JSON objects."""
     rows = json.loads(b"[" + BETWEEN.join(slices) + b"]")
     return [(row["url"], row.get("title"), row.get("description")) for row in rows]
 
@@ -76,10 +77,10 @@ def rows_of(slices: Sequence[bytes]) -> list[RowT]:
 def pages_of_site(
     slices: Sequence[bytes], start: str, text: str, limit: int
 ) -> list[str]:
-    """Return the addresses of a map that fit a text, in its order, at most ``limit``.
+    """Return up to ``limit`` URLs of a map that fit a text, in the order of the map.
 
-    Those whose path is that of ``start`` or below it. If few fit, others come behind
-    them, up to :data:`UNFITTING_PAGES` in all. Without a text all fit.
+    Only URLs with the path of ``start`` or a path below it count. If few URLs fit, others
+    follow, up to :data:`UNFITTING_PAGES` in all. Without a text all URLs fit.
     """
     path = urlsplit(start).path.rstrip("/")
     rows = [
@@ -100,10 +101,10 @@ def pages_of_site(
 def pages_elsewhere(
     pages: Sequence[bytes], urls: Sequence[str], text: str, limit: int
 ) -> list[str]:
-    """Return links to other hosts that fit a text, the best first.
+    """Return up to ``limit`` links to other hosts that fit a text, best first.
 
-    ``pages`` are the JSON of pages with their links, ``urls`` addresses on the hosts
-    that do not count.
+    ``pages`` are the JSON of pages with their links. Links to the hosts of ``urls`` are
+    left out.
     """
     own = {None, *(_host(url) for url in urls)}
     words = SearchWords(text)
@@ -118,6 +119,6 @@ def pages_elsewhere(
 
 def _host(url: str) -> str | None:
     try:
-        return host_of(plain_address(url)).removeprefix("www.")
+        return host_of(url).removeprefix("www.")
     except ValueError:
-        return None  # nothing can be fetched from there
+        return None  # not a URL that can be fetched

@@ -1,7 +1,7 @@
-"""Which links a crawl follows (interface document, 11.3 and 11.4).
+"""The rules of which links a crawl follows (docs/api.md, Scope).
 
-Every rule is a function of one address: robots.txt, what was seen before and the limit
-are the concern of those who know them.
+Every rule is a function of one URL and the page that links to it. Other modules check
+robots.txt, duplicates and the limit.
 """
 
 from __future__ import annotations
@@ -11,29 +11,29 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 from scraper_service.discovery.canonical_urls import (
     INDEX_PAGES,
-    Address,
+    ParsedUrl,
     growth_of,
-    parsed,
+    parse_url,
     plain_host,
     site_of,
-    unescaped,
+    unescape,
 )
-from scraper_service.options.jobs import depth_of_path
-from scraper_service.options.patterns import Patterns
+from scraper_service.options.crawl import depth_of_path
+from scraper_service.options.url_patterns import Patterns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scraper_service.options.scrape import ScrapeOptions
 
-MAX_HOSTS = 4096  # whose judgement a scope remembers
+MAX_HOSTS = 4096  # hosts with a cached decision
 
-# Path endings that are never pages (interface document, 11.4, rule 8).
+# Path endings of files that are never pages (docs/api.md, Scope).
 FILE_TYPES = frozenset(
     ".png .jpg .jpeg .gif .css .js .ico .svg .tiff .webp .zip .exe .dmg .mp4 .mp3 .wav"
     " .pptx .xlsx .avi .flv .woff .woff2 .ttf .inc".split()
 )
-# Rule 9; the short names of the same companies and calendars with them.
+# Social sites with their short names, and calendars (docs/api.md, Scope).
 SOCIAL_SITES = frozenset(
     "facebook.com fb.com fb.me twitter.com x.com t.co linkedin.com lnkd.in"
     " instagram.com pinterest.com pin.it github.com calendly.com discord.com"
@@ -43,9 +43,10 @@ SOCIAL_HOSTS = frozenset({"calendar.google.com", "mail.google.com"})
 
 
 class Reason(StrEnum):
-    """Why an address is not fetched, or its page not delivered. The values are public.
+    """Why a URL is not fetched, or its page not delivered. The values are public.
 
-    The order is that of the rules; the last ones belong to other parts.
+    The members are in the order of the rules. Other modules apply ``ROBOTS``,
+    ``BLOCKED_SITE``, ``DUPLICATE`` and ``LIMIT``.
     """
 
     DISCOVERY_DEPTH = auto()
@@ -69,19 +70,20 @@ class Reason(StrEnum):
 
     @property
     def is_lasting(self) -> bool:
-        """Whether the address stays refused, also when it is found on other pages."""
+        """True if the URL stays refused when other pages link to it."""
         return self not in {Reason.DISCOVERY_DEPTH, Reason.EXTERNAL_HOP, Reason.LIMIT}
 
 
 class Refusal(NamedTuple):
-    """One answer "no"; ``rule`` is the detail for a reader: the pattern, the bound."""
+    """The reason why a URL is not followed."""
 
     reason: Reason
+    #: The detail for a reader, such as the pattern or the limit.
     rule: str
 
 
 class ScopeOptions(Protocol):
-    """What the rules ask of options: those of a crawl, or of a map."""
+    """The options of crawls and maps that the rules read."""
 
     @property
     def url(self) -> str: ...
@@ -107,27 +109,27 @@ class ScopeOptions(Protocol):
     def scrape(self) -> ScrapeOptions: ...
 
 
-_Rule: TypeAlias = "Callable[[Address, str | None], Refusal | None]"
+_Rule: TypeAlias = "Callable[[ParsedUrl, str | None], Refusal | None]"
 
 
 class CrawlScope:
-    """What a crawl may fetch beside its start page.
+    """The rules of which URLs a crawl may fetch besides its start page.
 
-    ``base`` is the address that hosts and paths are compared with, None for the
-    options' own. ``follows_links`` tells whether links on pages count at all.
+    Hosts and paths are compared with ``base``, by default the URL of the options.
+    ``follows_links`` is False if the crawl ignores links on pages.
     """
 
     def __init__(self, options: ScopeOptions, base: str | None = None):
-        address = parsed(base or options.url)
+        address = parse_url(base or options.url)
         if address is None or not address.is_web:
-            raise ValueError(f"not an http(s) address: {base or options.url!r:.100}")
+            raise ValueError(f"not an http(s) URL: {base or options.url!r:.100}")
         self.options = options
         self.base = address
         self.follows_links = options.sitemap != "only"
         self._host = plain_host(address.host)
         self._site = site_of(self._host)
         self._refusals: dict[str, Refusal | None] = {}  # by host
-        self._path = unescaped(_directory(address.path))
+        self._path = unescape(_directory(address.path))
         self._deepest = (options.max_path_depth or 0) + depth_of_path(address.path)
         self._includes = Patterns(options.include_paths)
         self._excludes = Patterns(options.exclude_paths)
@@ -136,18 +138,18 @@ class CrawlScope:
     def refusal(
         self, url: str, depth: int = 0, found_on: str | None = None
     ) -> Refusal | None:
-        """Return why ``url`` is not to be fetched, None if it is.
+        """Return why ``url`` may not be fetched, or None if the crawl may fetch it.
 
-        The first of the rules that fails decides. ``depth`` is the number of links from
-        the start, 0 for what a sitemap lists; ``found_on`` is the final address of the
-        page with the link, None for the start page and for sitemaps.
+        The first failing rule decides. ``depth`` is the number of links from the start,
+        0 for URLs of sitemaps. ``found_on`` is the final URL of the page with the link,
+        None for the start page and for sitemaps.
         """
-        return self.refusal_of(parsed(url), found_on, depth)
+        return self.refusal_of(parse_url(url), found_on, depth)
 
     def refusal_of(
-        self, address: Address | None, found_on: str | None = None, depth: int = 0
+        self, address: ParsedUrl | None, found_on: str | None = None, depth: int = 0
     ) -> Refusal | None:
-        """Return what :meth:`refusal` does, of an address once parsed."""
+        """Check a parsed URL as :meth:`refusal` does."""
         deepest = self.options.max_discovery_depth
         if deepest is not None and depth > deepest:
             return Refusal(
@@ -162,12 +164,11 @@ class CrawlScope:
         return None
 
     def denial(self, url: str) -> Refusal | None:
-        """Return why the start page, whose final address is ``url``, is not delivered.
+        """Return why the start page with the final URL ``url`` is not delivered, or None.
 
-        It is judged by the patterns alone, as a page of the site (interface document,
-        11.4, at the end).
+        Only the patterns are checked, as for a page of the site (docs/api.md, Scope).
         """
-        address = parsed(url)
+        address = parse_url(url)
         if fault := _fault(address):
             return fault
         assert address is not None
@@ -175,20 +176,23 @@ class CrawlScope:
         return self._exclusion(subject) or self._not_included(address, None)
 
     def foreign(self, url: str) -> Refusal | None:
-        """Return why the host of ``url`` is not admitted: for pages that redirect."""
-        address = parsed(url)
+        """Return why the host of ``url`` is outside of the scope, or None.
+
+        Used for pages that redirect.
+        """
+        address = parse_url(url)
         if fault := _fault(address):
             return fault
         assert address is not None
         return self._other_host(address, None)
 
     def rebased(self, url: str) -> Self:
-        """Return the scope of a crawl whose start page has redirected to ``url``.
+        """Return the scope after the start page has redirected to ``url``.
 
-        Only another host changes it. A crawl that started at the root of a host has
-        all of the new one; any other one, what is below the path of ``url``.
+        Only another host changes the scope. If the base was the root of a host, the new
+        base is the root of the new host. Otherwise the new base is ``url``.
         """
-        address = parsed(url)
+        address = parse_url(url)
         if address is None or not address.is_web:
             return self
         if plain_host(address.host) == self._host:
@@ -213,7 +217,7 @@ class CrawlScope:
         if options.allow_external_links:
             yield self._external_special
 
-    def _other_host(self, address: Address, found_on: str | None) -> Refusal | None:
+    def _other_host(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
         # Most links of a page lead to few hosts.
         host = address.host
         if host in self._refusals:
@@ -236,35 +240,35 @@ class CrawlScope:
     def _is_of_site(self, host: str) -> bool:
         return host == self._host or site_of(host) == self._site
 
-    def _too_deep(self, address: Address, found_on: str | None) -> Refusal | None:
+    def _too_deep(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
         depth = depth_of_path(address.path)
         if depth <= self._deepest:
             return None
         rule = f"path depth {depth} of at most {self._deepest}"
         return Refusal(Reason.PATH_DEPTH, rule)
 
-    def _excluded(self, address: Address, found_on: str | None) -> Refusal | None:
+    def _excluded(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
         inside = self._is_of_site(plain_host(address.host))
         return self._exclusion(self._subject(address) if inside else address.href)
 
     def _exclusion(self, subject: str) -> Refusal | None:
-        pattern = self._excludes.found_in(subject)
+        pattern = self._excludes.first_match(subject)
         return None if pattern is None else Refusal(Reason.EXCLUDED, pattern)
 
-    def _not_included(self, address: Address, found_on: str | None) -> Refusal | None:
+    def _not_included(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
         if (
             not self._includes
-            or self._includes.found_in(self._subject(address)) is not None
+            or self._includes.first_match(self._subject(address)) is not None
         ):
             return None
         rule = f"none of {len(self._includes)} patterns matches"
         return Refusal(Reason.NOT_INCLUDED, rule)
 
-    def _subject(self, address: Address) -> str:
+    def _subject(self, address: ParsedUrl) -> str:
         return address.href if self.options.regex_on_full_url else address.path
 
-    def _outside_path(self, address: Address, found_on: str | None) -> Refusal | None:
-        if unescaped(address.path).startswith(self._path):
+    def _outside_path(self, address: ParsedUrl, found_on: str | None) -> Refusal | None:
+        if unescape(address.path).startswith(self._path):
             return None
         if not self._is_of_site(plain_host(address.host)):
             return None
@@ -272,9 +276,9 @@ class CrawlScope:
         return Refusal(Reason.OUTSIDE_PATH, rule)
 
     def _external_special(
-        self, address: Address, found_on: str | None
+        self, address: ParsedUrl, found_on: str | None
     ) -> Refusal | None:
-        page = parsed(found_on) if found_on is not None else None
+        page = parse_url(found_on) if found_on is not None else None
         if page is not None and not self._is_of_site(plain_host(page.host)):
             return Refusal(Reason.EXTERNAL_HOP, f"found on {plain_host(page.host)}")
         host = plain_host(address.host)
@@ -288,16 +292,16 @@ class CrawlScope:
 
 
 class MapScope(CrawlScope):
-    """What a map may list: as a crawl, but files are not left out (13.2)."""
+    """The rules of which URLs a map may list: those of a crawl, but for file types."""
 
     def _active_rules(self) -> Iterator[_Rule]:
         return (rule for rule in super()._active_rules() if rule is not _file_type)
 
 
-def _fault(address: Address | None) -> Refusal | None:
-    """Return why it is no address to follow at all (rule 1)."""
+def _fault(address: ParsedUrl | None) -> Refusal | None:
+    """Return why a URL is malformed or not http(s), or None."""
     if address is None:
-        return Refusal(Reason.MALFORMED, "not an absolute address")
+        return Refusal(Reason.MALFORMED, "not an absolute URL")
     if not address.is_web:
         return Refusal(Reason.SCHEME, address.scheme)
     if address.user:
@@ -305,12 +309,12 @@ def _fault(address: Address | None) -> Refusal | None:
     return None
 
 
-def _trap(address: Address, found_on: str | None) -> Refusal | None:
+def _trap(address: ParsedUrl, found_on: str | None) -> Refusal | None:
     growth = growth_of(address)
     return None if growth is None else Refusal(Reason.TRAP, growth)
 
 
-def _file_type(address: Address, found_on: str | None) -> Refusal | None:
+def _file_type(address: ParsedUrl, found_on: str | None) -> Refusal | None:
     _, dot, ending = address.path.rpartition("/")[2].rpartition(".")
     if not dot or (ending := f".{ending.lower()}") not in FILE_TYPES:
         return None
@@ -318,7 +322,7 @@ def _file_type(address: Address, found_on: str | None) -> Refusal | None:
 
 
 def _directory(path: str) -> str:
-    """Return what the path of a page below ``path`` starts with."""
+    """Return ``path`` without the name of an index page at its end."""
     for index in INDEX_PAGES:
         if path.endswith(index):
             return path.removesuffix(index[1:])

@@ -1,89 +1,135 @@
-"""Where a site's sitemaps may be (interface document, part 11.5)."""
+"""Where a site's sitemaps may be, and which of their URLs a crawl takes.
+
+See docs/crawling.md, Sitemaps. The choice of URLs runs in the converter pool.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 from urllib.parse import urljoin
 
-from scraper_service.discovery import CrawlScope
-from scraper_service.discovery.canonical_urls import parsed, plain_host, site_of
-from scraper_service.discovery.sitemap import MAX_FILES, is_sitemap_address
+from attrs import frozen
+
+from scraper_service.discovery.canonical_urls import (
+    page_key,
+    parse_url,
+    plain_host,
+    site_of,
+)
+from scraper_service.discovery.scope_rules import CrawlScope
+from scraper_service.discovery.sitemap import (
+    MAX_FILES,
+    is_sitemap_address,
+    json_slices,
+)
+from scraper_service.options.crawl import CrawlOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
+    from scraper_service.discovery.canonical_urls import ParsedUrl
     from scraper_service.discovery.scope_rules import ScopeOptions
-    from scraper_service.options.jobs import CrawlOptions
+    from scraper_service.discovery.sitemap_xml import SitemapEntry
 
-# Pages, which have nothing below them.
+# Endings of pages; a path with such an ending is not a folder.
 PAGE_ENDINGS = (".html", ".htm", ".xhtml", ".php", ".asp", ".aspx", ".jsp")
 
 
 def reads_sitemaps(options: ScopeOptions) -> bool:
-    """Tell whether a crawl reads sitemaps at all."""
+    """Return True if a crawl or map reads sitemaps."""
     return options.sitemap != "skip" and not options.scrape.lockdown
 
 
 def starts_with_sitemap(options: ScopeOptions) -> bool:
-    """Tell whether the start of a crawl is a sitemap instead of a page."""
+    """Return True if the start URL is a sitemap instead of a page."""
     return reads_sitemaps(options) and is_sitemap_address(options.url)
 
 
 def first_scope(options: CrawlOptions) -> CrawlScope:
-    """Return the scope that a crawl begins with.
-
-    A sitemap to start with is about its whole site, not what is below its path.
-    """
+    """Return the initial scope of a crawl, see :func:`first_base`."""
     return CrawlScope(options, first_base(options))
 
 
 def first_base(options: ScopeOptions) -> str:
-    """Return the address that the scope of a crawl or a map begins with."""
+    """Return the initial base URL of a crawl or a map.
+
+    If the start URL is a sitemap, the base is the root of the host.
+    """
     url = options.url
     return urljoin(url, "/") if starts_with_sitemap(options) else url
 
 
 def sitemap_places(start_url: str, declared: Sequence[str]) -> tuple[str, ...]:
-    """Return the addresses to try, in this order, :data:`MAX_FILES` or less.
+    """Return the sitemap URLs to try, in order, at most :data:`MAX_FILES`.
 
-    Those ``declared`` in robots.txt, the start itself or a file below it, a file at its
-    origin, and one at the main domain if it is a subdomain. All are http(s), in normal
-    form, without duplicates.
+    First come the absolute URLs ``declared`` in robots.txt. Then the start URL if it is
+    a sitemap, else ``sitemap.xml`` in its folder. Then ``sitemap.xml`` at the root of the
+    host and, for a subdomain, of the main domain. All URLs are http(s), unique and in
+    normal form.
     """
-    places: dict[str, None] = {}
-    for place in _candidates(start_url, declared):
-        address = parsed(place)
-        if address is not None and address.is_web:
-            places[address.href.partition("#")[0]] = None
-    return tuple(places)
-
-
-def _candidates(start_url: str, declared: Sequence[str]) -> Iterator[str]:
-    start = parsed(start_url)
+    start = parse_url(start_url)
     if start is None or not start.is_web:
-        raise ValueError(f"not an http(s) address: {start_url!r:.100}")
-    origin = f"{start.scheme}://{start.host}"
-    # The last places are few and the likeliest: they are not crowded out.
-    for place in declared[: MAX_FILES - 3]:
-        yield _joined(origin, place)
-    if is_sitemap_address(start.href):
-        yield start.href
-    else:
-        yield f"{origin}{_folder(start.path)}/sitemap.xml"
-    yield f"{origin}/sitemap.xml"
+        raise ValueError(f"not an http(s) URL: {start_url!r:.100}")
+    root = f"{start.scheme}://{start.host}"
+    folder = f"{root}{_folder(start.path)}/sitemap.xml"
+    first = start.href if is_sitemap_address(start.href) else folder
+    # The three usual places are the likeliest: the declared URLs leave room for them.
+    places = [*declared[: MAX_FILES - 3], first, f"{root}/sitemap.xml"]
     name, colon, port = start.host.partition(":")
     site = site_of(start.host)
     if site not in {start.host, plain_host(name)}:
-        yield f"{start.scheme}://{site}{colon}{port}/sitemap.xml"
-
-
-def _joined(origin: str, place: str) -> str:
-    try:
-        return urljoin(f"{origin}/robots.txt", place.strip())
-    except ValueError:  # "http://[" and the like
-        return ""
+        places.append(f"{start.scheme}://{site}{colon}{port}/sitemap.xml")
+    found = (address for place in places if (address := parse_url(place)))
+    urls = (address.href.partition("#")[0] for address in found if address.is_web)
+    return tuple(dict.fromkeys(urls))
 
 
 def _folder(path: str) -> str:
     folder, _, name = path.rpartition("/")
     return folder if name.lower().endswith(PAGE_ENDINGS) else path.rstrip("/")
+
+
+# "SITEMAPS" in ASCII: a sitemap file and a page with the same URL are separate rows.
+_OF_SITEMAPS = 0x53_49_54_45_4D_41_50_53
+
+
+def crawl_key(options: CrawlOptions, url: str | ParsedUrl) -> int:
+    """Return the key of a page in the frontier of a crawl."""
+    return page_key(
+        url,
+        similar=options.deduplicate_similar_urls,
+        ignore_query=options.ignore_query_parameters,
+    )
+
+
+def sitemap_key(url: str) -> int:
+    """Return the key of a sitemap file in the frontier of a crawl."""
+    return page_key(url, similar=False) ^ _OF_SITEMAPS
+
+
+@frozen
+class SitemapChoice:
+    """Turns the entries of a sitemap into rows with the fields of ``FoundLink``."""
+
+    options: CrawlOptions
+    #: The base URL of the crawl's scope.
+    base: str
+
+    def __call__(self, entries: Iterable[SitemapEntry]) -> tuple[bytes, ...]:
+        scope = CrawlScope(self.options, self.base)
+        return json_slices(self._row(scope, entry) for entry in entries)
+
+    def _row(
+        self, scope: CrawlScope, entry: SitemapEntry
+    ) -> tuple[str | int | None, ...]:
+        address = parse_url(entry.url)
+        url = entry.url if address is None else address.href
+        refusal = scope.refusal_of(address)
+        reason, rule = (refusal.reason.value, refusal.rule) if refusal else (None, None)
+        return (
+            url,
+            crawl_key(self.options, address or url),
+            reason,
+            rule,
+            entry.lastmod,
+        )

@@ -1,9 +1,9 @@
-"""The XML of sitemaps and feeds as a stream of records, damaged or not.
+"""Parses the XML of sitemaps and feeds, also damaged XML, into a stream of records.
 
-No entity is ever expanded and nothing is fetched: the document is parsed as the content
-of an element of ours, where XML has no document type and so no declarations, after all
-references but the five of XML itself were replaced by what they stand for. No tree is
-built, so memory does not grow with the file.
+No entity is expanded, and nothing is fetched. The parser gets the document as the
+content of a wrapper element: XML allows no document type there, so no declarations.
+Before parsing, all references except the five of XML are replaced by their text.
+The parser builds no tree, so memory does not grow with the file.
 """
 
 from __future__ import annotations
@@ -17,31 +17,28 @@ from typing import TYPE_CHECKING, NamedTuple
 from lxml import etree
 
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.text.xml_repair import FORBIDDEN, repaired, without_prolog
+from scraper_service.content.text.xml_repair import (
+    FORBIDDEN,
+    repair_text,
+    without_prolog,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Of < and &: 40 for each of 50,000 entries; parsed in 2 s.
+# The characters < and &: 40 for each of 50,000 entries, parsed in 2 s.
 MAX_MARKS = 2_000_000
 MAX_TEXT = 1000  # characters of a title or description
-MAX_MESSAGE = 100  # characters of what the parser says is wrong
+MAX_MESSAGE = 100  # characters of a parser message
 
-# How a document begins, maybe after a message of the server.
+# The start of a document, which may follow a message of the server.
 START = re.compile(
     r"<\?xml[\s?]|(?P<html><!doctype\s+html|<html\b)"
     r"|<(?:[\w.-]+:)?(?:urlset|sitemapindex|rss|feed|rdf|url|sitemap)\b",
     re.IGNORECASE,
 )
-KINDS = {
-    "urlset": "urlset",
-    "sitemapindex": "index",
-    "rss": "rss",
-    "rdf": "rss",  # RSS 1.0
-    "feed": "atom",
-    "html": "html",
-}
-# Elements with an address, by lower-case name: what of their children is taken.
+ROOTS = frozenset({"urlset", "sitemapindex", "rss", "rdf", "feed"})  # rdf: RSS 1.0
+# The elements with a URL, by lower-case name, and the children that are read.
 RECORDS = {
     "url": {"loc": "address", "lastmod": "time"},
     "sitemap": {"loc": "address", "lastmod": "time"},
@@ -60,9 +57,8 @@ RECORDS = {
         "published": "published",
     },
 }
-_KIND_OF_RECORD = {"url": "urlset", "sitemap": "index", "item": "rss", "entry": "atom"}
 _NEWS = "{http://www.google.com/schemas/sitemap-news/0.9"
-# What is taken of other vocabularies, anywhere in a record.
+# Elements of other vocabularies, read anywhere in a record.
 _FOREIGN = {
     (_NEWS, "title"): "title",
     (_NEWS, "publication_date"): "published",
@@ -73,19 +69,19 @@ _BASE = "{http://www.w3.org/XML/1998/namespace}base"
 
 _HARMLESS = frozenset({"ERR_RESERVED_XML_NAME"})
 _WRAPPER = "_"
-# Entries of a sitemap, some in a row, as nearly all sites write them: without
-# attributes, references and anything else that a parser is needed for.
+# Entries of a sitemap as nearly all sites write them. They have no attributes and no
+# references, so they need no parser.
 _PLAIN_RECORD = (
     r"<url>\s*+<loc>([^<>&]*+)</loc>\s*+(?:<lastmod>([^<>&]*+)</lastmod>\s*+)?"
     r"(?:<changefreq>[^<>&]*+</changefreq>\s*+)?"
     r"(?:<priority>[^<>&]*+</priority>\s*+)?</url>\s*+"
 )
 _PLAIN = re.compile(_PLAIN_RECORD)
-# Not possessive as a whole: Python 3.11 up to 3.11.4 gives such a group up where the
-# last of its turns fails (gh-106052), and would leave out entries.
+# Not possessive as a whole: Python 3.11.0 to 3.11.4 gives up such a group if its last
+# repetition fails (gh-106052), which would lose entries.
 _PLAIN_RUN = re.compile(f"(?:{_PLAIN_RECORD}){{8,}}".replace("([", "(?:["))
-_MARK = "_run"  # an element of ours
-_OURS = re.compile(rf'<{_MARK} n="\d*"?/?>?')
+_MARK = "_run"  # the name of the marker element
+_OURS = re.compile(rf"<{_MARK}/?>?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
 _W3C_TIME = re.compile(
     r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)? ?"
@@ -94,31 +90,30 @@ _W3C_TIME = re.compile(
 )
 
 
-class Found(NamedTuple):
-    """An element with an address, which is absolute if its base was.
+class SitemapEntry(NamedTuple):
+    """One URL of a sitemap or feed."""
 
-    ``record`` is its name, one of :data:`RECORDS`. ``time`` is a W3C time; ``title``
-    and ``description`` are plain.
-    """
-
-    record: str
-    address: str
-    time: str | None
-    title: str | None
-    description: str | None
+    #: Absolute if the base URL is.
+    url: str
+    #: A W3C date or time (ISO 8601).
+    lastmod: str | None = None
+    #: Plain text; only in news sitemaps and feeds.
+    title: str | None = None
+    #: Plain text; only in news sitemaps and feeds.
+    description: str | None = None
 
 
 class SitemapParser:
-    """Feed it text; it gives back what was found in it.
+    """A parser that returns the entries of each piece of text it is fed.
 
-    Addresses are relative to ``url`` or to the base of the document. ``fault`` says
-    why no more is read, as the end of a sentence; None for no reason.
+    Relative URLs are completed by ``url`` or the base of the document.
     """
 
     def __init__(self, url: str):
+        #: Why parsing stopped, as the end of a sentence; or None.
         self.fault: str | None = None
-        # lxml's parsers keep their targets until cycles are collected: it has to be
-        # small, and holds what was found in one piece at most.
+        # lxml's parsers keep their targets until cycles are collected. The target is
+        # small: it holds the records of one piece at most.
         self._records = _Records(url)
         self._parser = etree.XMLParser(
             target=self._records,
@@ -131,16 +126,17 @@ class SitemapParser:
         )
         self._is_new = True
         self._marks = 0
-        self._runs = 0
 
     @property
-    def kind(self) -> str:
-        """A value of :data:`KINDS`, ``none`` for what has no address either."""
-        records = self._records
-        return KINDS.get(records.root) or _KIND_OF_RECORD.get(records.last, "none")
+    def root(self) -> str:
+        """The name of the root in lower case; empty before the root."""
+        return self._records.root
 
-    def feed(self, text: str) -> list[Found]:
-        """Parse more. ``text`` ends where :func:`.xml_repair.cut_of` says."""
+    def feed(self, text: str) -> list[tuple[str, SitemapEntry]]:
+        """Parse the next piece, which must end at a cut of :func:`.xml_repair.cut_of`.
+
+        Return the new entries with their keys of :data:`RECORDS`.
+        """
         self._marks += text.count("<") + text.count("&")
         if self._marks > MAX_MARKS:
             self.fault = f"has over {MAX_MARKS} tags and references"
@@ -149,14 +145,14 @@ class SitemapParser:
             text = f"<{_WRAPPER}>{without_prolog(text)}"
             self._is_new = False
         try:
-            self._parse(repaired(text))
+            self._parse(repair_text(text))
         except (etree.LxmlError, ValueError) as exc:
             self.fault = f"is not well-formed XML ({str(exc).strip()[:MAX_MESSAGE]})"
         found, self._records.found = self._records.found, []
         return found
 
     def _parse(self, text: str) -> None:
-        """Parse all but plain entries, which are read where they are nothing else."""
+        """Parse ``text``; runs of plain entries between records bypass the parser."""
         end = 0
         runs = () if "<![CDATA[" in text else _PLAIN_RUN.finditer(text)
         for run in runs:
@@ -165,28 +161,26 @@ class SitemapParser:
             if self._is_between_records():
                 self._records.take(_PLAIN.findall(run[0]))
                 lines = run[0].count("\n")
-                self._parser.feed(b"\n" * lines)  # for its count of them
+                self._parser.feed(b"\n" * lines)  # keeps the parser's line numbers
             else:
                 self._parser.feed(run[0].encode())
         self._parser.feed(text[end:].encode())
 
     def _is_between_records(self) -> bool:
-        """Tell whether an element would be seen here, and not as part of a record.
+        """Return True if the parser is outside of records, comments and the like.
 
-        The parser alone knows of open comments and the like: it is given an element.
+        The parser is fed a marker element. An open comment would hide the marker.
         """
-        self._runs += 1
-        self._records.mark = None
-        mark = str(self._runs)
-        self._parser.feed(f'<{_MARK} n="{mark}"/>'.encode())
-        return self._records.mark == mark
+        self._records.is_marked = False
+        self._parser.feed(f"<{_MARK}/>".encode())
+        return self._records.is_marked
 
     def close(self) -> None:
-        """Look at the whole: :attr:`fault` tells of damage, too."""
+        """End parsing and set :attr:`fault` if the document is damaged."""
         if self._records.depth > 1:
             self.fault = self.fault or "ends early"
         for error in self._parser.feed_error_log:
-            # Prefixes that are not declared and declarations amid the text do no harm.
+            # Undeclared prefixes and XML declarations within the text are harmless.
             if error.level_name == "FATAL" and error.type_name not in _HARMLESS:
                 message = _OURS.sub("", error.message).strip()[:MAX_MESSAGE]
                 self.fault = f"is not well-formed XML (line {error.line}: {message})"
@@ -194,32 +188,29 @@ class SitemapParser:
 
 
 class _Records:
-    """The parser's target: follows depth, record and field, and nothing else.
+    """The target of the parser, which tracks the depth, the record and the field.
 
-    Names are compared without namespace and case, as sites get both wrong; but a
-    child is one of its record only if both have the same namespace.
+    Names are compared without namespace and case, since sites get both wrong. A child
+    belongs to its record only if its namespace is the same or empty.
     """
 
     def __init__(self, url: str):
         self.base = url
-        self.found: list[Found] = []
+        self.found: list[tuple[str, SitemapEntry]] = []
         self.depth = 0
         self.root = ""
-        self.last = ""  # the last record's name
-        self.mark: str | None = None  # of the last element of ours outside of records
+        self.is_marked = False  # a marker came outside of records
         self._record = self._field = self._namespace = ""
         self._record_depth = self._field_depth = 0
         self._values: dict[str, str] = {}
         self._text: list[str] = []
 
     def take(self, plain: list[tuple[str, str]]) -> None:
-        """Take entries of a sitemap: the texts of their addresses and times."""
-        self.last = "url"
+        """Add plain entries, given as the texts of ``loc`` and ``lastmod``."""
         for given, time in plain:
             text = given.strip()
-            if text and (address := absolute(self.base, text)):
-                found = Found("url", address, _time(time.strip()), None, None)
-                self.found.append(found)
+            if text and (url := absolute(self.base, text)):
+                self.found.append(("url", SitemapEntry(url, _time(time.strip()))))
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self.depth += 1
@@ -228,7 +219,7 @@ class _Records:
         namespace, name = _split(tag)
         if not self._record:
             if name == _MARK:
-                self.mark = attributes.get("n")
+                self.is_marked = True
                 return
             self._outside(namespace, name, attributes)
             return
@@ -256,13 +247,13 @@ class _Records:
             self._text.append(text)
 
     def close(self) -> None:
-        """Return nothing: what was found is taken piece by piece."""
+        """Do nothing: the records are taken after each piece."""
 
     def _outside(
         self, namespace: str, name: str, attributes: Mapping[str, str]
     ) -> None:
         if name in RECORDS:
-            self._record = self.last = name
+            self._record = name
             self._record_depth, self._namespace = self.depth, namespace
         elif self.depth == 2:
             self.root = self.root or name
@@ -273,7 +264,7 @@ class _Records:
                 self.base = absolute(self.base, base) or self.base
 
     def _link(self, attributes: Mapping[str, str]) -> None:
-        """Take the address of an Atom entry (RFC 4287, 4.2.7.2)."""
+        """Store the URL of an Atom entry (RFC 4287, 4.2.7.2)."""
         if attributes.get("rel", "alternate") == "alternate":
             self._values.setdefault("address", attributes.get("href", ""))
 
@@ -281,11 +272,10 @@ class _Records:
         get, record = self._values.get, self._record
         self._values, self._record = {}, ""
         given = get("address") or get("guid")
-        address = absolute(self.base, given) if given else None
-        if address:
+        if given and (url := absolute(self.base, given)):
             time = _time(get("time") or get("published") or "")
             about = _plain(get("title")), _plain(get("description"))
-            self.found.append(Found(record, address, time, *about))
+            self.found.append((record, SitemapEntry(url, time, *about)))
 
 
 @lru_cache(maxsize=256)
@@ -299,7 +289,7 @@ def _is_no_link(attributes: Mapping[str, str]) -> bool:
 
 
 def _time(text: str) -> str | None:
-    """Return a W3C time as it is, one of RSS (RFC 822) as W3C time, None else."""
+    """Return a W3C time unchanged, a time of RSS (RFC 822) as W3C time, or None."""
     if not text:
         return None
     if _W3C_TIME.fullmatch(text):
@@ -311,7 +301,7 @@ def _time(text: str) -> str | None:
 
 
 def _plain(text: str | None) -> str | None:
-    """Return a title without the markup that feeds may have in it."""
+    """Return a title or description without markup."""
     if not text:
         return None
     if "<" in text or "&" in text:

@@ -1,1 +1,1 @@
-"""Language models behind a server of chat completions."""
+"""Language models behind a server with the chat-completions protocol."""

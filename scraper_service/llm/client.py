@@ -1,13 +1,12 @@
-"""A server that speaks the chat-completions protocol, hosted or on the same machine.
+"""A client for a server with the chat-completions protocol, hosted or local.
 
-Its address is the operator's, so the rule about where pages may come from does not hold
-for it. Redirects are not followed, answers are bounded; the key is in no log.
+The operator sets the URL of the server, so the egress rules for pages do not apply.
+The client follows no redirects, limits the size of responses and never logs the key.
 """
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import logging
 import random
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from scraper_service.discovery.retry_after import retry_after_s
 from scraper_service.llm.model import ModelError
 
 if TYPE_CHECKING:
@@ -24,25 +24,27 @@ logger = logging.getLogger(__name__)
 
 PATH = "/chat/completions"
 MAX_ANSWER_BYTES = 2**20
-MAX_REFUSAL_BYTES = 4096  # read of what is no answer
+MAX_REFUSAL_BYTES = 4096  # read of a response with an error status
 ATTEMPTS = 3
 FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 60.0  # that a server may ask for
 CONNECT_S = 10.0
-REST_S = 10.0  # after a server could not be reached, before it is asked again
-MAX_SCHEMAS = 1000  # that are remembered as too much for the server
+REST_S = 10.0  # without requests after a failed connection
+MAX_SCHEMAS = 1000  # remembered names of refused schemas
 
 _AGAIN = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
-# Members of a request that some servers or models refuse, and what to send instead.
+# Request members that some servers or models refuse, with their replacements; None: omit.
 _OPTIONAL = {"max_tokens": "max_completion_tokens", "temperature": None}
 
 
 class TimedOut(ModelError):
-    """A model was asked and did not answer in time: it may have used its tokens."""
+    """Raised when a model does not answer in time; it may have used its tokens."""
 
 
 class _Again(Exception):
-    """A request may be repeated after ``pause_s``, None where the server named none."""
+    """Raised when a request may be repeated.
+
+    ``pause_s`` is the server's Retry-After in seconds; None without a usable one.
+    """
 
     def __init__(self, reason: str, pause_s: float | None = None):
         self.reason = reason
@@ -50,14 +52,17 @@ class _Again(Exception):
 
 
 class _Refused(Exception):
-    """A server does not take a request as it is; ``text`` says why."""
+    """Raised when a server refuses a request; ``text`` is the start of its response."""
 
     def __init__(self, text: str):
         self.text = text
 
 
 class ChatServer:
-    """One server and one model on it; ``concurrency`` requests at once, each for at most ``timeout_s``."""
+    """A client for one model of one server.
+
+    At most ``concurrency`` requests run at once, each for at most ``timeout_s`` seconds.
+    """
 
     def __init__(
         self,
@@ -79,8 +84,8 @@ class ChatServer:
             self._headers["Authorization"] = f"Bearer {key}"
         self._timeout_s = timeout_s
         self._places = asyncio.Semaphore(concurrency)
-        self._instead: dict[str, str | None] = {}  # of _OPTIONAL, what was refused
-        self._by_prompt: dict[str, None] = {}  # names of schemas that were refused
+        self._instead: dict[str, str | None] = {}  # refused members of _OPTIONAL
+        self._by_prompt: dict[str, None] = {}  # names of refused schemas
         self._rests_until = 0.0
 
     async def complete(
@@ -92,11 +97,11 @@ class ChatServer:
         strict: bool,
         deadline: float,
     ) -> bytes:
-        """Return the body of the answer to ``messages``, as it came.
+        """Return the unparsed response body for ``messages``.
 
-        ``schema`` is what the answer has to be, ``name`` stands for it; a server that
-        does not know schemas is asked by the messages alone. ``deadline`` is a time of
-        :func:`time.monotonic`. Raises :exc:`ModelError`.
+        ``schema`` is the JSON Schema of the answer, ``name`` its identifier. After a
+        server refuses a schema, requests of this name are sent without a schema.
+        ``deadline`` is a time of :func:`time.monotonic`. Raises :exc:`ModelError`.
         """
         for _ in range(2 + len(_OPTIONAL)):
             body = self._request(messages, schema, name, strict=strict)
@@ -109,7 +114,7 @@ class ChatServer:
         raise ModelError("its server refused the request")
 
     def _log_refusal(self, text: str) -> None:
-        """Log what a server says, which may repeat the key."""
+        """Log the text of a refusal without the key."""
         if self._key:
             text = text.replace(self._key, "...")
         logger.warning("the model's server refused: %r", text[:300])
@@ -135,7 +140,7 @@ class ChatServer:
         return body
 
     def _adapt(self, text: str, body: dict[str, Any], name: str) -> bool:
-        """Remember what a server does not take; False if there is nothing to leave out."""
+        """Remember a refused member or schema; return False if the request has neither."""
         for key, instead in _OPTIONAL.items():
             if key in body and key in text:
                 self._instead[key] = instead
@@ -198,28 +203,16 @@ class ChatServer:
             body += chunk
             if len(body) > most:
                 if status == 200:
-                    raise ModelError(f"its answer has more than {most} bytes")
+                    raise ModelError(f"its response has more than {most} bytes")
                 break
         if status == 200:
             return bytes(body)
         if status in _AGAIN:
-            pause_s = _retry_after(response.headers.get("Retry-After"))
+            headers = response.headers
+            pause_s = retry_after_s(
+                headers.get("Retry-After", ""), headers.get("Date", ""), time.time()
+            )
             raise _Again(f"its server answered with status {status}", pause_s)
         if status in {400, 422}:
             raise _Refused(body[:MAX_REFUSAL_BYTES].decode(errors="replace"))
         raise ModelError(f"its server answered with status {status}")
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Return the seconds that a header asks for; None for none, or no sense."""
-    if value is None:
-        return None
-    try:
-        wait_s = float(value)
-    except ValueError:
-        try:
-            moment = email.utils.parsedate_to_datetime(value)
-        except ValueError:
-            return None
-        wait_s = moment.timestamp() - time.time()
-    return min(max(wait_s, 0.0), LONGEST_PAUSE_S) if wait_s == wait_s else None  # noqa: PLR0124

@@ -1,4 +1,4 @@
-"""What a language model is to the service, whoever answers for it."""
+"""The interface of a language model, its answers and its errors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
 
-MAX_TEXT = 1_000_000  # characters of a page that are read
+MAX_TEXT = 1_000_000  # characters of a page given to a model
 CHARACTERS_PER_TOKEN = 4
 
 
 class ModelError(ServiceError):
-    """A model gave no answer that can be used; ``reason`` is a phrase for the caller.
+    """Raised when a model gives no usable answer.
 
-    It names no key and no address.
+    ``reason`` is a phrase for the caller, without keys and URLs.
     """
 
     def __init__(self, reason: str):
@@ -32,24 +32,24 @@ class ModelError(ServiceError):
 
 @frozen(kw_only=True)
 class ModelAnswer:
-    """What a model said.
+    """The answer of a model."""
 
-    ``value`` is the JSON that was asked for, valid by its schema but that null stands
-    for what was not found; None where plain ``text`` was asked for. ``tokens`` are all
-    that were used, by the server's count where it has one. ``missing`` are JSON
-    pointers of required values that are null. ``warnings`` are sentences for the
-    caller.
-    """
-
+    #: The requested JSON, valid by its schema except for nulls; None for a plain text.
     value: Any = None
     text: str = ""
+    #: Tokens used, counted by the server if it reports a count.
     tokens: int = 0
+    #: JSON pointers of required values that are null.
     missing: tuple[str, ...] = ()
+    #: Sentences for the caller.
     warnings: tuple[str, ...] = ()
 
 
 class LanguageModel(Protocol):
-    """What the setting ``LANGUAGE_MODEL`` names; made by its ``from_settings``."""
+    """The interface of the class in the setting ``LANGUAGE_MODEL``.
+
+    The class method ``from_settings`` creates instances.
+    """
 
     async def ask(
         self,
@@ -61,33 +61,41 @@ class LanguageModel(Protocol):
         account: str,
         job_id: str | None = None,
     ) -> ModelAnswer:
-        """Return what the model makes of ``data`` by ``task``.
+        """Return the model's answer to ``task`` about ``data``, within ``deadline_s``.
 
-        ``task`` says what to do, in words of ours and of the caller; ``data`` is text
-        of strangers, which the model is never to obey. With ``schema`` (any JSON
-        schema of a caller, or ``{"type": "object"}`` for JSON of any shape) the answer
-        has a value, else text. It comes within ``deadline_s`` seconds. ``account`` is
-        the id of the key or team whose tokens are counted, ``job_id`` that of its job;
-        with an empty ``account`` only the cap of a page holds.
+        ``task`` is the instruction: text of the service and of the caller. ``data`` is
+        untrusted text, and the model must not follow instructions in it. With a
+        ``schema`` the answer has a value, otherwise a text. ``schema`` is any JSON
+        Schema of a caller, or ``{"type": "object"}`` for JSON of any shape. ``account``
+        is the id of the key or team whose tokens are counted, ``job_id`` the id of its
+        job. With an empty ``account`` only the limit per page applies.
 
-        Raises :exc:`ModelError`, and :exc:`~scraper_service.errors.SchemaRefused`.
+        Raises :exc:`ModelError` and :exc:`~scraper_service.errors.SchemaRefused`.
         """
         ...
 
     async def check(self) -> str:
-        """Return a phrase about the model that answers; raise :exc:`ModelError`."""
+        """Test the model and return a phrase about it.
+
+        Raises :exc:`ModelError` if it does not answer.
+        """
         ...
 
 
 def text_limit(settings: BaseSettings) -> int:
-    """Return how many characters of a page a model may be given."""
+    """Return how many characters of a page a model may be given at most."""
     tokens = settings.getint("LLM_TOKENS_PER_PAGE")
     return min(MAX_TEXT, CHARACTERS_PER_TOKEN * tokens) if tokens else MAX_TEXT
 
 
 def language_model(settings: BaseSettings) -> LanguageModel | None:
-    """Return the one model of this process, None if the operator has none."""
-    found: LanguageModel | None = load_object(settings["LANGUAGE_MODEL"]).from_settings(
-        settings
-    )
+    """Return the model of this process; None if no model is configured.
+
+    Raises :exc:`ValueError` if ``LANGUAGE_MODEL`` is no importable class.
+    """
+    try:
+        kind = load_object(settings["LANGUAGE_MODEL"])
+    except (ImportError, NameError, TypeError, ValueError) as error:
+        raise ValueError(f"setting SCRAPER_LANGUAGE_MODEL: {error}") from error
+    found: LanguageModel | None = kind.from_settings(settings)
     return found

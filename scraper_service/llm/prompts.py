@@ -1,7 +1,7 @@
-"""What a language model is told: our words, the caller's wishes, a stranger's text.
+"""The messages to a language model: the service's rules, the task and the document.
 
-The system message is ours alone. The text of a page stands in the user message, between
-marks that nobody can guess, as data.
+The system message holds fixed text of the service only. The user message holds the task
+and the document. Random marks delimit the document, so its text cannot forge its end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-MAX_REPAIRED = 20_000  # characters of an answer that is shown to the model again
+MAX_REPAIRED = 20_000  # characters of a faulty answer sent back to the model
 
 MessageT = dict[str, str]
 
@@ -48,10 +48,12 @@ def messages(
     schema: Mapping[str, Any] | None,
     part: tuple[int, int] = (1, 1),
 ) -> list[MessageT]:
-    """Return the messages that ask for one answer.
+    """Return the messages for one task.
 
-    ``schema`` is one of ours, made of the caller's; an empty one stands for any object,
-    None for text. ``part`` is which piece of the document ``data`` is, of how many.
+    ``schema`` is the simplified schema of the answer (see
+    :func:`~scraper_service.llm.replies.model_schema`). An empty schema allows any
+    object; None requests plain text. ``part`` is the number of the piece ``data`` and
+    the number of all pieces.
     """
     if schema is None:
         form = AS_TEXT
@@ -72,12 +74,12 @@ def messages(
 
 
 def repair(
-    asked: list[MessageT], answer: str, faults: tuple[str, ...]
+    messages: list[MessageT], answer: str, faults: tuple[str, ...]
 ) -> list[MessageT]:
-    """Return the messages that ask for a better answer than ``answer``."""
+    """Return the messages that request a corrected ``answer``."""
     complaint = REPAIR.format(faults="\n".join(faults))
     return [
-        *asked,
+        *messages,
         {"role": "assistant", "content": answer[:MAX_REPAIRED]},
         {"role": "user", "content": complaint},
     ]

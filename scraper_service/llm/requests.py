@@ -1,4 +1,8 @@
-"""A language model behind a chat server: long texts, mended answers, caps of tokens."""
+"""Requests to the language model of a chat server.
+
+A long text is split into pieces, and the answers to its pieces are merged. Invalid
+answers are sent back for correction. Tokens are limited per page, job and key.
+"""
 
 from __future__ import annotations
 
@@ -14,35 +18,98 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 from attrs import define, field
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.answers import (
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.llm import prompts
+from scraper_service.llm.client import ChatServer, TimedOut
+from scraper_service.llm.model import ModelAnswer, ModelError
+from scraper_service.llm.replies import (
     Completion,
     is_closed,
     model_schema,
     read_completion,
 )
-from scraper_service.errors import ServiceUnavailable
-from scraper_service.llm import prompts
-from scraper_service.llm.chunks import merged, pieces, token_count
-from scraper_service.llm.client import ChatServer, TimedOut
-from scraper_service.llm.model import ModelAnswer, ModelError
-from scraper_service.options.schemas import field_of
+from scraper_service.options.json_schema import field_of
 from scraper_service.storage.accounts import model_tokens
 from scraper_service.storage.accounts.model_tokens import Cap
 from scraper_service.storage.database import Database
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from scrapy.settings import BaseSettings
 
     from scraper_service.llm.prompts import MessageT
 
+BYTES_PER_TOKEN = 3  # fewer than in usual texts, so that counts are not too low
+# Where a text may be cut, the best first.
+_BORDERS = ("\n\n", "\n", ". ", "。", " ")
+
+
+def token_count(text: str) -> int:
+    """Return an upper estimate of the tokens of a text."""
+    return len(text.encode(errors="replace")) // BYTES_PER_TOKEN + 1
+
+
+def pieces(text: str, most_tokens: int) -> Iterator[str]:
+    """Yield ``text`` in pieces of at most ``most_tokens``, cut between paragraphs.
+
+    A piece without a paragraph's end near its limit is cut at a line, a sentence or a word.
+    """
+    most_bytes = most_tokens * BYTES_PER_TOKEN - 1
+    start = 0
+    while start == 0 or start < len(text):
+        end = start + _fitting(text[start : start + most_bytes], most_bytes)
+        if end < len(text):
+            end = _border(text, start, end)
+        yield text[start:end].strip()
+        start = max(end, 1)
+
+
+def _fitting(text: str, most_bytes: int) -> int:
+    """Return how many characters of a text fit into ``most_bytes``; at least 1."""
+    encoded = text.encode(errors="replace")
+    return max(1, len(encoded[:most_bytes].decode(errors="ignore")))
+
+
+def _border(text: str, start: int, end: int) -> int:
+    for border in _BORDERS:
+        found = text.rfind(border, (start + end) // 2, end)
+        if found > 0:
+            return found + len(border)
+    return end
+
+
+def merge_answers(values: Iterable[Any]) -> Any:
+    """Merge the answers to the pieces of one text.
+
+    Objects are merged key by key. Lists are concatenated without duplicates. Of other
+    values the first that is not empty stays.
+    """
+    result: Any = None
+    for value in values:
+        result = _joined(result, value)
+    return result
+
+
+def _joined(first: Any, second: Any) -> Any:
+    if isinstance(first, dict) and isinstance(second, dict):
+        return {
+            key: _joined(first.get(key), second.get(key)) for key in {**first, **second}
+        }
+    if isinstance(first, list) and isinstance(second, list):
+        seen: dict[str, Any] = {}
+        for item in (*first, *second):
+            seen.setdefault(json.dumps(item, sort_keys=True), item)
+        return list(seen.values())
+    return second if first in (None, "", [], {}) and second is not None else first
+
+
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
-REPAIRS = 2  # of one answer
-READ_S = 10.0  # for reading one answer in the pool
+REPAIRS = 2  # requests for correction of one answer
+READ_S = 10.0  # limit for parsing one answer in the pool
 CHECK_S = 20.0
 JOINING = (
     "These are answers to one task, each from a part of one document. Give one answer to "
@@ -51,7 +118,7 @@ JOINING = (
 
 
 class Pool(Protocol):
-    """The part of the converter pool that reads answers."""
+    """The part of the converter pool that parses answers."""
 
     async def run(
         self, function: Callable[..., T], *args: object, timeout_s: float = ...
@@ -60,16 +127,23 @@ class Pool(Protocol):
 
 @define
 class _Budget:
-    """The tokens that one page may take, and those of its caller; counts ``used``."""
+    """The token limits of one page, its job and its key."""
 
+    #: Limit of the page; 0 for no limit.
     page_tokens: int
+    #: Limits of the key and the job.
     caps: tuple[Cap, ...]
+    #: None without caps.
     database: Database | None
+    #: Tokens used so far.
     used: int = field(default=0, init=False)
     _taken: int = field(default=0, init=False)
 
     async def take(self, tokens: int) -> None:
-        """Take ``tokens`` before a request; :exc:`ModelError` if a cap has too few."""
+        """Reserve ``tokens`` before a request.
+
+        Raises :exc:`ModelError` if a limit has too few left.
+        """
         if self.page_tokens and self._taken + tokens > self.page_tokens:
             raise ModelError(f"the page would take over {self.page_tokens} tokens")
         self._taken += tokens
@@ -87,22 +161,22 @@ class _Budget:
             raise ModelError(f"the {short.most} tokens of the {whose} are used up")
 
     async def settle(self, taken: int, used: int) -> None:
-        """Correct what was taken for a request by what it used."""
+        """Replace the reserved tokens of a request by the used tokens."""
         self._taken += used - taken
         self.used += used
         if self.caps and self.database is not None and used != taken:
             name = self.caps[0].account
-            with suppress(ServiceUnavailable):  # too many are counted then
+            with suppress(ServiceUnavailable):  # the reserved tokens stay counted
                 await self.database.write_first(
                     model_tokens.correct, name, self.caps, used - taken
                 )
 
 
 class ChatModel:
-    """A model, and what the operator lets callers take of it.
+    """A language model with the operator's token limits.
 
-    Made by :meth:`from_settings`, one per process. Long data is read in pieces of
-    ``piece_tokens``.
+    :meth:`from_settings` creates one instance per process. Long data is sent in pieces of
+    at most ``LLM_PIECE_TOKENS`` tokens.
     """
 
     _made: ClassVar[dict[tuple[str, ...], ChatModel]] = {}
@@ -118,7 +192,7 @@ class ChatModel:
 
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self | None:
-        """Return the model of ``LLM_BASE_URL``; None where that is empty."""
+        """Return the model of ``LLM_BASE_URL``; None if this setting is empty."""
         if not settings["LLM_BASE_URL"]:
             return None
         key = tuple(str(settings[f"LLM_{n}"]) for n in ("BASE_URL", "MODEL", "API_KEY"))
@@ -145,7 +219,7 @@ class ChatModel:
         account: str,
         job_id: str | None = None,
     ) -> ModelAnswer:
-        """See :class:`scraper_service.llm.model.LanguageModel`."""
+        """Return the answer of the model; see :class:`.LanguageModel`."""
         question = _Question(
             self._server,
             self._pool,
@@ -182,7 +256,7 @@ class ChatModel:
     async def _joined(
         self, question: _Question, answers: list[Completion], warnings: list[str]
     ) -> ModelAnswer:
-        """Make one answer of those to the pieces."""
+        """Merge the answers to all pieces."""
         if any(answer.is_cut for answer in answers):
             warnings.append("The answer of the language model was cut at its limit.")
         if question.schema is None:
@@ -195,7 +269,7 @@ class ChatModel:
             )
         value, missing = answers[0].value, answers[0].missing
         if len(answers) > 1:
-            value = merged(answer.value for answer in answers)
+            value = merge_answers(answer.value for answer in answers)
             missing = tuple(
                 place
                 for place in dict.fromkeys(p for a in answers for p in a.missing)
@@ -210,7 +284,7 @@ class ChatModel:
         )
 
     def _budget(self, account: str, job_id: str | None) -> _Budget:
-        caps = []  # keys first: in this order their rows are locked
+        caps = []  # keys first: the database locks the rows in this order
         if account and self._per_key:
             caps.append(Cap(f"key:{account}", self._per_key, daily=True))
         if account and job_id and self._per_job:
@@ -221,7 +295,7 @@ class ChatModel:
     def _affordable(
         self, data: str, question: _Question
     ) -> tuple[list[str], list[str]]:
-        """Return as many pieces as a page may take, and what to tell of the others."""
+        """Return the pieces within the page's token limit, and a warning if any is left."""
         overhead = question.cost(question.messages("", (1, 2)))
         room, kept = self._per_page, []
         for part in pieces(data, self._piece_tokens):
@@ -241,7 +315,10 @@ class ChatModel:
         return kept, [text]
 
     async def check(self) -> str:
-        """Return the name of the model if it answers; raise :exc:`ModelError`."""
+        """Send a test request and return the model's name in a phrase.
+
+        Raises :exc:`ModelError` if the model does not answer.
+        """
         body = await self._server.complete(
             prompts.messages("Say yes.", None, None),
             None,
@@ -257,7 +334,7 @@ class ChatModel:
 
 @define
 class _Question:
-    """One task with one schema, for all pieces of a text."""
+    """One task with one schema, used for all pieces of a text."""
 
     server: ChatServer
     pool: Pool
@@ -283,12 +360,15 @@ class _Question:
         return prompts.messages(self.task, data, self._wanted, part)
 
     def cost(self, messages: list[MessageT]) -> int:
-        """Return the tokens that a request may take at most."""
-        asked = sum(token_count(each["content"]) for each in messages)
-        return asked + self.server.answer_tokens
+        """Return the most tokens that a request may use, with its answer."""
+        prompt_tokens = sum(token_count(each["content"]) for each in messages)
+        return prompt_tokens + self.server.answer_tokens
 
     async def answer(self, data: str | None, part: tuple[int, int]) -> Completion:
-        """Return a usable answer to one piece, repaired if it has to be."""
+        """Return a valid answer to one piece.
+
+        Invalid answers are sent back for correction, at most ``REPAIRS`` times.
+        """
         messages = self.messages(data, part)
         for repairs in range(REPAIRS + 1):
             found = await self._ask(messages)
@@ -301,7 +381,7 @@ class _Question:
         raise ModelError("its answer does not fit the schema")
 
     async def again(self, how: str, data: str) -> Completion:
-        """Return the answer to ``data``, which is what earlier answers said."""
+        """Return one answer made from ``data``, the answers to the pieces."""
         found = await self._ask(prompts.messages(how + self.task, data, None))
         if found.error is not None:
             raise ModelError(found.error)

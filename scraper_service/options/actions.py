@@ -1,8 +1,4 @@
-"""Steps in the browser before a page is taken: one frozen class per kind.
-
-Rules: the interface document,
-part 5.
-"""
+"""Steps in the browser before a page is taken: one frozen class per kind."""
 
 from __future__ import annotations
 
@@ -15,22 +11,30 @@ from scraper_service.options.formats import Viewport
 
 @frozen
 class Wait:
-    """Exactly one of ``milliseconds`` (> 0) and ``selector`` is set."""
+    """Wait for a time, or until an element exists. Exactly one of both is set."""
 
     type: ClassVar[str] = "wait"
+    #: Above 0.
     milliseconds: int | None = None
+    #: A CSS selector.
     selector: str | None = None
 
 
 @frozen
 class Click:
+    """Click an element."""
+
     type: ClassVar[str] = "click"
+    #: A CSS selector.
     selector: str
+    #: True clicks every element that matches, not only the first.
     all: bool = False
 
 
 @frozen
 class ScreenshotAction:
+    """Take a screenshot, with the fields of the format."""
+
     type: ClassVar[str] = "screenshot"
     full_page: bool = False
     quality: int | None = None
@@ -39,19 +43,23 @@ class ScreenshotAction:
 
 @frozen
 class Write:
+    """Type text into the focused element."""
+
     type: ClassVar[str] = "write"
     text: str
 
 
 @frozen
 class Press:
+    """Press a key."""
+
     type: ClassVar[str] = "press"
     key: str
 
 
 @frozen
 class Scroll:
-    """One page up or down, of the window or of the element ``selector``."""
+    """Scroll the window, or the element ``selector``, one page up or down."""
 
     type: ClassVar[str] = "scroll"
     direction: str = "down"
@@ -60,17 +68,23 @@ class Scroll:
 
 @frozen
 class ScrapeAction:
+    """Return the page as it is at this step."""
+
     type: ClassVar[str] = "scrape"
 
 
 @frozen
 class ExecuteJavascript:
+    """Run a script in the page and return its value."""
+
     type: ClassVar[str] = "execute_javascript"
     script: str
 
 
 @frozen
 class Pdf:
+    """Print the page to a PDF."""
+
     type: ClassVar[str] = "pdf"
     landscape: bool = False
     scale: float = 1

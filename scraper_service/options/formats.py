@@ -1,4 +1,4 @@
-"""What a caller may ask of a page: one frozen class per format.
+"""The formats of a page: one frozen class each.
 
 ``type`` is the name of the format inside the service (snake_case) and the key of its
 result in :class:`scraper_service.items.PageContent`.
@@ -16,51 +16,59 @@ if TYPE_CHECKING:
 
 @frozen
 class Markdown:
+    """The main content as CommonMark with GFM tables."""
+
     type: ClassVar[str] = "markdown"
 
 
 @frozen
 class Html:
-    """The cleaned HTML: without scripts, styles and what the caller excluded."""
+    """The cleaned HTML: without scripts, styles and excluded elements."""
 
     type: ClassVar[str] = "html"
 
 
 @frozen
 class RawHtml:
-    """The source as received, decoded, otherwise untouched."""
+    """The decoded source, otherwise unchanged."""
 
     type: ClassVar[str] = "raw_html"
 
 
 @frozen
 class Links:
+    """Absolute URLs of links."""
+
     type: ClassVar[str] = "links"
 
 
 @frozen
 class Images:
+    """Absolute URLs of images."""
+
     type: ClassVar[str] = "images"
 
 
 @frozen
 class RawBase64:
-    """The bytes of the answer; stands alone, with no other format beside it."""
+    """The bytes of the response. No other format may stand beside it."""
 
     type: ClassVar[str] = "raw_base64"
 
 
 @frozen
 class AttributeSelector:
-    """``selector`` is a CSS selector, ``attribute`` the attribute to read."""
+    """An attribute of the elements that match a selector."""
 
+    #: A CSS selector.
     selector: str
+    #: The name of the attribute.
     attribute: str
 
 
 @frozen
 class Attributes:
-    """Attribute values of the elements that match, in document order."""
+    """Attribute values of matching elements, in document order."""
 
     type: ClassVar[str] = "attributes"
     selectors: tuple[AttributeSelector, ...]
@@ -68,21 +76,25 @@ class Attributes:
 
 @frozen
 class Summary:
+    """A summary of the main content."""
+
     type: ClassVar[str] = "summary"
 
 
 @frozen
 class Json:
-    """Structured data; ``key`` is ``json``, or ``extract`` for old callers.
-
-    ``system_prompt`` is for a language model alone.
-    """
+    """Structured data by a JSON Schema, a prompt or both."""
 
     type: ClassVar[str] = "json"
+    #: The data to find, in words.
     prompt: str | None = None
+    #: A JSON Schema of the result.
     schema: dict[str, Any] | None = None
+    #: The key of the result: ``json``, or ``extract`` for callers of v1.
     key: str = "json"
+    #: True refuses pages with instructions to language models.
     check_prompt_injection: bool = False
+    #: Instructions to the language model. Without a model it has no effect.
     system_prompt: str | None = None
 
 
@@ -96,68 +108,90 @@ class Viewport:
 
 @frozen
 class Screenshot:
-    """``quality`` 1...100 makes a JPEG, None a PNG."""
+    """A picture of the rendered page."""
 
     type: ClassVar[str] = "screenshot"
+    #: True takes the whole page, not only the window.
     full_page: bool = False
+    #: 1 to 100 makes a JPEG, None a PNG.
     quality: int | None = None
     viewport: Viewport | None = None
 
 
 @frozen
 class ChangeTracking:
-    """``modes`` holds ``git-diff`` and ``json``; ``tag`` names one history of several."""
+    """The changes since the last scrape of the page."""
 
     type: ClassVar[str] = "change_tracking"
+    #: ``git-diff``, ``json`` or both.
     modes: tuple[str, ...] = ()
+    #: A JSON Schema of the data that the mode ``json`` compares.
     schema: dict[str, Any] | None = None
+    #: The data that the mode ``json`` compares, in words.
     prompt: str | None = None
+    #: The name of a history of its own.
     tag: str | None = None
 
 
 @frozen
 class Question:
+    """The answer to a question about the page."""
+
     type: ClassVar[str] = "question"
     question: str
 
 
 @frozen
 class Highlights:
+    """Quotations of the page that fit a query."""
+
     type: ClassVar[str] = "highlights"
     query: str
 
 
 @frozen
 class Query:
-    """``mode`` is ``freeform`` (a question) or ``directQuote`` (highlights)."""
+    """A question, or a query for highlights."""
 
     type: ClassVar[str] = "query"
+    #: The question or the query.
     prompt: str
+    #: ``freeform`` for a question, ``directQuote`` for highlights.
     mode: str = "freeform"
 
 
 @frozen
 class Branding:
+    """Colours, fonts and logo of the site."""
+
     type: ClassVar[str] = "branding"
 
 
 @frozen
 class Product:
+    """The product of a shop's page."""
+
     type: ClassVar[str] = "product"
 
 
 @frozen
 class Menu:
+    """The dishes of a restaurant's menu."""
+
     type: ClassVar[str] = "menu"
 
 
 @frozen
 class Audio:
+    """The audio of the page."""
+
     type: ClassVar[str] = "audio"
 
 
 @frozen
 class Video:
+    """The video of the page."""
+
     type: ClassVar[str] = "video"
 
 
@@ -184,10 +218,10 @@ Format: TypeAlias = (
 )
 
 
-def merged(formats: Iterable[Format]) -> tuple[Format, ...]:
-    """Return ``formats`` without repetitions, in the order of first mention.
+def merge_formats(formats: Iterable[Format]) -> tuple[Format, ...]:
+    """Return ``formats`` without duplicates, in the order of first mention.
 
-    A later mention replaces an earlier one unless it says nothing but the name.
+    A later mention replaces an earlier one, unless it has only a name.
 
     :raises ValueError: for a second screenshot.
     """

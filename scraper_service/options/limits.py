@@ -1,19 +1,22 @@
-"""What an operator sets for all callers: rates by mode, sites that stay out."""
+"""Limits that the operator sets for all callers: calls per minute, blocked sites."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
-from scraper_service.options.origins import host_of, plain_address
-from scraper_service.options.urls import caller_domain, caller_url
+from scraper_service.options.urls import (
+    caller_domain,
+    caller_url,
+    host_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
 class Mode(StrEnum):
-    """Classes of routes that have a rate of their own (interface document, 1.9)."""
+    """The classes of routes with separate rate limits (docs/api.md, Rate limits)."""
 
     SCRAPE = "scrape"
     CRAWL = "crawl"
@@ -26,9 +29,11 @@ class Mode(StrEnum):
 
 
 def parse_rates(entries: Iterable[str]) -> dict[str, int]:
-    """Return calls per minute by mode, of entries such as ``scrape=100``.
+    """Return calls per minute by mode from entries such as ``scrape=100``.
 
-    0 is unlimited. Raises :exc:`ValueError` naming the entry.
+    0 is unlimited.
+
+    :raises ValueError: with the invalid entry.
     """
     rates = {}
     for entry in entries:
@@ -43,9 +48,9 @@ def parse_rates(entries: Iterable[str]) -> dict[str, int]:
 
 
 def parse_sites(entries: Iterable[str]) -> BlockedSites:
-    """Return the sites that nothing is fetched from.
+    """Return the blocked sites from host names.
 
-    Raises :exc:`ValueError` naming the entry.
+    :raises ValueError: with the invalid entry.
     """
     hosts = set()
     for entry in filter(None, (entry.strip() for entry in entries)):
@@ -60,7 +65,7 @@ def parse_sites(entries: Iterable[str]) -> BlockedSites:
 
 
 class BlockedSites:
-    """Hosts that nothing is fetched from, with their subdomains; may be none."""
+    """Hosts that are never fetched from, with their subdomains. It may be empty."""
 
     def __init__(self, hosts: Iterable[str] = ()):
         self._hosts = frozenset(hosts)
@@ -69,18 +74,18 @@ class BlockedSites:
         return bool(self._hosts)
 
     def covers(self, url: str) -> bool:
-        """Tell whether an absolute address is of one of them."""
+        """Return True if an absolute URL belongs to a blocked site."""
         if not self._hosts:
             return False
         try:
-            host = host_of(plain_address(url))
+            host = host_of(url)
             host = host if host.isascii() else caller_domain(host)
         except ValueError:
-            return False  # nothing can be fetched from there
+            return False  # such a URL cannot be fetched
         return self.covers_host(host)
 
     def covers_host(self, host: str) -> bool:
-        """Tell whether a host, in ASCII and lower case, is one of them or below one."""
+        """Return True for a blocked host or its subdomain, in ASCII and lower case."""
         while host and self._hosts:
             if host in self._hosts:
                 return True
@@ -88,7 +93,7 @@ class BlockedSites:
         return False
 
     def first_of(self, urls: Iterable[object]) -> str | None:
-        """Return the first address, as callers write it, that is of one of them."""
+        """Return the first URL of a blocked site, as the caller wrote it."""
         for url in urls:
             if not isinstance(url, str):
                 continue
@@ -96,5 +101,5 @@ class BlockedSites:
                 if self.covers(caller_url(url)):
                     return url
             except ValueError:
-                continue  # it is refused for what it is
+                continue  # another check refuses the URL
         return None

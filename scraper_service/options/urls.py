@@ -1,24 +1,107 @@
-"""Checks of the texts a caller sends on to the outside: address, headers, selectors.
+"""URLs, hosts, headers and CSS selectors of callers: checks of their syntax.
 
-Only the syntax: which addresses may be fetched is decided where the connection is made.
+Which addresses may be fetched is decided where the connection is made.
 """
 
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from functools import lru_cache
 from ipaddress import AddressValueError, IPv6Address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+from urllib.parse import urlsplit
 
-import idna
+import ada_url
 from attrs import evolve
 from cssselect import HTMLTranslator, SelectorError, parse
 
 from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options.formats import Attributes, Format
-from scraper_service.options.origins import ipv4_address, is_numeric
 
 if TYPE_CHECKING:
     from scraper_service.options.actions import Action
+
+OriginT: TypeAlias = "tuple[str, str, int | None]"
+
+DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+@lru_cache(maxsize=256)  # several components call it for each fetched URL
+def origin(url: str) -> OriginT:
+    """Return scheme, host and port of an absolute URL (RFC 6454, section 4).
+
+    Headers and cookies of one origin are never sent to another.
+    """
+    parts = urlsplit(url)
+    try:
+        port = parts.port
+    except ValueError:
+        port = -1
+    return parts.scheme, host_of(url), port or DEFAULT_PORTS.get(parts.scheme)
+
+
+def root_url(key: OriginT) -> str:
+    """Return the URL of an origin, which ends with a slash."""
+    scheme, host, port = key
+    name = f"[{host}]" if ":" in host else host
+    is_usual = (scheme, port) in {("http", 80), ("https", 443)}
+    return f"{scheme}://{name}{'' if is_usual else f':{port}'}/"
+
+
+def robots_url(key: OriginT) -> str:
+    """Return the URL of the robots.txt of an origin."""
+    return f"{root_url(key)}robots.txt"
+
+
+@lru_cache(maxsize=256)
+def host_of(url: str) -> str:
+    """Return the host of an absolute URL in lower case without a final dot.
+
+    A numeric host is returned in the usual spelling of its IPv4 address.
+    """
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    return (is_numeric(host) and ipv4_address(host)) or host
+
+
+def plain_address(url: str) -> str:
+    """Return ``url`` with an IPv4 host in its usual spelling, other URLs unchanged."""
+    parts, host = urlsplit(url), host_of(url)
+    if host == parts.hostname or ":" in host or not is_numeric(host):
+        return url
+    _, colon, port = parts.netloc.partition(":")
+    return parts._replace(netloc=f"{host}{colon}{port}").geturl()
+
+
+def request_url(url: str) -> str:
+    """Return ``url`` in ASCII, encoded as in browsers; text that is no URL unchanged.
+
+    Scrapy would encode host names by IDNA 2003, in which ``faß.de`` is another site,
+    ``fass.de``.
+    """
+    try:
+        return url if url.isascii() else ada_url.normalize_url(url)
+    except ValueError:
+        return url
+
+
+def is_numeric(host: str) -> bool:
+    """Return True if a browser parses ``host`` as an IPv4 address, valid or not."""
+    return _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
+
+
+def ipv4_address(host: str) -> str | None:
+    """Return the IPv4 address of a numeric host in its usual spelling, None if it has none.
+
+    ``127.1``, ``2130706433`` and ``0x7f.1`` all are ``127.0.0.1`` (WHATWG URL).
+    """
+    try:
+        return ada_url.URL(f"http://{host}/").hostname
+    except ValueError:
+        return None
+
+
+_NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*", re.ASCII)
 
 MAX_URL = 8192  # characters
 MAX_HOST = 253  # characters, RFC 1035 section 2.3.4
@@ -34,7 +117,7 @@ MAX_SELECTOR_DEPTH = 3  # of parentheses, as in :not(:has(:is(p)))
 
 HeadersT = tuple[tuple[str, str], ...]
 
-# What decides how a message is framed or routed is ours: RFC 9110 sections 7.2, 7.6.1.
+# The service sets headers that frame or route messages: RFC 9110 sections 7.2, 7.6.1.
 _OWN = "connection content-length host http2-settings keep-alive te trailer"
 OWN_HEADERS = frozenset(f"{_OWN} transfer-encoding upgrade".split())
 OWN_HEADER_PREFIX = "proxy-"
@@ -42,6 +125,7 @@ OWN_HEADER_PREFIX = "proxy-"
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f\\\ud800-\udfff]")
 _SCHEME = re.compile(r"([a-z][a-z0-9+.-]*):(//)?(?![0-9])", re.ASCII | re.IGNORECASE)
 _AUTHORITY = re.compile(r"(\[[^\]]*\]|[^:\[\]]*)(?::([0-9]{0,5}))?", re.ASCII)
+_NOT_IN_HOST = re.compile(r"[\x00-\x7f](?<![A-Za-z0-9._-])")
 _LABEL = re.compile(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?", re.ASCII)
 _TOP_LEVEL = re.compile(r"[a-z][a-z0-9-]+", re.ASCII)
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", re.ASCII)  # RFC 9110 section 5.6.2
@@ -51,10 +135,10 @@ _QUOTED = re.compile(r"""\\.|"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'""", re.DOTALL)
 
 
 def caller_url(text: str) -> str:
-    """Return the address ``text``, a missing scheme added, otherwise as it is.
+    """Return the URL ``text``, with ``http://`` if it has no scheme.
 
-    Host names of one label, user names and every scheme but http(s) are refused;
-    address literals (also ``0x7f000001``, ``127.1``) and ``localhost`` pass.
+    Host names of one label, user names and schemes other than http and https are
+    refused. IP addresses (also ``0x7f000001``, ``127.1``) and ``localhost`` pass.
 
     :raises ValueError: with a message for the caller.
     """
@@ -76,9 +160,9 @@ def caller_url(text: str) -> str:
 
 
 def caller_headers(headers: HeadersT) -> HeadersT:
-    """Return ``headers`` if each may be sent to a site.
+    """Return ``headers`` if all may be sent to a site.
 
-    :raises InvalidOptions: with the path ``(name,)`` for each that may not.
+    :raises InvalidOptions: with the path ``(name,)`` for each refused header.
     """
     issues = []
     size = sum(
@@ -91,17 +175,17 @@ def caller_headers(headers: HeadersT) -> HeadersT:
         )
         raise InvalidOptions([Issue("too_big", (), text, {"maximum": MAX_HEADERS})])
     for name, value in headers:
-        if fault := _header_fault(name, value):
-            issues.append(Issue("custom", (name,), fault))
+        if message := _header_error(name, value):
+            issues.append(Issue("custom", (name,), message))
     if issues:
         raise InvalidOptions(issues)
     return headers
 
 
 def caller_selectors(selectors: tuple[str, ...]) -> tuple[str, ...]:
-    """Return ``selectors`` if each is a CSS selector that can be used here.
+    """Return ``selectors`` if all are valid CSS selectors of bounded size.
 
-    :raises InvalidOptions: with the path ``(index,)`` for each that is not.
+    :raises InvalidOptions: with the path ``(index,)`` for each invalid selector.
     """
     size = sum(map(len, selectors))
     if len(selectors) > MAX_SELECTORS or size > MAX_SELECTOR_TEXT:
@@ -122,9 +206,9 @@ def caller_selectors(selectors: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def caller_formats(formats: tuple[Format, ...]) -> tuple[Format, ...]:
-    """Return ``formats`` if the selectors of all :class:`Attributes` can be used.
+    """Return ``formats`` if the selectors of all :class:`Attributes` are valid.
 
-    :raises InvalidOptions: with the path of each selector that cannot.
+    :raises InvalidOptions: with the path of each invalid selector.
     """
     paths: list[tuple[str | int, ...]] = []
     selectors: list[str] = []
@@ -146,9 +230,9 @@ def caller_formats(formats: tuple[Format, ...]) -> tuple[Format, ...]:
 
 
 def caller_actions(actions: tuple[Action, ...]) -> tuple[Action, ...]:
-    """Return ``actions`` if the selectors in them can be read.
+    """Return ``actions`` if their selectors are valid.
 
-    :raises InvalidOptions: with the path of each that cannot.
+    :raises InvalidOptions: with the path of each invalid selector.
     """
     issues = []
     for index, action in enumerate(actions):
@@ -164,7 +248,7 @@ def caller_actions(actions: tuple[Action, ...]) -> tuple[Action, ...]:
 
 
 def page_selector(selector: str) -> str:
-    """Return ``selector`` if it is CSS; a browser knows more of it than we do.
+    """Return ``selector`` if it is CSS that a browser may support.
 
     :raises ValueError: with a message for the caller.
     """
@@ -202,14 +286,14 @@ def caller_selector(selector: str) -> str:
         raise ValueError(f"not a CSS selector: {shown}: {str(error)[:100]}") from None
     if any(group.pseudo_element for group in groups):
         raise ValueError(f"not a CSS selector: {shown} has a pseudo-element")
-    # Also where escapes such as \1 made them: an XPath takes XML's characters only.
+    # Escapes such as \1 produce them, too. An XPath may have only characters of XML.
     if any(_NOT_XML.search(path) for path in paths):
         raise ValueError(f"not a CSS selector: {shown} has control characters")
     return selector
 
 
 def caller_domain(text: str) -> str:
-    """Return the lower-case ASCII form of a domain; ``*.`` or ``.`` before it is cut.
+    """Return a domain in lower-case ASCII, without ``*.`` or ``.`` at its start.
 
     :raises ValueError: with a message for the caller.
     """
@@ -261,31 +345,21 @@ def _check_host(host: str) -> None:
 
 
 def _ascii_host(host: str) -> str:
-    """Return ``host`` in lower case with A-labels (IDNA 2008)."""
+    """Return ``host`` in lower case with A-labels, as browsers encode it (UTS #46)."""
     if not host or len(host) > MAX_HOST:
         raise ValueError(f"Invalid URL: the host must have 1 to {MAX_HOST} characters")
-    try:
-        mapped = host.lower() if host.isascii() else idna.uts46_remap(host)
-        labels = [_ascii_label(label) for label in mapped.split(".")]
-    except (idna.IDNAError, UnicodeError):
-        raise ValueError("Invalid URL: not a host name") from None
-    result = ".".join(labels)
+    result: str = host.lower()
+    if not (host.isascii() or _NOT_IN_HOST.search(host)):
+        with suppress(ValueError):
+            result = ada_url.URL(f"http://{host}/").hostname
+    if not all(map(_LABEL.fullmatch, result.split("."))):
+        raise ValueError("Invalid URL: not a host name")
     if len(result) > MAX_HOST:
         raise ValueError(f"Invalid URL: the host has more than {MAX_HOST} characters")
     return result
 
 
-def _ascii_label(label: str) -> str:
-    if label.startswith("xn--"):
-        idna.ulabel(label)
-    elif not label.isascii():
-        return idna.alabel(label).decode("ascii")
-    if not _LABEL.fullmatch(label):
-        raise idna.IDNAError(label)
-    return label
-
-
-def _header_fault(name: str, value: str) -> str | None:
+def _header_error(name: str, value: str) -> str | None:
     lower = name.lower()
     if not _TOKEN.fullmatch(name):
         return "a header name must be a token (letters, digits, - and the like)"

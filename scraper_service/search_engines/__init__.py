@@ -1,1 +1,1 @@
-"""Search engines, each behind the same interface."""
+"""Search engines with one common interface."""

@@ -1,25 +1,25 @@
-"""Brave Search, and what answers like it (https://api.search.brave.com)."""
+"""Brave Search and services with a compatible API (https://api.search.brave.com)."""
 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.json_http import (
+from scraper_service.search_engines.json_http import (
     is_address,
     number_of,
     rows_of,
     text_of,
 )
 from scraper_service.search_engines.paged import PagedSearch
-from scraper_service.search_engines.web_search import Asked, Hit, unheeded
+from scraper_service.search_engines.search_engine import EngineQuery, Hit, unheeded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from scraper_service.options.search import Source, TimeFilter
+    from scraper_service.options.map_search import ResultList, TimeFilter
 
-# By source: path, results in one answer at most, pages at most.
+# By source: path, maximum of results per response, maximum of pages.
 _PATHS = {
     "web": ("web/search", 20, 10),
     "news": ("news/search", 50, 10),
@@ -31,19 +31,19 @@ FIRST_DAY = date(1990, 1, 1)
 
 
 class BraveSearch(PagedSearch):
-    """The API at ``BRAVE_URL``, with ``BRAVE_API_KEY``."""
+    """A client for the API at ``BRAVE_URL`` with the key ``BRAVE_API_KEY``."""
 
     name = "Brave"
     sources = frozenset(_PATHS)
 
-    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
-        kind = asked.source.kind
+    async def pages(self, engine_query: EngineQuery) -> AsyncIterator[list[Hit | None]]:
+        kind = engine_query.source.kind
         path, most, pages = _PATHS[kind]
-        count = min(most, asked.limit)
+        count = min(most, engine_query.limit)
         for number in range(pages):
             answer = await self.client.ask(
                 f"{self.url}/{path}",
-                query=_query(asked.text, asked.source, count, number),
+                query=_query(engine_query.text, engine_query.source, count, number),
                 headers={"X-Subscription-Token": self.key},
             )
             inner = answer.get("web") if kind == "web" else answer
@@ -52,12 +52,12 @@ class BraveSearch(PagedSearch):
             if len(rows) < count:
                 break
 
-    def unheeded(self, source: Source) -> Iterator[str]:
-        """Yield the names of options that have no effect."""
+    def unheeded(self, source: ResultList) -> Iterator[str]:
+        """Yield the names of options without effect."""
         yield from unheeded(source, spans="dwmy", dates=True)
 
 
-def _query(text: str, source: Source, count: int, number: int) -> dict[str, str]:
+def _query(text: str, source: ResultList, count: int, number: int) -> dict[str, str]:
     query = {"q": text, "count": str(count)}
     if source.country:
         query["country"] = source.country.upper()
@@ -107,5 +107,5 @@ def _hit(row: dict[str, Any], kind: str) -> Hit | None:
 
 
 def _plain(value: object) -> str:
-    """Return a text without the marks around the words of the query."""
+    """Return a text without the ``<strong>`` tags around words of the query."""
     return text_of(value).replace("<strong>", "").replace("</strong>", "")

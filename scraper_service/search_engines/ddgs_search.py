@@ -1,6 +1,7 @@
-"""Engines of the open web without a key, by the library ``ddgs`` where it is installed.
+"""Public search engines without a key, through the optional library ``ddgs``.
 
-It asks with a client of its own, in threads, and addresses of its choice.
+The library sends its requests in threads, with its own HTTP client and to URLs of its
+choice.
 """
 
 from __future__ import annotations
@@ -8,22 +9,30 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
-from scraper_service.json_http import is_address, number_of, text_of
-from scraper_service.search_engines.web_search import Asked, Hit, SearchFailed, unheeded
+from scraper_service.search_engines.json_http import is_address, number_of, text_of
+from scraper_service.search_engines.search_engine import (
+    EngineQuery,
+    Hit,
+    SearchFailed,
+    unheeded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.options.search import Source
+    from scraper_service.options.map_search import ResultList
 
 _UNITS = {"h": "d", "d": "d", "w": "w", "m": "m", "y": "y"}
 _VERBS = {"web": "text", "news": "news", "images": "images"}
 
 
 class DdgsSearch:
-    """Results of ``ddgs``; raises :exc:`ValueError` where it is not installed."""
+    """A search with ``ddgs``.
+
+    :meth:`from_settings` raises :exc:`ValueError` if the library is not installed.
+    """
 
     name = "ddgs"
     sources = frozenset(_VERBS)
@@ -43,37 +52,37 @@ class DdgsSearch:
             ) from None
         return cls(settings.getfloat("SEARCH_TIMEOUT_S"), DDGS)
 
-    async def search(self, asked: Asked) -> list[Hit]:
-        """Return results; raise :exc:`SearchFailed`."""
+    async def search(self, engine_query: EngineQuery) -> list[Hit]:
+        """Return the results; raise :exc:`SearchFailed` on errors."""
         try:
             async with asyncio.timeout(self._timeout_s):
-                rows = await asyncio.to_thread(self._rows, asked)
+                rows = await asyncio.to_thread(self._rows, engine_query)
         except TimeoutError:
             raise SearchFailed(f"{self.name} did not answer in time") from None
-        except Exception as error:  # the library raises what its parts raise
-            # Also where engines send pages without results to whom they take for a robot.
+        except Exception as error:  # the library raises errors of its parts
+            # Engines also send pages without results to suspected robots.
             text = f"{self.name} brought nothing ({str(error)[:100] or type(error).__name__})"
             raise SearchFailed(text) from error
-        hits = (_hit(row, asked.source.kind) for row in rows)
-        return [hit for hit in hits if hit is not None][: asked.limit]
+        hits = (_hit(row, engine_query.source.kind) for row in rows)
+        return [hit for hit in hits if hit is not None][: engine_query.limit]
 
-    def unheeded(self, source: Source) -> Iterator[str]:
-        """Yield the names of options that have no effect."""
+    def unheeded(self, source: ResultList) -> Iterator[str]:
+        """Yield the names of options without effect."""
         yield from unheeded(source, spans="dwmy")
 
     async def close(self) -> None:
-        """Do nothing: each call has a client of its own."""
+        """Do nothing: each call creates its own client."""
 
-    def _rows(self, asked: Asked) -> list[dict[str, Any]]:
-        source = asked.source
+    def _rows(self, engine_query: EngineQuery) -> list[dict[str, Any]]:
+        source = engine_query.source
         unit = source.when.unit if source.when else None
         client = self._make(timeout=max(1, int(self._timeout_s)))
         ask = getattr(client, _VERBS[source.kind])
         found = ask(
-            asked.text,
+            engine_query.text,
             region=f"{source.country or 'wt'}-{source.language or 'wt'}",
             timelimit=_UNITS[unit] if unit else None,
-            max_results=asked.limit,
+            max_results=engine_query.limit,
         )
         return [row for row in found or () if isinstance(row, dict)]
 

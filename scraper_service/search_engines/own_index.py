@@ -1,4 +1,4 @@
-"""The pages that the team has scraped, as a search engine that needs no network."""
+"""The index of the team's scraped pages, as a search engine without network."""
 
 from __future__ import annotations
 
@@ -6,27 +6,30 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.search_engines.web_search import (
+from scraper_service.search_engines.search_engine import (
     OWN,
-    Asked,
+    EngineQuery,
     Hit,
     SearchFailed,
     unheeded,
 )
 from scraper_service.storage.database import INDEX, Database
-from scraper_service.storage.job_records import LOCAL_TEAM
-from scraper_service.storage.page_index import searching
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.page_index import PageIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.options.search import Source
+    from scraper_service.options.map_search import ResultList
 
 
 class OwnIndexSearch:
-    """The index in the job database. Without a service, that of the command line."""
+    """A search in the page index of the job database.
+
+    Without a team the search uses the index of the command line.
+    """
 
     name = OWN
     sources = frozenset({"web", "news", "images"})
@@ -38,19 +41,18 @@ class OwnIndexSearch:
     def from_settings(cls, settings: BaseSettings) -> Self:
         return cls(settings)
 
-    async def search(self, asked: Asked) -> list[Hit]:
-        """Return results; raise :exc:`SearchFailed`."""
-        if asked.team_id is None and not self._exists():
+    async def search(self, engine_query: EngineQuery) -> list[Hit]:
+        """Return the results; raise :exc:`SearchFailed` on errors."""
+        if engine_query.team_id is None and not self._exists():
             return []
         database = Database.shared(self._settings)
-        await database.expected((INDEX, asked.team_id or LOCAL_TEAM))
+        await database.expected((INDEX, engine_query.team_id or LOCAL_TEAM))
         try:
-            found = await database.read(
-                searching.search,
-                asked.team_id or LOCAL_TEAM,
-                asked.query,
-                asked.source,
-                asked.limit,
+            found = await PageIndex(database).search(
+                engine_query.team_id or LOCAL_TEAM,
+                engine_query.query,
+                engine_query.source,
+                engine_query.limit,
             )
         except ServiceUnavailable as error:
             text = "the index of scraped pages does not answer"
@@ -68,14 +70,14 @@ class OwnIndexSearch:
             for each in found
         ]
 
-    def unheeded(self, source: Source) -> Iterator[str]:
-        """Yield the names of options that have no effect."""
+    def unheeded(self, source: ResultList) -> Iterator[str]:
+        """Yield the names of options without effect."""
         yield from unheeded(source, "by_date", spans="hdwmy", dates=True)
 
     async def close(self) -> None:
-        """Do nothing: the database is the process's own."""
+        """Do nothing: the process owns the database."""
 
     def _exists(self) -> bool:
-        """Tell whether there is a database: a run by hand makes none."""
+        """Return True if a database exists: a search alone does not create one."""
         url, path = self._settings["DATABASE_URL"], Path(self._settings["DATA_DIR"])
         return bool(url) or (path / "jobs.sqlite").exists()

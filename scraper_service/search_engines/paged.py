@@ -1,21 +1,24 @@
-"""Search engines that are asked over HTTP, one page of results after the other."""
+"""The base class of search engines with an HTTP API that returns pages of results."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from scraper_service.json_http import JsonClient
+from scraper_service.search_engines.json_http import JsonClient
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.search_engines.web_search import Asked, Hit
+    from scraper_service.search_engines.search_engine import EngineQuery, Hit
 
 
 class PagedSearch:
-    """The engine at ``NAME_URL``, with ``NAME_API_KEY`` where it has keys."""
+    """An engine with its URL in ``NAME_URL`` and its key, if any, in ``NAME_API_KEY``.
+
+    ``NAME`` stands for the name of the engine in capitals.
+    """
 
     name: ClassVar[str]
 
@@ -32,20 +35,23 @@ class PagedSearch:
         key = settings.get(f"{prefix}_API_KEY", "")
         return cls(settings[f"{prefix}_URL"], key, client)
 
-    async def search(self, asked: Asked) -> list[Hit]:
-        """Return results; raise :exc:`SearchFailed`."""
+    async def search(self, engine_query: EngineQuery) -> list[Hit]:
+        """Return the results, without duplicates; raise :exc:`SearchFailed` on errors.
+
+        The search ends at the limit or at a page without new results.
+        """
         found: dict[str, Hit] = {}
-        async for hits in self.pages(asked):
+        async for hits in self.pages(engine_query):
             before = len(found)
             for hit in hits:
                 if hit is not None:
                     found.setdefault(hit.image_url or hit.url, hit)
-            if len(found) >= asked.limit or len(found) == before:
+            if len(found) >= engine_query.limit or len(found) == before:
                 break
-        return list(found.values())[: asked.limit]
+        return list(found.values())[: engine_query.limit]
 
-    def pages(self, asked: Asked) -> AsyncIterator[Iterable[Hit | None]]:
-        """Yield the results of each page, None for what is none."""
+    def pages(self, engine_query: EngineQuery) -> AsyncIterator[Iterable[Hit | None]]:
+        """Yield the results of each page, with None for unusable entries."""
         raise NotImplementedError
 
     async def close(self) -> None:

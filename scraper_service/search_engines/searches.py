@@ -1,4 +1,4 @@
-"""Searches: the engines in their order, and what becomes of those that fail."""
+"""A search over the configured engines, with fallbacks for failed engines."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from urllib.parse import urlsplit
 
 from attrs import evolve, field, frozen
 
-from scraper_service.content.text.search_query import engine_text, narrowed, parse_query
+from scraper_service.content.text.search_query import (
+    engine_text,
+    narrow_query,
+    parse_query,
+)
 from scraper_service.errors import QueueFull, SearchDown, SearchTimedOut
-from scraper_service.options.origins import host_of
-from scraper_service.options.search import MAX_RESULTS, SearchOptions, Source
-from scraper_service.options.urls import caller_url
-from scraper_service.search_engines.web_search import (
+from scraper_service.options.map_search import MAX_RESULTS, ResultList, SearchOptions
+from scraper_service.options.urls import caller_url, host_of
+from scraper_service.search_engines.search_engine import (
     OWN,
-    Asked,
+    EngineQuery,
     Hit,
     SearchFailed,
     load_providers,
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.search_engines.web_search import SearchProvider
+    from scraper_service.search_engines.search_engine import SearchProvider
 
 ONLY_OWN = (
     "No search engine is configured: the results are pages that were scraped before."
@@ -38,10 +41,12 @@ logger = logging.getLogger(__name__)
 
 
 @frozen
-class Found:
-    """The results of a search by kind of source, the best first, and what to know."""
+class SearchOutcome:
+    """The results of a search."""
 
+    #: Results by kind of source, the best first.
     groups: Mapping[str, tuple[Hit, ...]] = field(factory=dict)
+    #: Sentences for the caller.
     warnings: tuple[str, ...] = ()
 
     @property
@@ -50,20 +55,23 @@ class Found:
 
 
 @frozen
-class _Listed:
-    """What came of one source; ``is_answered`` tells that an engine did answer."""
+class _SourceHits:
+    """The results of one source."""
 
     hits: tuple[Hit, ...]
+    #: Messages of failed engines.
     failures: tuple[str, ...]
+    #: True if an engine other than the own index responded.
     is_answered: bool
+    #: Warnings about options without effect.
     unheeded: tuple[str, ...]
 
 
 class Searches:
-    """Asks the engines of ``SEARCH_PROVIDERS``; one stands in for those before it.
+    """Searches with the engines of ``SEARCH_PROVIDERS``, in their order.
 
-    The own index fills up what an engine leaves free. Raises :exc:`ValueError` for
-    settings that cannot be used.
+    The next engine is used if the engines before it failed. The own index fills up the
+    results to the limit. Raises :exc:`ValueError` for invalid settings.
     """
 
     def __init__(self, settings: BaseSettings):
@@ -73,35 +81,40 @@ class Searches:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The engines in their order."""
+        """The names of the engines in their order."""
         return tuple(provider.name for provider in self._providers)
 
-    async def find(self, options: SearchOptions, team_id: str | None = None) -> Found:
-        """Return results; no page of them is fetched.
+    async def find(
+        self, options: SearchOptions, team_id: str | None = None
+    ) -> SearchOutcome:
+        """Return the results without fetching their pages.
 
-        Raises :exc:`SearchDown` where engines failed and nothing else has a result,
-        :exc:`SearchTimedOut`, and :exc:`QueueFull`.
+        Raises :exc:`SearchDown` if engines failed and no other engine has results,
+        :exc:`SearchTimedOut` after the timeout of the options, and :exc:`QueueFull` if
+        ``MAX_PENDING_SEARCHES`` searches run already.
         """
         if self.pending >= self._most:
             raise QueueFull(f"{self._most} searches are under way already.")
         self.pending += 1
         try:
             async with asyncio.timeout(options.timeout_ms / 1000):
-                listed = await asyncio.gather(
+                results = await asyncio.gather(
                     *(self._listed(options, each, team_id) for each in options.sources)
                 )
         except TimeoutError:
             raise SearchTimedOut from None
         finally:
             self.pending -= 1
-        return self._found(options.sources, listed)
+        return self._outcome(options.sources, results)
 
-    def _found(self, sources: Sequence[Source], listed: Sequence[_Listed]) -> Found:
+    def _outcome(
+        self, sources: Sequence[ResultList], results: Sequence[_SourceHits]
+    ) -> SearchOutcome:
         failures = list(
-            dict.fromkeys(text for each in listed for text in each.failures)
+            dict.fromkeys(text for each in results for text in each.failures)
         )
-        groups = {s.kind: each.hits for s, each in zip(sources, listed, strict=True)}
-        is_answered = any(each.is_answered or each.hits for each in listed)
+        groups = {s.kind: each.hits for s, each in zip(sources, results, strict=True)}
+        is_answered = any(each.is_answered or each.hits for each in results)
         if failures and not is_answered:
             raise SearchDown(failures)
         warnings = []
@@ -109,22 +122,22 @@ class Searches:
             warnings.append(f"Not all engines answered: {'; '.join(failures)}.")
         if self.names == (OWN,):
             warnings.append(ONLY_OWN)
-        unheeded = dict.fromkeys(text for each in listed for text in each.unheeded)
+        unheeded = dict.fromkeys(text for each in results for text in each.unheeded)
         warnings += unheeded
-        return Found(groups, tuple(warnings))
+        return SearchOutcome(groups, tuple(warnings))
 
     async def _listed(
-        self, options: SearchOptions, source: Source, team_id: str | None
-    ) -> _Listed:
+        self, options: SearchOptions, source: ResultList, team_id: str | None
+    ) -> _SourceHits:
         """Return the results of one source."""
         places = (
             options.categories,
             options.include_domains,
             options.exclude_domains,
         )
-        query = narrowed(parse_query(options.query), *places)
+        query = narrow_query(parse_query(options.query), *places)
         is_cut = query.is_strict or options.ignore_invalid_urls
-        asked = Asked(
+        engine_query = EngineQuery(
             text=engine_text(options.query, *places),
             query=query,
             source=source,
@@ -142,7 +155,7 @@ class Searches:
             if len(hits) >= options.limit:
                 break
             try:
-                found = await self._ask(provider, asked)
+                found = await self._ask(provider, engine_query)
             except SearchFailed as error:
                 failures.append(str(error))
                 continue
@@ -150,19 +163,21 @@ class Searches:
             if found:
                 unheeded += _unheeded(provider, source)
             for hit in found:
-                if _is_wanted(hit, asked, options, is_own=is_own):
+                if _is_wanted(hit, engine_query, options, is_own=is_own):
                     hits.setdefault(_key(hit), hit)
         kept = tuple(hits.values())[: options.limit]
-        return _Listed(kept, tuple(failures), is_answered, tuple(unheeded))
+        return _SourceHits(kept, tuple(failures), is_answered, tuple(unheeded))
 
-    async def _ask(self, provider: SearchProvider, asked: Asked) -> list[Hit]:
+    async def _ask(
+        self, provider: SearchProvider, engine_query: EngineQuery
+    ) -> list[Hit]:
         try:
-            return await provider.search(asked)
+            return await provider.search(engine_query)
         except SearchFailed as error:
             logger.warning("search: %s", error)
             raise
         except Exception as error:
-            # An engine that answers in a way nobody thought of is one that is down.
+            # Treat an engine with unexpected responses as down.
             logger.exception("search: %s failed", provider.name)
             raise SearchFailed(f"{provider.name} failed") from error
 
@@ -172,17 +187,19 @@ class Searches:
             await provider.close()
 
 
-def _is_wanted(hit: Hit, asked: Asked, options: SearchOptions, *, is_own: bool) -> bool:
+def _is_wanted(
+    hit: Hit, engine_query: EngineQuery, options: SearchOptions, *, is_own: bool
+) -> bool:
     if options.ignore_invalid_urls and not is_valid(hit.url):
         return False
     rules = options.site_rules
     if rules is not None and not rules.allows(host_of(hit.url)):
         return False
-    # The own index has looked into the text; of others only what is shown is known.
-    return is_own or asked.query.allows(hit.url, hit.title, hit.description)
+    # The own index has searched the whole text; other engines return excerpts only.
+    return is_own or engine_query.query.allows(hit.url, hit.title, hit.description)
 
 
-def _unheeded(provider: SearchProvider, source: Source) -> list[str]:
+def _unheeded(provider: SearchProvider, source: ResultList) -> list[str]:
     names = ", ".join(provider.unheeded(source))
     if not names:
         return []
@@ -191,7 +208,7 @@ def _unheeded(provider: SearchProvider, source: Source) -> list[str]:
 
 
 def is_valid(url: str) -> bool:
-    """Tell whether the page of a result can be asked for."""
+    """Return True if the service can fetch the URL of a result."""
     try:
         caller_url(url)
     except ValueError:
@@ -200,7 +217,11 @@ def is_valid(url: str) -> bool:
 
 
 def _key(hit: Hit) -> str:
-    """Return what tells results apart: the same page under http and https is one."""
+    """Return a key that is equal for duplicates.
+
+    URLs that differ in scheme, ``www.`` or a final slash are duplicates. Results with
+    an image are compared by the URL of the image.
+    """
     if hit.image_url:
         return hit.image_url
     parts = urlsplit(hit.url)
@@ -215,10 +236,10 @@ def options_for(
     timeout_s: float = 60,
     include_domains: Sequence[str] = (),
 ) -> SearchOptions:
-    """Return the options of a search that a part of the service makes itself."""
+    """Return the options of a search that the service starts itself."""
     return evolve(
         SearchOptions(query=query, limit=limit),
-        sources=tuple(Source(kind=kind) for kind in sources),
+        sources=tuple(ResultList(kind=kind) for kind in sources),
         timeout_ms=max(1, round(timeout_s * 1000)),
         include_domains=tuple(include_domains),
     )

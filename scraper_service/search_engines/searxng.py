@@ -1,56 +1,61 @@
-"""SearXNG, an engine of one's own that asks others (https://docs.searxng.org)."""
+"""SearXNG, a self-hosted metasearch engine (https://docs.searxng.org)."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.json_http import (
+from scraper_service.search_engines.json_http import (
     is_address,
     number_of,
     rows_of,
     text_of,
 )
 from scraper_service.search_engines.paged import PagedSearch
-from scraper_service.search_engines.web_search import Asked, Hit, SearchFailed, unheeded
+from scraper_service.search_engines.search_engine import (
+    EngineQuery,
+    Hit,
+    SearchFailed,
+    unheeded,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from scraper_service.options.search import Source
+    from scraper_service.options.map_search import ResultList
 
-MAX_PAGES = 10  # of results, each some ten to thirty
+MAX_PAGES = 10  # of about 10 to 30 results each
 _CATEGORIES = {"web": "general", "news": "news", "images": "images"}
 _RANGES = {"h": "day", "d": "day", "w": "week", "m": "month", "y": "year"}
 _SIZE = re.compile(r"([0-9]{1,6})\s*[x\u00d7]\s*([0-9]{1,6})")
 
 
 class SearxngSearch(PagedSearch):
-    """The instance at ``SEARXNG_URL``; its format ``json`` has to be switched on."""
+    """A client for the instance at ``SEARXNG_URL``, which must allow the format ``json``."""
 
     name = "SearXNG"
     sources = frozenset(_CATEGORIES)
 
-    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
+    async def pages(self, engine_query: EngineQuery) -> AsyncIterator[list[Hit | None]]:
         for number in range(1, MAX_PAGES + 1):
-            query = _query(asked.text, asked.source, number)
+            query = _query(engine_query.text, engine_query.source, number)
             answer = await self.client.ask(f"{self.url}/search", query=query)
             rows = rows_of(answer.get("results"))
-            hits = [_hit(row, asked.source.kind) for row in rows]
+            hits = [_hit(row, engine_query.source.kind) for row in rows]
             silent = _silent(answer.get("unresponsive_engines"))
             if number == 1 and silent and not any(hits):
                 names = ", ".join(dict.fromkeys(silent))
                 raise SearchFailed(
-                    f"{self.name} had no answer of its engines ({names})"
+                    f"{self.name} had no results of its engines ({names})"
                 )
             yield hits
 
-    def unheeded(self, source: Source) -> Iterator[str]:
-        """Yield the names of options that have no effect."""
+    def unheeded(self, source: ResultList) -> Iterator[str]:
+        """Yield the names of options without effect."""
         yield from unheeded(source, spans="dwmy")
 
 
-def _query(text: str, source: Source, number: int) -> dict[str, str]:
+def _query(text: str, source: ResultList, number: int) -> dict[str, str]:
     language = source.language
     if source.country and language:
         language = f"{language}-{source.country.upper()}"
@@ -94,7 +99,7 @@ def _hit(row: dict[str, Any], kind: str) -> Hit | None:
 
 
 def _silent(value: object) -> list[str]:
-    """Return the names of engines that did not answer, with the reason."""
+    """Return the names of unresponsive engines, with the reasons."""
     found = []
     for entry in value if isinstance(value, list) else ():
         parts = entry if isinstance(entry, list) else [entry]

@@ -1,27 +1,27 @@
-"""Serper, and what answers like it (https://serper.dev)."""
+"""Serper and services with a compatible API (https://serper.dev)."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.json_http import (
+from scraper_service.search_engines.json_http import (
     is_address,
     number_of,
     rows_of,
     text_of,
 )
 from scraper_service.search_engines.paged import PagedSearch
-from scraper_service.search_engines.web_search import Asked, Hit, unheeded
+from scraper_service.search_engines.search_engine import EngineQuery, Hit, unheeded
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
     from datetime import date
 
-    from scraper_service.options.search import Source, TimeFilter
+    from scraper_service.options.map_search import ResultList, TimeFilter
 
 MAX_PAGES = 10
-MOST = 100  # results in one answer
-# By source: path, and where the results stand in the answer.
+MOST = 100  # results per response
+# By source: path, and key of the results in the response.
 _PATHS = {
     "web": ("search", "organic"),
     "news": ("news", "news"),
@@ -30,15 +30,17 @@ _PATHS = {
 
 
 class SerperSearch(PagedSearch):
-    """The API at ``SERPER_URL``, with ``SERPER_API_KEY``."""
+    """A client for the API at ``SERPER_URL`` with the key ``SERPER_API_KEY``."""
 
     name = "Serper"
     sources = frozenset(_PATHS)
 
-    async def pages(self, asked: Asked) -> AsyncIterator[list[Hit | None]]:
-        kind = asked.source.kind
+    async def pages(self, engine_query: EngineQuery) -> AsyncIterator[list[Hit | None]]:
+        kind = engine_query.source.kind
         path, key = _PATHS[kind]
-        body = _body(asked.text, asked.source, min(MOST, asked.limit))
+        body = _body(
+            engine_query.text, engine_query.source, min(MOST, engine_query.limit)
+        )
         for number in range(1, MAX_PAGES + 1):
             answer = await self.client.ask(
                 f"{self.url}/{path}",
@@ -47,14 +49,14 @@ class SerperSearch(PagedSearch):
             )
             yield [_hit(row, kind) for row in rows_of(answer.get(key))]
 
-    def unheeded(self, source: Source) -> Iterator[str]:
-        """Yield the names of options that have no effect."""
+    def unheeded(self, source: ResultList) -> Iterator[str]:
+        """Yield the names of options without effect."""
         yield from unheeded(
             source, "location filter by_date", spans="hdwmy", dates=True
         )
 
 
-def _body(text: str, source: Source, count: int) -> dict[str, Any]:
+def _body(text: str, source: ResultList, count: int) -> dict[str, Any]:
     facts = {
         "q": text,
         "num": count,

@@ -1,4 +1,7 @@
-"""Who is calling: keys, hashed, and the teams they belong to."""
+"""API keys, the teams they belong to, and the limits of teams.
+
+Keys are stored as hashes only.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,14 @@ import time
 import uuid
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import field, frozen
-from sqlalchemy import insert, null, select, update
+from sqlalchemy import insert, null, or_, select, update
 
 from scraper_service.errors import Unauthorized
-from scraper_service.storage.key_secret import key_secret as key_secret  # noqa: PLC0414  # its old place
+from scraper_service.storage.accounts.credits import balance, lock_team, take_back
+from scraper_service.storage.accounts.rate_limits import count_call
 from scraper_service.storage.schema import key as key_table
 from scraper_service.storage.schema import team as team_table
 
@@ -25,51 +29,52 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from scraper_service.options.limits import Mode
     from scraper_service.storage.database import Database
 
 PREFIX = "fc-"
 KEY_BYTES = 32
-KEY_MEMORY_S = 1.0  # a revoked key may be used for that long
+KEY_MEMORY_S = 1.0  # a revoked key works for so long at most
 MAX_REMEMBERED = 10_000  # keys
-MAX_KEY_LENGTH = 512  # characters; a longer one is no key of ours
+MAX_KEY_LENGTH = 512  # characters; longer keys are invalid
 OPEN_TEAM_ID = "00000000-0000-0000-0000-000000000000"
 
 
 @frozen
 class Team:
-    """Whom a request belongs to, and what it may do.
-
-    ``key_id`` is that of the key that came with it. ``is_unlimited`` tells that credits
-    do not count. ``concurrency`` is how many pages may be under way, None for any
-    number; ``rates`` are calls per minute by mode, where the team has its own.
-    """
+    """The team that a request belongs to, and its limits."""
 
     id: str
+    #: The key of the request.
     key_id: str | None = None
+    #: True if the team has no balance of credits.
     is_unlimited: bool = True
+    #: Pages at a time; None is unlimited.
     concurrency: int | None = None
+    #: Calls per minute by mode, for modes where the team has its own limit.
     rates: Mapping[str, int] = field(factory=dict)
 
 
 @frozen
 class KeyRow:
-    """What is known of a key; ``hint`` is its last four characters."""
+    """A stored key."""
 
     id: str
     team_id: str
     name: str
+    #: The last four characters of the key.
     hint: str
     created_at: datetime
     revoked_at: datetime | None
 
 
 class Accounts(Protocol):
-    """Whatever knows teams by their keys; the setting ``ACCOUNTS`` names it."""
+    """Finds teams by their keys."""
 
     async def team_of(self, authorization: str | None) -> Team:
-        """Return the team for an ``Authorization`` header, None for none sent.
+        """Return the team for an ``Authorization`` header; None stands for no header.
 
-        Raises :exc:`~scraper_service.errors.Unauthorized` with the sentence for the
+        Raises :exc:`~scraper_service.errors.Unauthorized`, whose text is sent to the
         caller.
         """
         ...
@@ -78,8 +83,8 @@ class Accounts(Protocol):
 class DatabaseAccounts:
     """Keys and teams in the job database.
 
-    ``enabled`` False lets everybody in as one team. A key that was found is good for
-    :data:`KEY_MEMORY_S`, so that calls in a row need one look-up.
+    With ``enabled`` False every caller belongs to one team. A key that was found is
+    remembered for :data:`KEY_MEMORY_S`, so that calls in a row need one query.
     """
 
     def __init__(self, database: Database, secret: bytes, enabled: bool = True):
@@ -89,7 +94,7 @@ class DatabaseAccounts:
         self._found: dict[str, tuple[Team, float]] = {}  # by hash; until when
 
     async def team_of(self, authorization: str | None) -> Team:
-        """See :class:`Accounts`."""
+        """Return the team of a key, see :class:`Accounts`."""
         digest = ""
         if self._enabled:
             digest = key_hash(_token(authorization), self._secret)
@@ -119,15 +124,15 @@ def _token(authorization: str | None) -> str:
 
 
 def key_hash(key: str, secret: bytes) -> str:
-    """Return what is stored of a key; with and without its prefix is the same."""
+    """Return the hash of a key. The prefix of the key makes no difference."""
     text = key.removeprefix(PREFIX)
     return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
 
 
 def find_team(connection: Connection, digest: str) -> Team | None:
-    """Return the team of a valid key by its hash, None when there is none.
+    """Return the team of a valid key by the key's hash; None for an unknown hash.
 
-    Without a hash, the one team that everybody is where keys are not asked for.
+    An empty hash finds the one team of a service without keys.
     """
     limits = [team_table.c[name] for name in ("id", "credits", "concurrency", "rates")]
     query = select(null(), null(), *limits).where(team_table.c.id == OPEN_TEAM_ID)
@@ -138,8 +143,8 @@ def find_team(connection: Connection, digest: str) -> Team | None:
             .where(key_table.c.hash == digest, key_table.c.revoked_at.is_(None))
         )
     found = connection.execute(query).first()
-    # The look-up was by hash, so its time says nothing of a key; the comparison is
-    # there for databases that compare loosely.
+    # The query is by hash, so its duration reveals nothing about a key. The comparison
+    # guards against databases that ignore case.
     if found is None or not hmac.compare_digest(found[1] or "", digest):
         return None
     key_id, _, team_id, credits_left, concurrency, rates = found
@@ -150,9 +155,9 @@ def find_team(connection: Connection, digest: str) -> Team | None:
 def create_key(
     connection: Connection, secret: bytes, name: str, team_id: str | None = None
 ) -> str:
-    """Make a key, with a team of its own unless one is given.
+    """Make a key and return it. Without ``team_id`` it gets a team of its own.
 
-    Returns the key, which is shown only now.
+    The key cannot be read again later.
     """
     key = PREFIX + secrets.token_hex(KEY_BYTES)
     digest = key_hash(key, secret)
@@ -161,14 +166,14 @@ def create_key(
 
 
 def list_keys(connection: Connection) -> list[KeyRow]:
-    """Return every key, the oldest first."""
+    """Return all keys, the oldest first."""
     columns = [key_table.c[field] for field in KeyRow.__match_args__]
     rows = connection.execute(select(*columns).order_by(key_table.c.created_at))
     return [KeyRow(*row) for row in rows]
 
 
 def revoke_key(connection: Connection, key_id: str) -> bool:
-    """End a key by its id; tell whether it was valid until now."""
+    """Revoke a key by its id. Return True if it was valid until now."""
     changed = connection.execute(
         update(key_table)
         .where(key_table.c.id == key_id, key_table.c.revoked_at.is_(None))
@@ -178,7 +183,7 @@ def revoke_key(connection: Connection, key_id: str) -> bool:
 
 
 def use_fixed_keys(connection: Connection, secret: bytes, keys: Iterable[str]) -> None:
-    """Make ``keys`` the valid ones of those that come from settings."""
+    """Make ``keys`` the only valid keys of settings. Revoke keys of earlier settings."""
     hashes = {key_hash(key, secret): key[-4:] for key in keys}
     of_settings = key_table.c.source == "settings"
     stored = set(connection.scalars(select(key_table.c.hash)))
@@ -230,3 +235,119 @@ def _store_key(
 
 def _now() -> datetime:
     return datetime.now(UTC)
+
+
+@frozen(kw_only=True)
+class TeamRow:
+    """A stored team. None is unlimited."""
+
+    id: str
+    name: str
+    #: Credits left of ``plan_credits``.
+    credits: int | None
+    plan_credits: int | None
+    #: Pages at a time.
+    concurrency: int | None
+    #: Calls per minute by mode, for modes where the team has its own limit.
+    rates: Mapping[str, int]
+
+
+@frozen(kw_only=True)
+class TeamChange:
+    """Changes to a team. None changes nothing, :data:`UNLIMITED` removes a limit."""
+
+    name: str | None = None
+    #: The new balance, beside the credits that running jobs have reserved.
+    credits: int | None = None
+    #: Credits to add to the balance.
+    more_credits: int | None = None
+    concurrency: int | None = None
+    #: Calls per minute by mode; other modes keep their limits.
+    rates: Mapping[str, int | None] = field(factory=dict)
+
+
+UNLIMITED = -1
+
+
+def list_teams(connection: Connection) -> list[TeamRow]:
+    """Return all teams, the oldest first."""
+    rows = connection.execute(
+        select(team_table).order_by(team_table.c.created_at, team_table.c.id)
+    )
+    return [
+        TeamRow(
+            id=row.id,
+            name=row.name,
+            credits=balance(connection, row.id),
+            plan_credits=row.plan_credits,
+            concurrency=row.concurrency,
+            rates=json.loads(row.rates or "{}"),
+        )
+        for row in rows
+    ]
+
+
+def teams_named(connection: Connection, text: str) -> list[str]:
+    """Return the ids of the teams with this id or name."""
+    query = select(team_table.c.id).where(
+        or_(team_table.c.id == text, team_table.c.name == text)
+    )
+    return list(connection.scalars(query.order_by(team_table.c.created_at)))
+
+
+def change_team(connection: Connection, team_id: str, change: TeamChange) -> None:
+    """Change a team.
+
+    Raises :exc:`ValueError` for more credits to a team without a balance.
+    """
+    lock_team(connection, team_id)
+    row = connection.execute(select(team_table).where(team_table.c.id == team_id)).one()
+    values: dict[str, Any] = {}
+    if change.name is not None:
+        values["name"] = change.name
+    if change.credits is not None:
+        take_back(connection, team_id)  # otherwise it would be added later
+        plan = None if change.credits == UNLIMITED else change.credits
+        values["credits"] = values["plan_credits"] = plan
+    if change.more_credits is not None:
+        if row.credits is None:
+            raise ValueError("the team has unlimited credits: set a number first")
+        values["credits"] = row.credits + change.more_credits
+        values["plan_credits"] = (row.plan_credits or 0) + change.more_credits
+    if change.concurrency is not None:
+        limit = change.concurrency
+        values["concurrency"] = None if limit == UNLIMITED else limit
+    if change.rates:
+        rates = {**json.loads(row.rates or "{}"), **change.rates}
+        kept = {mode: count for mode, count in rates.items() if count is not None}
+        values["rates"] = json.dumps(kept) if kept else None
+    if values:
+        connection.execute(
+            update(team_table).where(team_table.c.id == team_id).values(values)
+        )
+
+
+class Rates:
+    """Rate limits per team and mode.
+
+    ``usual`` is the limit in calls per minute by mode, for teams without limits of
+    their own. 0 or a missing mode is unlimited and needs no database.
+    """
+
+    def __init__(self, database: Database, usual: Mapping[str, int]):
+        self._database = database
+        self._usual = usual
+
+    async def count(self, team: Team, mode: Mode) -> None:
+        """Count a call.
+
+        Raises :exc:`~scraper_service.errors.RateLimited` above the limit.
+        """
+        most = team.rates.get(mode, self._usual.get(mode, 0))
+        if not most:
+            return
+        refusal = await self._database.write_first(
+            count_call, f"{team.id}/{mode}", team.id, mode, most
+        )
+        if refusal is not None:
+            raise refusal

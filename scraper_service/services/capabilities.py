@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from importlib.metadata import version
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
 from scraper_service.crawling.download.proxies import Proxies
-from scraper_service.options.available import (
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.options.availability import (
+    BY_MODEL,
     FORMATS_UNAVAILABLE,
     RECOGNISER,
     can_recognise_text,
+    missing_model,
+    require_available,
+    require_job_available,
 )
-from scraper_service.options.model import BY_MODEL, missing_model
-from scraper_service.search_engines.web_search import OWN
+from scraper_service.search_engines.search_engine import OWN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.download.engines import Engines
+    from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.search_engines.searches import Searches
 
 PACKAGE = "scraper-service"
@@ -33,10 +38,9 @@ NO_ENGINE = (
 )
 NO_INDEX = "the operator has switched it off (SCRAPER_SEARCH_INDEX)"
 NO_RECOGNISER = f"the program {RECOGNISER} is not installed"
-NO_WORKBOOKS = "the extra 'documents' is not installed"
 NO_STEALTH = "the operator has no stealth proxies (SCRAPER_PROXIES)"
 NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: S105
-#: What the reference offers and this service does not.
+#: Parts of the reference API that this service does not have.
 NOT_OFFERED = {
     "agent": "no collection by a prompt alone; extract, search and deep-research are",
     "browser": "no sessions of a caller's own in the browser; actions and sessions are",
@@ -46,7 +50,7 @@ NOT_OFFERED = {
 }
 
 _HOSTED = "it needs data or accounts of the hosted service"
-# First segments of paths below a version, or the last one: the reason of their 404.
+# The first or last segment of a path below a version: the reason of its 404.
 _PATHS = {
     **{name: f"{name} is not offered: {why}" for name, why in NOT_OFFERED.items()},
     **{
@@ -55,7 +59,7 @@ _PATHS = {
     },
 }
 _OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
-# What one version alone has.
+# First segments that only one version has.
 _OF_VERSION = {
     "v1": ("deep-research", "llmstxt"),
     "v2": ("capabilities", "parse", "sessions"),
@@ -63,9 +67,9 @@ _OF_VERSION = {
 
 
 def why_not_offered(path: str) -> str | None:
-    """Return a sentence on an operation that this service does not have.
+    """Return a sentence for a path of the reference API that is missing here.
 
-    ``path`` begins with the version. Returns None for paths that nobody knows.
+    ``path`` begins with the version. Return None for any other path.
     """
     version, first, *rest = [*path.strip("/").split("/"), "", ""]
     for other, names in _OF_VERSION.items():
@@ -78,20 +82,45 @@ def why_not_offered(path: str) -> str | None:
     return f"Not found: {known}." if known else None
 
 
+class Availability:
+    """Checks before work begins: is the service open, and can it obey the options?"""
+
+    #: Set at shutdown: from then on no work begins.
+    stopping = False
+
+    def __init__(self, settings: BaseSettings, engines: Engines):
+        self._engines = engines
+        self._no_model = missing_model(settings)
+
+    def check_open(self) -> None:
+        """Raise :exc:`~scraper_service.errors.ServiceUnavailable` during shutdown."""
+        if self.stopping:
+            raise ServiceUnavailable("The service is stopping.")
+
+    def require(self, options: ScrapeOptions) -> None:
+        """Raise :exc:`~scraper_service.errors.OptionUnavailable` for a missing part."""
+        require_available(options, self._engines.missing, self._no_model)
+
+    def require_job(self, options: CrawlOptions | BatchOptions) -> None:
+        """Do the same as :meth:`require` for the options of a job."""
+        require_job_available(options, self._engines.missing, self._no_model)
+
+
 @frozen
 class Capability:
-    """Something that may be on or off; ``missing`` says why it is off."""
+    """A feature of the service."""
 
     name: str
+    #: The reason why it is off; None if it is on.
     missing: str | None = None
 
 
 def capabilities(
     settings: BaseSettings, engines: Engines, searches: Searches
 ) -> dict[str, Any]:
-    """Return version, features, formats of pages, search engines, and what is not here.
+    """Return version, features, page formats, search engines and missing endpoints.
 
-    Plain values; nothing secret is among them.
+    The result has JSON values only, and no secrets.
     """
     features = list(_features(settings, engines, searches))
     no_model = missing_model(settings)
@@ -117,7 +146,6 @@ def _features(
     yield needs("webSearch", searches.names != (OWN,), NO_ENGINE)
     yield needs("searchIndex", settings.getbool("SEARCH_INDEX"), NO_INDEX)
     yield needs("textInImages", can_recognise_text(), NO_RECOGNISER)
-    yield needs("oldWorkbooks", find_spec("python_calamine"), NO_WORKBOOKS)
     yield needs("stealthProxy", Proxies.shared(settings).has("stealth"), NO_STEALTH)
     yield needs("webhookSignatures", settings.getlist("WEBHOOK_SECRETS"), NO_SECRET)
     is_open = "the operator has switched it off (SCRAPER_AUTH_ENABLED)"

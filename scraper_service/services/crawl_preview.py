@@ -1,11 +1,12 @@
-"""From a sentence to options of a crawl, with a look at the site.
+"""What a crawl would do, without a crawl: options from a prompt, and URLs in its scope.
 
-The operator's language model answers, if there is one; else, or where its answer is of
-no use, rules over the words do.
+The options come from the operator's language model. Without a model or a usable output
+they come from rules over the words of the prompt.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import uuid
@@ -15,8 +16,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from attrs import evolve, frozen
 
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.discovery.crawl_prompt import Derived, derived
+from scraper_service.discovery import Reason, Refusal, normalized_url
+from scraper_service.discovery.crawl_prompt import PromptOptions, options_from_prompt
 from scraper_service.discovery.map_results import BETWEEN, address_row
+from scraper_service.discovery.sitemap_locations import first_scope
 from scraper_service.errors import (
     ConverterDied,
     InvalidOptions,
@@ -25,28 +28,32 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.llm.model import ModelError, language_model
-from scraper_service.options.job_arguments import map_options
-from scraper_service.options.jobs import SITEMAP_MODES
+from scraper_service.options.crawl import SITEMAP_MODES
+from scraper_service.options.spider_arguments import map_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scrapy.settings import BaseSettings
 
+    from scraper_service.crawling.robots import RobotsPolicy
+    from scraper_service.options.crawl import CrawlOptions
     from scraper_service.services.accounts import Team
     from scraper_service.services.mapping import MapCrawler
 
-#: Raises :exc:`InvalidOptions` for values that no caller could send.
+#: Raises :exc:`InvalidOptions` for values that the API does not accept.
 CheckT: TypeAlias = Callable[[Mapping[str, Any]], None]
 
 MAP_TIMEOUT_MS = 10_000  # for the sitemaps and the first page of the site
-KNOWN = 5000  # addresses of the site that are looked at
-SHOWN = 300  # of those, to a language model
-DERIVE_S = 10.0  # in the pool
+KNOWN = 5000  # URLs of the site that the rules see
+SHOWN = 300  # URLs of the site that a language model sees
+DERIVE_S = 10.0  # for the rules, in the converter pool
 MODEL_S = 30.0
 
 UNSEEN = "The site could not be read ({}): the options come from the words alone."
 LEFT_OUT = "An option that the language model named was left out ({})."
 UNREAD = "The prompt took too long to read."
-BY_RULES = "The language model was of no use ({}): rules over the words answered."
+BY_RULES = "The language model failed ({}): rules derived the options from the words."
 
 TASK = """A user says in words what a web crawl should fetch. Answer with the options of \
 the crawl that the words ask for, and no others: leave out what is not spoken of.
@@ -58,7 +65,7 @@ The crawl starts at {url}
 The user says: {prompt}"""
 _FLAG = {"type": "boolean"}
 _TEXTS = {"type": "array", "items": {"type": "string"}}
-# Without range: an answer out of range costs one option, not the whole answer.
+# Without a range: a value out of range then costs one option, not the whole output.
 _COUNT = {"type": "integer"}
 SCHEMA: Mapping[str, Any] = {
     "type": "object",
@@ -83,22 +90,28 @@ logger = logging.getLogger(__name__)
 
 @frozen
 class _Known:
-    """Addresses of a site as JSON, and why there are none."""
+    """URLs of a site as JSON."""
 
     slices: tuple[bytes, ...] = ()
+    #: Why there are none.
     warning: str | None = None
 
 
 class Previews:
-    """Derives options; the site is listed as maps do it, politely and not for long."""
+    """Derives the options of a crawl from a prompt and a short map of the site."""
 
     def __init__(self, maps: MapCrawler, settings: BaseSettings):
         self._maps = maps
         self._settings = settings
         self._model = language_model(settings)
 
-    async def derive(self, url: str, prompt: str, team: Team, check: CheckT) -> Derived:
-        """Return what a prompt asks for; warnings say what could not be told."""
+    async def derive(
+        self, url: str, prompt: str, team: Team, check: CheckT
+    ) -> PromptOptions:
+        """Return the options that a prompt asks for.
+
+        Warnings name the parts of the prompt that were not understood.
+        """
         known = await self._known(url, team.id)
         reason = None
         if self._model is not None:
@@ -117,11 +130,11 @@ class Previews:
 
     async def _by_rules(
         self, url: str, prompt: str, team_id: str, known: _Known
-    ) -> Derived:
+    ) -> PromptOptions:
         pool = ConverterPool.shared(self._settings)
         try:
             return await pool.run(
-                derived,
+                options_from_prompt,
                 prompt,
                 url,
                 known.slices,
@@ -130,11 +143,11 @@ class Previews:
             )
         except (ConverterDied, MemoryError, TimeoutError):
             logger.warning("a prompt took too long to read")
-            return Derived({}, (UNREAD,))
+            return PromptOptions({}, (UNREAD,))
 
     async def _asked(
         self, url: str, prompt: str, team: Team, known: _Known, check: CheckT
-    ) -> Derived:
+    ) -> PromptOptions:
         assert self._model is not None
         rows = BETWEEN.join(known.slices).split(BETWEEN, SHOWN)[:SHOWN]
         addresses: list[str] = json.loads(b"[%s]" % BETWEEN.join(rows))
@@ -156,7 +169,7 @@ class Previews:
         check(values)
         warning = (known.warning,) if known.warning else ()
         left_out = [LEFT_OUT.format(reason) for reason in refused]
-        return Derived(values, (*warning, *left_out, *found.warnings))
+        return PromptOptions(values, (*warning, *left_out, *found.warnings))
 
     async def _known(self, url: str, team_id: str) -> _Known:
         options = map_options({"url": url, "limit": str(KNOWN)})
@@ -182,7 +195,7 @@ class Previews:
 def _usable(
     values: Mapping[str, Any], check: CheckT
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the values that a caller could send, and why the others are not usable."""
+    """Return the values that the API accepts, and the errors of the others."""
     usable, refused = {}, []
     for name, value in values.items():
         try:
@@ -192,3 +205,53 @@ def _usable(
         else:
             usable[name] = value
     return usable, refused
+
+
+@frozen
+class Explanation:
+    """Whether a crawl would fetch a URL."""
+
+    url: str
+    #: The rule against it; None if the crawl would fetch it.
+    refusal: Refusal | None = None
+    #: ``allowed``, ``refused``, ``unknown``, or None if robots.txt is ignored.
+    robots: str | None = None
+
+
+async def explain(
+    options: CrawlOptions, urls: Sequence[str], depth: int, robots: RobotsPolicy
+) -> list[Explanation]:
+    """Return for each URL whether a crawl would fetch it.
+
+    ``depth`` is the number of links between the start page and each URL. Only cached
+    robots.txt files count; nothing is fetched.
+    """
+    found = await asyncio.to_thread(_by_rules, options, urls, depth)
+    if options.ignore_robots_txt:
+        return found
+    return [_with_robots(each, options, robots) for each in found]
+
+
+def _by_rules(
+    options: CrawlOptions, urls: Sequence[str], depth: int
+) -> list[Explanation]:
+    """Apply the rules of a crawl that depend on the URL alone."""
+    scope = first_scope(options)
+    found = []
+    for url in urls:
+        address = normalized_url(url)
+        found.append(Explanation(address, scope.refusal(address, depth)))
+    return found
+
+
+def _with_robots(
+    found: Explanation, options: CrawlOptions, robots: RobotsPolicy
+) -> Explanation:
+    if found.refusal is not None:
+        return found
+    if (rules := robots.known(found.url)) is None:
+        return evolve(found, robots="unknown")
+    agents = robots.agents(options.robots_user_agent)
+    if rule := rules.refusal(found.url, agents):
+        return evolve(found, robots="refused", refusal=Refusal(Reason.ROBOTS, rule))
+    return evolve(found, robots="allowed")

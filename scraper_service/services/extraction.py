@@ -1,4 +1,4 @@
-"""The operation extract: one answer from the data of several pages."""
+"""Extract jobs: one result from the data of several pages."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from attrs import define, evolve, field
 
 from scraper_service.content.merging import PageData, result_json
-from scraper_service.content.stored_pages import read_pages
+from scraper_service.content.text.stored_pages import read_pages
 from scraper_service.discovery import relevance
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.options.crawl import BatchOptions
+from scraper_service.options.extraction import SITE, ExtractOptions
 from scraper_service.options.formats import Json, Links
-from scraper_service.options.jobs import BatchOptions
-from scraper_service.options.operations import SITE, ExtractOptions
 from scraper_service.services.operations import OperationFailed
 
 if TYPE_CHECKING:
@@ -20,14 +20,13 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.content.stored_pages import StoredPage
+    from scraper_service.content.text.stored_pages import StoredPage
     from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.services.operation_sources import Sources
-    from scraper_service.services.operations import Operation
+    from scraper_service.services.operations import Operation, Sources
 
 MAX_PAGES = 5000  # of one operation
-SEARCHED_PAGES = 10  # of a search, where the caller sets no limit
+SEARCHED_PAGES = 10  # of a search, unless the caller sets a limit
 MAX_SEARCHED = 100
 MOST_REASONS = 5  # of pages that could not be read, in one warning
 LONG_REASON = 300  # characters
@@ -38,10 +37,13 @@ NO_MODEL = "the operator has not set up a language model (SCRAPER_LLM_BASE_URL)"
 
 @define
 class _Plan:
-    """Addresses in the order in which their data counts, and what to tell of them."""
+    """The pages to read."""
 
+    #: The most pages.
     limit: int
+    #: URLs, the most important data first.
     urls: dict[str, None] = field(factory=dict)
+    #: Sentences shown to the caller.
     warnings: list[str] = field(factory=list)
 
     def add(self, urls: Iterable[str]) -> None:
@@ -51,7 +53,7 @@ class _Plan:
 
 
 class Extract:
-    """Find the pages, read them, join what each of them has."""
+    """Finds the pages, reads them and merges their data."""
 
     def __init__(
         self,
@@ -68,16 +70,16 @@ class Extract:
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
     def pages(self, options: ExtractOptions) -> int:
-        """Return how many pages an operation may have to pay for."""
+        """Return the most pages that an operation may be charged for."""
         searched = min(options.limit or SEARCHED_PAGES, MAX_SEARCHED)
         return min(sum(options.counts(self._site_pages, searched)), MAX_PAGES)
 
     def price(self, _: ExtractOptions) -> int:
-        """Return what a page costs."""
+        """Return the price of a page in credits."""
         return self._price
 
     async def __call__(self, operation: Operation) -> None:
-        """Run an operation; see :class:`ExtractOptions`."""
+        """Run an operation with :class:`ExtractOptions`."""
         options: ExtractOptions = operation.options
         timeout_s = (options.timeout_ms or 1000 * self._most_s) / 1000
         until = operation.deadline(min(timeout_s, self._most_s))
@@ -109,7 +111,7 @@ class Extract:
     async def _plan(
         self, operation: Operation, options: ExtractOptions, until: float
     ) -> _Plan:
-        """Find the addresses of the pages that are to be read."""
+        """Return the URLs to read."""
         plan = _Plan(operation.page_limit)
         if operation.warning:
             plan.warnings.append(operation.warning)
@@ -131,7 +133,7 @@ class Extract:
     async def _below(
         self, operation: Operation, url: str, words: str, until: float, plan: _Plan
     ) -> list[str]:
-        """Return the pages of a site that fit; its start page where it has no map."""
+        """Return the relevant pages of a site; only its start page without a map."""
         options: ExtractOptions = operation.options
         limit = min(options.limit or self._site_pages, MAX_PAGES)
         found = await self._sources.site(
@@ -139,7 +141,7 @@ class Extract:
             operation.team_id,
             options.scrape,
             until,
-            # Those that do not fit come behind the others.
+            # Irrelevant pages come last.
             limit=max(limit, relevance.UNFITTING_PAGES),
             words=words,
             ignore_sitemap=options.ignore_sitemap,
@@ -171,7 +173,7 @@ class Extract:
     async def _elsewhere(
         self, operation: Operation, words: str, until: float
     ) -> list[str]:
-        """Return links of the start pages to other sites, those that fit."""
+        """Return relevant links of the start pages to other sites."""
         options: ExtractOptions = operation.options
         starts = [u.removesuffix(SITE) for u in options.urls if u.endswith(SITE)]
         if not starts:
@@ -213,7 +215,7 @@ class Extract:
     async def _read(
         self, operation: Operation, step: str
     ) -> tuple[list[StoredPage], list[tuple[str, str]]]:
-        """Return the pages that have data, in order, and those that have not, and why."""
+        """Return the pages with data in order, and URL and reason of the others."""
         numbered: dict[int, StoredPage] = {}
         lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
         async for entries in operation.entries(step):
@@ -233,7 +235,7 @@ class Extract:
     def _by_rules(
         self, pages: Sequence[StoredPage], *, has_system_prompt: bool
     ) -> str | None:
-        """Tell if data was found by rules, and not by a language model."""
+        """Return a warning if data was found by rules and not by a language model."""
         count = sum(page.answered_by == "rules" for page in pages)
         if not count:
             return None
@@ -250,7 +252,7 @@ class Extract:
         *,
         by_rules: bool,
     ) -> None:
-        """Store the answer; only the pages that it used are charged for."""
+        """Store the result. Only the pages that it uses are charged."""
         options: ExtractOptions = operation.options
         result: bytes
         result, used = await self._pool.run(
@@ -278,7 +280,7 @@ def _batch(options: ExtractOptions, urls: Sequence[str], *wanted: Any) -> BatchO
 
 
 def _lost(lost: Sequence[tuple[str, str]], count: int) -> str:
-    """Tell of pages that could not be read, and why."""
+    """Return a warning about pages that could not be read."""
     reasons = [f"{url} ({reason:.{LONG_REASON}})" for url, reason in lost]
     text = f"{len(lost)} of {count} pages could not be read: "
     more = "; ..." if len(lost) > MOST_REASONS else ""

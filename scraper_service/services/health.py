@@ -1,34 +1,97 @@
-"""Health: whether the parts that every request needs work, and why one does not."""
+"""Health: whether the parts that every request needs work, and why one does not.
+
+How late the event loop is: the first thing that suffers when something blocks it.
+
+The checks of the service: database, disk, converters, browser, event loop.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
+from sqlalchemy import text
 
-WAIT_S = 2.0  # that one report waits for checks under way
+from scraper_service.crawling.browser import shared_browser
+from scraper_service.crawling.browser.chromium import find_chromium, why_missing
+from scraper_service.errors import ServiceUnavailable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scrapy.settings import BaseSettings
+    from sqlalchemy import Connection
+
+    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.storage.database import Database
+
+PERIOD_S = 0.05
+SAMPLES = 1200  # one minute
+RECENT = 20  # one second
+
+
+class LoopLag:
+    """Measures how late the event loop runs timers, over the last minute."""
+
+    def __init__(self) -> None:
+        self._samples: deque[float] = deque(maxlen=SAMPLES)
+        self._handle: asyncio.TimerHandle | None = None
+
+    def start(self) -> None:
+        self._schedule(asyncio.get_running_loop())
+
+    def stop(self) -> None:
+        if self._handle is not None:
+            self._handle.cancel()
+
+    def p99_ms(self) -> float:
+        """Return the 99th percentile of the lateness in ms."""
+        ordered = sorted(self._samples)
+        return round(ordered[int(len(ordered) * 0.99)] * 1000, 2) if ordered else 0.0
+
+    def recent_ms(self) -> float:
+        """Return the median lateness in ms of the last :data:`RECENT` samples."""
+        recent = list(islice(reversed(self._samples), RECENT))
+        return median(recent) * 1000 if recent else 0.0
+
+    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
+        due = loop.time() + PERIOD_S
+
+        def note() -> None:
+            self._samples.append(max(0.0, loop.time() - due))
+            self._schedule(loop)
+
+        self._handle = loop.call_at(due, note)
+
+
+WAIT_S = 2.0  # that one report waits for running checks
 
 CheckT = Callable[[], Awaitable[None]]
 
 
 class Unhealthy(Exception):
-    """Raised by a check; the text is the reason, a sentence without its full stop."""
+    """Raised by a check that fails. The text is a sentence without its full stop."""
 
 
 @define(eq=False)
-class Check:
-    """One check with its latest result, for all who ask.
-
-    ``run`` raises :exc:`Unhealthy`. It has failed if it takes over ``limit_s``, and is
-    started at most once in ``every_s`` (seconds). One is under way at a time.
-    """
+class HealthCheck:
+    """One check with its latest result. All callers share a run."""
 
     name: str
+    #: Raises :exc:`Unhealthy`. Runs once at a time.
     run: CheckT
+    #: Seconds after which a run counts as failed.
     limit_s: float = WAIT_S
+    #: Least seconds between the starts of two runs.
     every_s: float = 1.0
     _task: asyncio.Task[None] | None = None
     _started_at: float = float("-inf")
@@ -37,8 +100,8 @@ class Check:
     async def reason(self) -> str | None:
         """Return why the check fails, None if it passes.
 
-        The answer is at most ``every_s`` old, or that of the run before while the next
-        one is within its limit.
+        The result is at most ``every_s`` old. While a run is within its limit, the
+        result of the previous run counts.
         """
         now = time.monotonic()
         if self._task is None and now - self._started_at >= self.every_s:
@@ -67,19 +130,21 @@ class Check:
 
 
 @frozen
-class Report:
-    """The result of all checks: by name the reason why one fails, else None."""
+class HealthReport:
+    """The result of all checks."""
 
+    #: By name of the check: why it fails, None if it passes.
     checks: dict[str, str | None] = field(factory=dict)
+    #: True during shutdown.
     is_stopping: bool = False
 
     @property
     def is_ready(self) -> bool:
-        """Return True if requests can be answered."""
+        """Return True if the service accepts requests."""
         return not self.is_stopping and not any(self.checks.values())
 
     def members(self) -> dict[str, Any]:
-        """Return what HTTP tells of it."""
+        """Return the report as JSON members."""
         if self.is_ready:
             return {"success": True, "status": "ok", "checks": self._told()}
         status = "stopping" if self.is_stopping else "failing"
@@ -97,16 +162,95 @@ class Report:
 
 
 class Health:
-    """Runs the checks of a process; a flood of reports costs as much as one."""
+    """Runs the checks of a process. Many reports at a time cost as much as one."""
 
-    def __init__(self, checks: Iterable[Check], is_stopping: Callable[[], bool]):
+    def __init__(self, checks: Iterable[HealthCheck], is_stopping: Callable[[], bool]):
         self._checks = tuple(checks)
         self._is_stopping = is_stopping
 
-    async def report(self) -> Report:
-        """Return the state of every part, after :data:`WAIT_S` at the latest."""
+    async def report(self) -> HealthReport:
+        """Return the results of all checks, after :data:`WAIT_S` at the latest."""
         if self._is_stopping():
-            return Report(is_stopping=True)
+            return HealthReport(is_stopping=True)
         reasons = await asyncio.gather(*(check.reason() for check in self._checks))
         names = (check.name for check in self._checks)
-        return Report(dict(zip(names, reasons, strict=True)))
+        return HealthReport(dict(zip(names, reasons, strict=True)))
+
+
+PROBE_BYTES = 4096  # written to the disk
+MAX_LAG_MS = 1000.0  # of the event loop, the median of a second
+MIB = 2**20
+
+
+def service_checks(
+    settings: BaseSettings, database: Database, pool: ConverterPool, lag: LoopLag
+) -> Iterator[HealthCheck]:
+    """Yield the checks of a process that serves requests."""
+
+    async def check_database() -> None:
+        try:
+            await database.read(_read_something)
+            await database.write_apart(_read_something)
+        except ServiceUnavailable as error:
+            raise Unhealthy(str(error).rstrip(".")) from error
+
+    folder = Path(settings["DATA_DIR"])
+    least = settings.getint("MIN_DISK_MB") * MIB
+
+    async def check_disk() -> None:
+        await asyncio.to_thread(_check_disk, folder, least)
+
+    async def check_converters() -> None:
+        if (why := pool.fault) is not None:
+            raise Unhealthy(why.rstrip("."))
+
+    async def check_lag() -> None:
+        if (late_ms := lag.recent_ms()) > MAX_LAG_MS:
+            raise Unhealthy(f"the event loop is {late_ms:.0f} ms late")
+
+    yield HealthCheck("database", check_database)
+    yield HealthCheck("disk", check_disk)
+    yield HealthCheck("converters", check_converters)
+    program = find_chromium(settings)
+    is_wanted = settings["RENDER"] == "always" or why_missing(settings) is None
+    if is_wanted:
+
+        async def check_browser() -> None:
+            if (why := why_missing(settings)) is not None:
+                raise Unhealthy(why)
+            await asyncio.to_thread(_check_program, program)
+            for state in shared_browser.SharedBrowser.states():
+                if state == shared_browser.RESTARTING:
+                    raise Unhealthy("the browser ended, and another one starts")
+                if state not in {shared_browser.OK, shared_browser.STARTING}:
+                    raise Unhealthy(state)
+
+        yield HealthCheck("browser", check_browser)
+    yield HealthCheck("eventLoop", check_lag)
+
+
+def _read_something(connection: Connection) -> None:
+    connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _check_disk(folder: Path, least: int) -> None:
+    probe = folder / f".health-{os.getpid()}"
+    try:
+        try:
+            probe.write_bytes(bytes(PROBE_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+        free = shutil.disk_usage(folder).free
+    except OSError as error:
+        text = f"SCRAPER_DATA_DIR cannot be written to ({error.strerror or error})"
+        raise Unhealthy(text) from error
+    if free < least:
+        raise Unhealthy(
+            f"SCRAPER_DATA_DIR has {free // MIB} MiB left, fewer than SCRAPER_MIN_DISK_MB"
+            f" ({least // MIB})"
+        )
+
+
+def _check_program(program: str | None) -> None:
+    if program is None or not os.access(program, os.X_OK):
+        raise Unhealthy(f"the program {program} cannot be run")

@@ -1,29 +1,42 @@
-"""What a team may know of its stored jobs, and do with them."""
+"""Crawls and batches: start, status, cancel, report and webhook deliveries."""
 
 from __future__ import annotations
 
 import asyncio
 from typing import TYPE_CHECKING
 
-from scraper_service.errors import HeadersForgotten, JobEnded, JobNotFound
-from scraper_service.services.crawl_report import Report
-from scraper_service.storage import job_listing
-from scraper_service.storage import jobs as store
-from scraper_service.storage import webhook_outbox as deliveries
-from scraper_service.storage.job_records import JobState
-from scraper_service.storage.politeness.crawl_reports import read_report
+from attrs import frozen
+from scrapy.settings import BaseSettings
+
+from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.errors import (
+    IdempotencyKeyUsed,
+    JobEnded,
+    JobNotFound,
+)
+from scraper_service.services.crawl_preview import explain
+from scraper_service.storage.jobs import admission
+from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.jobs.jobs import Jobs
+from scraper_service.storage.politeness.crawl_reports import JobReport, read_report
+from scraper_service.storage.webhook_outbox import WebhookOutbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from sqlalchemy import Connection
-
+    from scraper_service.crawling.pricing import Prices
+    from scraper_service.crawling.robots import RobotsPolicy
+    from scraper_service.discovery.crawl_prompt import PromptOptions
+    from scraper_service.options.crawl import BatchOptions, CrawlOptions
     from scraper_service.services.accounts import Team
+    from scraper_service.services.capabilities import Availability
+    from scraper_service.services.crawl_preview import CheckT, Explanation, Previews
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
-    from scraper_service.storage.job_listing import AddressQuery, Listing
-    from scraper_service.storage.job_records import (
+    from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
+    from scraper_service.storage.jobs.job_records import (
         Delivery,
         DeliveryState,
         Job,
@@ -31,44 +44,144 @@ if TYPE_CHECKING:
     )
 
 
-class Jobs:
-    """Jobs that have been started, for a team at a time.
+@frozen
+class CrawlReport:
+    """The report of a job of this service."""
 
-    One that is not the team's, or has expired, is a
-    :exc:`~scraper_service.errors.JobNotFound`.
+    facts: JobReport
+    #: The present pace of requests, for all jobs of this process.
+    pace: HostPace
+    settings: BaseSettings
+
+
+class TeamJobs:
+    """Crawls and batches of a team.
+
+    Methods with a job id raise :exc:`~scraper_service.errors.JobNotFound` for a job of
+    another team or an expired job.
     """
 
-    def __init__(self, database: Database, runner: JobRunner, webhooks: Webhooks):
+    def __init__(
+        self,
+        database: Database,
+        runner: JobRunner,
+        webhooks: Webhooks,
+        previews: Previews,
+        robots: RobotsPolicy,
+        prices: Prices,
+        availability: Availability,
+    ):
         self._database = database
+        self._jobs = Jobs(database)
+        self._outbox = WebhookOutbox(database)
         self._runner = runner
         self._webhooks = webhooks
+        self._previews = previews
+        self._robots = robots
+        self._prices = prices
+        self._availability = availability
+        self._places = TeamPermits.shared()
+        self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
+        self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
+
+    async def start(
+        self,
+        options: CrawlOptions | BatchOptions,
+        team: Team,
+        version: int,
+        idempotency_key: str | None = None,
+        least_pages: int = 1,
+    ) -> Job:
+        """Store a job and wake the runner. The job is on disk when this returns.
+
+        ``least_pages`` is the number of pages that the team's credits must cover.
+        Raises :exc:`OptionUnavailable`, :exc:`IdempotencyKeyUsed`,
+        :exc:`~scraper_service.errors.OutOfCredits` and
+        :exc:`~scraper_service.errors.QueueFull`.
+        """
+        self._availability.check_open()
+        self._availability.require_job(options)
+        terms = self._terms(options, team, least_pages)
+        job = await self._jobs.create(terms, options, version, idempotency_key)
+        self._places.limit_to(team.id, team.concurrency)
+        self._runner.wake()
+        return job
+
+    def _terms(
+        self, options: CrawlOptions | BatchOptions, team: Team, least_pages: int = 1
+    ) -> admission.Terms:
+        price = None if team.is_unlimited else self._prices.usual(options.scrape)
+        return admission.Terms(
+            team_id=team.id,
+            key_id=team.key_id,
+            page_price=price,
+            least_pages=least_pages,
+            most_jobs=self._most_jobs,
+            webhook_url=self._webhook_url,
+        )
+
+    async def check_key(self, idempotency_key: str | None, team: Team) -> None:
+        """Raise :exc:`IdempotencyKeyUsed` if the team has used this key before."""
+        if idempotency_key is None:
+            return
+        if await self._jobs.is_key_used(team.id, idempotency_key):
+            raise IdempotencyKeyUsed("Idempotency key already used")
+
+    async def add_to_batch(
+        self,
+        job_id: str,
+        options: BatchOptions,
+        team: Team,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Add entries with their own options to a batch. A completed batch continues.
+
+        Raises :exc:`JobNotFound` if the team has no such batch,
+        :exc:`~scraper_service.errors.JobEnded` for a cancelled or failed batch, and
+        the errors of :meth:`start`.
+        """
+        self._availability.check_open()
+        self._availability.require_job(options)
+        terms = self._terms(options, team)
+        job = await self._jobs.add_entries(job_id, terms, options, idempotency_key)
+        self._runner.wake()
+        return job
+
+    async def preview(
+        self, url: str, prompt: str, team: Team, check: CheckT
+    ) -> PromptOptions:
+        """Return the options of a crawl that a prompt asks for, without a crawl.
+
+        ``check`` raises :exc:`~scraper_service.errors.InvalidOptions` for values that
+        the API does not accept.
+        """
+        self._availability.check_open()
+        return await self._previews.derive(url, prompt, team, check)
+
+    async def explain(
+        self, options: CrawlOptions, urls: Sequence[str], depth: int
+    ) -> list[Explanation]:
+        """Return for each URL whether a crawl would fetch it; see :func:`explain`."""
+        self._availability.require_job(options)
+        return await explain(options, urls, depth, self._robots)
 
     async def status(
         self, job_id: str, team: Team, skip: int, limit: int | None
     ) -> tuple[Job, list[bytes]]:
-        """Return a job and a chunk of its pages, as JSON, of one moment."""
-
-        def read(connection: Connection) -> tuple[Job, list[bytes]] | None:
-            job = store.get_job(connection, job_id, team.id)
-            if job is None:
-                return None
-            return job, store.read_pages(connection, job_id, skip, limit)
-
-        found = await self._database.read(read)
+        """Return a job and some of its pages as JSON, as one snapshot."""
+        found = await self._jobs.get_with_pages(job_id, team.id, skip, limit)
         if found is None:
             raise JobNotFound("Job not found")
         return found
 
     async def cancel(self, job_id: str, team: Team) -> Job:
-        """Cancel a job that goes on; a cancelled one stays so.
+        """Cancel a job. Cancelling it again changes nothing.
 
-        Raises :exc:`JobEnded` for one that is completed or has failed.
+        Raises :exc:`JobEnded` for a completed or failed job.
         """
         job = await self._job(job_id, team)
         if job.is_active:
-            await self._database.write_locking(
-                store.end_job, job_id, JobState.CANCELLED
-            )
+            await self._jobs.end(job_id, JobState.CANCELLED)
             await self._runner.cancel(job_id)
             job = await self._job(job_id, team)
         if job.state is not JobState.CANCELLED:
@@ -81,34 +194,30 @@ class Jobs:
         team: Team,
         shape: Callable[[list[PageErrorRow], list[str]], bytes],
     ) -> bytes:
-        """Return what ``shape`` makes of the pages of a job that failed.
+        """Return the result of ``shape`` for a job's failed pages and refused URLs.
 
-        And of the addresses that robots.txt refused; it runs in a reader thread, as
-        they may be many.
+        Refused URLs are those that robots.txt disallows. ``shape`` runs in a reader
+        thread, since the lists may be long.
         """
-
-        def read(connection: Connection) -> bytes:
-            failed = job_listing.read_errors(connection, job_id)
-            return shape(failed, job_listing.read_robots_blocked(connection, job_id))
-
         await self._job(job_id, team)
-        return await self._database.read(read)
+        return await self._jobs.errors(job_id, shape)
 
     async def addresses(self, job_id: str, team: Team, query: AddressQuery) -> Listing:
-        """Return addresses of a job, with what became of them; and where to go on."""
+        """Return URLs of a job with their states, and the cursor of the next part."""
         await self._job(job_id, team)
-        return await self._database.read(job_listing.read_addresses, job_id, query)
+        return await self._jobs.urls(job_id, query)
 
     async def report(
-        self, job_id: str, team: Team, shape: Callable[[Report], bytes]
+        self, job_id: str, team: Team, shape: Callable[[CrawlReport], bytes]
     ) -> bytes:
-        """Return what ``shape`` makes of the report of a job; it runs in a thread."""
+        """Return the result of ``shape`` for the report of a job; it runs in a thread."""
         await self._job(job_id, team)
         await self._runner.store_counts(job_id)
         facts = await self._database.read(read_report, job_id, team.id)
         if facts is None:
             raise JobNotFound("Job not found")
-        report = Report.within(self._runner.settings, facts)
+        settings = self._runner.settings
+        report = CrawlReport(facts, HostPace.shared(settings), settings)
         return await asyncio.to_thread(shape, report)
 
     async def deliveries(
@@ -119,35 +228,32 @@ class Jobs:
         after: int,
         limit: int,
     ) -> tuple[Job, list[Delivery], int | None]:
-        """Return events for the webhook of a job, and the number to go on behind."""
+        """Return webhook deliveries of a job, and the number before the next part."""
         job = await self._job(job_id, team)
-        found, behind = await self._database.read(
-            job_listing.read_deliveries, job_id, state=state, after=after, limit=limit
-        )
+        found, behind = await self._outbox.deliveries(job_id, state, after, limit)
         return job, found, behind
 
     async def replay(self, job_id: str, team: Team, number: int | None = None) -> int:
-        """Send an event of a job again, or all that were given up; tell how many.
+        """Send a delivery again, or all that were given up; return their number.
 
-        Raises :exc:`JobNotFound` for a number that no event has, and
-        :exc:`HeadersForgotten` where all have arrived and the receiver wants headers.
+        Raises :exc:`JobNotFound` for an unknown number. Raises :exc:`HeadersForgotten`
+        if all deliveries have arrived and the webhook had headers: these are deleted
+        then.
         """
         await self._job(job_id, team)
-        count = await self._database.write_locking(deliveries.replay, job_id, number)
-        if isinstance(count, HeadersForgotten):
-            raise count
+        count = await self._outbox.replay(job_id, number)
         if number is not None and not count:
             raise JobNotFound("Delivery not found")
         self._webhooks.wake()
         return count
 
     async def active_crawls(self, team: Team) -> list[Job]:
-        """Return the crawls of a team that go on, the oldest first."""
-        jobs = await self._database.read(store.active_jobs, team.id)
+        """Return the running crawls of a team, the oldest first."""
+        jobs = await self._jobs.active(team.id)
         return [job for job in jobs if job.kind == "crawl"]
 
     async def _job(self, job_id: str, team: Team) -> Job:
-        job = await self._database.read(store.get_job, job_id, team.id)
+        job = await self._jobs.get(job_id, team.id)
         if job is None:
             raise JobNotFound("Job not found")
         return job

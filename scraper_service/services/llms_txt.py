@@ -1,4 +1,4 @@
-"""The operation llmstxt: the pages of a site, listed for language models."""
+"""llms.txt jobs: the pages of a site, listed for language models."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 from scraper_service.content import llms_txt
 from scraper_service.discovery import relevance
-from scraper_service.options.jobs import BatchOptions
-from scraper_service.services.operation_sources import as_asked
-from scraper_service.services.operations import OperationFailed
+from scraper_service.options.crawl import BatchOptions
+from scraper_service.services.operations import OperationFailed, with_written_start
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -19,15 +18,14 @@ if TYPE_CHECKING:
     from scraper_service.content.llms_txt import LlmsPage
     from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.options.operations import LlmsTextOptions
-    from scraper_service.services.operation_sources import Sources
-    from scraper_service.services.operations import Operation
+    from scraper_service.options.extraction import LlmsTextOptions
+    from scraper_service.services.operations import Operation, Sources
 
-SHOW_S = 2.0  # between two states of the text that its caller may read
+SHOW_S = 2.0  # between two stored versions of the text so far
 
 
 class LlmsText:
-    """Map a site, read its pages, write them down in the order of the map."""
+    """Maps a site, reads its pages and lists them in the order of the map."""
 
     def __init__(
         self,
@@ -42,24 +40,24 @@ class LlmsText:
         self._most_s = settings.getint("OPERATION_TIMEOUT_S")
 
     def pages(self, options: LlmsTextOptions) -> int:
-        """Return how many pages an operation may have to pay for."""
+        """Return the most pages that an operation may be charged for."""
         return options.max_urls
 
     def price(self, _: LlmsTextOptions) -> int:
-        """Return what a page costs."""
+        """Return the price of a page in credits."""
         return self._price
 
     async def __call__(self, operation: Operation) -> None:
-        """Run an operation; see :class:`LlmsTextOptions`."""
+        """Run an operation with :class:`LlmsTextOptions`."""
         options: LlmsTextOptions = operation.options
         until = operation.deadline(self._most_s)
         if "urls" not in operation.memory:
             await self._list(operation, options, until)
         urls: list[str] = operation.memory["urls"]
-        asked = BatchOptions(
+        batch = BatchOptions(
             urls=tuple(urls), scrape=options.scrape, max_concurrency=None, webhook=None
         )
-        step = await operation.begin("pages", asked)
+        step = await operation.begin("pages", batch)
         pages: dict[int, LlmsPage] = {}
         shown = time.monotonic()
         async for _ in operation.looks(step, until):
@@ -73,11 +71,11 @@ class LlmsText:
         await self._read(operation, step, pages)
         if not (good := _good(pages)):
             raise OperationFailed(await self._reason(operation, step, pages, early))
-        remarks = [
+        warnings = [
             operation.memory.get("refused"),
             early and f"It ended early: {early}.",
         ]
-        warning = " ".join(filter(None, remarks)) or None
+        warning = " ".join(filter(None, warnings)) or None
         result = await self._text(
             operation, good, full=options.show_full_text, warning=warning
         )
@@ -86,7 +84,7 @@ class LlmsText:
     async def _list(
         self, operation: Operation, options: LlmsTextOptions, until: float
     ) -> None:
-        """Find the addresses; the start page alone where the site has no map."""
+        """Store the URLs to read; only the start page if the site has no map."""
         limit = min(options.max_urls, operation.page_limit)
         found = await self._sources.site(
             options.url, operation.team_id, options.scrape, until, limit=limit
@@ -97,7 +95,7 @@ class LlmsText:
             team_id=operation.team_id,
             job_id=operation.id,
         )
-        urls = as_asked((row[0] for row in rows[:limit]), options.url)
+        urls = with_written_start((row[0] for row in rows[:limit]), options.url)
         urls, refused = await self._sources.permitted(urls, options.url)
         urls = urls or [options.url]
         await operation.remember(urls=urls, error=found.error, refused=refused)
@@ -105,7 +103,7 @@ class LlmsText:
     async def _read(
         self, operation: Operation, step: str, pages: dict[int, LlmsPage]
     ) -> None:
-        """Add the pages that have come to those that are known, by their number."""
+        """Add newly arrived pages to ``pages``, by their number."""
         full = operation.options.show_full_text
         async for entries in operation.entries(step, len(pages)):
             bodies = [entry.body for entry in entries]
@@ -147,7 +145,7 @@ class LlmsText:
         pages: Mapping[int, LlmsPage],
         early: str | None,
     ) -> str:
-        """Tell why there is no page."""
+        """Return the reason why no page could be read."""
         failures = await operation.failures(step)
         reasons = [
             *(f"{page.url}: {page.error}" for page in pages.values()),

@@ -1,4 +1,4 @@
-"""Maps of sites for callers who wait, a bounded number at a time."""
+"""Maps: lists of the URLs of a site, a bounded number at a time."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
+from scraper_service.crawling.middlewares import page_ended
 from scraper_service.crawling.page_errors import map_failure, map_warnings
 from scraper_service.crawling.robots import RobotsPolicy
-from scraper_service.crawling.signals import page_ended
 from scraper_service.errors import MapTimedOut, QueueFull, ServiceUnavailable
 from scraper_service.items import PageError
 from scraper_service.services.resident_crawler import Resident
-from scraper_service.storage.frontier import known_urls
+from scraper_service.storage.frontier import links
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Sequence
@@ -24,30 +24,29 @@ if TYPE_CHECKING:
 
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import KnownPage, MapFound
-    from scraper_service.options.jobs import MapOptions
+    from scraper_service.options.map_search import MapOptions
     from scraper_service.storage.database import Database
 
 logger = logging.getLogger(__name__)
 
-JUDGED_AT_ONCE = 50  # addresses by robots.txt, in about a millisecond of the reactor's
+JUDGED_AT_ONCE = 50  # URLs matched to robots.txt in a row: about 1 ms on the reactor
 
 
 @frozen
 class Map:
-    """What a caller gets: ``slices`` as they were shaped, and the warnings.
+    """The URLs of a site."""
 
-    ``failure`` is None unless nothing is known of the site, for that reason. ``count``
-    is the number of addresses.
-    """
-
+    #: URLs as JSON, in the form that the caller's ``shape`` gives them.
     slices: tuple[bytes, ...]
+    #: The number of URLs.
     count: int
     warnings: list[str]
+    #: Why there are no URLs; None if there are any.
     failure: PageError | None
 
 
 class MapCrawler(Resident):
-    """List sites, ``MAX_RUNNING_MAPS`` at a time; others wait for their turn."""
+    """Maps sites, ``MAX_RUNNING_MAPS`` at a time. Further maps wait."""
 
     def __init__(self, process: AsyncCrawlerProcess, database: Database):
         super().__init__(process, "map")
@@ -56,7 +55,7 @@ class MapCrawler(Resident):
         self._turns = asyncio.Semaphore(process.settings.getint("MAX_RUNNING_MAPS"))
         self._none_left = asyncio.Event()
         self._none_left.set()
-        self.pending = 0  # running, or waiting for their turn
+        self.pending = 0  # maps that run or wait
 
     async def drained(self) -> None:
         """Wait for the end of all maps."""
@@ -65,10 +64,10 @@ class MapCrawler(Resident):
     async def find(
         self, options: MapOptions, team_id: str, call_id: str, shape: ShapeT
     ) -> Map:
-        """Return a map; a caller that is cancelled ends the work.
+        """Return a map. Cancelling the caller ends the work.
 
-        Raises :exc:`~scraper_service.errors.MapTimedOut`, :exc:`QueueFull`, and
-        :exc:`ServiceUnavailable` while starting or stopping.
+        Raises :exc:`~scraper_service.errors.MapTimedOut`, :exc:`QueueFull`, and during
+        start and shutdown :exc:`ServiceUnavailable`.
         """
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
@@ -89,7 +88,7 @@ class MapCrawler(Resident):
         return Map(found.slices, found.count, map_warnings(found), failure)
 
     async def permitted(self, urls: Sequence[str]) -> list[str]:
-        """Return those addresses that no robots.txt keeps us from."""
+        """Return the URLs that robots.txt allows."""
         policy = RobotsPolicy.shared(self._crawler.settings)
         agents = policy.agents()
         kept = []
@@ -130,11 +129,16 @@ class MapCrawler(Resident):
     async def _known(
         self, options: MapOptions, team_id: str
     ) -> AsyncIterator[list[KnownPage]]:
-        """Yield what the team's crawls of the site have found; a part if need be."""
+        """Yield the URLs that the team's crawls of the site have found.
+
+        Yields fewer while the database is unavailable.
+        """
         try:
-            jobs = await self._database.read(known_urls.crawls_of, team_id, options.url)
-            reading = known_urls.Reading(jobs)
+            jobs = await self._database.read(links.crawls_of, team_id, options.url)
+            reading = links.KnownUrlReader(jobs)
             while pages := await self._database.read(reading.next):
                 yield pages
         except ServiceUnavailable:
-            logger.warning("a map goes without what is stored")
+            logger.warning(
+                "a map does without stored URLs: the database is unavailable"
+            )

@@ -1,8 +1,8 @@
-"""Runs operations of several steps: coroutines that another process can go on with.
+"""Runs deep research, extract and llms.txt jobs, here called operations.
 
-What a step has found is stored before the next one begins
-(:mod:`scraper_service.storage.operations`), so a coroutine that is started again skips what
-is there. It may be ended at any ``await``.
+An operation is a coroutine of several steps. The result of a step is stored
+(:mod:`scraper_service.storage.jobs.operations`) before the next step begins. So the coroutine
+may end at any ``await``, and another process can continue it.
 """
 
 from __future__ import annotations
@@ -11,27 +11,62 @@ import asyncio
 import json
 import logging
 import time
+import uuid
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
-from scraper_service.options.operations import operation_from_json
-from scraper_service.storage import admission, jobs, operations
-from scraper_service.storage.job_records import JobState
+from attrs import evolve, frozen
+
+from scraper_service.discovery.map_results import object_row
+from scraper_service.errors import (
+    JobNotFound,
+    MapTimedOut,
+    OptionUnavailable,
+    QueueFull,
+    ServiceError,
+    ServiceUnavailable,
+)
+from scraper_service.options.availability import (
+    missing_model,
+    require_available,
+    require_researchable,
+)
+from scraper_service.options.extraction import ResearchOptions
+from scraper_service.options.map_search import (
+    MAX_MAP_LIMIT,
+    MAX_QUERY,
+    MAX_SEARCH,
+    MapOptions,
+)
+from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
+from scraper_service.options.serialization import operation_from_json
+from scraper_service.options.spider_arguments import MAP_DEFAULTS
+from scraper_service.search_engines.searches import options_for
+from scraper_service.storage.jobs import admission, operations
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 
-    from scraper_service.options.jobs import BatchOptions
-    from scraper_service.options.operations import OperationOptionsT
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.crawling.download.engines import Engines
+    from scraper_service.crawling.politeness.team_limits import TeamPermits
+    from scraper_service.options.crawl import BatchOptions
+    from scraper_service.options.extraction import OperationOptionsT
+    from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.search_engines.searches import Searches
+    from scraper_service.services.accounts import Team
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.storage.admission import Terms
+    from scraper_service.services.mapping import MapCrawler
     from scraper_service.storage.database import Database
-    from scraper_service.storage.job_records import Job
-    from scraper_service.storage.operations import (
+    from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.jobs.operations import (
         Entry,
-        Failure,
         OperationRow,
+        StepFailure,
         Taken,
     )
 
@@ -73,34 +108,34 @@ class Operation:
 
     @cached_property
     def options(self) -> Any:
-        """What was asked for: the class of the operation's kind."""
+        """The options, of the class for the operation's kind."""
         return operation_from_json(self._kind, json.loads(self._options))
 
     def deadline(self, seconds: float) -> float:
-        """Return when ``seconds`` since the start are over (:func:`time.monotonic`)."""
+        """Return the time ``seconds`` after the start (:func:`time.monotonic`)."""
         return self._began + seconds
 
     async def remember(self, **facts: Any) -> None:
-        """Store what a step has found, as JSON values by name, in :attr:`memory`."""
+        """Store results of a step in :attr:`memory`, as JSON values by name."""
         self.memory |= facts
         memory = json.dumps(self.memory)
         await self._store(operations.remember, memory)
 
     async def show(self, result: bytes) -> None:
-        """Let the caller read what there is so far, as JSON."""
+        """Store the result so far as JSON, which the caller can read."""
         await self._store(operations.show, result)
 
-    async def begin(self, name: str, asked: BatchOptions) -> str:
-        """Have a batch run as the step ``name``, unless it does; return its id."""
-        await self._store(operations.add_step, name, asked)
+    async def begin(self, name: str, batch: BatchOptions) -> str:
+        """Start a batch as the step ``name``, unless it runs already; return its id."""
+        await self._store(operations.add_step, name, batch)
         self._runner.wake()
         return operations.step_id(self.id, name)
 
     async def looks(self, step: str, until: float) -> AsyncIterator[Job]:
-        """Yield a batch now and then, until it ends or a time is over."""
+        """Yield the state of a batch now and then, until it ends or ``until`` is over."""
         while True:
             changed = self._database.changed(step, LOOK_S)
-            job = await self._database.read(jobs.get_job, step, None)
+            job = await Jobs(self._database).get(step, None)
             if job is None:
                 return
             yield job
@@ -111,9 +146,9 @@ class Operation:
             await asyncio.sleep(BETWEEN_LOOKS_S)
 
     async def ended(self, step: str, until: float) -> str | None:
-        """Wait for the end of a batch, or for a time; tell why it has not all its pages.
+        """Wait for a batch until a time; return why some of its pages are missing.
 
-        None where it has: each was delivered or has failed.
+        Return None if every page was delivered or has failed.
         """
         last = None
         async for job in self.looks(step, until):
@@ -125,13 +160,13 @@ class Operation:
         return (last.error or f"its pages were {last.state}").rstrip(".")
 
     async def entries(self, step: str, skip: int = 0) -> AsyncIterator[list[Entry]]:
-        """Yield the pages of a batch from the ``skip``-th that came, some at a time."""
+        """Yield the pages of a batch from number ``skip``, in the order of arrival."""
         while found := await self._database.read(operations.read_entries, step, skip):
             skip += len(found)
             yield found
 
-    async def failures(self, step: str) -> list[Failure]:
-        """Return the addresses of a batch that could not be read."""
+    async def failures(self, step: str) -> list[StepFailure]:
+        """Return the pages of a batch that failed."""
         return await self._database.read(operations.read_failures, step)
 
     async def complete(
@@ -142,12 +177,12 @@ class Operation:
         self.is_over = True
 
     async def fail(self, error: str) -> None:
-        """End it without a result; it costs nothing."""
+        """End the operation without a result. It costs nothing."""
         await self._store(operations.fail, error)
         self.is_over = True
 
     async def release(self) -> None:
-        """Leave it to whoever goes on with it."""
+        """Release the claim, so that any process may continue the operation."""
         await self._database.write_locking(operations.release, self.id, self._claim)
 
     async def _store(self, function: Callable[..., bool], *args: Any) -> None:
@@ -162,23 +197,23 @@ class Work(Protocol):
     """A kind of operation."""
 
     def pages(self, options: Any) -> int:
-        """Return how many pages an operation may have to pay for."""
+        """Return the most pages that an operation may be charged for."""
         ...
 
     def price(self, options: Any) -> int:
-        """Return what each of them costs, in credits."""
+        """Return the price of a page in credits."""
         ...
 
     async def __call__(self, operation: Operation) -> None:
-        """Run an operation to its end, or go on where it was."""
+        """Run an operation from its last stored step to its end."""
         ...
 
 
 class Operations:
-    """Works on the operations of the database, together with other processes.
+    """Runs the stored operations, together with other processes.
 
-    ``kinds`` are the works by kind of operation. At most ``MAX_RUNNING_OPERATIONS``
-    are under way in this process.
+    ``kinds`` is the work by kind of operation. This process runs at most
+    ``MAX_RUNNING_OPERATIONS`` at a time.
     """
 
     def __init__(
@@ -189,17 +224,17 @@ class Operations:
         self.kinds = kinds
         self._most = runner.settings.getint("MAX_RUNNING_OPERATIONS")
         self._running: dict[str, asyncio.Task[None]] = {}
-        self._teams: dict[str, str] = {}  # of those
+        self._teams: dict[str, str] = {}  # by running operation
         self._wanted = asyncio.Event()
         self._loop: asyncio.Task[None] | None = None
         self._is_closing = False
 
     def open(self) -> None:
-        """Begin to take up operations."""
+        """Start to run operations."""
         self._loop = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
-        """End the work of this process; others go on with it, or a later start."""
+        """Stop this process's work. Other processes or a restart continue it."""
         self._is_closing = True
         if self._loop is not None:
             self._loop.cancel()
@@ -214,8 +249,8 @@ class Operations:
     ) -> str:
         """Store an operation that may read ``pages`` pages; return its id.
 
-        Raises :exc:`~scraper_service.errors.OutOfCredits`, :exc:`QueueFull`, and
-        :exc:`ServiceUnavailable` when it stops.
+        Raises :exc:`~scraper_service.errors.OutOfCredits`, :exc:`QueueFull`, and during
+        shutdown :exc:`ServiceUnavailable`.
         """
         if self._is_closing:
             raise ServiceUnavailable("The service is stopping.")
@@ -230,7 +265,7 @@ class Operations:
     async def read(
         self, operation_id: str, team_id: str, kind: str
     ) -> OperationRow | None:
-        """Return an operation of a team, None if there is none or it has expired."""
+        """Return an operation of a team; None if it is unknown or has expired."""
         return await self._database.read(
             operations.read_operation, operation_id, team_id, kind
         )
@@ -268,22 +303,22 @@ class Operations:
                 self._teams[operation_id] = team_id
 
     async def _end_orphans(self) -> None:
-        """Cancel steps that nobody waits for any more."""
+        """Cancel steps whose operation has ended."""
         for step in await self._database.read(operations.orphans):
-            await self._database.write_locking(jobs.end_job, step, JobState.CANCELLED)
+            await Jobs(self._database).end(step, JobState.CANCELLED)
             await self._runner.cancel(step)
 
     async def _follow(self, taken: Taken) -> None:
-        """Work on an operation until it ends, or is another process's."""
+        """Run an operation until it ends or another process claims it."""
         operation = Operation(taken, self._database, self._runner)
         try:
             await self._work(operation, taken.kind)
         except ClaimLost:
             logger.info("operation %s has ended, or was taken over", taken.id)
         except (asyncio.CancelledError, ServiceUnavailable):
-            pass  # the service stops, or the database is away: it is taken up again
+            pass  # at shutdown, or without the database: it is run again later
         except Exception:
-            logger.exception("operation %s could not be ended", taken.id)
+            logger.exception("the end of operation %s could not be stored", taken.id)
         finally:
             if not operation.is_over:
                 await self._release(operation)
@@ -303,7 +338,7 @@ class Operations:
             except (ClaimLost, ServiceUnavailable):
                 raise
             except Exception as error:
-                # A converter process may have died of something else.
+                # A converter process may have died for another reason.
                 logger.exception("operation %s broke", operation.id)
                 tries += 1
                 if tries < MAX_TRIES:
@@ -316,4 +351,160 @@ class Operations:
         try:
             await operation.release()
         except ServiceUnavailable:
-            logger.warning("operation %s is left to its lease", operation.id)
+            logger.warning("operation %s is released when its lease ends", operation.id)
+
+
+class OperationCalls:
+    """Starts and reads the operations of a team."""
+
+    def __init__(
+        self,
+        operations: Operations,
+        engines: Engines,
+        places: TeamPermits,
+        settings: BaseSettings,
+    ):
+        self._operations = operations
+        self._engines = engines
+        self._places = places
+        self._most_jobs = settings.getint("MAX_ACTIVE_JOBS")
+        self._webhook_url: str | None = settings["WEBHOOK_URL"] or None
+        self._no_model = missing_model(settings)
+
+    async def start(self, options: OperationOptionsT, team: Team, version: int) -> str:
+        """Store an operation that is run soon; return its id.
+
+        Raises :exc:`OptionUnavailable` and the errors of :meth:`Operations.start`.
+        """
+        try:
+            # The operation sets the formats itself.
+            scrape = evolve(options.scrape, formats=())
+            require_available(scrape, self._engines.missing)
+        except OptionUnavailable as error:
+            error.nested = True
+            raise
+        if isinstance(options, ResearchOptions):
+            require_researchable(self._no_model)
+        work = self._operations.kinds[options.kind]
+        terms = Terms(
+            team_id=team.id,
+            key_id=team.key_id,
+            page_price=None if team.is_unlimited else work.price(options),
+            most_jobs=self._most_jobs,
+            webhook_url=self._webhook_url,
+        )
+        self._places.limit_to(team.id, team.concurrency)
+        return await self._operations.start(
+            options, terms, version, work.pages(options)
+        )
+
+    async def read(
+        self, operation_id: str, team: Team, kind: str, not_found: str
+    ) -> OperationRow:
+        """Return an operation. Raises :exc:`JobNotFound` with the text ``not_found``."""
+        found = await self._operations.read(operation_id, team.id, kind)
+        if found is None:
+            raise JobNotFound(not_found)
+        return found
+
+
+MAP_TIMEOUT_S = 60.0
+
+
+@frozen
+class Listed:
+    """The URLs of a site as JSON objects."""
+
+    slices: tuple[bytes, ...] = ()
+    #: Why there are none.
+    error: str | None = None
+
+
+class Sources:
+    """Finds pages for operations by maps and searches, which are not charged."""
+
+    def __init__(self, maps: MapCrawler, searches: Searches):
+        self._maps = maps
+        self._searches = searches
+
+    async def search(
+        self, query: str, limit: int, team_id: str
+    ) -> tuple[list[str], str | None]:
+        """Return the URLs of web results, the best first, and a warning or None.
+
+        Raises the errors of :meth:`Searches.find`.
+        """
+        text = query[:MAX_QUERY]
+        found = await self._searches.find(options_for(text, limit), team_id)
+        urls = [hit.url for hit in found.groups["web"]]
+        return urls, " ".join(found.warnings) or None
+
+    async def site(
+        self,
+        url: str,
+        team_id: str,
+        scrape: ScrapeOptions,
+        until: float,
+        *,
+        limit: int,
+        words: str = "",
+        ignore_sitemap: bool = False,
+        include_subdomains: bool = True,
+    ) -> Listed:
+        """Return the URLs of a site, at most ``limit``, the most relevant first.
+
+        Relevance is by ``words``. ``until`` is a time of :func:`time.monotonic`. Raises
+        the errors of :meth:`MapCrawler.find` except its timeout.
+        """
+        left_s = min(until - time.monotonic(), MAP_TIMEOUT_S)
+        timeout_ms = min(max(1, round(left_s * 1000)), OVERALL_TIMEOUT_MS)
+        wanted = {
+            **MAP_DEFAULTS,
+            "url": url,
+            "search": words[:MAX_SEARCH],
+            "limit": min(limit, MAX_MAP_LIMIT),
+            "sitemap": "skip" if ignore_sitemap else "include",
+            "include_subdomains": include_subdomains,
+        }
+        scrape = evolve(
+            scrape,
+            formats=(),
+            actions=(),
+            wait_for_ms=0,
+            max_age_ms=0,
+            min_age_ms=None,
+            lockdown=False,
+            proxy="basic",
+            store_in_cache=False,
+            timeout_ms=timeout_ms,
+        )
+        options = MapOptions(scrape=scrape, **wanted)
+        call_id = str(uuid.uuid4())
+        try:
+            found = await self._maps.find(options, team_id, call_id, object_row)
+        except MapTimedOut:
+            return Listed(error="its map was not ready in time")
+        if found.failure is not None:
+            return Listed(error=found.failure.message)
+        return Listed(found.slices)
+
+    async def permitted(
+        self, urls: Sequence[str], *named: str
+    ) -> tuple[list[str], str | None]:
+        """Return the URLs that robots.txt allows, and a warning about the others.
+
+        URLs in ``named`` came from the caller and are always kept.
+        """
+        found = set(await self._maps.permitted(urls)) | set(named)
+        kept = [url for url in urls if url in found]
+        count = len(urls) - len(kept)
+        return kept, f"robots.txt refuses {count} of its pages." if count else None
+
+
+def with_written_start(urls: Iterable[str], start: str) -> list[str]:
+    """Return the URLs of a map, with the start URL as the caller wrote it.
+
+    A map drops its trailing slash, and some sites respond only with the slash.
+    """
+    bare = start.rstrip("/")
+    return [start if url == bare else url for url in urls]

@@ -1,6 +1,6 @@
-"""Resident crawlers: Scrapy crawlers that stay open for the work of callers who wait.
+"""Scrapy crawlers that stay open for single scrapes and maps.
 
-A crawler for each page would cost four times the processor time and cold connections.
+A crawler per page would take four times the CPU time and reuse no connections.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from scrapy import signals
 from scrapy.exceptions import DontCloseSpider
 
-from scraper_service.crawling.signals import item_made, page_abandoned
+from scraper_service.crawling.middlewares import item_made, page_abandoned
 from scraper_service.errors import QueueFull, ServiceUnavailable
 from scraper_service.items import QUEUE_FULL, Page, PageError, PageMetadata
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
 
     from scraper_service.items import Upload
-    from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.crawl import PageOptions
 
 logger = logging.getLogger(__name__)
 
@@ -36,16 +36,16 @@ class Resident:
     def __init__(self, process: AsyncCrawlerProcess, name: str):
         self._crawler: Crawler = process.create_crawler(name)
         self._process = process
-        # The converter pool limits the bytes of each team; this limit would let one
-        # team keep all others from fetching.
+        # The converter pool limits the bytes of each team. This limit is shared: a
+        # single team could block all others.
         self._crawler.settings.set(
             "SCRAPER_SLOT_MAX_ACTIVE_SIZE", sys.maxsize, priority="cmdline"
         )
 
     async def start(self) -> None:
-        """Open the crawler; return when it takes work.
+        """Open the crawler and wait until it accepts requests.
 
-        Raises what made it fail.
+        Raises the error that kept it from opening.
         """
         self._crawler.signals.connect(self._stay_open, signals.spider_idle)
         ended = self._process.crawl(self._crawler, resident=True)
@@ -65,9 +65,9 @@ class Resident:
 
 
 class ResidentCrawler(Resident):
-    """Fetch pages one by one through spider, middlewares and pipelines.
+    """Fetches single pages through spider, middlewares and pipelines.
 
-    At most ``MAX_PENDING_SCRAPES`` are under way.
+    At most ``MAX_PENDING_SCRAPES`` at a time.
     """
 
     def __init__(self, process: AsyncCrawlerProcess):
@@ -82,7 +82,7 @@ class ResidentCrawler(Resident):
 
     @property
     def pending(self) -> int:
-        """Pages under way."""
+        """The number of running scrapes."""
         return len(self._waiting)
 
     async def fetch(
@@ -95,15 +95,15 @@ class ResidentCrawler(Resident):
         account: str = "",
         upload: Upload | None = None,
     ) -> Page:
-        """Return the page, fetched or failed; never later than ``deadline``.
+        """Return the page, fetched or failed, by ``deadline`` (:func:`time.monotonic`).
 
-        With ``upload`` it is that of a file, and its address the name of the file.
+        With ``upload`` it is the page of a file, and its URL is the name of the file.
+        ``queued_s`` is the time that the page waited for a permit. ``account`` is the
+        id of the caller's key or team. Cancelling the caller ends the download.
 
-        That is a time of :func:`time.monotonic`; ``queued_s`` is what the page waited
-        for a place, ``account`` the id of its key or team. Raises
-        :exc:`ServiceUnavailable` while starting or stopping, and :exc:`QueueFull`, also
-        when too many bytes of the team wait for their conversion. A caller that is
-        cancelled ends the download.
+        Raises :exc:`ServiceUnavailable` during start and shutdown. Raises
+        :exc:`QueueFull` at ``MAX_PENDING_SCRAPES``, and if too many bytes of the team
+        wait for their conversion.
         """
         if not self.is_open:
             raise ServiceUnavailable("The service is starting or stopping.")
@@ -157,7 +157,7 @@ class ResidentCrawler(Resident):
             waiting.set_result(item)
 
     def _page_lost(self, response: Any, failure: Any = None) -> None:
-        """Tell the caller of a page that a bug kept from coming out."""
+        """Raise an error in the caller of a page that a bug has dropped."""
         request: Request | None = getattr(response, "request", None)
         waiting = self._waiting.get(request.meta["scrape_id"]) if request else None
         if waiting is not None and not waiting.done():
@@ -166,7 +166,7 @@ class ResidentCrawler(Resident):
 
 
 def failed_page(options: PageOptions, scrape_id: str, code: str, message: str) -> Page:
-    """Return the page of a scrape that came to nothing."""
+    """Return the page of a failed scrape."""
     return Page(
         failure=PageError(code, message),
         metadata=PageMetadata(

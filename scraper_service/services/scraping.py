@@ -1,42 +1,61 @@
-"""Single scrapes: the place among the pages of the team, then the page."""
+"""Calls that return pages, links or search results at once."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from scraper_service.errors import QueueFull
+from scraper_service.crawling.politeness.team_limits import TeamPermits
+from scraper_service.errors import JobNotFound, OptionUnavailable, QueueFull
+from scraper_service.options.availability import require_parseable
 from scraper_service.services.resident_crawler import failed_page
-from scraper_service.storage.politeness.team_limits import TeamPlaces
+from scraper_service.services.searching import ResultPages
+from scraper_service.storage import sessions
+from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scrapy.settings import BaseSettings
 
+    from scraper_service.crawling.change_tracking import Changes
+    from scraper_service.crawling.pricing import Prices
+    from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import Page, Upload
-    from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.map_search import MapOptions, SearchOptions
+    from scraper_service.search_engines.searches import Searches
     from scraper_service.services.accounts import Team
+    from scraper_service.services.billing import Charge, Charges
+    from scraper_service.services.capabilities import Availability
+    from scraper_service.services.mapping import Map, MapCrawler
     from scraper_service.services.resident_crawler import ResidentCrawler
+    from scraper_service.services.searching import SearchAnswer
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.sessions import SessionRow
 
-OWNER = "scrape"  # all scrapes of a team together take turns with each of its jobs
+OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
 
 
 class Scrapes:
-    """Fetches single pages, as many of a team at a time as it may have under way."""
+    """Fetches single pages within the concurrency limit of each team."""
 
     def __init__(self, resident: ResidentCrawler, settings: BaseSettings):
-        self.places = TeamPlaces.shared()
+        self.places = TeamPermits.shared()
         self._resident = resident
         self._most = settings.getint("MAX_QUEUED_SCRAPES")
         self._under_way: Counter[str] = Counter()
 
     def under_way(self, team_id: str) -> int:
-        """Return the scrapes of a team that have a place, of this process."""
+        """Return the number of a team's running scrapes in this process."""
         return self._under_way[team_id]
 
     def waiting(self, team_id: str) -> int:
-        """Return the scrapes of a team that wait for one."""
+        """Return the number of a team's scrapes that wait for a permit."""
         return self.places.waiting(team_id, OWNER)
 
     async def fetch(
@@ -46,10 +65,10 @@ class Scrapes:
         scrape_id: str,
         upload: Upload | None = None,
     ) -> Page:
-        """Return the page, fetched or failed; never later than its deadline.
+        """Return the page, fetched or failed, by its deadline.
 
-        Raises :exc:`QueueFull` where ``MAX_QUEUED_SCRAPES`` wait, and what
-        :meth:`ResidentCrawler.fetch` raises.
+        Raises :exc:`QueueFull` if ``MAX_QUEUED_SCRAPES`` scrapes of the team wait, and
+        the errors of :meth:`ResidentCrawler.fetch`.
         """
         began = time.monotonic()
         deadline = began + options.scrape.deadline_ms / 1000
@@ -81,5 +100,165 @@ class Scrapes:
                 upload,
             )
         finally:
-            self._under_way -= Counter({team.id: 1})  # which forgets those with none
+            self._under_way -= Counter({team.id: 1})  # drops teams with no scrape left
             self.places.leave(team.id)
+
+
+class Scraping:
+    """The verbs scrape, parse, map and search, for a team at a time.
+
+    Each checks the options, reserves credits, does its work and charges for it.
+    ``serialize`` returns the JSON of a page that is stored.
+    """
+
+    def __init__(
+        self,
+        scrapes: Scrapes,
+        maps: MapCrawler,
+        searches: Searches,
+        database: Database,
+        charges: Charges,
+        prices: Prices,
+        availability: Availability,
+        changes: Changes,
+        serialize: Callable[[Page], bytes],
+    ):
+        self._scrapes = scrapes
+        self._maps = maps
+        self._searches = searches
+        self._database = database
+        self._charges = charges
+        self._prices = prices
+        self._availability = availability
+        self._changes = changes
+        self._serialize = serialize
+
+    async def scrape(self, options: PageOptions, team: Team, version: int) -> Page:
+        """Return one page, fetched or failed. It is charged and stored.
+
+        Raises :exc:`~scraper_service.errors.OptionUnavailable`,
+        :exc:`~scraper_service.errors.OutOfCredits` and the errors of
+        :meth:`Scrapes.fetch`.
+        """
+        self._availability.check_open()
+        self._availability.require(options.scrape)
+        return await self._scrape(options, team, version)
+
+    async def parse(
+        self, upload: Upload, options: PageOptions, team: Team, version: int
+    ) -> Page:
+        """Return the page of an uploaded file. Its URL is the name of the file.
+
+        It is charged and stored like a scrape. Raises the errors of :meth:`scrape`.
+        """
+        self._availability.check_open()
+        require_parseable(options.scrape)
+        self._availability.require(options.scrape)
+        return await self._scrape(options, team, version, upload=upload)
+
+    async def _scrape(
+        self,
+        options: PageOptions,
+        team: Team,
+        version: int,
+        scrape_id: str | None = None,
+        upload: Upload | None = None,
+    ) -> Page:
+        """Fetch, charge and store one page. Without ``scrape_id`` it gets a new id."""
+        scrape = options.scrape
+        target = None if scrape.zero_data_retention else options.url
+        endpoint = "scrape" if upload is None else "parse"
+        call = _call(team, endpoint, version, target, scrape_id)
+        async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
+            page = await self._scrapes.fetch(options, team, call.id, upload)
+            return await self._settled(page, charge, is_kept=target is not None)
+
+    async def _settled(self, page: Page, charge: Charge, *, is_kept: bool) -> Page:
+        """Charge and store a page. With change tracking, also store its snapshot.
+
+        If another snapshot of the URL was stored meanwhile, compare the page again.
+        """
+        price = page.metadata.credits_used
+        while True:
+            keeps = is_kept and page.failure is None
+            body = self._serialize(page) if keeps else None
+            snapshot = page.tracked and page.tracked.snapshot
+            if not snapshot:
+                await charge.settle(price, body)
+                return page
+            if await charge.settle_tracked(price, body, snapshot):
+                return page
+            page = await self._changes.compared(page)
+
+    async def stored_scrape(self, scrape_id: str, team: Team) -> bytes:
+        """Return the JSON of a page that was scraped within the last day."""
+        body = self._charges.stored(scrape_id, team.id)
+        if body is None:
+            body = await Jobs(self._database).read_scrape(scrape_id, team.id)
+        if body is None:
+            raise JobNotFound("Job not found.")
+        return body
+
+    async def map(
+        self, options: MapOptions, team: Team, version: int, shape: ShapeT
+    ) -> Map:
+        """Return the URLs of a site. ``shape`` returns the JSON of each.
+
+        Raises :exc:`~scraper_service.errors.OptionUnavailable`,
+        :exc:`~scraper_service.errors.OutOfCredits` and the errors of
+        :meth:`MapCrawler.find`.
+        """
+        self._availability.check_open()
+        self._availability.require(options.scrape)
+        call, price = _call(team, "map", version, options.url), self._prices.map
+        async with self._charges.call(call, team, price) as charge:
+            found = await self._maps.find(options, team.id, call.id, shape)
+            await charge.settle(price if found.count else 0)
+        return found
+
+    async def search(
+        self, options: SearchOptions, team: Team, version: int
+    ) -> SearchAnswer:
+        """Return search results, with their pages if the options ask for them.
+
+        The list and each page are charged. Raises :exc:`OptionUnavailable`,
+        :exc:`~scraper_service.errors.OutOfCredits` and the errors of
+        :meth:`Searches.find`.
+        """
+        self._availability.check_open()
+        scrape = options.scrape
+        if scrape is not None:
+            try:
+                self._availability.require(scrape)
+            except OptionUnavailable as error:
+                error.nested = True
+                raise
+        deadline = time.monotonic() + options.timeout_ms / 1000
+        call = _call(team, "search", version, options.query)
+        most = self._prices.search(options.limit * len(options.sources))
+        async with self._charges.call(call, team, most) as charge:
+            found = await self._searches.find(options, team.id)
+            price = self._prices.search(found.count)
+            await charge.settle(price)
+        pages = ResultPages(self._scrape, options, team, version, deadline)
+        return await pages.answer(call.id, found, price)
+
+    async def sessions(self, team: Team) -> list[SessionRow]:
+        """Return the sessions of a team, sorted by name."""
+        return await self._database.read(sessions.list_sessions, team.id)
+
+    async def delete_session(self, name: str, team: Team) -> None:
+        """Delete a session. Raises :exc:`JobNotFound` for an unknown name."""
+        if not await self._database.write(sessions.delete_session, team.id, name):
+            raise JobNotFound("Session not found")
+
+
+def _call(
+    team: Team,
+    endpoint: str,
+    version: int,
+    target: str | None,
+    call_id: str | None = None,
+) -> Call:
+    call_id, now = call_id or str(uuid.uuid4()), time.time()
+    return Call(call_id, team.id, team.key_id, endpoint, version, target, now)

@@ -1,4 +1,4 @@
-"""The pages of search results, scraped as any other page is."""
+"""Search results and their pages, which are scraped like any other page."""
 
 from __future__ import annotations
 
@@ -14,19 +14,20 @@ from attrs import evolve, field, frozen
 from scraper_service.content.text.search_query import category_of
 from scraper_service.errors import OutOfCredits, QueueFull, ServiceUnavailable
 from scraper_service.items import Page
-from scraper_service.options.jobs import PageOptions
+from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import caller_url
-from scraper_service.search_engines.web_search import Hit
+from scraper_service.search_engines.search_engine import Hit
 from scraper_service.services.resident_crawler import failed_page
+from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
+    from scraper_service.options.map_search import SearchOptions
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.options.search import SearchOptions
-    from scraper_service.search_engines.searches import Found
+    from scraper_service.search_engines.searches import SearchOutcome
     from scraper_service.services.accounts import Team
 
 PAGES_AT_ONCE = 16  # of one search
-IMAGES = "images"  # whose results are never scraped
+IMAGES = "images"  # results of this kind are never scraped
 
 ScrapeT: TypeAlias = "Callable[[PageOptions, Team, int, str], Awaitable[Page]]"
 
@@ -35,37 +36,36 @@ logger = logging.getLogger(__name__)
 
 @frozen
 class Result:
-    """A result of a search at its ``position``, counted from 1.
-
-    ``page`` is None where the list alone was asked for.
-    """
+    """A search result."""
 
     hit: Hit
+    #: The rank of the result, from 1.
     position: int
     category: str | None = None
+    #: None if only the list of results was requested.
     page: Page | None = None
 
 
 @frozen
 class SearchAnswer:
-    """What a caller gets: results by kind of source, warnings, credits in all.
-
-    ``scrape_ids`` are those of pages that are still to come, by kind, None if nobody
-    asked for that.
-    """
+    """The results of a search."""
 
     id: str
+    #: Results by kind of source.
     groups: Mapping[str, tuple[Result, ...]]
     warnings: tuple[str, ...]
+    #: Credits for the search and its pages.
     credits_used: int
+    #: Ids of pages that are scraped in the background, by kind; else None.
     scrape_ids: Mapping[str, tuple[str, ...]] | None = None
+    #: True if the pages were scraped.
     is_scraped: bool = field(default=False)
 
 
 class ResultPages:
     """Scrapes the results of one search, until its deadline."""
 
-    _in_background: ClassVar[set[asyncio.Task[None]]] = set()
+    _in_background: ClassVar[BackgroundTasks] = BackgroundTasks()
 
     def __init__(
         self,
@@ -82,8 +82,10 @@ class ResultPages:
         self._deadline = deadline
         self._turns = asyncio.Semaphore(PAGES_AT_ONCE)
 
-    async def answer(self, search_id: str, found: Found, price: int) -> SearchAnswer:
-        """Return the results, with their pages where they were asked for."""
+    async def answer(
+        self, search_id: str, found: SearchOutcome, price: int
+    ) -> SearchAnswer:
+        """Return the results, with their pages if the options ask for them."""
         groups = {
             kind: tuple(
                 Result(hit, n, category_of(hit.url, self._options.categories))
@@ -92,14 +94,14 @@ class ResultPages:
             for kind, hits in found.groups.items()
         }
         answer = SearchAnswer(search_id, groups, found.warnings, price)
-        asked = self._options.scrape
-        if asked is None or not asked.formats:
+        scrape = self._options.scrape
+        if scrape is None or not scrape.formats:
             return answer
         if self._options.in_background:
-            return evolve(answer, scrape_ids=self._begin(groups, asked))
+            return evolve(answer, scrape_ids=self._begin(groups, scrape))
         kinds = [kind for kind in groups if kind != IMAGES]
         scraped = await asyncio.gather(
-            *(self._scraped(groups[kind], asked) for kind in kinds)
+            *(self._scraped(groups[kind], scrape) for kind in kinds)
         )
         groups |= zip(kinds, scraped, strict=True)
         pages = [each.page for results in groups.values() for each in results]
@@ -107,12 +109,12 @@ class ResultPages:
         return evolve(answer, groups=groups, credits_used=total, is_scraped=True)
 
     async def _scraped(
-        self, results: tuple[Result, ...], asked: ScrapeOptions
+        self, results: tuple[Result, ...], scrape: ScrapeOptions
     ) -> tuple[Result, ...]:
         ids = [str(uuid.uuid4()) for _ in results]
         pages = await asyncio.gather(
             *(
-                self._page(result.hit.url, asked, scrape_id, self._deadline)
+                self._page(result.hit.url, scrape, scrape_id, self._deadline)
                 for result, scrape_id in zip(results, ids, strict=True)
             )
         )
@@ -122,37 +124,35 @@ class ResultPages:
         )
 
     def _begin(
-        self, groups: Mapping[str, tuple[Result, ...]], asked: ScrapeOptions
+        self, groups: Mapping[str, tuple[Result, ...]], scrape: ScrapeOptions
     ) -> dict[str, tuple[str, ...]]:
-        """Have the pages scraped by themselves; return their ids."""
+        """Scrape the pages in the background; return their ids."""
         ids = {}
         for kind, results in groups.items():
             if kind == IMAGES:
                 continue
             ids[kind] = tuple(str(uuid.uuid4()) for _ in results)
             for result, scrape_id in zip(results, ids[kind], strict=True):
-                task = asyncio.ensure_future(
-                    self._in_own_time(result.hit.url, asked, scrape_id)
+                self._in_background.spawn(
+                    self._in_own_time(result.hit.url, scrape, scrape_id)
                 )
-                self._in_background.add(task)
-                task.add_done_callback(self._in_background.discard)
         return ids
 
     async def _in_own_time(
-        self, url: str, asked: ScrapeOptions, scrape_id: str
+        self, url: str, scrape: ScrapeOptions, scrape_id: str
     ) -> None:
-        deadline = time.monotonic() + asked.deadline_ms / 1000
-        page = await self._page(url, asked, scrape_id, deadline)
+        deadline = time.monotonic() + scrape.deadline_ms / 1000
+        page = await self._page(url, scrape, scrape_id, deadline)
         if page.failure is not None:
             logger.info("a result of a search failed: %s", page.failure.message)
 
     async def _page(
-        self, url: str, asked: ScrapeOptions, scrape_id: str, deadline: float
+        self, url: str, scrape: ScrapeOptions, scrape_id: str, deadline: float
     ) -> Page:
-        """Return the page of a result; one that cannot be had is a failed page."""
+        """Return the page of a result; a failed page if it cannot be fetched."""
         options = PageOptions(
             url=url,
-            scrape=asked,
+            scrape=scrape,
             origin=self._options.origin,
             integration=self._options.integration,
             audit_username=self._options.audit_username,

@@ -1,4 +1,4 @@
-"""What a team has used and has under way, as the API tells it."""
+"""The credits that a team has used, and its running and waiting pages."""
 
 from __future__ import annotations
 
@@ -14,24 +14,22 @@ if TYPE_CHECKING:
     from scraper_service.services.accounts import Team
     from scraper_service.services.scraping import Scrapes
     from scraper_service.storage.accounts.credits import Call
-    from scraper_service.storage.accounts.usage import Balance, Place, Used
+    from scraper_service.storage.accounts.usage import Balance, CallPosition, Used
     from scraper_service.storage.database import Database
 
 
 @frozen
 class QueueStatus:
-    """Pages under way, pages that wait, and when one last came.
-
-    ``succeeded_at`` are seconds since 1970, None before the first page.
-    """
+    """The pages of a team that run and wait."""
 
     active: int
     waiting: int
+    #: Time of the last fetched page in seconds since 1970; None before the first page.
     succeeded_at: float | None
 
 
 class Usage:
-    """Reads of a team's own numbers."""
+    """Reads credits, concurrency and recent calls of a team."""
 
     def __init__(self, database: Database, scrapes: Scrapes, settings: BaseSettings):
         self._database = database
@@ -39,21 +37,21 @@ class Usage:
         self.tokens_per_credit = settings.getint("TOKENS_PER_CREDIT")
 
     async def balance(self, team: Team) -> Balance:
-        """Return what the team may still spend."""
+        """Return the credits that the team has left."""
         return await self._database.read(usage.read_balance, team.id)
 
     async def used(self, team: Team) -> list[Used]:
-        """Return what the team has used, by day and key."""
+        """Return the credits that the team has used, by day and key."""
         return await self._database.read(usage.read_used, team.id)
 
     async def concurrency(self, team: Team) -> int:
-        """Return how many pages of the team are under way, in all processes."""
+        """Return the number of the team's running pages in all processes."""
         places = self._scrapes.places
         elsewhere = await places.in_use_elsewhere(team.id)
         return places.in_use(team.id) + elsewhere
 
     async def queue(self, team: Team) -> QueueStatus:
-        """Return how many pages of the team are under way, and how many wait."""
+        """Return how many pages of the team run and how many wait."""
         active = await self.concurrency(team)
         found = await self._database.read(usage.read_queue, team.id)
         of_jobs = active - self._scrapes.under_way(team.id)
@@ -61,9 +59,12 @@ class Usage:
         return QueueStatus(active, waiting, found.succeeded_at)
 
     async def activity(
-        self, team: Team, endpoint: str | None, after: Place | None, limit: int
+        self, team: Team, endpoint: str | None, after: CallPosition | None, limit: int
     ) -> list[Call]:
-        """Return calls of the last day, the latest first; one more if there are more."""
+        """Return calls of the last day, the latest first.
+
+        Up to ``limit + 1`` calls: the last shows that there are more.
+        """
         return await self._database.read(
             usage.read_activity, team.id, endpoint, after, limit
         )

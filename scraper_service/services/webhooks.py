@@ -1,16 +1,20 @@
-"""Events of jobs to their receivers: signed POSTs, repeated until they are answered.
+"""Webhook deliveries: signed POST requests, repeated until the receiver responds.
 
-Reads the outbox (:mod:`scraper_service.storage.webhook_outbox`), at least once per event. A
-job's first attempts keep their order; jobs wait for none but their own receiver.
+Deliveries come from the outbox (:mod:`scraper_service.storage.webhook_outbox`), and each is
+sent at least once. First attempts keep the order of a job's events. A job waits only for
+its own receiver.
 """
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import ssl
 import time
+import uuid
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
@@ -20,46 +24,96 @@ from multidict import CIMultiDict
 
 from scraper_service.crawling.download.egress import EgressPolicy, Refusals
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.origins import plain_address
-from scraper_service.services.webhook_signatures import Signer
-from scraper_service.storage import webhook_outbox
-from scraper_service.storage.job_records import Answer, event_id
-from scraper_service.storage.webhook_outbox import GONE
+from scraper_service.options.urls import plain_address
+from scraper_service.storage.jobs.job_records import DeliveryResult, event_id
+from scraper_service.storage.webhook_outbox import GONE, WebhookOutbox
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator, Callable, Iterable
 
     from scrapy.settings import BaseSettings
-    from sqlalchemy import Connection
 
-    from scraper_service.options.jobs import Webhook
+    from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
-    from scraper_service.storage.job_records import Due, Event, Turn
+    from scraper_service.storage.jobs.job_records import DeliveryLease, Due, Event
+
+
+class Signer:
+    """Signs webhook deliveries with the secrets of a team.
+
+    ``entries`` are secrets for all teams, or ``<team id>:<secret>`` for one team. A team
+    with its own secrets uses only these. The first secret signs; further ones add
+    signatures while receivers change secrets. Raises :exc:`ValueError`.
+    """
+
+    def __init__(self, entries: Iterable[str]):
+        self._secrets: dict[str, list[bytes]] = {}
+        for entry in entries:
+            if not entry.strip():
+                continue
+            team_id, secret = _read(entry.strip())
+            if not secret:
+                raise ValueError("SCRAPER_WEBHOOK_SECRETS: a secret must not be empty")
+            self._secrets.setdefault(team_id, []).append(secret.encode())
+
+    def __repr__(self) -> str:
+        return "<Signer>"
+
+    def headers(self, team_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+        """Return the headers that sign ``body``; no headers without a secret.
+
+        ``X-Firecrawl-Signature`` covers the body. ``X-Scraper-Signature`` also covers the
+        timestamp, so that an old delivery cannot be replayed as a new one. See
+        docs/api.md, Webhooks.
+        """
+        secrets = self._secrets.get(team_id) or self._secrets.get("")
+        if not secrets:
+            return {}
+        signed = [_digest(secret, b"%d." % timestamp, body) for secret in secrets]
+        versions = ",".join(f"v1={digest}" for digest in signed)
+        return {
+            "X-Firecrawl-Signature": f"sha256={_digest(secrets[0], body)}",
+            "X-Scraper-Signature": f"t={timestamp},{versions}",
+        }
+
+
+def _read(entry: str) -> tuple[str, str]:
+    front, colon, secret = entry.partition(":")
+    try:
+        return (str(uuid.UUID(front)), secret) if colon else ("", entry)
+    except ValueError:
+        return "", entry  # a secret that contains a colon
+
+
+def _digest(secret: bytes, *parts: bytes) -> str:
+    signature = hmac.new(secret, digestmod="sha256")
+    for part in parts:
+        signature.update(part)
+    return signature.hexdigest()
+
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 0.5  # for events of all processes
-PAUSE_BETWEEN_S = (
-    0.05  # two looks at the outbox: events that come meanwhile share a turn
-)
-LANES = 128  # jobs whose events are sent at a time by one process
-SICK_LANES = LANES // 2  # of receivers whose last attempt had no answer
-TURN_S = 5.0  # of a job, before others have theirs
-FLUSH_S = 0.2  # between two writes of what was answered
-MISSES = 5  # attempts without an answer in a row, before a receiver is left alone
-PAUSE_S = 10.0  # for so long
-CLOSE_S = 2.0  # for attempts under way at shutdown
+POLL_S = 0.5  # between two reads of the outbox: other processes add to it too
+PAUSE_BETWEEN_S = 0.05  # least pause between two reads, which collects events
+LANES = 128  # jobs whose deliveries one process sends at a time
+SICK_LANES = LANES // 2  # of these, for receivers whose last attempt had no response
+TURN_S = 5.0  # of a job, before other jobs are sent
+FLUSH_S = 0.2  # between two writes of results
+MISSES = 5  # attempts without a response in a row, before a receiver is paused
+PAUSE_S = 10.0  # length of this pause
+CLOSE_S = 2.0  # for running attempts at shutdown
 KEEPALIVE_S = 2  # receivers close idle connections too, some after 5 s
 MAX_RECEIVERS = 1000  # that are remembered
-ANSWER_BYTES = 64 * 1024  # read of an answer, and dropped
-ANSWER_S = 1.0
-SLICE_BYTES = 64 * 1024  # of a body, handed to the transport at once
-READ_AT_ONCE = 4  # bodies, as there are threads that read
+ANSWER_BYTES = 64 * 1024  # read of a response and discarded
+ANSWER_S = 1.0  # for reading this
+SLICE_BYTES = 64 * 1024  # of a body, written to the transport at once
+READ_AT_ONCE = 4  # bodies, one per reader thread
 
 
 @define(eq=False)
 class _Receiver:
-    """Host and port that events are sent to: jobs in their turn, attempts without answer."""
+    """A host and port that deliveries are sent to: its jobs and its missed responses."""
 
     lanes: int = 0
     misses: int = 0
@@ -70,30 +124,36 @@ class _Receiver:
         return self.misses >= MISSES and time.monotonic() < self.opens_at
 
     def note(self, *, answered: bool) -> None:
-        """Take down whether an attempt was answered."""
+        """Count an attempt with or without a response."""
         self.misses = 0 if answered else self.misses + 1
         if self.misses >= MISSES:
             self.opens_at = time.monotonic() + PAUSE_S
 
 
 class _Room:
-    """The bytes that large bodies may take while they are sent; small ones are free."""
+    """Limits the memory of large bodies while they are sent. Small bodies are free."""
 
     def __init__(self, size: int):
         self._size = self._left = size
         self._freed = asyncio.Event()
 
     async def take(self, length: int) -> int:
-        """Wait until a body of ``length`` fits; return what is to be given back.
+        """Wait until a body of ``length`` bytes fits; return the bytes to give back.
 
-        One that is larger than all the room has it alone.
+        A body larger than the limit is sent alone.
         """
+        while (share := self.take_now(length)) is None:
+            self._freed.clear()
+            await self._freed.wait()
+        return share
+
+    def take_now(self, length: int) -> int | None:
+        """Do as :meth:`take` if the body fits at once, else return None."""
         if length <= SLICE_BYTES:
             return 0
         share = min(length, self._size)
-        while self._left < share:
-            self._freed.clear()
-            await self._freed.wait()
+        if self._left < share:
+            return None
         self._left -= share
         return share
 
@@ -104,17 +164,17 @@ class _Room:
 
 @frozen
 class _Message:
-    """An event as it is sent."""
+    """Body and headers of a delivery."""
 
     body: bytes
     headers: CIMultiDict[str]
 
 
 class Webhooks:
-    """Sends what is in the outbox, together with other processes.
+    """Sends the deliveries of the outbox, together with other processes.
 
-    ``shape`` makes the body of an event, with the webhook's metadata. Raises
-    :exc:`ValueError` for settings that cannot be used.
+    ``shape`` returns the body of an event, with the webhook's metadata. Raises
+    :exc:`ValueError` for invalid settings.
     """
 
     def __init__(
@@ -123,7 +183,7 @@ class Webhooks:
         database: Database,
         shape: Callable[[Event, Webhook], bytes],
     ):
-        self._database = database
+        self._outbox = WebhookOutbox(database)
         self._shape = shape
         self._signer = Signer(settings.getlist("WEBHOOK_SECRETS"))
         self._egress = EgressPolicy(settings.getlist("EGRESS_ALLOW"))
@@ -142,10 +202,10 @@ class Webhooks:
         self._closing = False
 
     def open(self) -> None:
-        """Begin to send."""
+        """Start to send."""
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0,  # the lanes are the limit
+                limit=0,  # LANES is the limit
                 keepalive_timeout=KEEPALIVE_S,
                 socket_factory=self._egress.open_socket,
             ),
@@ -156,7 +216,7 @@ class Webhooks:
         self._loop = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
-        """End attempts under way, soon; what was not answered is sent again."""
+        """Stop soon. Deliveries without a response are sent again later."""
         self._closing = True
         if self._loop is not None:
             self._loop.cancel()
@@ -171,7 +231,7 @@ class Webhooks:
             await self._session.close()
 
     def wake(self) -> None:
-        """Look at the outbox at once."""
+        """Read the outbox at once."""
         self._wanted.set()
 
     # -- turns -----------------------------------------------------------------------
@@ -195,9 +255,7 @@ class Webhooks:
             return
         sick = sum(r.lanes for r in self._receivers.values() if r.misses)
         busy = [k for k, r in self._receivers.items() if self._is_busy(r, sick)]
-        for job_id, host in await self._database.read(
-            webhook_outbox.due_jobs, busy, room
-        ):
+        for job_id, host in await self._outbox.due_jobs(busy, room):
             receiver = self._receiver(host)
             if job_id in self._lanes or self._is_busy(receiver, sick):
                 continue
@@ -206,9 +264,10 @@ class Webhooks:
             self._lanes[job_id] = asyncio.ensure_future(self._lane(job_id, receiver))
 
     def _is_busy(self, receiver: _Receiver, sick: int) -> bool:
-        """Tell whether no further job may be sent to a receiver now.
+        """Return True if no further job may send to a receiver now.
 
-        ``sick`` are the lanes of all those that do not answer: some are left to others.
+        ``sick`` is the number of jobs that send to receivers without responses. They
+        get at most :data:`SICK_LANES`, so that others are not delayed.
         """
         if receiver.misses:
             return receiver.lanes >= 1 or sick >= SICK_LANES
@@ -220,15 +279,13 @@ class Webhooks:
         return self._receivers.setdefault(host, _Receiver())
 
     async def _lane(self, job_id: str, receiver: _Receiver) -> None:
-        """Have one turn of a job."""
+        """Send the due deliveries of a job for at most :data:`TURN_S`."""
         try:
-            turn = await self._database.write_locking(
-                webhook_outbox.take, job_id, self._lease_s
-            )
+            turn = await self._outbox.lease(job_id, self._lease_s)
             if turn is not None:
                 await self._send(turn, receiver)
         except (asyncio.CancelledError, ServiceUnavailable):
-            pass  # the lease ends, and the turn is taken again
+            pass  # the lease ends, and the deliveries are sent again
         except Exception:
             logger.exception("events of job %s could not be sent", job_id)
         finally:
@@ -236,8 +293,8 @@ class Webhooks:
             del self._lanes[job_id]
             self.wake()
 
-    async def _send(self, turn: Turn, receiver: _Receiver) -> None:
-        answers: list[Answer] = []
+    async def _send(self, turn: DeliveryLease, receiver: _Receiver) -> None:
+        answers: list[DeliveryResult] = []
         started = flushed = time.monotonic()
         try:
             for due in turn.due:
@@ -259,35 +316,26 @@ class Webhooks:
             await self._record(turn, answers, None)
 
     async def _record(
-        self, turn: Turn, answers: list[Answer], lease_s: float | None
+        self, turn: DeliveryLease, answers: list[DeliveryResult], lease_s: float | None
     ) -> bool:
-        return await self._database.write_locking(
-            webhook_outbox.record,
-            turn.job_id,
-            turn.token,
-            answers,
-            self._retries_s,
-            lease_s,
-        )
+        return await self._outbox.record(turn, answers, self._retries_s, lease_s)
 
     # -- one attempt -----------------------------------------------------------------
 
     async def _attempt(
-        self, turn: Turn, due: Due, receiver: _Receiver
-    ) -> Answer | None:
-        """Return what came of sending an event; None if the job is gone."""
+        self, turn: DeliveryLease, due: Due, receiver: _Receiver
+    ) -> DeliveryResult | None:
+        """Send one event and return the result; None if the job was deleted."""
         at = time.time()
         if turn.trouble is not None:
-            return Answer(seq=due.seq, at=at, error=turn.trouble)
+            return DeliveryResult(seq=due.seq, at=at, error=turn.trouble)
         if receiver.is_shut:
             text = f"not sent: the receiver did not answer {MISSES} times in a row"
-            return Answer(seq=due.seq, at=at, error=text)
-        async with self._reading:
-            message = await self._database.read(self._message, turn, due)
+            return DeliveryResult(seq=due.seq, at=at, error=text)
+        message, share = await self._take_message(turn, due)
+        try:
             if message is None:
                 return None
-            share = await self._room.take(len(message.body))
-        try:
             started = time.monotonic()
             with Refusals() as refusals:
                 status, error = await self._post(turn.hook.url, message)
@@ -296,7 +344,7 @@ class Webhooks:
         is_refused = status is None and bool(refusals.errors)
         if not is_refused:
             receiver.note(answered=status is not None)
-        return Answer(
+        return DeliveryResult(
             seq=due.seq,
             at=at,
             duration_ms=round((time.monotonic() - started) * 1000),
@@ -306,7 +354,7 @@ class Webhooks:
         )
 
     async def _post(self, url: str, message: _Message) -> tuple[int | None, str | None]:
-        """Return the status of the answer, if one came, and what is wrong with it."""
+        """Return the status of the response and the error; None for each if absent."""
         assert self._session is not None
         body: Any = message.body
         if len(body) > SLICE_BYTES:
@@ -321,14 +369,40 @@ class Webhooks:
                 await _drop(response)
                 return response.status, _fault(response.status)
         except (OSError, ValueError, aiohttp.ClientError) as error:
-            logger.debug("an event was not delivered: %r", error)
+            logger.debug("a webhook delivery failed: %r", error)
             return None, _cause(error, self._timeout_s)
 
-    def _message(self, connection: Connection, turn: Turn, due: Due) -> _Message | None:
-        """Make body and headers of an event, in a reader thread."""
-        event = webhook_outbox.read_event(connection, turn.job_id, due.seq)
-        if event is None:
-            return None
+    async def _take_message(
+        self, turn: DeliveryLease, due: Due
+    ) -> tuple[_Message | None, int]:
+        """Return a message, None if the job was deleted, and the bytes to give back.
+
+        A body that does not fit is read again when it fits. Until then it takes neither
+        memory nor a reader from other deliveries.
+        """
+        message = await self._read_message(turn, due)
+        if message is None:
+            return None, 0
+        length = len(message.body)
+        share = self._room.take_now(length)
+        if share is None:
+            del message
+            share = await self._room.take(length)
+            try:
+                message = await self._read_message(turn, due)
+            except BaseException:
+                self._room.give_back(share)
+                raise
+        return message, share
+
+    async def _read_message(self, turn: DeliveryLease, due: Due) -> _Message | None:
+        async with self._reading:
+            return await self._outbox.read_event(
+                turn.job_id, due.seq, partial(self._message, turn, due)
+            )
+
+    def _message(self, turn: DeliveryLease, due: Due, event: Event) -> _Message:
+        """Return body and headers of an event. Runs in a reader thread."""
         body = self._shape(event, turn.hook)
         headers = CIMultiDict({"User-Agent": self._user_agent})
         for name, value in turn.hook.headers:
@@ -354,7 +428,7 @@ async def _slices(body: bytes) -> AsyncIterator[bytes]:
 
 
 async def _drop(response: aiohttp.ClientResponse) -> None:
-    """Read an answer so that its connection can be used again, if it is short."""
+    """Read a short response to its end, so that its connection can be reused."""
     left = ANSWER_BYTES
     try:
         async with asyncio.timeout(ANSWER_S):
@@ -365,12 +439,12 @@ async def _drop(response: aiohttp.ClientResponse) -> None:
             else:
                 return
     except (TimeoutError, aiohttp.ClientError):
-        pass  # the status came, which is all that counts
+        pass  # only the status counts, and it has arrived
     response.close()
 
 
 def _fault(status: int) -> str | None:
-    """Return what is wrong with an answer, None for nothing."""
+    """Return why a status counts as failure, None for success."""
     if 200 <= status < 300:
         return None
     if 300 <= status < 400:
@@ -379,7 +453,7 @@ def _fault(status: int) -> str | None:
 
 
 def _cause(error: Exception, timeout_s: float) -> str:
-    """Return why no answer came; without addresses, which are nobody's business."""
+    """Return why no response came, without IP addresses, which stay private."""
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_s:g} s"
     if isinstance(error, aiohttp.ClientConnectorDNSError):
@@ -388,4 +462,4 @@ def _cause(error: Exception, timeout_s: float) -> str:
         return "no secure connection could be made"
     if isinstance(error, aiohttp.ClientConnectorError):
         return "no connection could be made"
-    return "the connection ended without an answer"
+    return "the connection ended without a response"

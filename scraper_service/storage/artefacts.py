@@ -1,7 +1,7 @@
-"""Files that pages point at: screenshots and PDFs, named by their content.
+"""Files of pages, such as screenshots and PDFs, named by the hash of their content.
 
-They lie in ``DATA_DIR/artefacts`` and are served by a signed address. A row says until
-when a job or a scrape needs one; what no row needs is deleted.
+They are in ``DATA_DIR/artefacts`` and served under signed URLs. Rows tell how long a job
+or a scrape needs a file. Files without a row are deleted.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from urllib.parse import parse_qs
 
 from sqlalchemy import and_, select
 
-from scraper_service.private import private_file, private_folder
-from scraper_service.storage.frontier.transactions import (
+from scraper_service.storage.private_files import private_file, private_folder
+from scraper_service.storage.schema import artefact, job
+from scraper_service.storage.secrets import derived_key
+from scraper_service.storage.transactions import (
     RETENTION_S,
     delete_some,
-    dialect_insert,
     now_of,
+    upsert,
 )
-from scraper_service.storage.key_secret import derived_key
-from scraper_service.storage.schema import artefact, job
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -34,18 +34,18 @@ if TYPE_CHECKING:
 
 FOLDER = "artefacts"  # in DATA_DIR
 KINDS = {"png": "image/png", "jpeg": "image/jpeg", "pdf": "application/pdf"}
-#: Stands in stored pages for the address of the service, which is known when one asks.
+#: Stands for the URL of the service in stored pages. Responses replace it.
 BASE = "http://artefacts.invalid"
-ADDRESS_S = 7 * RETENTION_S  # a signature is good for; a job may go on for days
-GRACE_S = 600.0  # a file without a row may be about to get one
-MAX_SWEPT = 500  # files in one go
+ADDRESS_S = 7 * RETENTION_S  # validity of a signature; a job may run for days
+GRACE_S = 600.0  # age of a file without a row before it is deleted
+MAX_SWEPT = 500  # files in one call
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
 _NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
 
 
 class Artefacts:
-    """The files below ``folder``; addresses are signed with ``secret``."""
+    """The files in ``folder``. ``secret`` signs their URLs."""
 
     PATH: ClassVar[str] = "/artefacts/"
 
@@ -54,14 +54,14 @@ class Artefacts:
         self._key = derived_key(secret, "artefacts")
 
     def put(self, data: bytes, kind: str) -> str:
-        """Store a file, whole or not at all, and return its name; blocks."""
+        """Store a file atomically and return its name. Blocks."""
         name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
         path = self.path(name)
         if not path.parent.exists():
             private_folder(self.folder)
             private_folder(path.parent)
         try:
-            os.utime(path)  # it is in use again, whatever its rows say
+            os.utime(path)  # the file is in use again, even if its rows have expired
         except FileNotFoundError:
             temporary = path.with_name(f"{name}.{os.getpid()}.{time.monotonic_ns()}")
             private_file(temporary)
@@ -70,13 +70,13 @@ class Artefacts:
         return name
 
     def path(self, name: str) -> Path:
-        """Return where a file is; ValueError for what is no name of ours."""
+        """Return the path of a file. Raise :exc:`ValueError` for an invalid name."""
         if not _NAME.fullmatch(name):
             raise ValueError(name)
         return self.folder / name[:2] / name
 
     def address(self, name: str) -> str:
-        """Return a signed address, :data:`BASE` in place of the service's own."""
+        """Return a signed URL below :data:`BASE`."""
         expires = int(time.time() + ADDRESS_S)
         return (
             f"{BASE}{self.PATH}{name}"
@@ -84,7 +84,7 @@ class Artefacts:
         )
 
     def allows(self, name: str, query: str) -> bool:
-        """Tell whether the query of an address is signed, and not too old."""
+        """Return True if the query of a URL has a valid signature."""
         given = parse_qs(query)
         expires, signature = (
             given.get("expires", [""])[0],
@@ -102,7 +102,7 @@ class Artefacts:
         return hmac.new(self._key, text, hashlib.sha256).hexdigest()[:40]
 
     def remove(self, names: Iterable[str]) -> None:
-        """Delete files that were not touched for a while; blocks."""
+        """Delete files that are older than :data:`GRACE_S`. Blocks."""
         for name in names:
             path = self.path(name)
             try:
@@ -112,7 +112,7 @@ class Artefacts:
                 continue
 
     def names(self) -> list[str]:
-        """Return all files that are old enough to be looked at; blocks."""
+        """Return the names of files that are older than :data:`GRACE_S`. Blocks."""
         before = time.time() - GRACE_S
         return [
             path.name
@@ -122,7 +122,7 @@ class Artefacts:
 
 
 def name_in(address: str) -> str | None:
-    """Return the name of the file that an address of ours leads to, else None."""
+    """Return the name of the file at a URL below :data:`BASE`, else None."""
     if not address.startswith(BASE + Artefacts.PATH):
         return None
     return address.removeprefix(BASE + Artefacts.PATH).partition("?")[0]
@@ -135,20 +135,14 @@ def hold(
     job_id: str | None = None,
     keep_s: float = RETENTION_S,
 ) -> None:
-    """Have a file kept for ``holder``: as long as the job is, or for ``keep_s``."""
+    """Keep a file for ``holder``: as long as its job is stored, or for ``keep_s``."""
     expires_at = None if job_id else now_of(connection) + keep_s
-    connection.execute(
-        dialect_insert(connection, artefact)
-        .values(name=name, holder=holder, job_id=job_id, expires_at=expires_at)
-        .on_conflict_do_update(
-            index_elements=("name", "holder"),
-            set_={"expires_at": expires_at, "job_id": job_id},
-        )
-    )
+    row = {"name": name, "holder": holder, "job_id": job_id, "expires_at": expires_at}
+    upsert(connection, artefact, [row])
 
 
 def expire(connection: Connection) -> int:
-    """Delete a slice of the rows that nobody needs any more; return how many."""
+    """Delete a slice of expired rows. Return the number of rows."""
     columns, now = artefact.c, now_of(connection)
     is_gone = and_(columns.job_id.is_not(None), columns.job_id.not_in(select(job.c.id)))
     return sum(
@@ -158,7 +152,7 @@ def expire(connection: Connection) -> int:
 
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:
-    """Return those of ``names`` that no row holds."""
+    """Return the names without a row."""
     held: set[str] = set()
     for first in range(0, len(names), MAX_SWEPT):
         part = names[first : first + MAX_SWEPT]

@@ -1,8 +1,8 @@
-"""What tracked pages were like when they were last scraped, per team, address and tag.
+"""Snapshots of tracked pages for change tracking, per team, URL and tag.
 
-A page is compared with a snapshot outside of any transaction, and stored together with
-its own one only if that snapshot is still the last: who comes second compares again.
-Functions take a connection inside a transaction.
+A page is compared with the last snapshot outside of a transaction. The page and its new
+snapshot are stored only if that snapshot is still the last one. Otherwise the page is
+compared again. Functions run inside a transaction.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import bindparam, select, update
 
-from scraper_service.discovery import CrawlScope, crawl_key, followed
+from scraper_service.discovery import CrawlScope, crawl_key, normalized_url
 from scraper_service.discovery.sitemap_locations import first_base
-from scraper_service.options.job_arguments import options_from_json
-from scraper_service.options.jobs import CrawlOptions
-from scraper_service.storage.frontier.known_urls import latest_crawls
-from scraper_service.storage.frontier.transactions import dialect_insert, now_of
+from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.serialization import options_from_json
+from scraper_service.storage.frontier.links import latest_crawls
 from scraper_service.storage.page_cache import page_address
 from scraper_service.storage.schema import frontier, snapshot
+from scraper_service.storage.transactions import dialect_insert, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,18 +47,17 @@ _STORE = (
 
 @frozen
 class Earlier:
-    """The last snapshot: its number, its time in seconds, its ``body``.
+    """The last snapshot of a page."""
 
-    Number 0 is none, without time and body.
-    """
-
+    #: Number of the snapshot, 0 if there is none.
     version: int = 0
+    #: Seconds since 1970.
     at: float | None = None
     body: bytes | None = None
 
 
 def snapshot_key(url: str, tag: str | None) -> str:
-    """Return the key of a page's history; the address counts as for the cache."""
+    """Return the key of a page's snapshots. URLs count as for the page cache."""
     facts = json.dumps([page_address(url), tag])
     return hashlib.blake2b(facts.encode(), digest_size=16).hexdigest()
 
@@ -72,11 +71,11 @@ def read_earlier(connection: Connection, team_id: str, key: str) -> Earlier:
 def lock(
     connection: Connection, wanted: Iterable[Snapshot]
 ) -> dict[tuple[str, str], int]:
-    """Let nobody else store snapshots of these pages; return the number of the last."""
+    """Lock the snapshots of pages. Return the number of the last snapshot of each."""
     now = now_of(connection)
     found = {}
     add = dialect_insert(connection, snapshot).on_conflict_do_nothing()
-    # In their order: who locks several waits for others, and never in a circle.
+    # Sorted, so that transactions never wait for each other in a circle.
     for team_id, key in sorted({(each.team_id, each.key) for each in wanted}):
         row = {
             "team_id": team_id,
@@ -93,12 +92,12 @@ def lock(
 
 
 def is_last(connection: Connection, new: Snapshot) -> bool:
-    """Lock a page; tell whether it was compared with its last snapshot."""
+    """Lock a page. Return True if it was compared with its last snapshot."""
     return lock(connection, [new])[new.team_id, new.key] == new.version
 
 
 def store(connection: Connection, new: Iterable[Snapshot]) -> None:
-    """Store snapshots of pages that are locked, in place of the last ones."""
+    """Store snapshots of locked pages in place of their last ones."""
     now = now_of(connection)
     rows = [
         {
@@ -116,10 +115,10 @@ def store(connection: Connection, new: Iterable[Snapshot]) -> None:
 
 
 def is_hidden(connection: Connection, team_id: str, url: str) -> bool:
-    """Tell whether the site of ``url`` has no link to it, as far as is known.
+    """Return True if the site of ``url`` is known to have no link to it.
 
-    The team's latest crawl that would have found one decides: one that has read all
-    pages and sitemaps it found, by the rules of which the address is to be fetched.
+    Decided by the team's latest crawl that would have found the link: a crawl that read all
+    its pages and sitemaps, and whose scope allows the URL.
     """
     for row in latest_crawls(connection, team_id, url):
         options = options_from_json("crawl", json.loads(row.options))
@@ -127,7 +126,7 @@ def is_hidden(connection: Connection, team_id: str, url: str) -> bool:
         if _would_find(row, options, url):
             known = select(frontier.c.id).where(
                 frontier.c.job_id == row.id,
-                frontier.c.key == crawl_key(options, followed(url)),
+                frontier.c.key == crawl_key(options, normalized_url(url)),
             )
             return connection.scalar(known) is None
     return False

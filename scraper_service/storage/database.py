@@ -1,4 +1,4 @@
-"""The job database: one engine, work in threads, the schema brought up to date."""
+"""The job database: connections, threads for reads and writes, migrations."""
 
 from __future__ import annotations
 
@@ -19,23 +19,20 @@ from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
 from scraper_service.errors import DatabaseUnusable, ServiceUnavailable
-from scraper_service.private import close_to_others, private_file
-from scraper_service.storage.commits import Commits
-from scraper_service.storage.database_url import (
+from scraper_service.shared_objects import Singletons
+from scraper_service.storage.connections import (
+    MIGRATING,
+    READING,
     database_url,
+    is_ended,
     is_sqlite,
     make_engine,
     unusable,
 )
-from scraper_service.storage.key_secret import (
-    SECRET_BYTES,
-    Box,
-    key_secret,
-    make_data_dir,
-)
+from scraper_service.storage.private_files import close_to_others, private_file
 from scraper_service.storage.schema import metadata
-from scraper_service.storage.timeouts import MIGRATING, READING, is_ended
-from scraper_service.storage.write_queue import Writer
+from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
+from scraper_service.storage.write_queue import Commits, Writer
 
 if TYPE_CHECKING:
     import sqlite3
@@ -48,45 +45,49 @@ ItemT = TypeVar("ItemT")
 ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
-FIRST = "r0001"  # the oldest migration; a layout from before it was never released
-HEAD = FIRST  # the newest of the migrations; a test holds the two together
+FIRST = "r0002"  # the oldest migration; earlier layouts were never released
+HEAD = FIRST  # the newest migration; a test compares it with the migrations
 READERS = 4  # threads
-READ_S = 40  # for an answer, the wait for a thread included
+READ_S = 40  # for a read, with the wait for a thread
 BUSY_TIMEOUT_MS = 5_000
 NO_ANSWER = "The job database does not answer."
 MOMENT_S = 0.1
 EXPECTED_S = 1.0
-INDEX = "index"  # with a team: its search index, for those who expect it
-# As Alembic makes it.
+INDEX = "index"  # with a team id: the name of its page index for Database.expect
+# As Alembic creates it.
 _VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
     " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
 )
 _VERSION = "INSERT INTO alembic_version (version_num) VALUES (:head)"
-# Keys of addresses are spread over the whole index of a job, so that each page changes
-# as many pages of the file as it has links: they are kept until they have been changed
-# often, and copied into the file when there are many of them.
+# Keys of URLs are hashes, so the links of a page change as many pages of the file. A
+# large cache and rare checkpoints combine many changes of the same page.
 WRITER_CACHE_KB = 16 * 1024
 CHECKPOINT_PAGES = 4_000  # of 4 kB each
-MIGRATION_LOCK = 0x5C4A9E12  # any number, the same in every process
-LOOK_S = 0.1  # at the lock of a file
+MIGRATION_LOCK = 0x5C4A9E12  # an arbitrary number, the same in each process
+LOOK_S = 0.1  # between two tries to lock the file
 
 logger = logging.getLogger(__name__)
 
 
 class Database:
-    """SQLite in ``data_dir``, or the server of ``url``.
+    """A SQLite database in ``data_dir``, or the database server of ``url``.
 
-    ``secret`` is the setting ``KEY_SECRET``, with which secrets of jobs are encrypted;
-    an empty one is kept in ``data_dir``.
+    The constructor migrates the schema. It raises :exc:`DatabaseUnusable` if the database
+    cannot be opened or ``data_dir`` cannot be created. ``secret`` is the setting
+    ``KEY_SECRET``, which encrypts the secrets of jobs. Without a setting, a file in
+    ``data_dir`` has the secret.
 
-    The constructor brings the schema up to date. It raises :exc:`DatabaseUnusable` if
-    the database cannot be opened, or ``data_dir`` cannot be made. Functions given to
-    :meth:`read` and :meth:`write` take a connection inside a transaction, which their
-    return commits and their exception rolls back.
+    Functions for :meth:`read` and the ``write`` methods take a connection inside a
+    transaction. Their return commits the transaction, and an exception rolls it back.
+    :meth:`read` runs in a reader thread. Writes run in one writer thread and share
+    transactions. A function that locks rows names them, so that all processes lock in one
+    order: :meth:`write_first` for a team, :meth:`write_locking` for a job, a host or a
+    source, and :meth:`write_each` for many items of a job. All methods raise
+    :exc:`ServiceUnavailable` if the database does not respond.
     """
 
-    _shared: ClassVar[dict[tuple[str, str], Database]] = {}
+    _instances: ClassVar[Singletons[Database]] = Singletons()
 
     def __init__(self, data_dir: Path, url: str = "", secret: str = ""):
         self.data_dir = data_dir
@@ -95,7 +96,7 @@ class Database:
         engine = make_engine(address)
         writing = engine
         if is_sqlite(address):
-            # Of its own: what a connection has read is of no use to another one.
+            # An engine of its own with a large cache, which readers do not share.
             writing = make_engine(address, pool_size=1, max_overflow=0)
             event.listen(writing, "connect", _prepare_sqlite_writer)
         self._open(engine, writing, Box(lambda: key_secret(data_dir, secret), "jobs"))
@@ -108,15 +109,17 @@ class Database:
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Database:
-        """Return the one database of this process for these settings."""
+        """Return the database of this process for these settings."""
         key = (settings["DATA_DIR"], settings["DATABASE_URL"])
-        if key not in cls._shared:
-            cls._shared[key] = cls(Path(key[0]), key[1], settings["KEY_SECRET"])
-        return cls._shared[key]
+
+        def make() -> Database:
+            return cls(Path(key[0]), key[1], settings["KEY_SECRET"])
+
+        return cls._instances.get(key, make)
 
     @classmethod
     def in_memory(cls) -> Database:
-        """Return a database of its own that leaves no file behind."""
+        """Return a new database in memory."""
         database = cls.__new__(cls)
         engine = make_engine(
             make_url("sqlite://"),
@@ -145,9 +148,9 @@ class Database:
         self._commits = Commits()
         self._moment: asyncio.Future[None] | None = None
         self._expected: dict[Hashable, asyncio.Task[None]] = {}
-        # Counts and rows of one answer must be of one moment.
+        # Counts and rows of one response must be of one moment.
         self._snapshots = engine.execution_options(waits=READING)
-        # One connection in memory serves all: reads queue with the writes.
+        # A database in memory has one connection: reads queue with writes.
         self._readers = (
             ThreadPoolExecutor(readers, "database-read") if readers else None
         )
@@ -158,7 +161,7 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Run ``function`` in a reader thread, on one snapshot; see the class."""
+        """Run ``function`` in a reader thread, on one snapshot of the database."""
         if self._readers is None:
             return await self.write(function, *args, **kwargs)
 
@@ -174,10 +177,9 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Run ``function`` in the one writer thread; see the class.
+        """Run ``function`` in the writer thread. Return after the commit.
 
-        Functions that wait share a transaction; returns after its commit. One that
-        locks rows is for :meth:`write_locking`.
+        Waiting functions share a transaction. ``function`` must not lock rows.
         """
 
         def work_on(connection: Connection) -> ResultT:
@@ -193,9 +195,9 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write_locking` after a moment, with what else comes in it.
+        """Do as :meth:`write_locking` after :data:`MOMENT_S`, together with other calls.
 
-        For what nobody waits for: the threads share the processor with those who wait.
+        For writes without a waiting client: they leave the processor to other threads.
         """
         if self._moment is None or self._moment.done():
             self._moment = asyncio.ensure_future(asyncio.sleep(MOMENT_S))
@@ -203,7 +205,9 @@ class Database:
         return await self.write_locking(function, name, *args, **kwargs)
 
     def expect(self, name: Hashable, writing: asyncio.Task[None]) -> None:
-        """Note that ``writing`` will write what is read by ``name``."""
+        """Register the task ``writing``, which writes what readers of ``name`` expect."""
+        if self._expected.get(name) is writing:
+            return  # a task that writes thousands of pages needs one callback
         self._expected[name] = writing
 
         def forget(_: object) -> None:
@@ -213,10 +217,10 @@ class Database:
         writing.add_done_callback(forget)
 
     async def expected(self, name: Hashable) -> None:
-        """Wait until what is on its way in this process under ``name`` is written.
+        """Wait for the task that :meth:`expect` registered for ``name``.
 
-        So a caller finds what an answer before told it. It takes :data:`EXPECTED_S` at
-        most, whatever else is written.
+        So a client can read what an earlier response has confirmed. The wait ends after at most
+        :data:`EXPECTED_S`.
         """
         if (writing := self._expected.get(name)) is not None:
             await asyncio.wait((writing,), timeout=EXPECTED_S)
@@ -227,10 +231,10 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write`, but not behind what waits, where the database can.
+        """Do as :meth:`write`, in another thread and transaction on PostgreSQL.
 
-        SQLite has one writer at a time. ``function`` locks nothing that others want,
-        since readers wait for its thread, and may be repeated.
+        SQLite has one writer at a time. ``function`` must be idempotent. It must not lock rows
+        that others need, since readers wait for its thread.
         """
         if self._readers is None or self.engine.dialect.name == "sqlite":
             return await self.write(function, *args, **kwargs)
@@ -248,7 +252,7 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write_first`, but not behind what waits, where the database can.
+        """Do as :meth:`write_first`, in another thread and transaction on PostgreSQL.
 
         SQLite has one writer at a time.
         """
@@ -267,7 +271,7 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write`, while a process that begins waits for it.
+        """Do as :meth:`write`, and block until the commit. For the start of a process.
 
         Raises :exc:`sqlalchemy.exc.SQLAlchemyError`.
         """
@@ -278,10 +282,10 @@ class Database:
         return self._writer.submit(work_on).result()
 
     async def drain(self) -> None:
-        """Wait until what was to be written later is with the writer."""
+        """Wait until the calls of :meth:`write_later` have reached the writer."""
         if self._moment is not None:
             await asyncio.wait([self._moment])
-            await asyncio.sleep(0)  # what waited for it comes first
+            await asyncio.sleep(0)  # the waiting calls run first
 
     async def write_locking(
         self,
@@ -290,10 +294,10 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write`; ``function`` locks a row that others want, too.
+        """Do as :meth:`write` for a ``function`` that locks a row.
 
-        ``name`` is its key: a job (whose row is locked before others of it), a host, a
-        source. Of what shares a transaction, names come in their order.
+        ``name`` is the key of the row: a job, a host or a source. The row of a job is locked
+        before its other rows. Functions of one transaction run in the order of their names.
         """
 
         def work_on(connection: Connection) -> ResultT:
@@ -311,9 +315,9 @@ class Database:
         *args: ParamT.args,
         **kwargs: ParamT.kwargs,
     ) -> ResultT:
-        """Do as :meth:`write`; ``function`` locks the row of a team, or one below it.
+        """Do as :meth:`write` for a ``function`` that locks the row of a team.
 
-        ``name`` is the team's id, or begins with it. Teams are locked before jobs.
+        ``name`` is the team's id, or starts with the id. Teams are locked before jobs.
         """
 
         def work_on(connection: Connection) -> ResultT:
@@ -330,10 +334,10 @@ class Database:
         *,
         waits: bool = True,
     ) -> ResultT:
-        """Do as :meth:`write_locking`; ``function`` takes all items that wait for it.
+        """Do as :meth:`write_locking`; ``function`` gets all waiting items of a job at once.
 
-        An item that ``waits`` does so a moment for others; not one of a row of items,
-        each of which is written after the one before.
+        An item that ``waits`` does so a moment for others. Items that are written one after
+        the other do not wait.
         """
         work = self._writer.submit_each(function, job_id, item, waits=waits)
         result = await _answered(asyncio.wrap_future(work))
@@ -341,15 +345,15 @@ class Database:
         return result
 
     def changed(self, name: str, within_s: float) -> asyncio.Future[None]:
-        """Return what is done after the next commit of this process under ``name``.
+        """Return a future of the next commit of this process under ``name``.
 
-        After ``within_s`` at the latest, see :meth:`Commits.next`. The names are those
-        of :meth:`write_locking` and :meth:`write_each`.
+        The future is done after ``within_s`` at the latest, see :meth:`Commits.next`. Names are
+        those of :meth:`write_locking` and :meth:`write_each`.
         """
         return self._commits.next(name, within_s)
 
     async def _in_thread(self, transact: Callable[[], ResultT]) -> ResultT:
-        """Run ``transact`` in a reader thread, twice if its connection had ended."""
+        """Run ``transact`` in a reader thread, a second time if its connection had ended."""
 
         def run() -> ResultT:
             try:
@@ -368,10 +372,8 @@ class Database:
             raise ServiceUnavailable(NO_ANSWER) from None
 
     def close(self) -> None:
-        """Wait for what is under way and close the connections."""
-        for key, database in tuple(self._shared.items()):
-            if database is self:
-                del self._shared[key]
+        """Wait for running functions and close the connections."""
+        self._instances.discard(self)
         if self._readers is not None:
             self._readers.shutdown()
         self._writer.close()
@@ -388,7 +390,7 @@ async def _answered(work: Awaitable[ResultT]) -> ResultT:
 
 
 def _prepare_sqlite(connection: sqlite3.Connection, _: object) -> None:
-    # The driver opens transactions only for writes, and none for DDL: we open all.
+    # The driver opens transactions for writes only, and none for DDL: we open all.
     connection.isolation_level = None
     cursor = connection.cursor()
     cursor.execute("PRAGMA journal_mode = WAL")
@@ -403,13 +405,13 @@ def _prepare_sqlite_writer(connection: sqlite3.Connection, _: object) -> None:
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    # A writer that began as a reader would fail when another wrote in between.
+    # A transaction that begins with a read fails if another process writes before it.
     immediate = connection.get_execution_options().get("immediate")
     connection.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 def _make_files(data_dir: Path, url: URL) -> None:
-    """Make what has to be private before anything is written into it."""
+    """Create private files before anything is written into them."""
     try:
         make_data_dir(data_dir)
     except OSError as error:
@@ -419,7 +421,7 @@ def _make_files(data_dir: Path, url: URL) -> None:
         return
     path = Path(url.database or "")
     try:
-        private_file(path)  # SQLite gives its mode to what it makes beside it
+        private_file(path)  # SQLite creates its other files with the same mode
     except OSError as error:
         raise unusable(url, error) from error
     for suffix in ("-wal", "-shm"):
@@ -427,19 +429,19 @@ def _make_files(data_dir: Path, url: URL) -> None:
 
 
 def _connect(engine: Engine) -> None:
-    """Open a first connection; raise :exc:`DatabaseUnusable`."""
+    """Open a first connection. Raise :exc:`DatabaseUnusable` if that fails."""
     try:
         with engine.connect():
             pass
     except (SQLAlchemyError, TypeError, ValueError) as error:
-        # The drivers raise all of them for parts of a URL.
+        # The drivers raise these errors for parts of a URL.
         raise unusable(engine.url, error) from error
 
 
 def _prepare(engine: Engine, data_dir: Path) -> None:
-    """Make the tables of an empty database, or bring those of an older one up to date.
+    """Create the tables of an empty database, or migrate older tables.
 
-    Raises :exc:`OSError` when another process does that, and does not come to an end.
+    Raises :exc:`OSError` if another process migrates and does not finish.
     """
     try:
         found = _revision(engine)
@@ -461,7 +463,7 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
     engine = engine.execution_options(waits=MIGRATING)
     with _alone(engine, data_dir), engine.begin() as connection:
         if engine.dialect.name != "sqlite":
-            # Of the transaction: a session may have many behind a pooler.
+            # For the transaction, since a pooler shares sessions.
             lock = text("SELECT pg_advisory_xact_lock(:id)")
             connection.execute(lock, {"id": MIGRATION_LOCK})
         if inspect(connection).get_table_names():
@@ -473,8 +475,8 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
 
 
 def migrate(connection: Connection) -> None:
-    """Run the migrations that a database has not had, over ``connection``."""
-    # Imported here: a start that migrates nothing saves its time and memory.
+    """Run the missing migrations over ``connection``."""
+    # Imported here, since most starts migrate nothing.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
 

@@ -1,7 +1,7 @@
-"""Raw sources of pages, per team: what a later scrape may use instead of a fetch.
+"""The page cache: raw responses of sites, per team, for later scrapes.
 
-They outlive the job that brought them. The key has everything that changes what a site
-sends (interface document, 10.1); formats and tag filters are made anew.
+Entries outlive their jobs. The key has each option that changes the response of a site.
+Formats and tag filters are not part of the key, since pages are converted again.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from urllib.parse import urlsplit
 from attrs import asdict, frozen
 from sqlalchemy import select
 
-from scraper_service.options.formats import Screenshot
-from scraper_service.storage.frontier.transactions import dialect_insert, now_of
+from scraper_service.options.catalogue import cache_facts
 from scraper_service.storage.schema import source
+from scraper_service.storage.transactions import now_of, upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -29,26 +29,26 @@ DEFAULT_PORTS = {"http": ":80", "https": ":443"}
 
 @frozen(kw_only=True)
 class StoredSource:
-    """An answer of a site.
+    """A response of a site."""
 
-    ``url`` is the final address, ``fetched_at`` seconds; ``screenshot`` is the name of
-    its file.
-    """
-
+    #: The final URL.
     url: str
     status: int
     content_type: str
     content_encoding: str
     refresh: str
     body: bytes
+    #: ``X-Robots-Tag`` header.
     robots_tag: str = ""
     engine: str = "http"
+    #: Name of the screenshot's file.
     screenshot: str | None = None
+    #: Seconds since 1970.
     fetched_at: float = 0.0
 
 
 def page_address(url: str) -> str:
-    """Return ``url`` as far as it tells pages apart, for keys."""
+    """Return the part of ``url`` that identifies a page, for keys."""
     parts = urlsplit(url)
     host = parts.netloc.lower().removesuffix(DEFAULT_PORTS.get(parts.scheme, ":"))
     route = script_route(parts.fragment)
@@ -56,26 +56,16 @@ def page_address(url: str) -> str:
 
 
 def script_route(fragment: str) -> str:
-    """Return the fragment if it counts: with a slash it is a route in a script.
+    """Return the fragment if it is a route of a script, which has a slash, else "".
 
-    That is a page of its own for crawls as well.
+    Crawls treat such a route as a page of its own.
     """
     return f"#{fragment}" if "/" in fragment else ""
 
 
 def source_key(url: str, options: ScrapeOptions) -> str:
-    """Return the key of the page that ``options`` ask for at ``url``."""
-    shot = options.format(Screenshot)
-    place = options.location
-    facts = [
-        page_address(url),
-        options.mobile,
-        options.block_ads,
-        # An answer that was not verified is none for a caller who wants it verified.
-        options.skip_tls_verification and urlsplit(url).scheme == "https",
-        [place.country, *place.languages] if place else None,
-        asdict(shot) if shot else None,
-    ]
+    """Return the key of the page at ``url`` with ``options``."""
+    facts = [page_address(url), *cache_facts(url, options)]
     return hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest()
 
 
@@ -86,7 +76,7 @@ def find_source(
     max_age_s: float | None,
     min_age_s: float | None,
 ) -> StoredSource | None:
-    """Return the answer stored for ``key`` if its age is inside the bounds."""
+    """Return the response stored for ``key`` if its age is within the bounds."""
     row = connection.execute(
         select(source.c.fetched_at, source.c.facts, source.c.body).where(
             source.c.team_id == team_id, source.c.key == key
@@ -111,17 +101,15 @@ def store_source(
     found: StoredSource,
     retention_s: float,
 ) -> None:
-    """Keep an answer in place of the one stored for ``key`` before."""
+    """Store a response in place of the last one for ``key``."""
     now = now_of(connection)
     facts = asdict(found, filter=lambda a, _: a.name not in {"body", "fetched_at"})
-    values = {
+    row = {
+        "team_id": team_id,
+        "key": key,
         "fetched_at": now,
         "expires_at": now + retention_s,
         "facts": json.dumps(facts),
         "body": zlib.compress(found.body, 1),
     }
-    connection.execute(
-        dialect_insert(connection, source)
-        .values(team_id=team_id, key=key, **values)
-        .on_conflict_do_update(index_elements=("team_id", "key"), set_=values)
-    )
+    upsert(connection, source, [row])

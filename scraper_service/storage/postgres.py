@@ -1,9 +1,9 @@
-"""Connections to PostgreSQL on which every wait has an end.
+"""Connections to PostgreSQL with a time-out for each wait.
 
-The server's time-outs come with each BEGIN, in the same message, as ``SET LOCAL``. So
-they cost no round trip, and they also hold behind a PgBouncer that pools transactions:
-that one refuses start-up options, and forgets what was set on a connection. The client's
-own time-outs are for a server, or a network, that answers nothing any more.
+The time-outs of the server are part of each BEGIN message, as ``SET LOCAL``. They need
+no round trip, and also work behind PgBouncer with pooled transactions, which refuses
+start-up options and forgets session settings. The time-outs of the client are for a
+server or network that does not respond.
 """
 
 from __future__ import annotations
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from sqlalchemy import event
 
-from scraper_service.storage.timeouts import APPLICATION, ASIDE, Waits
+from scraper_service.storage.connections import APPLICATION, ASIDE, Waits
 
 if TYPE_CHECKING:
     from collections.abc import Generator
 
     from sqlalchemy import Connection, Engine
 
-SILENCE_S = 25.0  # of the server, in the middle of a statement: more than it may take
-# The kernel finds out a peer that is gone without a word. The URL may have others.
+SILENCE_S = 25.0  # of the server during a statement; longer than the longest statement
+# The kernel detects dead peers. The URL may have other values.
 NETWORK = {
     "application_name": APPLICATION,
     "connect_timeout": 5,  # s
@@ -36,16 +36,15 @@ NETWORK = {
 
 
 class BoundedConnection(psycopg.Connection[Any]):
-    """A connection that is closed when the server is silent for too long.
+    """A connection that closes when the server is silent for ``silence_s``.
 
-    ``silence_s`` is how long, None for any time. The error is a
-    :exc:`psycopg.OperationalError`.
+    None means no limit. Raises :exc:`psycopg.OperationalError`.
     """
 
     silence_s: float | None = SILENCE_S
 
     def wait(self, gen: Any, *args: Any, **kwargs: Any) -> Any:
-        """Do what a generator of psycopg waits for; all its statements come here."""
+        """Run a generator of psycopg with the time-out. All statements use this method."""
         return super().wait(self._bounded(gen), *args, **kwargs)
 
     def _bounded(self, gen: Any) -> Generator[Any, Any, Any]:
@@ -53,7 +52,7 @@ class BoundedConnection(psycopg.Connection[Any]):
         try:
             state = next(gen)
             while True:
-                ready = yield state  # 0 every 0.1 s, while nothing comes
+                ready = yield state  # 0 every 0.1 s without data
                 now = time.monotonic()
                 if ready:
                     last = now
@@ -67,19 +66,20 @@ class BoundedConnection(psycopg.Connection[Any]):
 
 
 def prepare_engine(engine: Engine) -> None:
-    """Have the connections of an engine of psycopg bounded, from their first moment.
+    """Add the time-outs to the connections of an engine.
 
-    A transaction has the execution option ``waits``, or else :data:`ASIDE`.
+    The execution option ``waits`` of a transaction has its time-outs, by default
+    :data:`ASIDE`.
     """
     event.listen(engine, "do_connect", _connect)
     event.listen(engine, "begin", _begin)
 
 
 def _connect(_: Any, __: Any, args: Any, parameters: dict[str, Any]) -> Any:
-    """Open a connection whose transactions are begun by :func:`_begin` alone."""
+    """Open a connection whose transactions :func:`_begin` begins."""
     given = {**NETWORK, **parameters, "autocommit": True}
     connection = BoundedConnection.connect(*args, **given)
-    # A pooler gives each transaction another backend: none knows what was prepared.
+    # Behind a pooler each transaction has another backend, without prepared statements.
     [behind] = connection.execute("SELECT pg_backend_pid()").fetchone() or [None]
     if behind != connection.info.backend_pid:
         connection.prepare_threshold = None

@@ -1,8 +1,9 @@
-"""The tables of the job database; every change of them is a migration beside."""
+"""The tables of the job database. Each change needs a migration in ``migrations``."""
 
 from __future__ import annotations
 
 from sqlalchemy import (
+    DDL,
     BigInteger,
     Column,
     DateTime,
@@ -19,6 +20,7 @@ from sqlalchemy import (
     UniqueConstraint,
     text,
 )
+from sqlalchemy.event import listen
 
 metadata = MetaData(
     naming_convention={
@@ -29,9 +31,9 @@ metadata = MetaData(
     }
 )
 
-#: Whom jobs, credits and pages belong to. ``credits`` is what may still be spent, of
-#: ``plan_credits``; ``concurrency`` how many pages may be under way at a time; ``rates``
-#: are calls per minute by mode, as JSON. None is unlimited, or what settings say.
+#: Owners of jobs, credits and pages. ``credits`` is the balance, ``plan_credits`` the
+#: credits of the plan, ``concurrency`` the largest number of pages in flight, ``rates``
+#: the calls per minute by mode as JSON. None means unlimited, or the settings.
 team = Table(
     "team",
     metadata,
@@ -44,7 +46,7 @@ team = Table(
     Column("rates", Text),
 )
 
-#: Keys, hashed: ``hash`` is HMAC-SHA256 in hex, ``hint`` the last four characters.
+#: Hashed API keys: ``hash`` is HMAC-SHA256 in hex, ``hint`` the last four characters,
 #: ``source`` is ``command`` or ``settings``.
 key = Table(
     "key",
@@ -59,16 +61,15 @@ key = Table(
     Column("revoked_at", DateTime(timezone=True)),
 )
 
-# SQLite numbers rows by itself only where the type is INTEGER.
+# SQLite numbers rows only in columns of the type INTEGER.
 _Serial = BigInteger().with_variant(Integer, "sqlite")
 
-#: One crawl, batch or operation of several steps. The counts change only in the
-#: transaction that changes rows of its frontier; see
-#: :class:`scraper_service.storage.job_records.Job`. ``parent_id`` is the operation whose step it
-#: is, None for what a caller started. ``hook_events`` are those
-#: that its webhook asked for, None without one; ``deliveries`` counts its events so far.
-#: ``reserved`` credits were taken from the team and are not charged yet; ``page_price``
-#: is what each of its pages may count on, None where the team is unlimited.
+#: Crawls, batches and operations, see
+#: :class:`scraper_service.storage.jobs.job_records.Job`. The counts change only together
+#: with the rows of the frontier. ``parent_id`` is the operation of a step, None for a job
+#: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
+#: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
+#: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 job = Table(
     "job",
     metadata,
@@ -106,11 +107,10 @@ job = Table(
     Index("ix_job_expires_at", "expires_at"),
 )
 
-#: What a job has beside that is an operation of several steps. ``memory`` is JSON: what
-#: the steps so far have found, for who goes on with them. ``result`` is JSON,
-#: compressed: what its caller gets, of one that goes on what there is of it. ``owner``
-#: works on it while it is among the workers; ``token`` counts who did, ``attempts``
-#: those since the last step.
+#: Further columns of jobs that are operations. ``memory`` is JSON with the findings of
+#: the steps so far. ``result`` is the compressed JSON of the result, which may be
+#: preliminary. ``owner`` is the working process, ``token`` the fencing token, and
+#: ``attempts`` counts claims since the last step.
 operation = Table(
     "operation",
     metadata,
@@ -123,9 +123,9 @@ operation = Table(
     Column("attempts", Integer, nullable=False, server_default=text("0")),
 )
 
-#: What callers entrust to a job that goes on, encrypted, see
-#: :mod:`scraper_service.storage.job_secrets`. ``part`` is ``options``, ``webhook``, or what
-#: the options of some rows of its frontier call it.
+#: Encrypted secrets of active jobs, see
+#: :mod:`scraper_service.storage.jobs.job_secrets`. ``part`` is ``options``, ``webhook``, or
+#: a name in the options of frontier rows.
 secret = Table(
     "secret",
     metadata,
@@ -134,12 +134,12 @@ secret = Table(
     Column("body", LargeBinary, nullable=False),
 )
 
-#: Every address a job has seen, in exactly one state
-#: (:class:`scraper_service.storage.job_records.RowState`). ``key`` is the number of the entry in
-#: a batch, the hash of the normalised address in a crawl. ``token`` counts leases: a
-#: late write of an earlier owner finds another one. ``kind`` is one of
-#: :class:`scraper_service.storage.job_records.Kind`, ``found_on`` the row of the page that has
-#: the address; ``code`` and ``error`` say why one failed or was refused.
+#: All URLs of a job, each in exactly one state
+#: (:class:`scraper_service.storage.jobs.job_records.RowState`). ``key`` is the number of a
+#: batch entry, or the hash of the canonical URL in a crawl. ``token`` is the fencing token
+#: of the lease. ``kind`` is a
+#: :class:`scraper_service.storage.jobs.job_records.UrlKind`, ``found_on`` the row of the page
+#: with the link. ``code`` and ``error`` are the reason of a failure or refusal.
 frontier = Table(
     "frontier",
     metadata,
@@ -169,7 +169,7 @@ frontier = Table(
         sqlite_where=text("state = 2"),
         postgresql_where=text("state = 2"),
     ),
-    # Few of the pages that are fetched have a code: they cost nothing.
+    # Partial: fetched pages rarely have a code, so the index costs little.
     Index(
         "ix_frontier_code",
         "job_id",
@@ -188,8 +188,8 @@ frontier = Table(
     ),
 )
 
-#: The page feed: delivered pages in order. ``body`` is the page's JSON, compressed;
-#: ``size`` its bytes uncompressed.
+#: Delivered pages in order. ``body`` is the compressed JSON, ``size`` the number of
+#: uncompressed bytes.
 page = Table(
     "page",
     metadata,
@@ -202,7 +202,7 @@ page = Table(
     UniqueConstraint("job_id", "seq", name="uq_page_job_id"),
 )
 
-#: Pages of single scrapes, for a day.
+#: Pages of single scrapes, stored for a day.
 scrape = Table(
     "scrape",
     metadata,
@@ -213,7 +213,7 @@ scrape = Table(
     Index("ix_scrape_expires_at", "expires_at"),
 )
 
-#: Raw sources of pages for later scrapes: ``facts`` are what else the answer had.
+#: The page cache: raw responses. ``facts`` is JSON with all but the body.
 source = Table(
     "source",
     metadata,
@@ -226,8 +226,8 @@ source = Table(
     Index("ix_source_expires_at", "expires_at"),
 )
 
-#: What a tracked page was like when it was last scraped, by address and tag. ``version``
-#: counts its scrapes, 0 while the first one is being stored; ``body`` is that of
+#: The last snapshot of each tracked page. ``version`` counts snapshots, 0 while the first
+#: one is being stored. ``body`` is a
 #: :class:`scraper_service.content.change_tracking.Comparison`.
 snapshot = Table(
     "snapshot",
@@ -241,9 +241,8 @@ snapshot = Table(
     Index("ix_snapshot_expires_at", "expires_at"),
 )
 
-#: What happened to a job, in order: ``started``, ``page``, ``completed``, ``failed``,
-#: ``cancelled``; written in the transaction of what happened. A ``page`` has the page
-#: that was delivered, or the address that failed.
+#: Events of a job in order: ``started``, ``page``, ``completed``, ``failed`` and
+#: ``cancelled``. A ``page`` event has the delivered page or the failed URL.
 event = Table(
     "event",
     metadata,
@@ -256,9 +255,9 @@ event = Table(
     Index("ix_event_job_id", "job_id", "id"),
 )
 
-#: Where the events of a job are sent. ``config`` is JSON, with headers but without their
-#: values; ``receiver`` is host and port of its address. Something is due at ``due_at``, None for nothing; who holds the lease until
-#: ``until`` sends it, and ``token`` counts leases.
+#: Webhooks of jobs. ``config`` is JSON with the names of headers, without their values.
+#: ``receiver`` is host and port. ``due_at`` is the time of the next delivery or None,
+#: ``until`` the end of the lease, ``token`` its fencing token.
 webhook = Table(
     "webhook",
     metadata,
@@ -271,10 +270,9 @@ webhook = Table(
     Index("ix_webhook_due_at", "due_at"),
 )
 
-#: The outbox: events that a receiver asked for, written in the transaction of what
-#: happened. ``seq`` counts those of a job from 1, ``row_id`` is the address that a page
-#: event is about: its body comes from the stored page. ``due_at`` is 0 before the first
-#: attempt. ``failures`` are those of this series, ``log`` what came of each attempt.
+#: Webhook deliveries. ``seq`` counts the deliveries of a job from 1, ``row_id`` is the URL
+#: of a page event, whose body is the stored page. ``due_at`` is 0 before the first attempt.
+#: ``failures`` counts the attempts since the last replay, ``log`` has all attempts.
 delivery = Table(
     "delivery",
     metadata,
@@ -291,8 +289,8 @@ delivery = Table(
     Index("ix_delivery_due", "job_id", "state", "due_at", "seq"),
 )
 
-#: Credits, charged once per page or call; ``key_id`` is whose call it was, ``day`` the
-#: number of days since 1970.
+#: Charged credits, one row per page or call. ``key_id`` is the API key of the call, ``day``
+#: the days since 1970.
 ledger = Table(
     "ledger",
     metadata,
@@ -306,8 +304,8 @@ ledger = Table(
     Index("ix_ledger_team_id", "team_id", "at"),
 )
 
-#: Credits that were taken from a team and go back to it: when the call ``id`` ends that
-#: the process ``owner`` works on, or, without owner, at once.
+#: Credits taken from a team that may return. ``id`` is the call, ``owner`` its process.
+#: Holds without an owner are free.
 hold = Table(
     "hold",
     metadata,
@@ -318,7 +316,7 @@ hold = Table(
     Index("ix_hold_team_id", "team_id"),
 )
 
-#: Calls of a team by mode of the rate limits, ``used`` in the minute before ``until``.
+#: Rate limits by team and mode: ``used`` calls in the window that ends at ``until``.
 rate = Table(
     "rate",
     metadata,
@@ -328,8 +326,8 @@ rate = Table(
     Column("until", Double, nullable=False),
 )
 
-#: How many pages of a team a process may have under way (``granted``), would like to
-#: have, and has. ``since`` is when it began to want more than it got.
+#: The page limit of a team, by process: pages ``granted``, wanted and in use. ``since`` is
+#: the start of the wait for more.
 share = Table(
     "share",
     metadata,
@@ -341,8 +339,7 @@ share = Table(
     Column("since", Double),
 )
 
-#: What teams called in the last day; ``target`` is an address, None of calls that keep
-#: nothing.
+#: Calls of the last day. ``target`` is a URL, None with zero data retention.
 activity = Table(
     "activity",
     metadata,
@@ -356,7 +353,7 @@ activity = Table(
     Index("ix_activity_at", "at"),
 )
 
-#: Processes that hold leases: theirs last until ``until``.
+#: Processes with leases, which end at ``until``.
 worker = Table(
     "worker",
     metadata,
@@ -364,11 +361,11 @@ worker = Table(
     Column("until", Double, nullable=False),
 )
 
-#: Hosts that are asked page by page, or were in trouble; times are the database's.
-#: ``next_at`` is when the next turn may begin, ``held_by`` the process that has it now.
-#: ``opens_at`` ends a pause for all requests, ``at_once`` may be in flight, ``gap_s``
-#: lie between two starts, in all processes together; ``start_at`` is the next one that
-#: is free. ``at_once`` is None before any trouble.
+#: Hosts with turns or a slowed pace. Times are those of the database. ``next_at`` is the
+#: start of the next turn, ``held_by`` the process with the turn. ``opens_at`` is the end of
+#: a pause, ``at_once`` the largest number of requests in flight (None for a host that was
+#: never slowed), ``gap_s`` the pause between two starts, and ``start_at`` the next free
+#: start.
 host = Table(
     "host",
     metadata,
@@ -383,8 +380,8 @@ host = Table(
     Index("ix_host_updated_at", "updated_at"),
 )
 
-#: What a job asked of a host, in all processes together; ``facts`` is JSON. See
-#: :class:`scraper_service.storage.politeness.tally.HostCounts`.
+#: Requests of a job by host, over all processes. ``facts`` is JSON of a
+#: :class:`scraper_service.storage.politeness.request_counts.HostCounts`.
 job_host = Table(
     "job_host",
     metadata,
@@ -398,8 +395,7 @@ job_host = Table(
     Column("facts", Text, nullable=False),
 )
 
-#: What a job found at the address of a robots.txt, None before it asked for it, and how
-#: many addresses of the job it refuses.
+#: A job's robots.txt files, None before the fetch, and the number of refused URLs.
 job_robots = Table(
     "job_robots",
     metadata,
@@ -412,8 +408,8 @@ job_robots = Table(
     Column("refused", Integer, nullable=False, server_default=text("0")),
 )
 
-#: Texts of delivered pages, if the job looks for what repeats; see
-#: :class:`scraper_service.storage.frontier.duplicates.PageText`. ``blocks`` are 8 bytes each.
+#: Texts of delivered pages for the search of duplicates, see
+#: :class:`scraper_service.storage.frontier.duplicates.DeliveredText`. A block has 8 bytes.
 page_text = Table(
     "page_text",
     metadata,
@@ -426,7 +422,7 @@ page_text = Table(
     Index("ix_page_text_job_id", "job_id", "id"),
 )
 
-#: Idempotency keys that were used.
+#: Used idempotency keys.
 idempotency = Table(
     "idempotency",
     metadata,
@@ -435,11 +431,11 @@ idempotency = Table(
     Column("expires_at", Double, nullable=False),
 )
 
-#: Processes on nodes that were asked to run a job, each in one of the states of
-#: :class:`scraper_service.storage.runs.RunState`. A job has at most one that has not ended
-#: per ``slot``, counted from 0. ``id`` is the process among the workers too, and the
-#: node's own id of it; ``node`` is its address, ``asked_by`` the service process that
-#: asked. ``progress`` is how far the job was then, ``reason`` why the run ended.
+#: Processes on scrapyd nodes, in a
+#: :class:`scraper_service.storage.jobs.runs.RunState`. A job has at most one active run per
+#: ``slot``, counted from 0. ``id`` is the id of the process and of the node's own job,
+#: ``node`` the URL of the node, ``asked_by`` the asking service process. ``progress`` is the
+#: progress of the job at the start, ``reason`` the reason of the end.
 run = Table(
     "run",
     metadata,
@@ -464,8 +460,8 @@ run = Table(
     ),
 )
 
-#: Who needs a file of ``DATA_DIR/artefacts``, a job for as long as it is kept, others
-#: until ``expires_at``.
+#: Files in ``DATA_DIR/artefacts`` by holder: as long as the job is stored, else until
+#: ``expires_at``.
 artefact = Table(
     "artefact",
     metadata,
@@ -477,8 +473,8 @@ artefact = Table(
     Index("ix_artefact_job_id", "job_id"),
 )
 
-#: Cookies and local storage of a team by name; ``body`` is encrypted, ``cookies`` counts
-#: them.
+#: Cookies and local storage of a team by name. ``body`` is encrypted, ``cookies`` is the
+#: number of cookies.
 session = Table(
     "session",
     metadata,
@@ -490,8 +486,7 @@ session = Table(
     Column("updated_at", Double, nullable=False),
 )
 
-#: Tokens that a language model has taken for a key, a team or a job: in one day since
-#: 1970, or in all where ``day`` is 0.
+#: Tokens used by an account, per day since 1970, or over all days with ``day`` 0.
 model_use = Table(
     "model_use",
     metadata,
@@ -502,59 +497,47 @@ model_use = Table(
     Index("ix_model_use_updated_at", "updated_at"),
 )
 
-#: Pages that searches of a team find, by the number of their address (``key``).
-#: ``facts`` is JSON, ``text`` compressed; ``terms`` are those of
-#: :mod:`scraper_service.content.text.search_entry` until the page is in a segment. A page
-#: that was fetched again is a new row.
+#: Pages of the page index. ``key`` is the number of the URL, ``language`` that of the
+#: stems, ``date`` the time of publication, else of the fetch. ``facts`` is JSON, ``text`` is
+#: compressed. Another fetch of a page is a new row, so that new rows have higher ids.
 search_page = Table(
     "search_page",
     metadata,
     Column("id", _Serial, primary_key=True),
     Column("team_id", ForeignKey("team.id"), nullable=False),
     Column("key", String(32), nullable=False),
-    Column("url", Text, nullable=False),
-    Column("fetched_at", Double, nullable=False),
+    Column("language", String(2), nullable=False),
+    Column("date", Double, nullable=False),
     Column("expires_at", Double, nullable=False),
+    Column("url", Text, nullable=False),
     Column("facts", Text, nullable=False),
     Column("text", LargeBinary, nullable=False),
-    Column("terms", LargeBinary),
-    Index("ix_search_page_key", "team_id", "key"),
+    Index("ix_search_page_key", "team_id", "key", unique=True),
+    Index("ix_search_page_language", "team_id", "language"),
     Index("ix_search_page_expires_at", "expires_at"),
-    Index(
-        "ix_search_page_waiting",
-        "team_id",
-        "id",
-        sqlite_where=text("terms IS NOT NULL"),
-        postgresql_where=text("terms IS NOT NULL"),
+)
+
+#: The words of :data:`search_page`, in a table ``search_index`` of the database's own
+#: full-text search. ``rowid`` is the id of the page, whose deletion deletes its words.
+SEARCH_INDEX = {
+    "sqlite": (
+        """CREATE VIRTUAL TABLE search_index USING fts5(
+            title, about, body, marks, tokenize = "ascii tokenchars '.-_:'")""",
+        """CREATE TRIGGER search_page_deleted AFTER DELETE ON search_page BEGIN
+            DELETE FROM search_index WHERE rowid = old.id; END""",
     ),
-)
-
-#: Pages whose terms are in lists together. ``pages`` are their ids (8 bytes) and dates
-#: (4 bytes, seconds since 1970), side by side; ``languages`` are codes with commas,
-#: ``bits`` tells how the lists are cut. One of the states of
-#: :class:`scraper_service.storage.job_records.SegmentState`; ``created_at`` is when something was
-#: added to it last.
-search_segment = Table(
-    "search_segment",
-    metadata,
-    Column("id", _Serial, primary_key=True),
-    Column("team_id", ForeignKey("team.id"), nullable=False),
-    Column("state", SmallInteger, nullable=False),
-    Column("level", SmallInteger, nullable=False),
-    Column("bits", SmallInteger, nullable=False),
-    Column("languages", Text, nullable=False),
-    Column("pages", LargeBinary, nullable=False),
-    Column("created_at", Double, nullable=False),
-    Column("expires_at", Double, nullable=False),
-    Index("ix_search_segment_team_id", "team_id", "state"),
-    Index("ix_search_segment_expires_at", "state", "expires_at"),
-)
-
-#: Pieces of the lists of a segment (:mod:`scraper_service.storage.page_index.postings`).
-search_list = Table(
-    "search_list",
-    metadata,
-    Column("segment_id", ForeignKey("search_segment.id"), primary_key=True),
-    Column("piece", Integer, primary_key=True, autoincrement=False),
-    Column("body", LargeBinary, nullable=False),
-)
+    "postgresql": (
+        """CREATE TABLE search_index (
+            rowid bigint PRIMARY KEY REFERENCES search_page (id) ON DELETE CASCADE,
+            terms tsvector NOT NULL)""",
+        # Plans then never expect many matches: a scan of all rows would be slow.
+        "ALTER TABLE search_index ALTER terms SET STATISTICS 0",
+        # Each search reads the whole list of pending rows. A short list makes writes slow.
+        """CREATE INDEX ix_search_index_terms ON search_index USING gin (terms)
+            WITH (gin_pending_list_limit = 1024)""",
+    ),
+}
+for _dialect, _statements in SEARCH_INDEX.items():
+    for _statement in _statements:
+        _ddl = DDL(_statement)  # type: ignore[no-untyped-call]
+        listen(search_page, "after_create", _ddl.execute_if(dialect=_dialect))

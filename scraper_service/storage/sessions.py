@@ -1,6 +1,6 @@
-"""Named sessions: cookies and local storage of a team, encrypted at rest.
+"""Named sessions: cookies and local storage of a team, encrypted.
 
-The state is what Playwright calls a storage state: ``cookies`` and ``origins``.
+The state is Playwright's storage state with ``cookies`` and ``origins``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from attrs import frozen
 from sqlalchemy import delete, select
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage.frontier.transactions import dialect_insert, now_of
-from scraper_service.storage.key_secret import Box
 from scraper_service.storage.schema import session
+from scraper_service.storage.secrets import Box
+from scraper_service.storage.transactions import dialect_insert, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -26,12 +26,12 @@ MAX_SESSIONS = 1000  # of one team
 
 
 class TooManySessions(ValueError):
-    """A team has as many sessions as it may have."""
+    """Raised when a team has :data:`MAX_SESSIONS` sessions."""
 
 
 @frozen
 class SessionRow:
-    """What a team sees of its session; times are seconds."""
+    """A session as its team sees it. Times are seconds since 1970."""
 
     name: str
     created_at: float
@@ -40,19 +40,19 @@ class SessionRow:
 
 
 class SessionBox:
-    """Seals states; ``secret`` is that of the service."""
+    """Encrypts states with the ``secret`` of the service."""
 
     def __init__(self, secret: bytes):
         self._box = Box(lambda: secret, "sessions")
 
     def seal(self, state: StateT) -> bytes:
-        """Return a state encrypted; ValueError if it is too large."""
+        """Return a state encrypted. Raise :exc:`ValueError` if it is too large."""
         if len(json.dumps(state)) > MAX_STATE_BYTES:
             raise ValueError(f"a session has at most {MAX_STATE_BYTES} bytes")
         return self._box.seal(state)
 
     def open(self, sealed: bytes) -> StateT:
-        """Return a state; an empty one if the secret has changed since."""
+        """Return a decrypted state, an empty state if the secret has changed."""
         try:
             state: StateT = self._box.open(sealed)
         except SecretsUnreadable:
@@ -63,7 +63,7 @@ class SessionBox:
 def read_session(
     connection: Connection, team_id: str, name: str, box: SessionBox
 ) -> StateT | None:
-    """Return the state of a session, None if there is none of the name."""
+    """Return the state of a session, None if the team has no such session."""
     sealed = connection.scalar(
         select(session.c.body).where(
             session.c.team_id == team_id, session.c.name == name
@@ -80,7 +80,7 @@ def save_session(
     before: StateT,
     after: StateT,
 ) -> None:
-    """Store what a page changed of a session: others may have changed it meanwhile.
+    """Store the changes of a page to a session, merged with concurrent changes.
 
     Raises :exc:`TooManySessions` and :exc:`ValueError`.
     """
@@ -95,7 +95,7 @@ def save_session(
         if len(connection.execute(known).all()) >= MAX_SESSIONS:
             raise TooManySessions(f"a team has at most {MAX_SESSIONS} sessions")
     current = {"cookies": [], "origins": []} if row is None else box.open(row.body)
-    state = merged(current, before, after)
+    state = merge_changes(current, before, after)
     values = {
         "body": box.seal(state),
         "cookies": len(state["cookies"]),
@@ -109,7 +109,7 @@ def save_session(
 
 
 def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
-    """Return the sessions of a team by name."""
+    """Return the sessions of a team, by name."""
     columns = [session.c[fact] for fact in SessionRow.__match_args__]
     rows = connection.execute(
         select(*columns).where(session.c.team_id == team_id).order_by(session.c.name)
@@ -118,15 +118,15 @@ def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
 
 
 def delete_session(connection: Connection, team_id: str, name: str) -> bool:
-    """Delete a session; tell whether there was one."""
+    """Delete a session. Return True if it existed."""
     gone = connection.execute(
         delete(session).where(session.c.team_id == team_id, session.c.name == name)
     )
     return gone.rowcount == 1
 
 
-def merged(current: StateT, before: StateT, after: StateT) -> StateT:
-    """Return ``current`` with what changed from ``before`` to ``after``."""
+def merge_changes(current: StateT, before: StateT, after: StateT) -> StateT:
+    """Return ``current`` with the changes from ``before`` to ``after``."""
     cookies = _merged(*(_cookies(state) for state in (current, before, after)))
     items = _merged(*(_items(state) for state in (current, before, after)))
     origins: dict[str, list[dict[str, str]]] = {}

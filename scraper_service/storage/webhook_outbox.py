@@ -1,37 +1,31 @@
-"""The outbox: events of jobs on their way to who asked for them.
+"""The outbox of webhook deliveries.
 
-They are written in the transaction of what happened. One process at a time has the
-lease on the events of a job, so that their first attempts keep their order. Functions
-take a connection inside a transaction of :meth:`Database.write_locking`, unless they only
-read; those that write lock the job's row first.
+Deliveries are written in the transaction of their event. Functions run inside a
+transaction of :meth:`Database.write_locking`, unless they only read, and lock the row of
+the job first. Callers use :class:`WebhookOutbox`.
 """
 
 from __future__ import annotations
 
 import json
 import zlib
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from attrs import evolve
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
 from scraper_service.errors import HeadersForgotten, SecretsUnreadable
-from scraper_service.options.job_arguments import webhook_from_json, webhook_to_json
-from scraper_service.options.origins import origin, plain_address
-from scraper_service.storage import job_secrets
-from scraper_service.storage.frontier.transactions import (
-    dialect_insert,
-    lock_job,
-    now_of,
-    written,
-)
-from scraper_service.storage.job_records import (
+from scraper_service.options.serialization import webhook_from_json, webhook_to_json
+from scraper_service.options.urls import origin
+from scraper_service.storage.jobs import job_secrets
+from scraper_service.storage.jobs.job_records import (
     ACTIVE,
+    Delivery,
+    DeliveryLease,
     DeliveryState,
     Due,
     Event,
     JobState,
-    Turn,
     event_error,
 )
 from scraper_service.storage.schema import (
@@ -43,21 +37,29 @@ from scraper_service.storage.schema import (
     secret,
     webhook,
 )
+from scraper_service.storage.transactions import (
+    lock_job,
+    now_of,
+    upsert,
+    written,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.jobs import Webhook
-    from scraper_service.storage.job_records import Answer
+    from scraper_service.options.crawl import Webhook
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.jobs.job_records import DeliveryResult
 
+T = TypeVar("T")
 HeadersT: TypeAlias = tuple[tuple[str, str], ...]
 
-FIRST_ROWS = 50  # first attempts in one turn
-RETRY_ROWS = 10  # further ones
-MAX_LOG = 50  # attempts that are remembered of one delivery
-GONE = 410  # the answer of a receiver that wants no more events
+FIRST_ROWS = 50  # first attempts per lease
+RETRY_ROWS = 10  # retries per lease
+MAX_LOG = 50  # logged attempts of one delivery
+GONE = 410  # the status of a receiver that accepts no more deliveries
 
 _WAKE = (
     update(webhook)
@@ -80,15 +82,15 @@ _SETTLE = (
 
 
 def attach(connection: Connection, job_id: str, hook: Webhook) -> None:
-    """Send the events of a job to ``hook`` from now on, those that wait too."""
+    """Set the webhook of a job. Waiting deliveries go to it, too."""
     config = webhook_to_json(evolve(hook, headers=_emptied(hook.headers)))
-    values = {"receiver": _receiver(hook.url), "config": json.dumps(config)}
     job_secrets.store(connection, job_id, job_secrets.WEBHOOK, hook.headers or None)
-    connection.execute(
-        dialect_insert(connection, webhook)
-        .values(job_id=job_id, **values)
-        .on_conflict_do_update(index_elements=("job_id",), set_=values)
-    )
+    row = {
+        "job_id": job_id,
+        "receiver": _receiver(hook.url),
+        "config": json.dumps(config),
+    }
+    upsert(connection, webhook, [row])
     connection.execute(
         update(job).where(job.c.id == job_id).values(hook_events=",".join(hook.events))
     )
@@ -99,7 +101,7 @@ def _emptied(headers: HeadersT) -> HeadersT:
 
 
 def lacks_headers(connection: Connection, job_id: str) -> bool:
-    """Return True if a job's webhook had headers, and their values were deleted."""
+    """Return True if the header values of a job's webhook were deleted."""
     config = connection.scalar(
         select(webhook.c.config).where(webhook.c.job_id == job_id)
     )
@@ -112,8 +114,8 @@ def lacks_headers(connection: Connection, job_id: str) -> bool:
 
 
 def _receiver(url: str) -> str:
-    """Return whom an address belongs to, as HOST:PORT."""
-    _, host, port = origin(plain_address(url))
+    """Return the receiver of a URL as HOST:PORT."""
+    _, host, port = origin(url)
     return f"{host}:{port}"
 
 
@@ -125,10 +127,11 @@ def tell(
     news: Sequence[tuple[str, int | None]],
     at: float,
 ) -> int:
-    """Write what happened, as (kind, row of the address), into the outbox.
+    """Insert a delivery for each event whose kind the webhook has subscribed to.
 
-    ``asked`` and ``told`` are the job's ``hook_events`` and ``deliveries``, whose new
-    value is returned; storing it is left to the caller.
+    ``news`` has the events as (kind, row of the URL). ``asked`` and ``told`` are the job's
+    ``hook_events`` and ``deliveries``. Returns the new number of ``deliveries``, which the
+    caller stores.
     """
     kinds = set(asked.split(",")) if asked else set()
     rows = [
@@ -151,7 +154,7 @@ def tell(
 
 
 def tell_one(connection: Connection, job_id: str, kind: str, at: float) -> None:
-    """Write one event of a job that is locked, and count it."""
+    """Insert a delivery for one event of a locked job, and count it."""
     columns = (job.c.hook_events, job.c.deliveries)
     asked, told = connection.execute(select(*columns).where(job.c.id == job_id)).one()
     now_told = tell(connection, job_id, asked, told, [(kind, None)], at)
@@ -164,9 +167,9 @@ def tell_one(connection: Connection, job_id: str, kind: str, at: float) -> None:
 def due_jobs(
     connection: Connection, busy: Sequence[str], limit: int
 ) -> list[tuple[str, str]]:
-    """Return jobs with something to send that nobody sends, with their receivers.
+    """Return jobs with due deliveries and no lease, as (job id, receiver).
 
-    Those that wait longest come first; not those of receivers that are ``busy``.
+    The longest wait comes first. Leaves out receivers that are ``busy``.
     """
     now = now_of(connection)
     query = (
@@ -182,8 +185,8 @@ def due_jobs(
     return [(row[0], row[1]) for row in connection.execute(query)]
 
 
-def take(connection: Connection, job_id: str, lease_s: float) -> Turn | None:
-    """Lease the events of a job that are due; None if another process was faster."""
+def take(connection: Connection, job_id: str, lease_s: float) -> DeliveryLease | None:
+    """Lease the due deliveries of a job. Return None if another process was faster."""
     lock_job(connection, job_id)
     at = now_of(connection)
     row = connection.execute(
@@ -203,8 +206,8 @@ def take(connection: Connection, job_id: str, lease_s: float) -> Turn | None:
         delivery.c.job_id == job_id,
         delivery.c.state == written(DeliveryState.PENDING),
     )
-    # By the time, too: the primary key has the order of the numbers alone, and those
-    # that were delivered before.
+    # Also by time: the primary key has only the order of numbers, and includes earlier
+    # deliveries.
     first = waiting.where(delivery.c.due_at <= written(0)).order_by(
         delivery.c.due_at, delivery.c.seq
     )
@@ -221,7 +224,7 @@ def take(connection: Connection, job_id: str, lease_s: float) -> Turn | None:
         hook = evolve(hook, headers=tuple((name, value) for name, value in headers))
     except SecretsUnreadable as error:
         trouble = str(error)
-    return Turn(
+    return DeliveryLease(
         job_id=job_id,
         job_kind=row.kind,
         team_id=row.team_id,
@@ -237,14 +240,14 @@ def record(
     connection: Connection,
     job_id: str,
     token: int,
-    answers: Sequence[Answer],
+    answers: Sequence[DeliveryResult],
     retries_s: Sequence[float],
     lease_s: float | None,
 ) -> bool:
-    """Store what came of attempts; keep the lease for ``lease_s``, None gives it back.
+    """Store the results of attempts.
 
-    ``retries_s`` are the seconds before each further attempt. Returns False, and stores
-    nothing, when the lease was lost.
+    ``lease_s`` extends the lease, None returns it. ``retries_s`` are the seconds before each
+    retry. Returns False and stores nothing if the lease was lost.
     """
     state = lock_job(connection, job_id).state
     at = now_of(connection)
@@ -267,7 +270,7 @@ def record(
 def _settle(
     connection: Connection,
     job_id: str,
-    answers: Sequence[Answer],
+    answers: Sequence[DeliveryResult],
     retries_s: Sequence[float],
     at: float,
 ) -> None:
@@ -287,7 +290,7 @@ def _settle(
 
 
 def _settled(
-    row: Row[Any], answer: Answer, retries_s: Sequence[float], at: float
+    row: Row[Any], answer: DeliveryResult, retries_s: Sequence[float], at: float
 ) -> dict[str, Any]:
     """Return the new values of a delivery after an attempt."""
     failures = row.failures + (not answer.is_ok)
@@ -307,7 +310,7 @@ def _settled(
 
 
 def _give_up(connection: Connection, job_id: str) -> None:
-    """Send a receiver that is gone nothing more of a job."""
+    """Fail the waiting deliveries of a job, and write no more."""
     connection.execute(update(job).where(job.c.id == job_id).values(hook_events=""))
     connection.execute(
         update(delivery)
@@ -322,12 +325,12 @@ def _next_due(connection: Connection, job_id: str, at: float) -> float | None:
             delivery.c.job_id == job_id, delivery.c.state == DeliveryState.PENDING
         )
     )
-    # What is due at once goes behind what other jobs have waited with.
+    # A delivery that is due at once comes after the waiting deliveries of other jobs.
     return None if due_at is None else due_at or at
 
 
 def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
-    """Return an event as it is sent, with its page; None if the job has expired."""
+    """Return an event with its page, None if the job has expired."""
     body, columns = page.c.body.label("body"), delivery.c
     row = connection.execute(
         select(
@@ -365,9 +368,10 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
 def replay(
     connection: Connection, job_id: str, seq: int | None
 ) -> int | HeadersForgotten:
-    """Send one event of a job again, or all that were given up; return how many.
+    """Make one delivery due again, or all failed deliveries. Return their number.
 
-    May return :exc:`HeadersForgotten`: others share the transaction.
+    Returns :exc:`HeadersForgotten` instead of raising, since other writes share the
+    transaction.
     """
     lock_job(connection, job_id)
     if lacks_headers(connection, job_id):
@@ -385,3 +389,114 @@ def replay(
     if changed:
         connection.execute(_WAKE, {"hooked": job_id, "now": now_of(connection)})
     return changed
+
+
+def read_deliveries(
+    connection: Connection,
+    job_id: str,
+    *,
+    state: DeliveryState | None,
+    after: int,
+    limit: int,
+) -> tuple[list[Delivery], int | None]:
+    """Return up to ``limit`` deliveries after number ``after``, in order.
+
+    Returns the last number as well, None at the end.
+    """
+    columns = delivery.c
+    query = (
+        select(delivery, frontier.c.url)
+        .outerjoin(frontier, frontier.c.id == columns.row_id)
+        .where(columns.job_id == job_id, columns.seq > after)
+        .order_by(columns.seq)
+        .limit(limit + 1)
+    )
+    if state is not None:
+        query = query.where(columns.state == state)
+    rows = connection.execute(query).all()
+    found = [
+        Delivery(
+            seq=row.seq,
+            kind=row.kind,
+            at=row.at,
+            state=DeliveryState(row.state),
+            attempts=tuple(json.loads(row.log)),
+            due_at=row.due_at or None,
+            page_url=row.url,
+        )
+        for row in rows[:limit]
+    ]
+    return found, found[-1].seq if len(rows) > limit else None
+
+
+class WebhookOutbox:
+    """The webhook deliveries of all jobs in a database.
+
+    The stores of jobs write each event of a job with a webhook into the outbox, in the
+    transaction of the event itself. The order of calls for the sender:
+
+    1. :meth:`due_jobs` returns jobs with deliveries that are due.
+    2. :meth:`lease` leases the due deliveries of a job. One process at a time has the
+       lease, so first attempts keep their order.
+    3. :meth:`read_event` reads the body of each delivery.
+    4. :meth:`record` stores the results. It keeps the lease or returns it. Failed
+       deliveries become due again, until their retries are used up.
+
+    :meth:`deliveries` lists the deliveries of a job, and :meth:`replay` makes them due
+    again. All methods raise :exc:`ServiceUnavailable` if the database does not respond.
+    """
+
+    def __init__(self, database: Database):
+        self._database = database
+
+    async def due_jobs(self, busy: Sequence[str], limit: int) -> list[tuple[str, str]]:
+        """Return jobs with due deliveries and no lease, as (job id, receiver)."""
+        return await self._database.read(due_jobs, busy, limit)
+
+    async def lease(self, job_id: str, lease_s: float) -> DeliveryLease | None:
+        """Lease the due deliveries of a job. Return None if another process has them."""
+        return await self._database.write_locking(take, job_id, lease_s)
+
+    async def read_event(
+        self, job_id: str, seq: int, shape: Callable[[Event], T]
+    ) -> T | None:
+        """Return ``shape`` of an event, called in a reader thread.
+
+        None if the job has expired.
+        """
+
+        def read(connection: Connection) -> T | None:
+            event = read_event(connection, job_id, seq)
+            return None if event is None else shape(event)
+
+        return await self._database.read(read)
+
+    async def record(
+        self,
+        turn: DeliveryLease,
+        answers: Sequence[DeliveryResult],
+        retries_s: Sequence[float],
+        lease_s: float | None,
+    ) -> bool:
+        """Store the results of attempts, see :func:`record`."""
+        return await self._database.write_locking(
+            record, turn.job_id, turn.token, answers, retries_s, lease_s
+        )
+
+    async def deliveries(
+        self, job_id: str, state: DeliveryState | None, after: int, limit: int
+    ) -> tuple[list[Delivery], int | None]:
+        """Return deliveries of a job after number ``after``, and the last number."""
+        return await self._database.read(
+            read_deliveries, job_id, state=state, after=after, limit=limit
+        )
+
+    async def replay(self, job_id: str, seq: int | None) -> int:
+        """Make one delivery due again, or all failed deliveries. Return their number.
+
+        Raises :exc:`HeadersForgotten`.
+        """
+        count = await self._database.write_locking(replay, job_id, seq)
+        if isinstance(count, HeadersForgotten):
+            raise count
+        return count

@@ -1,7 +1,8 @@
-"""The one thread that writes: what waits shares a transaction."""
+"""The writer thread of the database, with group commit, and futures of commits."""
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -11,11 +12,12 @@ from itertools import groupby
 from operator import itemgetter
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from weakref import WeakValueDictionary
 
 from attrs import define
 from sqlalchemy import Engine
 
-from scraper_service.storage.timeouts import (
+from scraper_service.storage.connections import (
     ASIDE,
     PROBING,
     SHARING,
@@ -29,16 +31,15 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-
 ItemT = TypeVar("ItemT")
 ResultT = TypeVar("ResultT")
 WorkT: TypeAlias = "tuple[str, Callable[..., list[Any]], Any, Future[Any]]"
 
 MAX_GROUP = 100  # functions in one transaction
-# From one transaction to the next, while nothing but items waits: what a transaction
-# costs besides its rows is more than a page's rows cost.
+# Between two transactions while only items wait. A transaction costs more than the rows
+# of a page.
 ITEMS_EVERY_S = 0.02
-ASIDE_AT_ONCE = 4  # names whose rows are waited for
+ASIDE_AT_ONCE = 4  # threads for functions that wait for locks
 
 logger = logging.getLogger(__name__)
 
@@ -46,30 +47,28 @@ logger = logging.getLogger(__name__)
 class Writer:
     """Runs functions of a connection one after the other, in groups.
 
-    A group that fails is rolled back and its functions are repeated one by one, so that
-    a bad one fails alone. They must therefore have no effect but on the database.
-    Inside a group, they come in the order of what they lock: processes that write to
-    the same rows wait for each other's locks, and never in a circle. Items, of which
-    many come, wait for each other up to :data:`ITEMS_EVERY_S`, and for nothing else.
+    A group that fails is rolled back, and its functions run one by one, so that one bad
+    function fails alone. Functions therefore must have no effect but on the database.
+    Inside a group, functions run in the order of what they lock: processes that write to
+    the same rows never wait for each other in a circle. Items wait up to
+    :data:`ITEMS_EVERY_S` for each other, and for nothing else.
 
-    A function that has to wait for a lock of another process holds up the others for
-    :attr:`Waits.lock_s` of :data:`SHARING`. Then it waits aside, in another thread, and
-    with it all that comes for the same name until its turn there is over.
+    A function that waits for a lock of another process delays the others for at most
+    :attr:`Waits.lock_s` of :data:`SHARING`. Then another thread waits, and runs later
+    functions of the same name too, until none of them waits.
 
-    A connection that turns out to be dead is replaced once, and what was under way on it is
-    repeated. It is not when the connection was lost while the server committed: then
-    nobody knows what was stored, and who asked has to find out. When no connection can
-    be had, all that waits fails at once, so that nobody waits for one attempt after the
-    other.
+    A lost connection is replaced once, and its functions run again. If the connection was
+    lost during a commit, the functions fail, since nobody knows what was stored. If no
+    connection can be opened, all waiting functions fail at once.
     """
 
     def __init__(self, engine: Engine):
         self._engine = engine.execution_options(immediate=True)
         self._queue: SimpleQueue[WorkT | None] = SimpleQueue()
-        self._hurry = threading.Event()  # what waits is more than items
-        self._items_at = 0.0  # by the monotonic clock: they wait until then
+        self._hurry = threading.Event()  # set if more than items wait
+        self._items_at = 0.0  # monotonic time until which items wait
         self._aside: dict[str, deque[WorkT]] = {}  # by name
-        self._lock = threading.Lock()  # of that
+        self._lock = threading.Lock()  # of _aside
         self._patient = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-aside")
         self._thread = threading.Thread(
             target=self._run, name="database-write", daemon=True
@@ -79,9 +78,9 @@ class Writer:
     def submit(
         self, function: Callable[[Connection], ResultT], name: str = ""
     ) -> Future[ResultT]:
-        """Return what will hold the result, after the commit.
+        """Return a future of the result, which is done after the commit.
 
-        ``name`` is what the function locks; one without locks nothing.
+        ``name`` is the key of what the function locks, empty if it locks nothing.
         """
         work = _work(function, name)
         self._queue.put(work)
@@ -91,7 +90,7 @@ class Writer:
     def submit_aside(
         self, function: Callable[[Connection], ResultT], name: str
     ) -> Future[ResultT]:
-        """Do as :meth:`submit`, but not behind what waits for the one thread."""
+        """Do as :meth:`submit`, in another thread."""
         work = _work(function, name)
         self._put_aside([work])
         return work[-1]
@@ -104,9 +103,9 @@ class Writer:
         *,
         waits: bool = True,
     ) -> Future[ResultT]:
-        """Do as :meth:`submit`; the items that wait for one function share a call.
+        """Do as :meth:`submit`; waiting items of the same function share one call.
 
-        One that ``waits`` does so a moment for others, if some were written just before.
+        An item that ``waits`` does so a moment for others if items were just written.
         """
         future: Future[ResultT] = Future()
         self._queue.put((job_id, function, item, future))
@@ -115,13 +114,13 @@ class Writer:
         return future
 
     def close(self) -> None:
-        """Finish what waits and end the threads."""
+        """Run waiting functions and end the threads."""
         self._queue.put(None)
         self._hurry.set()
         self._thread.join()
         self._patient.shutdown()
 
-    # -- the one thread ----------------------------------------------------------------
+    # -- the writer thread -------------------------------------------------------------
 
     def _run(self) -> None:
         while True:
@@ -136,7 +135,7 @@ class Writer:
         work = self._queue.get()
         if (wait_s := self._items_at - time.monotonic()) > 0:
             self._hurry.wait(wait_s)
-        self._hurry.clear()  # before the queue is emptied: what comes later sets it anew
+        self._hurry.clear()  # before the queue is emptied: later work sets it again
         self._items_at = time.monotonic() + ITEMS_EVERY_S
         while work is not None:
             if work[-1].set_running_or_notify_cancel():
@@ -150,12 +149,12 @@ class Writer:
         return group, True
 
     def _write(self, group: list[WorkT], waits: Waits, *, again: bool = False) -> None:
-        """Run a group to its end, in one transaction if that can be."""
+        """Run a group, in one transaction if possible."""
         group.sort(key=itemgetter(0))
         attempt = _Attempt(self._engine, waits)
         try:
             results = attempt.run(group)
-        except BaseException as error:  # it is handed to who waits
+        except BaseException as error:  # the futures get the error
             if attempt.is_committing:
                 _fail(group, error)
             elif is_ended(error) and not again:
@@ -176,7 +175,7 @@ class Writer:
             future.set_result(result)
 
     def _waiting(self) -> list[WorkT]:
-        """Take all that waits for its turn."""
+        """Remove and return all waiting work."""
         found: list[WorkT] = []
         ends = False
         while True:
@@ -192,21 +191,21 @@ class Writer:
             self._queue.put(None)
         return found
 
-    # -- what waits for the locks of others ----------------------------------------------
+    # -- work that waits for locks of other processes ------------------------------------
 
     def _go_round(self, group: list[WorkT], name: str) -> None:
-        """Run a group without what is locked, which waits aside."""
+        """Run a group without the locked work, which waits in another thread."""
         locked = [work for work in group if work[0] == name]
         logger.info("%d writes wait for a lock of another process", len(locked))
         self._put_aside(locked)
         if others := [work for work in group if work[0] != name]:
-            # Where one row is locked others may be: they hold up nobody any more.
+            # More rows may be locked: they must not delay the others again.
             self._write(others, PROBING)
 
     def _put_aside(self, works: list[WorkT]) -> None:
         with self._lock:
             for work in works:
-                # What names no row may wait for any: it has nothing to do with others.
+                # Work without a name locks nothing, and waits for no other work.
                 name = work[0] or f"#{id(work[-1])}"
                 if name not in self._aside:
                     self._aside[name] = deque()
@@ -214,7 +213,7 @@ class Writer:
                 self._aside[name].append(work)
 
     def _not_aside(self, group: list[WorkT]) -> list[WorkT]:
-        """Return what need not wait; what others of its name wait for, waits as well."""
+        """Return the work whose name is not waiting in another thread. Add the rest there."""
         with self._lock:
             late = {name for name, *_ in group if name in self._aside}
         self._put_aside([work for work in group if work[0] in late])
@@ -233,13 +232,11 @@ class Writer:
 
 @define
 class _Attempt:
-    """One transaction of a group: how far it came is what an error means.
-
-    ``name`` is that of the function that ran, None before the first one.
-    """
+    """One transaction of a group. Its state tells what an error means."""
 
     engine: Engine
     waits: Waits
+    #: Name of the running function, None before the first function.
     name: str | None = None
     is_committing: bool = False
 
@@ -265,10 +262,46 @@ def _work(function: Callable[[Connection], Any], name: str) -> WorkT:
 
 
 def _is_wanted(future: Future[Any]) -> bool:
-    """Return False if nobody waits any more: it was cancelled before it began."""
+    """Return False if the future was cancelled before its work began."""
     return future.running() or future.set_running_or_notify_cancel()
 
 
 def _fail(group: list[WorkT], error: BaseException) -> None:
     for *_, future in group:
         future.set_exception(error)
+
+
+class Commits:
+    """Futures of the next commit under a name, in the event loop.
+
+    Only commits of this process are known. For commits of others the futures have a time
+    limit.
+    """
+
+    def __init__(self) -> None:
+        self._next: WeakValueDictionary[str, asyncio.Future[None]] = (
+            WeakValueDictionary()
+        )
+
+    def next(self, name: str, within_s: float) -> asyncio.Future[None]:
+        """Return a future of the next commit, done after ``within_s`` at the latest.
+
+        Callers share the future: wait for it with :func:`asyncio.shield`. Call this before a
+        read, so that no commit between the two is missed.
+        """
+        future = self._next.get(name)
+        if future is None or future.done():
+            loop = asyncio.get_running_loop()
+            future = self._next[name] = loop.create_future()
+            loop.call_later(within_s, _finish, future)
+        return future
+
+    def note(self, name: str) -> None:
+        """Wake callers that wait for ``name``."""
+        if (future := self._next.pop(name, None)) is not None:
+            _finish(future)
+
+
+def _finish(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)

@@ -223,7 +223,7 @@ def test_a_model_that_obeys_the_page_cannot_leave_the_schema(scrape, chat):
     [
         ("wrong", "its answer does not fit the schema"),
         ("broken", "its server answered with status 500"),
-        ("huge", "its answer has more than 1048576 bytes"),
+        ("huge", "its response has more than 1048576 bytes"),
         ("deep", "its answer does not fit the schema"),
         ("refuses", "its server answered with status 401"),
     ],
@@ -351,13 +351,18 @@ def test_pages_of_jobs_are_answered(clever, pages, chat, operation):
 
 def test_a_cancelled_job_leaves_the_model_to_others(clever, pages, chat, scrape):
     chat.behave("slow", GOOD)
-    body = {"urls": [pages.url(f"/p{n}") for n in range(6)], "formats": ["summary"]}
+    # Still being converted when the job is cancelled.
+    pages.put("/long", f"<title>Long</title>{f'<p>{PROSE}</p>' * 8_000}")
+    urls = [pages.url(path) for path in ("/p0", "/p1", "/p2", "/p3", "/long", "/p5")]
+    body = {"urls": urls, "formats": ["summary"]}
     started = clever.post("/v2/batch/scrape", body).json
     # As many as the model is asked at a time.
     wait_until(lambda: len(chat.asked()) >= 4)
     assert clever.request("DELETE", f"/v2/batch/scrape/{started['id']}").status == 200
     chat.behave("obeys", "Mine.")
     assert page_of(scrape("/kettle", "summary", timeout=40_000))["summary"] == "Mine."
+    # Converted after the long page of the job, which is as large.
+    page_of(scrape("/long", "markdown", timeout=120_000))
     assert len(chat.asked()) == 1
 
 
@@ -464,7 +469,7 @@ def test_doctor_tries_the_model(chat, tmp_path, mode, shown):
         ({"SCRAPER_LLM_BASE_URL": "http://a/v1"}, "LLM_MODEL must be set"),
         (
             {"SCRAPER_LLM_BASE_URL": "ftp://k@a", "SCRAPER_LLM_MODEL": "m"},
-            "LLM_BASE_URL must be an http(s) address without user and query, got 'a'",
+            "LLM_BASE_URL must be an http(s) URL without user and query, got 'a'",
         ),
     ],
 )

@@ -13,7 +13,7 @@ import urllib.parse
 
 import pytest
 
-from scraper_service.api.connections import Connections, Phase, Proxies
+from scraper_service.api.connections import Connections, Phase, TrustedProxies
 from tests.conftest import KEY, Service
 
 IDLE = 2000
@@ -165,7 +165,7 @@ def test_a_proxy_has_no_limit_of_its_own(small, connect):
 
 
 def test_a_connection_is_refused_if_all_others_have_requests(small, connect, site):
-    body = json.dumps({"url": site.url("/delay/8"), "maxAge": 0}).encode()
+    body = json.dumps({"url": site.url("/delay/20"), "maxAge": 0}).encode()
     head = f"POST /v2/scrape HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {KEY}\r\n"
     text = f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
     pending = small.get("/health").json["pendingScrapes"]
@@ -250,7 +250,7 @@ def opened(connections, host):
 
 
 def test_an_ipv6_peer_is_a_network_of_64_bits():
-    connections = Connections(100, 2, Proxies(["fd00::/8"]))
+    connections = Connections(100, 2, TrustedProxies(["fd00::/8"]))
     first = opened(connections, "2001:db8:1:1::1")
     opened(connections, "2001:db8:1:1::2")
     other = opened(connections, "2001:db8:1:2::1")
@@ -262,15 +262,15 @@ def test_an_ipv6_peer_is_a_network_of_64_bits():
 
 
 def test_ipv4_in_ipv6_is_the_ipv4_peer():
-    connections = Connections(100, 1, Proxies(["10.0.0.0/8"]))
+    connections = Connections(100, 1, TrustedProxies(["10.0.0.0/8"]))
     first = opened(connections, "::ffff:192.0.2.1")
     opened(connections, "192.0.2.1")
     assert first.is_closed
-    assert "::ffff:10.1.1.1" in Proxies(["10.0.0.0/8"])
+    assert "::ffff:10.1.1.1" in TrustedProxies(["10.0.0.0/8"])
 
 
 def test_bodies_make_room_after_all_others():
-    connections = Connections(3, 3, Proxies())
+    connections = Connections(3, 3, TrustedProxies())
     body = opened(connections, "192.0.2.1")
     connections.enter(body, Phase.BODY)
     idle = opened(connections, "192.0.2.2")
@@ -288,7 +288,7 @@ def test_bodies_make_room_after_all_others():
 
 
 def test_a_response_that_is_being_read_is_left_alone():
-    connections = Connections(1, 1, Proxies())
+    connections = Connections(1, 1, TrustedProxies())
     reading = opened(connections, "192.0.2.1")
     reading.is_sending = True
     assert not connections.has_room("192.0.2.2")

@@ -259,8 +259,7 @@ def test_a_long_crawl_survives_many_ends_of_converters(start_service, site, proc
 
 def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
     """Its files are gone for a while, as between the two halves of an update."""
-    for package in ("scraper_service", "spiders"):
-        shutil.copytree(ROOT / package, tmp_path / "installed" / package)
+    shutil.copytree(ROOT / "scraper_service", tmp_path / "installed/scraper_service")
     content = tmp_path / "installed/scraper_service/content"
     away = tmp_path / "content"
     where = {"PYTHONPATH": str(content.parents[1]), "PYTHONSAFEPATH": "1"}
@@ -278,6 +277,6 @@ def test_a_service_that_is_reinstalled_loses_no_page(tmp_path, site):
         text = service.post("/v2/scrape", body).json["error"]
     missing = "a part of the service is missing: No module named"
     assert (
-        f"{missing} 'scraper_service.content.structured_data'; was it reinstalled?"
+        f"{missing} 'scraper_service.content.structured_data'; was the service reinstalled?"
         in text
     )

@@ -177,16 +177,17 @@ def test_a_key_is_the_same_with_and_without_its_prefix(service, site, key):
 
 
 def test_every_route_but_health_and_the_greeting_needs_a_key():
-    from scrapy.utils.reactor import install_reactor
+    from scrapy.utils.reactor import install_reactor, is_reactor_installed
 
-    install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
+    if not is_reactor_installed():  # a second one would leave its event loop open
+        install_reactor("twisted.internet.asyncioreactor.AsyncioSelectorReactor")
     from scraper_service.api.v1.app import V1
     from scraper_service.api.v2.app import V2
 
     rules = {
         (method, f"/{version}{re.sub('<[^>]+>', UUID, rule.rule)}")
-        for version, app in (("v1", V1.app), ("v2", V2.app))
-        for rule in app.url_map.iter_rules()
+        for version, app in (("v1", V1), ("v2", V2))
+        for rule in app(None, None, None, None).klein.url_map.iter_rules()
         for method in rule.methods - {"HEAD"}
     }
     assert rules == set(ROUTES), "add new routes here, and to the tests of keys"

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.services.health import Check, Health, Unhealthy
+from scraper_service.services.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
 from tests.support.postgres import Postgres, PostgresMissing, find_programs
@@ -299,7 +299,7 @@ def test_a_check_that_hangs_fails_and_is_begun_once():
         await release.wait()
 
     async def scenario():
-        check = Check("slow", hang, limit_s=0.2, every_s=0)
+        check = HealthCheck("slow", hang, limit_s=0.2, every_s=0)
         reports = await asyncio.gather(*(reported(check) for _ in range(50)))
         assert not any(report.is_ready for report in reports)
         assert "no answer" in reports[0].checks["slow"]
@@ -322,7 +322,7 @@ def test_a_check_within_its_limit_has_the_result_of_the_one_before():
             raise result
 
     async def scenario():
-        check = Check("busy", run, limit_s=60, every_s=0)
+        check = HealthCheck("busy", run, limit_s=60, every_s=0)
         assert (await reported(check)).is_ready
         assert (await reported(check)).is_ready  # the next one is under way
         release.set()
@@ -338,7 +338,7 @@ def test_a_check_that_breaks_is_a_failure():
     async def broken():
         raise KeyError("x")
 
-    report = asyncio.run(reported(Check("odd", broken)))
+    report = asyncio.run(reported(HealthCheck("odd", broken)))
     assert report.members() == {
         "success": False,
         "status": "failing",
@@ -351,7 +351,7 @@ def test_a_service_that_stops_is_not_ready():
     async def fine():
         pass
 
-    report = asyncio.run(reported(Check("fine", fine), stopping=True))
+    report = asyncio.run(reported(HealthCheck("fine", fine), stopping=True))
     assert not report.is_ready
     assert report.members()["status"] == "stopping"
     assert "shutting down" in report.members()["error"]

@@ -13,7 +13,7 @@ from contextlib import closing
 import pytest
 from click.testing import CliRunner
 
-from scraper_service.cli import main
+from scraper_service.cli.main import main
 from tests.content.pdfmaker import pdf
 from tests.support.crash import kill
 from tests.support.scripted_site import ScriptedSite, answer, moved, page

@@ -267,7 +267,7 @@ def test_a_start_page_that_is_missing_leaves_the_sitemaps(find, service):
         reply = service.post("/v2/map", {"url": site.url("/")})
         assert reply.status == 200
         assert reply.json["links"] == []
-        assert "No address was found." in reply.json["warning"]
+        assert "No URL was found." in reply.json["warning"]
         assert find(site, version="v1", sitemapOnly=True) == []
 
 

@@ -169,7 +169,7 @@ def test_chunks_that_are_none_are_said_at_once(scrape, gap_s):
     assert "broke off" in reply.json["error"]
 
 
-CUT = "The site broke off in the middle of its answer."
+CUT = "The site broke off in the middle of its response."
 CHUNK = b"%x\r\n%s\r\n" % (len(BODY), BODY)
 
 

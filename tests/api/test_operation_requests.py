@@ -11,12 +11,9 @@ from firecrawl.v2.types import AgentOptions, ScrapeOptions
 from scraper_service.api.v1 import requests as v1
 from scraper_service.api.v2 import requests as v2
 from scraper_service.errors import InvalidOptions
+from scraper_service.options.extraction import OPERATIONS
 from scraper_service.options.formats import Json, Markdown
-from scraper_service.options.operations import (
-    OPERATIONS,
-    operation_from_json,
-    operation_to_json,
-)
+from scraper_service.options.serialization import operation_from_json, operation_to_json
 
 URL = "https://example.com/docs"
 BOTH = pytest.mark.parametrize("api", [v1, v2], ids=["v1", "v2"])

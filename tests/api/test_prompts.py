@@ -106,8 +106,8 @@ def test_a_prompt_that_says_nothing(preview, service, blog):
 
 @pytest.mark.parametrize(
     "prompt",
-    ["9" * 5000 + " pages", "9" * 400 + "k pages", "0" * 5000 + "2 pages", "qpath7q"],
-    ids=["digits", "thousands", "zeros", "marker"],
+    ["9" * 5000 + " pages", "9" * 400 + "k pages", "0" * 5000 + "2 pages"],
+    ids=["digits", "thousands", "zeros"],
 )
 def test_a_prompt_of_odd_numbers_is_read(preview, service, blog, prompt):
     assert "error" in preview(blog.url("/"), prompt, 400)
@@ -259,7 +259,7 @@ def test_rules_answer_where_a_model_is_of_no_use(clever, chat, blog, mode, said)
     body = {"url": blog.url("/"), "prompt": SENTENCE}
     found = clever.post("/v2/crawl/params-preview", body).json
     assert found["data"] == {"url": blog.url("/"), **DERIVED}
-    assert "rules over the words" in found["warning"]
+    assert "rules derived the options" in found["warning"]
     body = {"url": blog.url("/"), "prompt": "hello"}
     reply = clever.post("/v2/crawl", body)
     assert reply.status == 400

@@ -213,7 +213,7 @@ def test_a_source_that_is_not_there_is_ignored(searching):
 def test_an_engine_that_fails_is_an_error_that_names_it(searching):
     service = searching("searxng", "blocked")
     found = v2(service, "nobody knows", status=500)
-    assert "SearXNG is asked too often" in found["error"]
+    assert "SearXNG gets too many requests" in found["error"]
     assert service.post("/v1/search", {"query": "nobody knows"}).status == 500
 
 
@@ -525,7 +525,7 @@ def test_the_index_stands_in_for_an_engine_that_is_down(searching, pages):
     wait_until(lambda: service.post("/v2/search", {"query": "hay"}).status == 200)
     found = v2(service, "hay")
     assert urls(found["data"]["web"]) == [pages.url("/guide.pdf.html")]
-    assert "SearXNG is asked too often" in found["warning"]
+    assert "SearXNG gets too many requests" in found["warning"]
 
 
 def test_the_index_fills_up_what_an_engine_leaves_free(searching, pages):

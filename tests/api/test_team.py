@@ -181,8 +181,8 @@ def all_routes():
     from scraper_service.api.v1.app import V1
     from scraper_service.api.v2.app import V2
 
-    for version, app in (("v1", V1.app), ("v2", V2.app)):
-        for rule in app.url_map.iter_rules():
+    for version, app in (("v1", V1), ("v2", V2)):
+        for rule in app(None, None, None, None).klein.url_map.iter_rules():
             path = re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule)
             for method in sorted((rule.methods or set()) - {"HEAD", "OPTIONS"}):
                 yield method, f"/{version}{path}"

@@ -15,8 +15,9 @@ from scraper_service.api.v1.requests import (
 )
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import actions, formats
-from scraper_service.options.scrape import Location, PdfParser, ScrapeOptions
-from scraper_service.options.structure import structure
+from scraper_service.options.location import Location
+from scraper_service.options.parsing import structure
+from scraper_service.options.scrape import PdfParser, ScrapeOptions
 
 URL = "https://example.com"
 MARKDOWN = formats.Markdown()

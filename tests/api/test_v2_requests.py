@@ -15,8 +15,8 @@ from scraper_service.api.v2.requests import (
     wire_name,
 )
 from scraper_service.errors import InvalidOptions
-from scraper_service.options import actions, formats, scrape
-from scraper_service.options.structure import Field, Object, structure
+from scraper_service.options import actions, formats, location, scrape
+from scraper_service.options.parsing import Key, Object, structure
 
 URL = "https://example.com"
 MARKDOWN = formats.Markdown()
@@ -88,18 +88,18 @@ def test_missing_url_is_named():
             "parsers",
             (scrape.PdfParser(mode="fast", max_pages=10_000, pages=True),),
         ),
-        ("location", {}, "location", scrape.Location("US")),
+        ("location", {}, "location", location.Location("US")),
         (
             "location",
             {"country": "de", "languages": ["de-DE", "en"]},
             "location",
-            scrape.Location("DE", ("de-DE", "en")),
+            location.Location("DE", ("de-DE", "en")),
         ),
         (
             "location",
             {"country": "us-Generic"},
             "location",
-            scrape.Location("US-generic"),
+            location.Location("US-generic"),
         ),
         ("skipTlsVerification", False, "skip_tls_verification", False),
         ("removeBase64Images", False, "remove_base64_images", False),
@@ -566,7 +566,7 @@ def test_what_the_python_client_sends_is_accepted(options):
 
 
 def test_options_can_stand_below_another_key():
-    crawl = Object({"scrapeOptions": Field(SCRAPE_OPTIONS, "scrape")})
+    crawl = Object({"scrapeOptions": Key(SCRAPE_OPTIONS, "scrape")})
     body = {"scrapeOptions": {"formats": ["html"], "integration": "x"}}
     values = structure(crawl, body, WHERE)
     assert values["scrape"].formats == (formats.Html(),)

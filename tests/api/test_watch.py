@@ -16,9 +16,10 @@ import sqlalchemy as sa
 from websockets.exceptions import InvalidStatus
 
 from scraper_service.services import accounts
-from scraper_service.storage import jobs as store
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.secrets import key_secret
 from tests.api.test_webhooks import ended, start, start_batch, until
 from tests.conftest import KEY, Service
 from tests.support.crash import kill, sqlite_of
@@ -218,7 +219,7 @@ def test_a_failed_job_ends_with_its_error(start_service, going, tmp_path):
         # As another process would: nothing but the database tells of it.
         engine = sa.create_engine(sqlite_of(tmp_path))
         with engine.begin() as database:
-            assert store.end_job(database, id_of(job), JobState.FAILED, "It broke.")
+            assert job_store.end_job(database, id_of(job), JobState.FAILED, "It broke.")
         engine.dispose()
         found = watched(connection)
     assert found.messages == [{"type": "error", "error": "It broke."}]
@@ -389,7 +390,7 @@ def test_another_upgrade_is_no_matter(live, web):
 def test_a_key_that_is_revoked_sees_no_more(start_service, tmp_path, site):
     service = start_service(**SETTINGS, SCRAPER_WATCHER_PING_S="1")
     database = Database(tmp_path)
-    secret = accounts.key_secret(tmp_path)
+    secret = key_secret(tmp_path)
     with database.engine.begin() as connection:
         key = accounts.create_key(connection, secret, "for a while")
         [row] = [r for r in accounts.list_keys(connection) if r.name == "for a while"]

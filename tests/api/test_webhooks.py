@@ -454,6 +454,24 @@ def test_large_events_under_way_have_a_bound(start_service, web, receiver, path)
         assert started >= ended
 
 
+@pytest.mark.slow
+def test_large_events_that_wait_for_memory_hold_up_no_small_ones(
+    start_service, web, receiver, path
+):
+    settings = {"SCRAPER_WEBHOOK_BODIES_MB": "1", "SCRAPER_WEBHOOK_CONCURRENCY": "8"}
+    service = start_service(**PATIENT, **settings)
+    silent, ok = path("silent"), path("ok")
+    hook = {"url": receiver.url(silent), "events": ["page"]}
+    for _ in range(8):  # more than are read at a time
+        ended(service, start_batch(service, [web.url("/large")], hook=hook))
+    until(lambda: receiver.received(silent))
+    with Receiver("127.0.0.3") as other:
+        hook = {"url": other.url(ok), "events": ["page"]}
+        start_batch(service, [web.url("/1")], hook=hook)
+        until(lambda: other.received(ok))
+    assert len(receiver.received(silent)) == 1
+
+
 def test_the_list_is_in_parts_and_by_state(hooked, web, receiver, path):
     to = path("fails/1")
     job = start(hooked, web.url("/0"), hook=receiver.url(to))

@@ -14,7 +14,7 @@ from typing import Any
 
 from scrapy_playwright.provider import PlaywrightBrowserProvider
 
-from scraper_service.crawling.browser.processes import processes_of
+from scraper_service.crawling.browser.running_browser import processes_of
 
 NAME = f"{__name__}.FragileProvider"
 

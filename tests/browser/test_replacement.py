@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.crawling.browser.processes import processes_of
+from scraper_service.crawling.browser.running_browser import processes_of
 from tests.browser import fragile
 from tests.browser.conftest import SETTINGS
 from tests.browser.fragile import driver_and_chromium

@@ -6,7 +6,9 @@ import asyncio
 import contextlib
 import gc
 import os
+import shutil
 import signal
+import subprocess
 import tempfile
 from pathlib import Path
 
@@ -14,10 +16,16 @@ import pytest
 from playwright.async_api import Error as PlaywrightError
 from scrapy.utils.project import get_project_settings
 
-from scraper_service.crawling.browser import guard, pool, running
-from scraper_service.crawling.browser.errors import BrowserGone, BrowserMissing
-from scraper_service.crawling.browser.pool import SharedBrowser
-from scraper_service.crawling.browser.processes import processes_of
+from scraper_service.crawling.browser import chromium, running_browser, shared_browser
+from scraper_service.crawling.browser.running_browser import (
+    RunningBrowser,
+    processes_of,
+)
+from scraper_service.crawling.browser.shared_browser import SharedBrowser
+from scraper_service.crawling.download.download_errors import (
+    BrowserGone,
+    BrowserMissing,
+)
 from tests.browser import fragile
 from tests.browser.fragile import FirstStartFails, driver_and_chromium
 
@@ -53,10 +61,10 @@ def homes():
     return list(Path(tempfile.gettempdir()).glob(pattern))
 
 
-async def until(condition):
+async def until(condition, every_s=0.02):
     async with asyncio.timeout(120):
         while not condition():  # noqa: ASYNC110  # nothing tells of it
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(every_s)
 
 
 async def title(browser, **options):
@@ -80,25 +88,49 @@ def test_what_is_said_of_a_browser_that_dies():
         complaints = []
         loop = asyncio.get_running_loop()
         loop.set_exception_handler(lambda _, context: complaints.append(context))
-        assert browser.state == pool.OK
+        assert browser.state == shared_browser.OK
         showing = asyncio.ensure_future(title(browser))
-        await until(lambda: browser.state == pool.STARTING)
+        # A state may be gone after a few turns of the event loop.
+        await until(lambda: browser.state == shared_browser.STARTING, every_s=0)
         assert await showing == "Shown"
-        assert browser.state == pool.OK
+        assert browser.state == shared_browser.OK
         [home] = homes()
         # What the driver keeps on the disk goes with the browser.
         assert any("profile" in path.name for path in home.iterdir())
         os.kill(driver_and_chromium(str(home))[0], signal.SIGKILL)
-        await until(lambda: browser.state == pool.RESTARTING)
+        await until(lambda: browser.state == shared_browser.RESTARTING, every_s=0)
         showing = asyncio.ensure_future(title(browser))
         assert await showing == "Shown"
-        assert browser.state == pool.OK
+        assert browser.state == shared_browser.OK
         await until(lambda: not home.exists())
         assert processes_of(str(home)) == []
         gc.collect()
         assert complaints == []
 
     run(test)
+
+
+def test_a_page_that_is_cancelled_while_it_closes_complains_of_nothing():
+    class Context:
+        async def close(self):
+            await asyncio.sleep(0.02)
+            raise PlaywrightError("the browser has ended")
+
+    async def main():
+        complaints = []
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: complaints.append(context))
+        running = RunningBrowser(None, "", None, None)
+        closing = asyncio.ensure_future(running.close_context(Context()))
+        await asyncio.sleep(0)
+        closing.cancel()
+        await asyncio.wait([closing])
+        await asyncio.sleep(0.1)
+        del closing
+        gc.collect()
+        assert complaints == []
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", [0, 1], ids=["driver", "chromium"])
@@ -115,7 +147,7 @@ def test_a_page_in_a_browser_that_is_killed_is_told_so(kind):
 
 
 def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(pool, "RETRY_S", 3.0)
+    monkeypatch.setattr(shared_browser, "RETRY_S", 3.0)
     program = tmp_path / "chromium"
     program.write_text("#!/bin/sh\nexit 1\n")
     program.chmod(0o755)
@@ -123,12 +155,12 @@ def test_why_no_browser_starts_is_said_until_one_does(tmp_path, monkeypatch):
     async def test(browser):
         with pytest.raises(BrowserMissing):
             await title(browser)
-        assert browser.state == pool.NOT_STARTED
+        assert browser.state == shared_browser.NOT_STARTED
         # A page of a job waits meanwhile.
         showing = asyncio.ensure_future(title(browser, patient=True))
         program.write_text('#!/bin/sh\nexec chromium "$@"\n')
         assert await showing == "Shown"
-        assert browser.state == pool.OK
+        assert browser.state == shared_browser.OK
 
     run(test, CHROMIUM_PATH=str(program))
 
@@ -138,7 +170,7 @@ def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
     monkeypatch.setattr(FirstStartFails, "started", 0)
     monkeypatch.setattr(FirstStartFails, "how", how)
     if how == signal.SIGSTOP:
-        monkeypatch.setattr(running, "START_S", 15.0)
+        monkeypatch.setattr(running_browser, "START_S", 15.0)
 
     async def test(browser):
         assert await title(browser) == "Shown"
@@ -150,9 +182,9 @@ def test_a_driver_that_fails_while_it_starts_is_replaced(monkeypatch, how):
 def test_a_browser_that_nobody_waits_for_any_more_ends():
     async def test(browser):
         showing = asyncio.ensure_future(title(browser))
-        await until(lambda: browser.state == pool.STARTING)
+        await until(lambda: browser.state == shared_browser.STARTING)
         showing.cancel()
-        await until(lambda: browser.state == pool.OK)
+        await until(lambda: browser.state == shared_browser.OK)
         await until(lambda: not homes())
 
     run(test, BROWSER_IDLE_S=0.1)
@@ -199,6 +231,25 @@ def test_browsers_that_start_together_have_each_their_own_environment():
     run(test, BROWSER_CONCURRENCY=16)
 
 
+@pytest.mark.skipif(shutil.which("certutil") is None, reason="no certutil")
+@pytest.mark.parametrize("has_data", [True, False])
+def test_the_authorities_are_those_of_the_machine(
+    tmp_path, site, monkeypatch, has_data
+):
+    monkeypatch.setenv("SSL_CERT_FILE", site.ca_file)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path / "none"))
+    data = tmp_path / "data"
+    if has_data:
+        data.mkdir()
+    for name in ("first", "second"):
+        home = tmp_path / name
+        chromium.trust_authorities(str(home), data)
+        command = ("certutil", "-L", "-d", f"sql:{home}/.pki/nssdb")
+        listed = subprocess.run(command, capture_output=True, text=True, check=True)
+        assert listed.stdout.count("C,,") == 1
+    assert data.exists() == has_data  # a run by hand leaves nothing behind
+
+
 def test_messages_that_would_end_the_driver_do_not_reach_it():
     most = 2**20  # bytes of a page; a message may have six times as many
 
@@ -209,7 +260,7 @@ def test_messages_that_would_end_the_driver_do_not_reach_it():
             heard = []
             page.on("console", lambda message: heard.append(message.text))
             page.on("pageerror", lambda error: heard.append(error.message))
-            large = f"'x'.repeat({guard.MAX_EVENT_BYTES})"
+            large = f"'x'.repeat({running_browser.MAX_EVENT_BYTES})"
             await page.evaluate(f"console.log({large})")
             await page.evaluate(f"void setTimeout(() => {{ throw Error({large}) }})")
             await page.evaluate("setTimeout(() => console.log('small'))")
@@ -217,7 +268,7 @@ def test_messages_that_would_end_the_driver_do_not_reach_it():
             assert heard == ["small"]
             with pytest.raises(PlaywrightError) as raised:
                 await page.evaluate(f"'x'.repeat({6 * most})")
-            assert guard.is_too_large(raised.value)
+            assert running_browser.is_too_large(raised.value)
             session = await context.new_cdp_session(page)
             with pytest.raises(PlaywrightError, match="the reply has more than 6 MiB"):
                 await session.send(

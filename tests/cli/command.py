@@ -20,7 +20,7 @@ from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
 # As the installed script does it, wherever the sources are.
-COMMAND = (sys.executable, "-c", "from scraper_service.cli import main; main()")
+COMMAND = (sys.executable, "-c", "from scraper_service.cli.main import main; main()")
 
 
 def environment(**changes: str) -> dict[str, str]:

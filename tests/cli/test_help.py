@@ -6,8 +6,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scraper_service.cli import main
-from scraper_service.cli.catalogue import NAMES
+from scraper_service.cli.main import main
+from scraper_service.cli.page_formats import NAMES
 
 NAME = "scraper-service"
 

@@ -10,18 +10,12 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from scraper_service.api.fields.common import PLAIN_FORMATS
-from scraper_service.cli.catalogue import (
-    FORMATS,
-    NAMES,
-    WITH_OPTIONS,
-    keys_of_body,
-)
-from scraper_service.cli.folder import MarkdownFolder
-from scraper_service.cli.job_state import Failure, OutputFailed
-from scraper_service.cli.output import FACTS, JsonLines, Table
-from scraper_service.cli.parts import front_matter
+from scraper_service.cli.job_state import FailedUrl, OutputFailed
+from scraper_service.cli.output import FACTS, JsonLines, TableFile
+from scraper_service.cli.page_files import MarkdownFolder, front_matter
+from scraper_service.cli.page_formats import FORMATS, NAMES, WITH_OPTIONS, keys_of_body
 from scraper_service.cli.terminal import fitted, printable
+from scraper_service.options.request_values import PLAIN_FORMATS
 
 
 def _lines(path):
@@ -36,7 +30,7 @@ def page(url="http://example.org/", **values):
 
 def test_cells_are_quoted_and_no_formulas(tmp_path):
     path = tmp_path / "pages.csv"
-    table = Table(path, ("markdown", "links"))
+    table = TableFile(path, ("markdown", "links"))
     table.open()
     titles = ["=1+1", "+1", "-1", "@x", "\tx", "\rx", 'a "b", c\nd', "\uff1dx", "plain"]
     table.write([page(title=title) for title in titles])
@@ -64,7 +58,7 @@ def test_a_table_has_the_formats_that_were_asked_for_and_no_others(tmp_path):
     keys = keys_of_body(
         {"formats": [{"type": "json", "schema": {}}, "summary", "product", "menu"]}
     )
-    table = Table(tmp_path / "pages.csv", keys)
+    table = TableFile(tmp_path / "pages.csv", keys)
     table.open()
     table.write([page(markdown=None, json=NESTED, summary="Short.", product=NESTED)])
     table.close([])
@@ -97,7 +91,7 @@ def test_every_format_of_the_api_has_a_column():
 
 def test_a_table_of_a_job_that_is_not_known_grows_columns(tmp_path):
     path = tmp_path / "pages.csv"
-    table = Table(path)
+    table = TableFile(path)
     table.open()
     table.write([page("http://a.example/", title="=1"), page("http://b.example/")])
     table.write([page("http://c.example/", json=NESTED), page("http://d.example/")])
@@ -115,7 +109,7 @@ DATA_URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
 
 
 def test_pictures_stand_beside_a_table(tmp_path):
-    table = Table(tmp_path / "pages.csv", ("screenshot",))
+    table = TableFile(tmp_path / "pages.csv", ("screenshot",))
     table.open()
     table.write([page(markdown=None, screenshot=DATA_URL)])
     table.close([])
@@ -210,8 +204,8 @@ def test_a_folder_has_pages_and_an_index_that_nothing_breaks_out_of(tmp_path):
     )
     output.close(
         [
-            Failure("http://example.org/gone", "SCRAPE_X", "It is gone."),
-            Failure.of_robots("http://example.org/secret"),
+            FailedUrl("http://example.org/gone", "SCRAPE_X", "It is gone."),
+            FailedUrl.of_robots("http://example.org/secret"),
         ]
     )
     lines = [json.loads(line) for line in _lines(folder / "index.jsonl")]

@@ -15,8 +15,8 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from scraper_service.cli import main
 from scraper_service.cli.jobs import _chosen
+from scraper_service.cli.main import main
 from tests.cli.command import (
     Terminal,
     jobs,
@@ -283,7 +283,7 @@ UNKNOWN = "00000000-0000-4000-8000-000000000000"
         (("crawl", "http://127.0.0.2/", "-o", "pages.txt"), 2, "-o pages.txt"),
         (("crawl", "http://127.0.0.2/", "--detach"), 2, "--server"),
         (("batch", "nosuch.txt"), 2, "nosuch.txt"),
-        (("batch", "-"), 2, "FILE: there is no address in it"),
+        (("batch", "-"), 2, "FILE: it has no URLs"),
         (("jobs", "show", "12"), 2, "must be the id of a job"),
         (("jobs", "show", UNKNOWN), 1, "no jobs are kept in data"),
         (("jobs", "list", "--server", "http://127.0.0.1:1"), 1, "Connection refused"),
@@ -333,6 +333,8 @@ def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
         assert last == "left out: 1 that robots.txt refuses"
         [line] = pages_of(tmp_path / "out" / "index.jsonl")
         assert "robots.txt" in line["leftOut"]
+        shown = json.loads(run(tmp_path, "jobs", "show", "last").stdout)
+        assert shown["robotsBlocked"] == [site.url("/secret")]
         done = run(tmp_path, "crawl", site.url("/"), "--include", "nothing")
     assert done.returncode == 1
     assert re.match(r"completed: 0 pages, \d left out\n", done.stderr)

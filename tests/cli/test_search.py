@@ -68,7 +68,9 @@ def test_what_crawls_have_kept_is_found_without_an_engine(tmp_path, pages):
 def test_failures_have_an_exit_code_and_a_sentence(tmp_path, engines):
     done = run(tmp_path, "search", "hay", **engines.environment("brave", "blocked"))
     assert done.returncode == 1
-    assert "Error: No search engine answered: Brave is asked too often" in done.stderr
+    assert (
+        "Error: No search engine answered: Brave gets too many requests" in done.stderr
+    )
     done = run(tmp_path, "search", "hay", "--tbs", "soon")
     assert done.returncode == 2
     assert "--tbs: must be qdr:h" in done.stderr

@@ -11,7 +11,7 @@ import subprocess
 import pytest
 from click.testing import CliRunner
 
-from scraper_service.cli import main
+from scraper_service.cli.main import main
 from scraper_service.cli.single import target
 from tests.browser.conftest import why_no_browser
 from tests.cli.command import COMMAND, Terminal, environment, pages_of, run

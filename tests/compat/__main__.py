@@ -17,15 +17,24 @@ from attrs import frozen
 from tests.compat.steps import FAILS_IN_CLIENT, NOT_OFFERED, REFUSED, WORKS
 from tests.conftest import Service
 from tests.support import shop
+from tests.support.chat_server import ChatServer
 from tests.support.scripted_site import ScriptedSite, slow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 FOLDER = Path(__file__).parent
-RESULT = FOLDER.parents[1] / "bench" / "results" / "compatibility.md"
+RESULT = FOLDER.parents[1] / "tools" / "bench" / "results" / "compatibility.md"
 INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 600
+# What the language model answers to everything: data of a page, options of a crawl,
+# searches of deep research.
+ANSWER = {
+    "name": "Brass Lamp",
+    "include_paths": ["^/shop"],
+    "limit": 5,
+    "queries": ["founder of the shop"],
+}
 PYTHON = ("python_v2", "python_v1")
 SCRIPTS = ("clients.mjs", "mcp.mjs")
 
@@ -151,10 +160,15 @@ def main() -> int:
     parser.add_argument("--save", action="store_true", help=f"write {RESULT.name}")
     options = parser.parse_args()
     pages = {**shop.pages(), "/slow": slow("<p>late</p>", 5)}
-    with tempfile.TemporaryDirectory() as name, ScriptedSite(pages) as site:
+    with (
+        tempfile.TemporaryDirectory() as name,
+        ScriptedSite(pages) as site,
+        ChatServer() as chat,
+    ):
+        chat.behave(answer=ANSWER)
         scripts = _installed(install_scripts, Path(name) / "js")
         loaders = _installed(install_loaders, Path(name) / "loaders")
-        service = Service(Path(name) / "data")
+        service = Service(Path(name) / "data", **chat.environment)
         try:
             found = outcomes(service, site.url("").rstrip("/"), scripts, loaders)
         finally:

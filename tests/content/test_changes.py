@@ -5,7 +5,7 @@ import json
 import pytest
 
 from scraper_service.content import change_tracking
-from scraper_service.content.change_tracking import compared, draft
+from scraper_service.content.change_tracking import compare_pages, draft
 from scraper_service.options.formats import ChangeTracking
 
 JSON = ChangeTracking(("json",), schema={"type": "object"})
@@ -16,7 +16,9 @@ def compare(text, earlier=None, options=JSON, data=None, **facts):
     markdown = json.dumps(text).encode()
     before, at = (None, None) if earlier is None else (earlier.body, 1.5)
     is_gone = facts.get("is_gone", False)
-    result = compared(found, markdown, before, at, options.modes, is_gone, "visible")
+    result = compare_pages(
+        found, markdown, before, at, options.modes, is_gone, "visible"
+    )
     return result, json.loads(result.answer)
 
 
@@ -45,16 +47,16 @@ def test_what_was_extracted_otherwise_is_not_compared(other):
     first, _ = compare("a", options=other, data={"fee": 1})
     result, answer = compare("b", first, data={"fee": 1})
     assert answer["json"] == {"fee": {"previous": None, "current": 1}}
-    assert result.remark == change_tracking.NO_DATA
+    assert result.warning == change_tracking.NO_DATA
 
 
 def test_values_of_a_model_are_told_from_those_of_rules():
     first, _ = compare("a", data={"fee": 1})
     found = {**draft("b", JSON, {"fee": 2}), "by": "model"}
-    result = compared(
+    result = compare_pages(
         json.dumps(found).encode(), b'"b"', first.body, 1.5, ("json",), False, "visible"
     )
-    assert "by the rules, the current ones by the model" in result.remark
+    assert "by the rules, the current ones by the model" in result.warning
 
 
 def test_a_diff_that_is_too_large_is_left_out(monkeypatch):
@@ -64,7 +66,7 @@ def test_a_diff_that_is_too_large_is_left_out(monkeypatch):
     result, answer = compare("b" * 100, first, options)
     assert answer["changeStatus"] == "changed"
     assert "diff" not in answer
-    assert result.remark == change_tracking.NO_DIFF
+    assert result.warning == change_tracking.NO_DIFF
 
 
 @pytest.mark.parametrize(

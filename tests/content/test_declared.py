@@ -8,7 +8,10 @@ import pytest
 from firecrawl.v2.types import BrandingProfile, MenuProfile, ProductProfile
 
 from scraper_service.content.declared_formats import NO_PRODUCT, Declared
-from scraper_service.content.html.browser_styles import with_looks, without_looks
+from scraper_service.content.html.browser_styles import (
+    append_browser_styles,
+    split_browser_styles,
+)
 from scraper_service.content.html.document import parse
 from scraper_service.content.metadata import Evidence
 
@@ -189,6 +192,14 @@ def test_a_page_without_one_product(html):
     assert made("product", html) == (None, [NO_PRODUCT])
 
 
+def test_of_several_products_the_only_one_with_an_offer():
+    names = ("Accessory", "Lamp", "Spare part")
+    nodes = [{"@type": "Product", "name": name} for name in names]
+    nodes[1]["offers"] = OFFER
+    product, _ = made("product", linked({"@graph": nodes}, rest="<h1>Shop</h1>"))
+    assert product["title"] == "Lamp"
+
+
 def test_a_declared_menu():
     node = {
         "@type": "Restaurant",
@@ -204,7 +215,11 @@ def test_a_declared_menu():
                         "name": "Goulash",
                         "description": "hot",
                         "offers": {"price": "6.50", "priceCurrency": "EUR"},
-                        "suitableForDiet": "https://schema.org/GlutenFreeDiet",
+                        "suitableForDiet": [
+                            "https://schema.org/GlutenFreeDiet",
+                            "no nuts",
+                            "/" * 60_000,
+                        ],
                         "nutrition": {"calories": "320 kcal"},
                     }
                 ],
@@ -223,7 +238,8 @@ def test_a_declared_menu():
         "Goulash",
         6.5,
     )
-    assert (item["dietary"], item["calories"]) == (["GlutenFree"], 320.0)
+    assert item["dietary"][:2] == ["GlutenFree", "no nuts"]
+    assert item["calories"] == 320.0
     assert (found["currency"], found["sourceUrl"]) == ("EUR", URL)
 
 
@@ -316,6 +332,13 @@ def test_sheets_that_were_not_read_are_named():
     assert "(a.css, b.css, c.css and 2 more)" in warnings[0]
 
 
+def test_invalid_addresses_of_sheets_are_no_error():
+    html = '<link rel="stylesheet" href="http://[bad/a.css"><p>text'
+    found, warnings = made("branding", html)
+    assert found == {}
+    assert len(warnings) == 1
+
+
 def test_what_a_browser_computed_wins():
     looks = "body{color:rgb(255, 255, 255);background-color:rgb(10, 10, 10)}"
     html = '<link rel="stylesheet" href="a.css"><style>body{background:#fff}</style>'
@@ -327,8 +350,11 @@ def test_what_a_browser_computed_wins():
 
 def test_looks_travel_behind_the_page():
     html = "<p>ü</p>".encode()
-    assert without_looks(html) == (html, "")
-    assert without_looks(with_looks(html, "a{b:<c>}")) == (html, "a{b:c>}")
+    assert split_browser_styles(html) == (html, "")
+    assert split_browser_styles(append_browser_styles(html, "a{b:<c>}")) == (
+        html,
+        "a{b:c>}",
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)

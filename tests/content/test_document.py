@@ -3,11 +3,10 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.content.convert import make_content
-from scraper_service.content.html.cleaned_html import cleaned_html
-from scraper_service.content.html.cleaning import clean
-from scraper_service.content.html.copies import drop_twins
+from scraper_service.content.html.cleaning import clean, cleaned_html
 from scraper_service.content.html.document import exclude, include, parse
 from scraper_service.content.html.page_urls import absolute, best_candidate
+from scraper_service.content.html.redundant_elements import drop_duplicate_blocks
 from tests.content.pages import URL, convert, markdown, options, source, value
 
 
@@ -88,7 +87,7 @@ TWINS = {
 @pytest.mark.parametrize(("page", "expected"), TWINS.values(), ids=TWINS)
 def test_copies_for_other_screens(page, expected):
     document = parse(page, URL)
-    drop_twins(document.body)
+    drop_duplicate_blocks(document.body)
     body = cleaned_html(document).partition("<body>")[2].partition("</body>")[0]
     assert body.replace('"', "") == (expected or page).replace('"', "")
 

@@ -1,11 +1,11 @@
 from __future__ import annotations
 
-import sys
+from datetime import date, datetime, time, timedelta
 
 import pytest
 
 from scraper_service.content.convert import make_content
-from scraper_service.content.documents.number_formats import shown_number
+from scraper_service.content.documents.number_formats import format_value
 from tests.content import officemaker
 from tests.content.officemaker import docx, epub, odf, ole, paragraph, pptx, row, xlsx
 from tests.content.pages import convert, options, source, value
@@ -130,7 +130,7 @@ SHEET = xlsx(
         '<c r="C6" t="e"><v>#DIV/0!</v></c></row>',
     ),
     ("Secret", "hidden", row(1, "no")),
-    strings="<si><r><t>Net </t></r><r><t>&lt;b&gt;</t></r><rPh><t>x</t></rPh></si>",
+    strings="<si><r><t xml:space='preserve'>Net </t></r><r><t>&lt;b&gt;</t></r><rPh><t>x</t></rPh></si>",
     formats=("#,##0.00&quot; EUR&quot;", "d mmm yyyy"),
     links=(("h1", "hyperlink", LINK),),
     after='<mergeCells><mergeCell ref="A4:A5"/></mergeCells>'
@@ -162,11 +162,19 @@ NUMBERS = (
     (7.0, "000", "007"),
     (1234567.0, '#,##0,"k"', "1,235k"),
     (12.5, "[$€-407] 0.00", "€ 12.50"),
-    (12345.0, "0.00E+00", "1.23E+04"),
+    (12345.0, "0.00E+00", "12345"),
+    (0.1234, '"Rate: "0.0%;-0.0%', "Rate: 12.3%"),
+    (5551234567.0, "(000) 000-0000", "5551234567"),
+    (5.0, "0" + 400 * ",", "0"),
+    (5.0, "0" + 400 * "%", "5"),
     (45352.0, "yyyy-mm-dd", "2024-03-01"),
     (45352.75, "d/m/yy h:mm AM/PM", "1/3/24 6:00 PM"),
-    (45352.520833333, "dddd, mmmm d hh:mm:ss", "Friday, March 1 12:30:00"),
-    (1.5, "[h]:mm", "36:00"),
+    (datetime(2024, 3, 1, 12, 30), "dddd, mmmm d hh:mm:ss", "Friday, March 1 12:30:00"),
+    (date(2024, 3, 1), "mmm-yy", "Mar-24"),
+    (date(2024, 3, 1), "", "2024-03-01"),
+    (datetime(2024, 3, 1, 12, 30), "", "2024-03-01 12:30:00"),
+    (time(18, 5), "h:mm", "18:05"),
+    (timedelta(hours=36, minutes=5), "[h]:mm", "36:05:00"),
     (0.0007, "mm:ss.0", "01:00.4"),
     (-1.0, "yyyy-mm-dd", "-1"),
     (1e12, "yyyy-mm-dd", "1000000000000"),
@@ -177,7 +185,51 @@ NUMBERS = (
 
 @pytest.mark.parametrize(("number", "code", "shown"), NUMBERS)
 def test_number_formats(number, code, shown):
-    assert shown_number(number, code) == shown
+    assert format_value(number, code) == shown
+
+
+def test_hidden_rows_of_a_workbook_are_left_out():
+    rows = row(1, "a", "b") + row(2, "no", 1) + row(3, "c", 2)
+    body = xlsx(("S", "visible", rows.replace('<row r="2"', '<row hidden="1" r="2"')))
+    assert markdown_of(body) == "## S\n\n| a | b |\n| --- | --- |\n| c | 2 |"
+
+
+def test_cells_without_references_have_their_formats():
+    cells = (
+        '<row><c t="inlineStr"><is><t>Share</t></is></c><c s="1"><v>0.5</v></c></row>'
+    )
+    body = xlsx(("S", "visible", cells), formats=("0%",))
+    assert "| Share | 50% |" in markdown_of(body)
+
+
+def test_a_sheet_whose_cells_are_far_apart_is_left_out_with_a_warning():
+    far = '<row r="1048576"><c r="XFD1048576"><v>1</v></c></row>'
+    content = read(
+        xlsx(
+            ("Far", "visible", row(1, "x") + far),
+            ("Near", "visible", row(1, "a", "b")),
+        )
+    )
+    assert value(content, "markdown").startswith("## Near\n\n| a | b |")
+    assert content.warnings == (
+        "The sheet 'Far' was left out: its cells are too far apart.",
+    )
+
+
+def test_a_damaged_sheet_is_left_out_with_a_warning():
+    damaged = '<row r="1"><c r="A1" t="s"><v>no number</v></c></row>'
+    content = read(
+        xlsx(("Bad", "visible", damaged), ("Good", "visible", row(1, "a", "b")))
+    )
+    assert value(content, "markdown").startswith("## Good\n\n| a | b |")
+    assert content.warnings == ("The sheet 'Bad' was left out: it is damaged.",)
+
+
+def test_formatted_cells_without_a_value_take_no_room():
+    far = '<row r="1048576"><c r="XFD1048576" s="1"/></row>'
+    content = read(xlsx(("S", "visible", row(1, "x", "y") + far), formats=("0%",)))
+    assert value(content, "markdown").startswith("## S\n\n| x | y |")
+    assert content.warnings == ()
 
 
 def test_presentations():
@@ -311,6 +363,10 @@ def test_rich_text():
     assert content.other == {"author": "A. Writer"}
 
 
+def test_rich_text_of_an_unknown_code_page_is_read():
+    assert markdown_of(r"{\rtf1\ansi\ansicpg99999 caf\'e9}", "text/plain") == "café"
+
+
 def test_books_in_the_order_of_their_spine():
     body = epub(
         '<h1>One</h1><p>See <a href="c1.xhtml#x">there</a> and '
@@ -330,6 +386,17 @@ def test_books_in_the_order_of_their_spine():
         "language": "en-GB",
         "published_time": "2024-03-01",
     }
+
+
+def test_books_with_many_chapters_and_encrypted_fonts():
+    encrypted = (
+        '<encryption xmlns="urn:oasis:names:tc:opendocument:xmlns:container">'
+        '<CipherReference URI="OEBPS/font.otf"/>'
+        f"{' ' * 4 * 2**20}</encryption>"
+    )
+    chapters = (f"<p>Chapter {n}.</p>" for n in range(100))
+    body = epub(*chapters, **{"META-INF/encryption.xml": encrypted})
+    assert value(read(body, "markdown"), "markdown").endswith("Chapter 99.")
 
 
 TABLE = "| a | b |\n| --- | --- |\n| 1 | 2,5 |"
@@ -466,11 +533,6 @@ REFUSED = {
 @pytest.mark.parametrize(("body", "reason"), REFUSED.values(), ids=REFUSED)
 def test_files_that_cannot_be_read_say_why(body, reason):
     assert reason in refusal(body)
-
-
-def test_a_missing_library_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "python_calamine", None)
-    assert "scraper-service[documents]" in refusal(ole("Workbook"))
 
 
 def test_html_of_a_document_is_a_whole_page():

@@ -6,6 +6,8 @@ import time
 
 import pytest
 
+from scraper_service.content.pdf.lines import Hyphens
+from scraper_service.options import formats
 from tests.content.pages import convert, value
 
 LIMIT_S = 15  # on a slow and busy machine; they take up to 4
@@ -71,3 +73,50 @@ def test_hostile_pages_end_soon_with_their_text(page, main):
     assert time.process_time() - started < LIMIT_S
     assert content.error is None
     assert "tail" in value(content, "markdown") or content.warnings
+
+
+ROWS = ["1,1 ", "1", "1 ", "9.", "!", ".", "a-", "aa", "[", "[](", "*a ", "/", " x "]
+PROMPT = "the price, the salary, the author, the phone, the opening hours, the rating"
+LONG_ROW = 60_000  # characters
+
+
+@pytest.mark.parametrize("row", ROWS)
+@pytest.mark.parametrize(
+    "wanted",
+    [formats.Json(prompt=PROMPT), formats.Summary(), formats.Question(question=PROMPT)],
+    ids=["json", "summary", "question"],
+)
+def test_long_rows_of_a_sign_are_read_soon(row, wanted):
+    text = row * (LONG_ROW // len(row))
+    page = f"<title>Thing</title><h1>Thing</h1><p>Salary: {text}<p>A last sentence."
+    started = time.process_time()
+    content = convert(page, wanted)
+    assert time.process_time() - started < LIMIT_S
+    assert content.error is None
+
+
+@pytest.mark.parametrize("start", ["<?xml?>" + "<!---->" * 28, " " * 19_000])
+def test_the_root_of_xml_is_found_soon(start):
+    started = time.process_time()
+    content = convert(
+        f"{start}<root><p>tail</p></root>", "markdown", content_type="application/xml"
+    )
+    assert time.process_time() - started < 1
+    assert "tail" in value(content, "markdown")
+
+
+def test_a_feed_behind_comments_is_a_feed():
+    feed = "<rss><channel><title>News</title><item><title>One</title></item></channel>"
+    page = f"<?xml version='1.0'?><!-- a --> <!-- b -->\n{feed}</rss>"
+    content = convert(page, "markdown", content_type="application/xml")
+    assert "One" in value(content, "markdown")
+    assert "<item>" not in value(content, "markdown")
+
+
+def test_hyphens_of_a_long_line_are_found_soon():
+    line = "a" * LONG_ROW + "1b" * LONG_ROW + "-"
+    started = time.process_time()
+    hyphens = Hyphens([line, "well-known and far-off"])
+    assert hyphens.joint(line, "next") == (len(line) - 1, "")
+    assert hyphens.joint("is well-", "known") == (len("is well-"), "")
+    assert time.process_time() - started < 1

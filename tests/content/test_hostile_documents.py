@@ -74,6 +74,23 @@ FILES = {
     "deep rich text": lambda: b"{\\rtf1" + b"{" * 500_000 + b"x" + b"}" * 500_000,
     "deep Markdown": lambda: b"> " * 50_000 + b"x",
     "deep book": lambda: epub(nested("div", 50_000, "x")),
+    "bomb in a workbook": lambda: xlsx(("a", "visible", SPACES)),
+    "a document type in a sheet": lambda: xlsx(
+        ("a", "visible", "</sheetData>" + DOCTYPE + "<sheetData>")
+    ),
+    "one long text in many cells": lambda: xlsx(
+        (
+            "a",
+            "visible",
+            "".join(
+                f'<row r="{n}"><c t="s"><v>0</v></c></row>' for n in range(1, 9999)
+            ),
+        ),
+        strings=f"<si><t>{'x' * 2_000_000}</t></si>",
+    ),
+    "a row of a very large number": lambda: xlsx(
+        ("a", "visible", f'<row r="1"><c r="B{"9" * 400}"><v>1</v></c></row>')
+    ),
     "rows without cells": lambda: xlsx(("a", "visible", "<row/>" * 1_048_576)),
     "cells without end": lambda: odf(
         "spreadsheet",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 
 import pytest
 
@@ -90,3 +91,18 @@ def test_pages_that_the_site_does_not_have_say_so():
 )
 def test_the_first_sentence_of_a_text(markdown, sentence):
     assert first_sentence(markdown) == sentence
+
+
+@pytest.mark.parametrize("row", ["![", "[](", "*a ", "#"])
+def test_titles_and_descriptions_of_hostile_texts_are_found_soon(row):
+    text = row * 20_000
+    started = time.process_time()
+    [page] = llms_pages([body("/a", f"# {text}x\n\n{text}x")], full=False)
+    assert time.process_time() - started < 2
+    assert page.title
+    assert len(page.description) <= llms_txt.DESCRIPTION
+
+
+def test_the_title_is_the_first_heading_without_closing_marks():
+    pages = llms_pages([body("/a", "# The title ##\n\nA b c.")], full=False)
+    assert [page.title for page in pages] == ["The title"]

@@ -11,7 +11,7 @@ import pytest
 
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
-from scraper_service.content.main_content import declared, judge
+from scraper_service.content.main_content import judge, read_declarations
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.cards import unite_cards
 from scraper_service.content.main_content.drafts import Draft
@@ -205,7 +205,7 @@ def test_unlikely_links_stay_when_they_are_much_of_the_page(words_beside, kept):
 def test_weights_of_features_add_up_to_the_score():
     page = (PAGES / "news-cards.html").read_text(encoding="utf-8")
     document = parse(page, URL)
-    page = declared(document)
+    page = read_declarations(document)
     clean(document)
     verdict = judge(document.body, page)
     assert verdict is not None

@@ -21,7 +21,7 @@ from scraper_service.discovery.map_results import (
     object_row,
 )
 from scraper_service.items import KnownPage
-from scraper_service.options.job_arguments import map_options
+from scraper_service.options.spider_arguments import map_options
 
 SITE = "https://site.example"
 
@@ -183,8 +183,8 @@ def test_any_text_is_a_title(title):
 
 def test_addresses_alone_can_be_asked_for():
     options = options_of()
-    twins = [[f'{SITE}/a","b', None, None], [f"{SITE}/c", "T", None]]
-    rows = [rows_of(number, twins, options, address_row) for number in (1, 2)]
+    duplicates = [[f'{SITE}/a","b', None, None], [f"{SITE}/c", "T", None]]
+    rows = [rows_of(number, duplicates, options, address_row) for number in (1, 2)]
     assert answered(united(*rows), options) == [f"{SITE}/a%22,%22b", f"{SITE}/c"]
 
 

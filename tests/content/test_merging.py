@@ -6,12 +6,7 @@ import json
 
 import pytest
 
-from scraper_service.content.merging import (
-    PageData,
-    is_empty,
-    merged,
-    result_json,
-)
+from scraper_service.content.merging import PageData, is_empty, merge, result_json
 
 A, B, C = (f"http://{name}.example" for name in "abc")
 
@@ -19,7 +14,7 @@ A, B, C = (f"http://{name}.example" for name in "abc")
 def data(*values):
     """Return the data of pages that have these values."""
     pages = zip((A, B, C), values, strict=False)
-    return merged(PageData(url, value) for url, value in pages).data
+    return merge(PageData(url, value) for url, value in pages).data
 
 
 @pytest.mark.parametrize(
@@ -97,7 +92,7 @@ def test_each_field_has_the_pages_that_have_its_value():
         PageData(B, {"founder": "i. example", "people": [{"name": "Y"}], "year": 1999}),
         PageData(C, {"founder": "Another", "people": [], "year": "1998"}),
     ]
-    found = merged(pages)
+    found = merge(pages)
     assert found.sources == {"founder": (A, B), "people": (A, B), "year": (B,)}
 
 
@@ -143,7 +138,7 @@ def test_the_answer_of_rules_says_what_no_page_has_of_all_that_was_asked_for():
 
 def test_pages_of_which_nothing_stands_in_the_answer_are_not_used():
     def used(*values):
-        return merged(PageData(A, value) for value in values).used
+        return merge(PageData(A, value) for value in values).used
 
     assert used({"name": "Lamp"}, {"name": "Chair"}, {"name": None}, {}, None) == 1
     assert used({"name": "Lamp"}, {"name": "Chair", "price": 5}) == 2

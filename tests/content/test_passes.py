@@ -1,4 +1,4 @@
-"""What is compiled gives what its twins in Python give."""
+"""What is compiled gives what the same code in Python gives."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from hypothesis import strategies as st
 from scraper_service.content import passes
 from scraper_service.content.convert import make_content
 from scraper_service.content.html.document import parse
-from scraper_service.content.html.hidden import HidingRules
-from scraper_service.content.links import links
+from scraper_service.content.html.hidden_text import HidingRules
+from scraper_service.content.links_and_images import links
 from scraper_service.content.main_content import (
-    declared,
     features,
     names,
-    tables,
+    read_declarations,
     verdicts,
 )
 from scraper_service.content.main_content.blocks import Walk
+from scraper_service.content.main_content.learned_scores import name_parts
 from scraper_service.content.main_content.model import model
+from scraper_service.content.metadata.language import reading
 from scraper_service.content.metadata.marks import marks
-from scraper_service.content.metadata.reading import reading
 from scraper_service.content.passes import compiled, elements, finder, texts_in
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
@@ -76,7 +76,7 @@ def in_python() -> Iterator[None]:
 
 def _forget() -> None:
     learned = model().tables
-    for cached in (tables.name_parts, learned.of_names, learned.of_start):
+    for cached in (name_parts, learned.of_names, learned.of_start):
         cached.cache_clear()  # type: ignore[attr-defined]
 
 
@@ -195,7 +195,7 @@ def test_each_pass_is_the_same_either_way(html: str, depth: int) -> None:
             list(elements(document.root, "a", "span", "li")),
             verdicts._marks(body),
             links(document),
-            declared(document),
+            read_declarations(document),
             [part.tolist() for part in inherited(walk)],
             list(texts_in(body)),
             [finder("b", "li")(element) for element in body.iter()],
@@ -217,7 +217,7 @@ def test_names_and_first_words_are_the_same_either_way(text: str) -> None:
     learned = model().tables
 
     def all_of_it() -> list[Any]:
-        parts = tables.name_parts.__wrapped__(text)
+        parts = name_parts.__wrapped__(text)
         return [parts, learned._score(text), learned._score_start(text)]
 
     quick = all_of_it()

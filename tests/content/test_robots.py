@@ -16,8 +16,13 @@ from hypothesis import strategies as st
 from protego import Protego
 
 from scraper_service.discovery import robots
-from scraper_service.discovery.robots import MAX_BYTES, read_robots
-from scraper_service.discovery.robots_rules import RobotsVerdict, normal, path_and_query
+from scraper_service.discovery.robots import (
+    MAX_BYTES,
+    RobotsVerdict,
+    normal,
+    path_and_query,
+    read_robots,
+)
 
 CORPORA = Path(__file__).parents[3] / "shared" / "corpora.tar.xz"
 # Google's parser compares octets where section 2.2.2 of the RFC compares characters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from scraper_service.content.html.document import parse
-from scraper_service.content.page_status.shell import shell_reason
+from scraper_service.content.page_status import shell_reason
 
 EMPTY = "the element of the application is empty"
 ASKS = "the page asks for JavaScript"

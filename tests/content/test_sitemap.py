@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import time
 import tracemalloc
 from xml.sax.saxutils import escape
@@ -10,20 +11,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from scraper_service.discovery import SitemapChoice, crawl_key
 from scraper_service.discovery.sitemap import (
     MAX_BYTES,
     MAX_FILES,
     MAX_URLS,
-    PIECE_BYTES,
+    PIECE,
     SLICE_ROWS,
     SitemapContent,
-    SitemapEntry,
-    entries_of,
     is_sitemap_address,
     read_sitemap,
 )
 from scraper_service.discovery.sitemap_locations import sitemap_places
+from scraper_service.discovery.sitemap_xml import SitemapEntry
 from scraper_service.items import PageSource
+from scraper_service.options.spider_arguments import crawl_options
 
 URL = "https://site.example/maps/sitemap.xml"
 A, B, C = (f"https://site.example/{name}" for name in "abc")
@@ -37,12 +39,12 @@ def read(body: str | bytes, content_type: str = "", **changes) -> SitemapContent
     return read_sitemap(PageSource(**(fields | changes)))
 
 
-def entries(content: SitemapContent) -> list[SitemapEntry]:
-    return [entry for rows in content.slices for entry in entries_of(rows)]
-
-
 def urls(content: SitemapContent) -> list[str]:
-    return [entry.url for entry in entries(content)]
+    return [entry.url for entry in content.rows]
+
+
+def error_of(content: SitemapContent) -> str:
+    return content.error.message if content.error else ""
 
 
 def urlset(*addresses: str, attributes: str = NS) -> str:
@@ -183,7 +185,6 @@ GOOD = {
 def test_addresses_are_found(body, expected):
     content = read(body)
     assert urls(content) == expected
-    assert content.count == content.found == len(expected)
     assert content.error is None
 
 
@@ -240,19 +241,16 @@ def test_compressed_files_are_unpacked(body, encodings):
 
 
 KINDS = {
-    "urlset": AB,
-    "index": f"<sitemapindex><sitemap><loc>{A}</loc></sitemap></sitemapindex>",
-    "text": A,
+    "urlset": "<urlset/>",
+    "index": "<sitemapindex></sitemapindex>",
     "rss": "<rss><channel/></rss>",
     "atom": "<feed xmlns='http://www.w3.org/2005/Atom'/>",
-    "html": "<!DOCTYPE html><title>not found</title>",
-    "none": "<other/>",
 }
 
 
-@pytest.mark.parametrize(("kind", "body"), KINDS.items(), ids=KINDS)
-def test_kinds_are_told_apart(kind, body):
-    assert read(body).kind == kind
+@pytest.mark.parametrize("body", KINDS.values(), ids=KINDS)
+def test_sitemaps_without_entries_have_no_warning(body):
+    assert read(body) == SitemapContent(rows=[])
 
 
 EMPTY = {
@@ -265,17 +263,19 @@ EMPTY = {
         "<?xml version='1.0'?><!DOCTYPE html PUBLIC 'a' 'b'><html xmlns='x'><p>a",
         "an HTML page",
     ),
-    "other xml": ("<other><loc>https://a.example/</loc></other>", "nothing"),
-    "prose": ("Not found", "nothing"),
-    "half a tag": ("<urlset", "nothing"),
-    "json": ('{"urls": ["https://a.example/"]}', "nothing"),
+    "html without links": ("<!DOCTYPE html><title>not found</title>", "an HTML page"),
+    "empty xml": ("<other/>", "no entries"),
+    "other xml": ("<other><loc>https://a.example/</loc></other>", "no entries"),
+    "prose": ("Not found", "no entries"),
+    "half a tag": ("<urlset", "no entries"),
+    "json": ('{"urls": ["https://a.example/"]}', "no entries"),
 }
 
 
 @pytest.mark.parametrize(("body", "remark"), EMPTY.values(), ids=EMPTY)
 def test_files_of_another_kind_are_warned_of(body, remark):
     content = read(body)
-    assert content.slices == content.nested == ()
+    assert (content.rows, content.nested) == ([], ())
     assert content.error is None
     (warning,) = content.warnings
     assert remark in warning
@@ -301,15 +301,13 @@ BAD = {
 @pytest.mark.parametrize(("body", "message"), BAD.values(), ids=BAD)
 def test_unreadable_files_are_errors(body, message):
     content = read(body)
-    assert content.slices == ()
-    assert content.error is not None
-    assert message in content.error
+    assert content.rows == []
+    assert message in error_of(content)
 
 
 def test_unknown_content_encodings_are_errors():
-    assert "unknown content encoding" in (
-        read(AB, content_encodings=("x",)).error or ""
-    )
+    content = read(AB, content_encodings=("x",))
+    assert "unknown content encoding" in error_of(content)
 
 
 DAMAGED = {
@@ -335,8 +333,8 @@ def test_damaged_files_are_read_up_to_the_damage(body):
 def test_a_document_type_that_hides_its_end_declares_nothing():
     declared = '<!ENTITY x "]>"><!ENTITY y SYSTEM "file:///etc/hostname">'
     content = read(f"<!DOCTYPE u [{declared}]>{urlset(A, f'{B}?&y;')}")
-    assert content.slices == ()
-    assert "not well-formed" in (content.error or "")
+    assert content.rows == []
+    assert "not well-formed" in error_of(content)
 
 
 INDEX = f"""<?xml version="1.0" encoding="UTF-8"?>
@@ -350,13 +348,12 @@ INDEX = f"""<?xml version="1.0" encoding="UTF-8"?>
 
 def test_index_lists_sitemaps():
     content = read(INDEX)
-    assert content.kind == "index"
     assert content.nested == (
-        ("https://site.example/1.xml", "2024-05-06"),
-        ("https://site.example/maps/2.xml.gz", None),
-        ("https://site.example/map?page=3&x", None),
+        "https://site.example/1.xml",
+        "https://site.example/maps/2.xml.gz",
+        "https://site.example/map?page=3&x",
     )
-    assert content.slices == ()
+    assert content.rows == []
 
 
 @pytest.mark.parametrize("kind", ["urlset", "text"])
@@ -365,7 +362,7 @@ def test_sitemaps_among_pages_are_sitemaps(kind):
     body = urlset(*addresses) if kind == "urlset" else "\n".join(addresses)
     content = read(body)
     assert urls(content) == [A, B]
-    assert content.nested == (("https://site.example/more.xml", None),)
+    assert content.nested == ("https://site.example/more.xml",)
 
 
 def test_items_of_feeds_are_never_sitemaps():
@@ -389,7 +386,7 @@ TIMES = {
 @pytest.mark.parametrize(("text", "expected"), TIMES.items())
 def test_times_are_w3c_times(text, expected):
     body = f"<url><loc>{A}</loc><lastmod>{text}</lastmod></url>"
-    (entry,) = entries(read(body))
+    (entry,) = read(body).rows
     assert entry.lastmod == expected
 
 
@@ -398,7 +395,7 @@ def test_news_have_titles():
     <url><loc>{A}</loc><news:news><news:publication><news:name>The Paper</news:name>
     </news:publication><news:publication_date>2024-05-06</news:publication_date>
     <news:title>Cats &amp;  dogs</news:title></news:news></url></urlset>"""
-    assert entries(read(body)) == [SitemapEntry(A, "2024-05-06", "Cats & dogs")]
+    assert read(body).rows == [SitemapEntry(A, "2024-05-06", "Cats & dogs")]
 
 
 def test_feeds_have_titles_descriptions_and_times():
@@ -410,29 +407,38 @@ def test_feeds_have_titles_descriptions_and_times():
     <summary>Text &amp;amp; more</summary><published>2024-05-05</published>
     <updated>2024-05-06</updated></entry></feed>"""
     expected = [SitemapEntry(A, "2024-05-06", "A bold title", "Text & more")]
-    assert entries(read(rss)) == expected
-    assert entries(read(atom)) == expected
+    assert read(rss).rows == expected
+    assert read(atom).rows == expected
 
 
 def test_titles_of_images_are_not_those_of_pages():
     body = f"<url {VIDEOS}><loc>{A}</loc><video:title>x</video:title></url>"
-    assert entries(read(body)) == [SitemapEntry(A)]
+    assert read(body).rows == [SitemapEntry(A)]
 
 
 def test_long_texts_are_cut():
     body = f"<item><link>{A}</link><title>{'x' * 5000}</title></item>"
-    (entry,) = entries(read(body))
+    (entry,) = read(body).rows
     assert entry.title == "x" * 1000
 
 
 def test_rows_can_be_chosen():
-    def choose(entry):
-        return None if entry.url == A else [len(entry.url), entry.url]
+    source = PageSource(url=URL, status=200, body=urlset(A, B, A).encode())
+    content = read_sitemap(source, lambda entries: [entry.url for entry in entries])
+    assert content.rows == [A, B]
 
-    source = PageSource(url=URL, status=200, body=urlset(A, B, C).encode())
-    content = read_sitemap(source, choose)
-    assert content.slices == (f'[[22,"{B}"],[22,"{C}"]]'.encode(),)
-    assert (content.count, content.found) == (2, 3)
+
+def test_rows_of_a_crawl_are_json_in_slices():
+    options = crawl_options({"url": "https://site.example/", "exclude_paths": "^/b"})
+    last = f"<url><loc>{B}</loc><lastmod>2024</lastmod></url></urlset>"
+    body = big(SLICE_ROWS).replace("</urlset>", last)
+    source = PageSource(url=URL, status=200, body=body.encode())
+    slices = read_sitemap(source, SitemapChoice(options, options.url)).rows
+    first, second = (json.loads(rows) for rows in slices)
+    assert len(first) == SLICE_ROWS
+    url = "https://site.example/page-0"
+    assert first[0] == [url, crawl_key(options, url), None, None, None]
+    assert second == [[B, crawl_key(options, B), "excluded", "^/b", "2024"]]
 
 
 def big(count: int) -> str:
@@ -443,10 +449,8 @@ def big(count: int) -> str:
 def test_addresses_beyond_the_limit_are_cut(kind):
     addresses = [f"{A}-{n}" for n in range(MAX_URLS + 1)]
     content = read(urlset(*addresses) if kind == "urlset" else "\n".join(addresses))
-    assert content.count == content.found == MAX_URLS
-    assert any("over 50000 addresses" in text for text in content.warnings)
-    sizes = [len(entries_of(rows)) for rows in content.slices]
-    assert sizes == [SLICE_ROWS] * (MAX_URLS // SLICE_ROWS)
+    assert urls(content) == addresses[:MAX_URLS]
+    assert any("over 50000 URLs" in text for text in content.warnings)
 
 
 def test_sitemap_of_the_full_size_has_no_warning():
@@ -460,13 +464,13 @@ def test_sitemaps_of_an_index_beyond_the_limit_are_cut():
     assert "over 500 sitemaps" in content.warnings[0]
 
 
-def test_ignored_addresses_are_counted():
-    assert "2 addresses" in read(urlset("mailto:x", "ftp://x", A)).warnings[0]
+def test_ignored_urls_are_counted():
+    assert "2 URLs" in read(urlset("mailto:x", "ftp://x", A)).warnings[0]
 
 
 def test_bytes_beyond_the_limit_are_cut():
     content = read(big(1000), max_bytes=10_000)
-    assert 0 < content.count < 1000
+    assert 0 < len(content.rows) < 1000
     assert "larger than 10000 bytes" in content.warnings[0]
 
 
@@ -477,7 +481,7 @@ def test_pieces_may_end_anywhere(text, monkeypatch):
     body = urlset(*(f"{A}?{n}&amp;{text}" for n in range(20)))
     whole = urls(read(body))
     assert len(whole) == 20
-    monkeypatch.setattr("scraper_service.discovery.sitemap.PIECE_BYTES", 7)
+    monkeypatch.setattr("scraper_service.discovery.sitemap.PIECE", 7)
     assert urls(read(body)) == whole
 
 
@@ -506,15 +510,15 @@ LATER = f"<url><loc>{B}</loc></url>"
         (f"{PLAIN}".replace("<url>", "<url a='b'>"), PLAIN_URLS),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("piece", [100, PIECE_BYTES])
+@pytest.mark.parametrize("piece", [100, PIECE])
 def test_entries_in_a_row_are_read_only_where_they_are_entries(
     inside, expected, piece, monkeypatch
 ):
-    monkeypatch.setattr("scraper_service.discovery.sitemap.PIECE_BYTES", piece)
+    monkeypatch.setattr("scraper_service.discovery.sitemap.PIECE", piece)
     content = read(f"<urlset {NS}>{inside}</urlset>")
     assert urls(content) == expected
     assert content.warnings == ()
-    times = {entry.lastmod for entry in entries(content) if entry.url in PLAIN_URLS}
+    times = {entry.lastmod for entry in content.rows if entry.url in PLAIN_URLS}
     assert times <= {"2024-05-06"}
 
 
@@ -558,7 +562,7 @@ def test_what_is_written_is_read(written, title):
         f"<item><link>{escape(url)}</link><title>{escape(title)}</title></item>"
         for url in wanted
     )
-    assert entries(read(f"<rss><channel>{items}</channel></rss>")) == [
+    assert read(f"<rss><channel>{items}</channel></rss>").rows == [
         SitemapEntry(url, None, title or None) for url in wanted
     ]
     assert urls(read(urlset(*map(escape, wanted)))) == wanted
@@ -566,13 +570,13 @@ def test_what_is_written_is_read(written, title):
 
 @given(st.binary(max_size=300))
 def test_no_bytes_raise(body):
-    assert read(b"<urlset>" + body).kind
-    assert read(body).kind
+    read(b"<urlset>" + body)
+    read(body)
 
 
 @given(st.text(alphabet="<>/!?[]-&;#x \"'=urlsetocCDATA:", max_size=200))
 def test_no_markup_raises(text):
-    assert read(f"<urlset>{text}").kind
+    read(f"<urlset>{text}")
 
 
 @pytest.mark.parametrize(
@@ -596,7 +600,7 @@ def test_sitemaps_are_known_by_their_address(url, expected):
 PLACES = {
     "declared ones first": (
         "https://a.example/docs/",
-        ("https://b.example/s.xml#x", "/r.txt", " x.xml "),
+        ("https://b.example/s.xml#x", "https://a.example/r.txt", " https://a.example/x.xml "),
         ("https://b.example/s.xml https://a.example/r.txt https://a.example/x.xml"
         " https://a.example/docs/sitemap.xml https://a.example/sitemap.xml"),
     ),
@@ -608,7 +612,7 @@ PLACES = {
     "not addresses": (
         "https://a.example/",
         ("", "http://[", "mailto:x"),
-        "https://a.example/robots.txt https://a.example/sitemap.xml",
+        "https://a.example/sitemap.xml",
     ),
     "a page": (
         "https://a.example/docs/index.html?x=1",
@@ -643,7 +647,7 @@ def test_places_of_sitemaps(start, declared, expected):
 
 
 def test_places_are_limited():
-    declared = [f"/{n}.xml" for n in range(1000)]
+    declared = [f"https://a.example/{n}.xml" for n in range(1000)]
     places = sitemap_places("https://a.example/", declared)
     assert len(places) <= MAX_FILES
     assert "https://a.example/sitemap.xml" in places

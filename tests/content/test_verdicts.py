@@ -88,6 +88,6 @@ def test_verdict_does_not_depend_on_formats(name):
 
 
 def test_a_page_cannot_set_its_own_verdict():
-    from scraper_service.api.page_json import RESERVED
+    from scraper_service.api.responses import RESERVED
 
     assert {"verdict", "verdictEvidence", "duplicateOf", "engine"} <= RESERVED

@@ -7,11 +7,12 @@ import time
 
 import pytest
 
-from scraper_service.options.job_arguments import batch_options
-from scraper_service.storage import artefacts, jobs
+from scraper_service.options.spider_arguments import batch_options
+from scraper_service.storage import artefacts
 from scraper_service.storage.artefacts import BASE, Artefacts, name_in
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier.seeds import seed_of
+from scraper_service.storage.frontier.links import seed_of
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import artefact, job
 
 
@@ -84,15 +85,15 @@ def test_a_file_is_kept_as_long_as_anybody_holds_it(files, database):
 def test_a_file_goes_with_its_job(files, database):
     name = aged(files, files.put(b"1", "png"))
     with database.engine.begin() as connection:
-        jobs.make_team(connection, "team")
+        job_store.make_team(connection, "team")
         options = batch_options({"urls": "https://a.example"})
-        made = jobs.insert_job(connection, "team", seed_of(options), "{}", 2)
+        made = job_store.insert_job(connection, "team", seed_of(options), "{}", 2)
         artefacts.hold(connection, name, made.id, made.id)
     swept(database, files)
     assert files.path(name).exists()
     with database.engine.begin() as connection:
         connection.execute(job.update().values(expires_at=0, state="completed"))
-        while jobs.expire(connection):
+        while job_store.expire(connection):
             pass
     swept(database, files)
     assert not files.path(name).exists()

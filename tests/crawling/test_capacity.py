@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from scraper_service.crawling.browser.capacity import PAGE_MB, pages_at_once
+from scraper_service.crawling.browser.shared_browser import PAGE_MB, pages_at_once
 
 CORES = len(os.sched_getaffinity(0))
 UNLIMITED = 2 * CORES

@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.crawling.converter_pool import converter
+from scraper_service.crawling.converter_pool import converter, process_pool
 from scraper_service.crawling.converter_pool import pool as pool_module
 from scraper_service.crawling.converter_pool.pool import ConverterPool
-from scraper_service.discovery.sitemap import SitemapContent
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,
@@ -112,16 +111,15 @@ def test_pages_and_sitemaps_say_how_they_ended_their_process(monkeypatch):
                 content = await pool.convert(page, options("markdown"), PATIENCE_S)
                 text = f"The page ended its converter twice (signal {number})."
                 assert content.error.message == text
-            sitemap = await pool.read_sitemap(page, PATIENCE_S, read=die_reading)
+            sitemap = await pool.read_sitemap(page, PATIENCE_S, die_reading)
             text = "The sitemap ended its converter twice (signal 9)."
-            assert sitemap.error == text
+            assert sitemap.error.message == text
 
     asyncio.run(main())
 
 
-def die_reading(_source: PageSource, _choose: object) -> SitemapContent:
+def die_reading(_entries: object) -> None:
     conversions.die()
-    return SitemapContent()
 
 
 def test_only_the_limit_of_memory_is_called_so():
@@ -134,8 +132,21 @@ def test_only_the_limit_of_memory_is_called_so():
     asyncio.run(main())
 
 
+def test_large_pages_leave_no_memory_to_those_after_them():
+    page = source(b"<p title='%s'>" % (b"x" * (10 * 2**20)) + b"y " * 2**20)
+
+    async def main():
+        async with pool_of() as pool:
+            for _ in range(12):
+                asked = options("markdown", "html", "raw_html", "links")
+                content = await pool.convert(page, asked, PATIENCE_S)
+                assert content.error is None
+
+    asyncio.run(main())
+
+
 def test_the_time_without_processes_is_no_fault_of_a_job(orders, monkeypatch):
-    monkeypatch.setattr(pool_module, "PAUSE_S", 6.0)
+    monkeypatch.setattr(process_pool, "PAUSE_S", 6.0)
 
     async def main():
         async with pool_of() as pool:
@@ -233,8 +244,8 @@ def test_a_busy_stopped_process_is_replaced_and_its_task_runs_again(orders):
 
 
 def test_an_idle_process_that_does_not_respond_is_replaced(monkeypatch):
-    monkeypatch.setattr(pool_module, "PING_S", 0.1)
-    monkeypatch.setattr(pool_module, "PONG_S", 1.0)
+    monkeypatch.setattr(process_pool, "PING_S", 0.1)
+    monkeypatch.setattr(process_pool, "PONG_S", 1.0)
     monkeypatch.setattr(converter.Converter, "is_stopped", lambda _self: False)
 
     async def main():
@@ -268,7 +279,7 @@ def test_a_task_without_end_is_killed_with_its_process_alone(orders):
 
 
 def test_the_task_of_a_caller_that_left_ends_soon(orders, monkeypatch):
-    monkeypatch.setattr(pool_module, "ABANDONED_S", 0.2)
+    monkeypatch.setattr(process_pool, "ABANDONED_S", 0.2)
 
     async def main():
         async with pool_of() as pool:
@@ -370,7 +381,7 @@ def test_slow_tasks_of_a_team_hold_up_no_small_ones(orders, processes, body):
 def test_slow_tasks_of_a_team_leave_a_process_to_large_ones_of_another(
     orders, monkeypatch, processes
 ):
-    monkeypatch.setattr(pool_module, "TURN_S", 0.5)
+    monkeypatch.setattr(process_pool, "TURN_S", 0.5)
 
     async def main():
         async with pool_of(processes) as pool:
@@ -393,7 +404,7 @@ def test_slow_tasks_of_a_team_leave_a_process_to_large_ones_of_another(
 
 
 def test_the_spare_process_ends_when_it_is_not_needed(orders, monkeypatch):
-    monkeypatch.setattr(pool_module, "SPARE_IDLE_S", 0.2)
+    monkeypatch.setattr(process_pool, "SPARE_IDLE_S", 0.2)
 
     async def main():
         async with pool_of() as pool:

@@ -71,7 +71,11 @@ def test_a_refused_address_gets_no_socket_and_is_noted():
     info = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 80))
     with Refusals() as refusals, pytest.raises(ForbiddenDestination):
         EgressPolicy().open_socket(info)
-    assert [str(error) for error in refusals.errors] == ["in 127.0.0.0/8"]
+    [error] = refusals.errors
+    assert str(error) == (
+        "127.0.0.1 is refused (in 127.0.0.0/8); SCRAPER_EGRESS_ALLOW can allow it,"
+        " in a Scrapy project the setting EGRESS_ALLOW"
+    )
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "1.1.1.1"])

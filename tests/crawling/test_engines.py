@@ -9,10 +9,11 @@ from scrapy.settings import Settings
 from scraper_service.crawling.browser.ads import HOSTS, is_blocked, read_hosts
 from scraper_service.crawling.browser.emulation import languages, time_zone
 from scraper_service.crawling.download.engines import Engines
-from scraper_service.options.arguments import page_options
 from scraper_service.options.formats import Screenshot
-from scraper_service.options.scrape import COUNTRIES, Location, Profile
-from scraper_service.storage.sessions import MAX_STATE_BYTES, SessionBox, merged
+from scraper_service.options.location import TIME_ZONES, Location
+from scraper_service.options.scrape import Profile
+from scraper_service.options.spider_arguments import page_options
+from scraper_service.storage.sessions import MAX_STATE_BYTES, SessionBox, merge_changes
 
 PLAIN = page_options({"url": "https://example.com"}).scrape
 PAGE = "https://a.example/page"
@@ -58,7 +59,7 @@ def test_every_country_has_a_zone_and_a_language():
     import zoneinfo
 
     zones = zoneinfo.available_timezones()
-    for country in COUNTRIES:
+    for country in TIME_ZONES:
         place = Location(country)
         assert not zones or time_zone(place) in zones, country
         assert languages(place)[0]
@@ -114,7 +115,7 @@ def test_what_pages_change_of_a_session_at_once_is_kept_together():
         {"same": "1", "changed": "1", "gone": "1", "theirs": "1"}, {"b": "2"}
     )
     after = state({"same": "1", "changed": "2", "mine": "1"}, {"a": "2"})
-    found = merged(current, before, after)
+    found = merge_changes(current, before, after)
     values = {cookie["name"]: cookie["value"] for cookie in found["cookies"]}
     assert values == {"same": "1", "changed": "2", "mine": "1", "theirs": "1"}
     [origin] = found["origins"]

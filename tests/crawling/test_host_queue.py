@@ -8,10 +8,10 @@ import time
 import pytest
 from scrapy import Request
 
-from scraper_service.crawling.host_queue import HostQueue
+from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.host_queue import HostQueue
 from scraper_service.items import Lease
-from scraper_service.storage.job_records import ClaimedRow
-from scraper_service.storage.politeness.pace import HostPace
+from scraper_service.storage.jobs.job_records import ClaimedRow
 from tests.support.virtual_time import VirtualTime
 
 

@@ -10,16 +10,16 @@ import pytest
 from scrapy.settings import Settings
 from sqlalchemy import select
 
-from scraper_service.crawling.heartbeat import Presence
+from scraper_service.crawling.job_process import Presence
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
-from scraper_service.options.job_arguments import batch_options
-from scraper_service.storage import jobs
-from scraper_service.storage.admission import Terms, create_job
+from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import Outcome, RowState
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.admission import Terms, create_job
+from scraper_service.storage.jobs.job_records import Outcome, RowState
 from scraper_service.storage.schema import frontier, job
 
 TEAM, OWNER = "team", "owner"
@@ -59,7 +59,7 @@ def database(settings):
 
 async def begun(settings, database):
     """Return a scheduler of a new job, which has claimed its first rows."""
-    await database.write(jobs.make_team, TEAM)
+    await database.write(job_store.make_team, TEAM)
     urls = " ".join(f"http://a.test/{number}" for number in range(PAGES))
     options = batch_options({"urls": urls})
     stored = await database.write(create_job, Terms(team_id=TEAM), options, 2)
@@ -121,7 +121,7 @@ def test_rows_that_are_late_to_be_given_back_are_so(settings, database, monkeypa
         scheduler, _ = await begun(settings, database)
         rows = [row for _, row in scheduler._queue.rows]
         began, goes_on = held_up(monkeypatch, "release")
-        scheduler._spawn(scheduler._give_back(rows))
+        scheduler._tasks.spawn(scheduler._give_back(rows))
         await asyncio.to_thread(began.wait, TIMEOUT_S)
         closing = asyncio.ensure_future(scheduler._close())
         goes_on.set()
@@ -219,8 +219,7 @@ def test_a_page_that_needs_the_database_is_given_back(settings, database):
         scheduler._page_lost(
             SimpleNamespace(request=request), SimpleNamespace(value=error)
         )
-        while scheduler._tasks:
-            await asyncio.wait(scheduler._tasks)
+        await scheduler._tasks.join()
         found = await states(database)
         assert found == [RowState.PENDING] + [RowState.LEASED] * 3 + ALL_PENDING[4:]
         assert scheduler._out == 0

@@ -10,10 +10,9 @@ from scrapy.exceptions import DownloadTimeoutError
 from scrapy.http import Response
 from scrapy.utils.test import get_crawler
 
-from scraper_service.crawling.download.download_errors import SiteBusy
 from scraper_service.crawling.middlewares import RetryAfter
+from scraper_service.crawling.politeness.host_pace import HostBusy
 from scraper_service.items import Lease
-from scraper_service.storage.politeness.pace import HostBusy
 
 LEASE = Lease(1, 2, 3, 0)
 URL = "http://a.example/"
@@ -65,7 +64,7 @@ def test_each_attempt_comes_later(middleware, times, wait_s):
 
 def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
     request = page(retry_times=3)
-    again = middleware.process_exception(request, SiteBusy(HostBusy("a.example", 7.5)))
+    again = middleware.process_exception(request, HostBusy("a.example", 7.5))
     assert (again.meta["retry_at"], again.meta["retry_times"]) == (7.5, 3)
     assert again.url == URL
 
@@ -73,7 +72,7 @@ def test_a_page_that_did_not_get_its_turn_has_lost_no_attempt(middleware):
 @pytest.mark.parametrize(
     ("meta", "error"),
     [
-        ({"lease": None}, SiteBusy(HostBusy("a.example", 7.5))),
+        ({"lease": None}, HostBusy("a.example", 7.5)),
         ({}, DownloadTimeoutError("late")),
     ],
 )

@@ -7,7 +7,7 @@ from scrapy.settings import Settings
 
 from scraper_service import settings
 from scraper_service.crawling.robots import product_token, robots_url
-from scraper_service.options.origins import origin
+from scraper_service.options.urls import origin
 from tests.support.robots_client import RobotsClient
 from tests.support.robots_site import RobotsSite
 
@@ -69,7 +69,7 @@ ALL, SOME, NONE = [], ["/private/x"], ["/", "/private/x"]  # what is refused
         ("refused", "unreachable", NONE, "refuses connections"),
         ("truncated", "unreachable", NONE, "broke off"),
         ("broken-gzip", "unreachable", NONE, "it is not valid gzip"),
-        ("forbidden", "unreachable", NONE, "not fetched from"),
+        ("forbidden", "unreachable", NONE, "does not fetch from"),
         ("to-no-host", "unreachable", NONE, "does not resolve"),
     ],
 )
@@ -89,14 +89,14 @@ def test_answers(sites, client, canary, name, state, refused, detail):
 def test_an_answer_that_does_not_come(sites, hasty, name):
     found = hasty.ask("rules", url=sites.url(name))
     assert (found["state"], found["refused"]) == ("unreachable", NONE)
-    assert "no complete answer" in found["detail"]
+    assert "did not load in time" in found["detail"]
 
 
 def test_a_name_that_does_not_resolve(client):
     found = client.ask("rules", url="http://nowhere.invalid/")
     assert found["state"] == "unreachable"
     assert found["detail"] == (
-        "robots.txt could not be fetched: the host name does not resolve."
+        "robots.txt could not be fetched: the host name of the URL does not resolve."
     )
 
 

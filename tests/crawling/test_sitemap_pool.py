@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from scraper_service.discovery import page_key
-from scraper_service.discovery.sitemap import MAX_BYTES, MAX_URLS, entries_of
+from scraper_service.discovery import SitemapChoice, crawl_key
+from scraper_service.discovery.sitemap import MAX_BYTES, MAX_URLS
 from scraper_service.items import PageSource
+from scraper_service.options.spider_arguments import crawl_options
 from tests.support.conversions import pool_in_loop
 from tests.support.waiting import WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from contextlib import AbstractContextManager
 
-    from scraper_service.discovery.sitemap import SitemapContent, SitemapEntry
+    from scraper_service.discovery.sitemap import SitemapContent
     from tests.support.conversions import PoolInLoop
 
 MEMORY_MB = 640  # of address space; 150 of them before anything is read
@@ -82,31 +83,30 @@ def urlset(count: int) -> bytes:
     return f"<urlset>{inside}</urlset>".encode()
 
 
-def row_of(entry: SitemapEntry) -> tuple[int, str] | None:
-    """Choose the entries with an odd number."""
-    return (page_key(entry.url), entry.url) if int(entry.url[-1]) % 2 else None
+def fail(entries: Iterable[object]) -> None:
+    raise LookupError(list(entries))
 
 
-def fail(entry: SitemapEntry) -> None:
-    raise LookupError(entry.url)
+OPTIONS = crawl_options({"url": SITE})
 
 
 @pytest.fixture(scope="module")
 def full() -> SitemapContent:
     with pool_of() as pool:
         body = gzip.compress(urlset(MAX_URLS), 1)
-        return pool.run(pool.pool.read_sitemap(source(body), WAIT_S))
+        choice = SitemapChoice(OPTIONS, SITE)
+        return pool.run(pool.pool.read_sitemap(source(body), WAIT_S, choice))
 
 
 def test_entries_come_back_in_slices(full):
-    assert full.count == MAX_URLS
-    numbers = [entry.url for rows in full.slices for entry in entries_of(rows)]
-    assert numbers == [f"{SITE}page-{n}" for n in range(MAX_URLS)]
+    rows = [row for each in full.rows for row in json.loads(each)]
+    urls = [f"{SITE}page-{n}" for n in range(MAX_URLS)]
+    assert rows == [[u, crawl_key(OPTIONS, u), None, None, None] for u in urls]
 
 
 def test_content_and_slices_cost_the_reactor_little(full):
     sent = pickle.dumps(full)
-    for step in (lambda: pickle.loads(sent), lambda: entries_of(full.slices[0])):
+    for step in (lambda: pickle.loads(sent), lambda: json.loads(full.rows[0])):
         costs = []
         for _ in range(20):
             started = time.process_time()
@@ -115,17 +115,7 @@ def test_content_and_slices_cost_the_reactor_little(full):
         assert min(costs) < 0.005
 
 
-def test_rows_are_chosen_in_the_process():
-    with pool_of() as pool:
-        content = pool.run(pool.pool.read_sitemap(source(urlset(20)), WAIT_S, row_of))
-    assert (content.count, content.found) == (10, 20)
-    assert json.loads(content.slices[0])[0] == [
-        page_key(f"{SITE}page-1"),
-        f"{SITE}page-1",
-    ]
-
-
-def test_faults_of_the_chooser_are_raised():
+def test_errors_of_the_choice_are_raised():
     with pool_of() as pool, pytest.raises(LookupError):
         pool.run(pool.pool.read_sitemap(source(urlset(1)), WAIT_S, fail))
 
@@ -134,14 +124,14 @@ def test_faults_of_the_chooser_are_raised():
 def test_no_time_is_an_error(timeout_s):
     with pool_of() as pool:
         content = pool.run(pool.pool.read_sitemap(source(urlset(MAX_URLS)), timeout_s))
-    assert "took longer" in (content.error or "")
+    assert "took longer" in content.error.message
 
 
 def test_no_memory_is_an_error():
     body = gzip.compress(bytes(MAX_BYTES), 1)
     with pool_of(memory_mb=256) as pool:
         content = pool.run(pool.pool.read_sitemap(source(body), WAIT_S))
-    assert "more memory" in (content.error or "")
+    assert "more memory" in content.error.message
 
 
 @pytest.fixture(scope="module")
@@ -157,7 +147,7 @@ def test_bombs_end_soon_within_memory(bomb, pool):
     started = used_s(pool)
     content = pool.run(pool.pool.read_sitemap(source(body), WAIT_S))
     assert used_s(pool) - started < LIMIT_S
-    assert content.count <= 2
-    remarks = f"{content.error} {content.warnings}"
-    assert "took longer" not in remarks
-    assert "more memory" not in remarks
+    assert len(content.rows) <= 2
+    warnings = f"{content.error} {content.warnings}"
+    assert "took longer" not in warnings
+    assert "more memory" not in warnings

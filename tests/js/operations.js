@@ -19,13 +19,3 @@ const again = await step("v1 asyncExtract", () => first.asyncExtract(urls, { sch
 await step("v1 getExtractStatus", () => first.getExtractStatus(again.id));
 await step("v1 generateLLMsText", () =>
   first.generateLLMsText(`${site}/`, { maxUrls: 3, showFullText: true }));
-await step("v1 scrapeUrl", () => first.scrapeUrl(`${site}/about`, { formats: ["markdown"] }));
-const seen = [];
-await step("v1 deepResearch", async () => {
-  const found = await first.deepResearch(
-    "Who founded the shop?",
-    { maxDepth: 1, maxUrls: 2, timeLimit: 60 },
-    (activity) => seen.push(activity.type),
-  );
-  return { ...found, seen };
-});

@@ -10,13 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options import actions, formats, scrape
-from scraper_service.options.arguments import (
-    DEFAULTS,
-    page_options,
-)
-from scraper_service.options.job_arguments import options_from_json, options_to_json
-from scraper_service.options.jobs import PageOptions
+from scraper_service.options import actions, formats, location, scrape
+from scraper_service.options.crawl import PageOptions
+from scraper_service.options.serialization import options_from_json, options_to_json
+from scraper_service.options.spider_arguments import DEFAULTS, page_options
 
 URL = "https://example.com/a?b=c,d"
 
@@ -78,7 +75,7 @@ def test_formats_are_names_or_json(text, expected):
         ("exclude_tags", "[data-x]", ("[data-x]",)),
         ("headers", '{"X-A": "1"}', (("X-A", "1"),)),
         ("headers", '[["X-A", "1"]]', (("X-A", "1"),)),
-        ("location", '{"country": "de"}', scrape.Location("DE")),
+        ("location", '{"country": "de"}', location.Location("DE")),
         ("parsers", "", ()),
         ("parsers", "image", (scrape.ImageParser(),)),
         ("actions", '[{"type": "executeJavascript", "script": "1"}]', None),
@@ -220,7 +217,7 @@ SCRAPE = st.builds(
     wait_for_ms=st.integers(0, 60_000),
     parsers=PARSERS,
     actions=ACTIONS,
-    location=st.sampled_from([None, scrape.Location("de", ("de-DE", "en"))]),
+    location=st.sampled_from([None, location.Location("de", ("de-DE", "en"))]),
     proxy=st.sampled_from(["auto", "basic", "stealth"]),
     max_age_ms=st.integers(0, 2**53),
     min_age_ms=st.none() | st.integers(0, 5),

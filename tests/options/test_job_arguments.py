@@ -10,14 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
-from scraper_service.options import formats, job_arguments, jobs
-from scraper_service.options.arguments import page_options
-from scraper_service.options.job_arguments import (
+from scraper_service.options import crawl, formats, map_search, spider_arguments
+from scraper_service.options.scrape import SiteRules
+from scraper_service.options.serialization import options_from_json, options_to_json
+from scraper_service.options.spider_arguments import (
     batch_options,
     crawl_options,
     map_options,
-    options_from_json,
-    options_to_json,
+    page_options,
+    search_options,
 )
 from tests.options.test_arguments import PAGES, SCRAPE, STRINGS, TEXT
 
@@ -29,9 +30,9 @@ HOOK = {"url": "a.com", "headers": {"X-A": "1"}, "events": ["page"], "metadata":
 @pytest.mark.parametrize(
     ("defaults", "kind", "address"),
     [
-        (job_arguments.CRAWL_DEFAULTS, jobs.CrawlOptions, "url"),
-        (job_arguments.BATCH_DEFAULTS, jobs.BatchOptions, "urls"),
-        (job_arguments.MAP_DEFAULTS, jobs.MapOptions, "url"),
+        (spider_arguments.CRAWL_DEFAULTS, crawl.CrawlOptions, "url"),
+        (spider_arguments.BATCH_DEFAULTS, crawl.BatchOptions, "urls"),
+        (spider_arguments.MAP_DEFAULTS, map_search.MapOptions, "url"),
     ],
 )
 def test_defaults_are_named_for_every_attribute(defaults, kind, address):
@@ -65,11 +66,13 @@ def test_url_alone_is_a_crawl():
         ("max_path_depth", "3", 3),
         ("prompt", "the docs", "the docs"),
         ("integration", "x", "x"),
-        ("webhook", "a.com", jobs.Webhook(url="http://a.com")),
+        ("webhook", "a.com", crawl.Webhook(url="http://a.com")),
         (
             "webhook",
             json.dumps(HOOK),
-            jobs.Webhook(url="http://a.com", headers=(("X-A", "1"),), events=("page",)),
+            crawl.Webhook(
+                url="http://a.com", headers=(("X-A", "1"),), events=("page",)
+            ),
         ),
     ],
 )
@@ -154,15 +157,15 @@ def test_bad_argument_of_a_batch_is_refused_at_its_path(arguments, path, word):
 
 
 WEBHOOKS = st.none() | st.builds(
-    jobs.Webhook,
+    crawl.Webhook,
     url=TEXT,
     headers=st.lists(st.tuples(TEXT, TEXT), max_size=2).map(tuple),
     metadata=st.dictionaries(TEXT, st.none() | st.integers() | st.lists(TEXT)),
-    events=st.sampled_from([(), ("page",), jobs.EVENTS]),
+    events=st.sampled_from([(), ("page",), crawl.EVENTS]),
 )
 COUNTS = st.none() | st.integers(1, 9)
 CRAWLS = st.builds(
-    jobs.CrawlOptions,
+    crawl.CrawlOptions,
     url=TEXT,
     limit=st.integers(1, 2**53),
     max_discovery_depth=COUNTS,
@@ -170,14 +173,14 @@ CRAWLS = st.builds(
     max_concurrency=COUNTS,
     include_paths=STRINGS,
     exclude_paths=STRINGS,
-    sitemap=st.sampled_from(jobs.SITEMAP_MODES),
+    sitemap=st.sampled_from(crawl.SITEMAP_MODES),
     max_path_depth=COUNTS,
     webhook=WEBHOOKS,
     scrape=SCRAPE,
     integration=st.none() | TEXT,
 )
 BATCHES = st.builds(
-    jobs.BatchOptions,
+    crawl.BatchOptions,
     urls=st.lists(TEXT, min_size=1, max_size=3).map(tuple),
     max_concurrency=COUNTS,
     webhook=WEBHOOKS,
@@ -249,3 +252,19 @@ def test_arguments_of_a_map():
 def test_wrong_arguments_of_a_map_are_named(name, value):
     with pytest.raises(InvalidOptions, match=name):
         map_options({"url": URL, name: value})
+
+
+def test_site_rules_of_a_search_hold_for_results_and_pages():
+    rules = '{"blacklist": ["*.Example.org"]}'
+    options = search_options({"query": "hay", "site_rules": rules})
+    assert options.site_rules == SiteRules(("example.org",))
+    assert options.scrape is None
+    options = search_options({"query": "hay", "site_rules": rules, "formats": "html"})
+    assert options.scrape.site_rules == options.site_rules
+    assert search_options({"query": "hay"}).site_rules is None
+
+
+def test_a_bad_domain_of_site_rules_is_refused():
+    rules = '{"whitelist": ["no domain"]}'
+    with pytest.raises(InvalidOptions, match="site_rules: not a domain: 'no domain'"):
+        page_options({"url": URL, "site_rules": rules})

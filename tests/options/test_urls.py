@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scraper_service.errors import InvalidOptions
+from scraper_service.options.spider_arguments import page_options
 from scraper_service.options.urls import (
     MAX_HEADER_BYTES,
     MAX_HEADERS,
@@ -17,7 +18,10 @@ from scraper_service.options.urls import (
     caller_headers,
     caller_selectors,
     caller_url,
+    request_url,
 )
+from scraper_service.spiders.scrape import ScrapeSpider
+from scraper_service.spiders.sitemaps import sitemap_request
 
 
 @pytest.mark.parametrize(
@@ -36,6 +40,7 @@ from scraper_service.options.urls import (
         "https://пример.рф/",
         "https://xn--e1afmkfd.xn--p1ai/",
         "https://bücher.example/",
+        "https://i❤.example/",  # no name of IDNA 2008, but registered all the same
         "https://例え.jp/パス",
         "http://localhost",
         "http://localhost:3000/x",
@@ -132,9 +137,12 @@ def test_host_needs_a_top_level_domain(url):
         "http://" + "a" * 64 + ".com/",
         "http://" + "a." * 126 + "com/",
         "http://" + "a" * 5000 + ".com/",
-        "http://xn--a.example/",
         "http://a\u200db.example/",
-        "http://☃.example/",
+        "http://ä\uff0fb.example/",
+        "http://ä:b@c.example/",
+        "http://ä%61.example/",
+        "http://\u00ad.example/",
+        "http://" + "ä" * 60 + ".example/",
         "http://[::1/",
         "http://[::1%25eth0]/",
         "http://[fe80::1%eth0]/",
@@ -151,6 +159,27 @@ def test_host_needs_a_top_level_domain(url):
 def test_what_parsers_could_disagree_on_is_refused(url):
     with pytest.raises(ValueError, match="Invalid URL"):
         caller_url(url)
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("http://faß.example/", "http://xn--fa-hia.example/"),
+        ("https://BÜCHER.example:443/ä?ö=%zz#ü", "https://xn--bcher-kva.example/%C3%A4?%C3%B6=%zz#%C3%BC"),
+        ("HTTP://Example.COM:80/%7Ea/../b", "HTTP://Example.COM:80/%7Ea/../b"),
+        ("http://[ä", "http://[ä"),
+    ],
+)  # fmt: skip
+def test_urls_of_requests_are_in_ascii_as_in_browsers(url, expected):
+    assert request_url(url) == expected
+
+
+def test_spiders_request_the_host_that_browsers_request():
+    url, expected = "http://faß.example/", "http://xn--fa-hia.example/"
+    options, spider = page_options({"url": url}).scrape, ScrapeSpider(resident=True)
+    assert spider.page_request(url, options, "1", 0.0).url == expected
+    request = sitemap_request(url, options, 1.0, places=False, meta={})
+    assert request.url == expected
 
 
 def test_length_of_an_address_is_bounded():
@@ -185,7 +214,9 @@ def test_domain_is_normalised(text, domain):
     assert caller_domain(text) == domain
 
 
-@pytest.mark.parametrize("text", ["", "a b", "a/b", "*", "a*b.com", "x" * 300])
+@pytest.mark.parametrize(
+    "text", ["", "a b", "a/b", "*", "a*b.com", "x" * 300, "ä/b.com", "ä@b.com", "ä:1"]
+)
 def test_bad_domain_is_refused(text):
     with pytest.raises(ValueError, match="not a domain"):
         caller_domain(text)

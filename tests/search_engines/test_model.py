@@ -151,7 +151,7 @@ def test_members_that_the_server_refused_are_not_sent_again(chat, make_model):
         ("deep", 3, "its answer does not fit the schema"),
         ("busy", 3, "its server answered with status 429"),
         ("broken", 3, "its server answered with status 500"),
-        ("huge", 1, "its answer has more than 1048576 bytes"),
+        ("huge", 1, "its response has more than 1048576 bytes"),
         ("refuses", 1, "its server answered with status 401"),
         ("rejects", 2, "its server refused the request"),
         ("garbage", 1, "its server did not answer as a chat server does"),
@@ -332,7 +332,7 @@ def test_jobs_and_keys_take_no_more_tokens_than_they_may(chat, make_model, tmp_p
     reasons = {str(each) for each in found if isinstance(each, ModelError)}
     assert reasons
     assert reasons <= {JOB_FULL, KEY_FULL}
-    [database] = [d for d in Database._shared.values() if d.data_dir == tmp_path]
+    [database] = [d for d in Database._instances if d.data_dir == tmp_path]
     taken = asyncio.run(database.read(model_tokens.used, Cap("job:j", 800)))
     assert taken == 100 * len(chat.asked()) <= 800
     assert until_refused(model, **ours) == JOB_FULL

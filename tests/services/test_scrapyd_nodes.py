@@ -29,10 +29,10 @@ def test_an_address_is_shown_without_its_password(text, name, password):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("10.0.0.5:6800", "must have addresses such as"),
-        ("ftp://10.0.0.5", "must have addresses such as"),
-        ("http://", "must have addresses such as"),
-        ("http://10.0.0.5:port", "must have addresses such as"),
+        ("10.0.0.5:6800", "must have URLs such as"),
+        ("ftp://10.0.0.5", "must have URLs such as"),
+        ("http://", "must have URLs such as"),
+        ("http://10.0.0.5:port", "must have URLs such as"),
         ("http://only-a-user@10.0.0.5:6800", "user and password go together"),
     ],
 )

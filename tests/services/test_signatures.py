@@ -6,7 +6,7 @@ import hmac
 
 import pytest
 
-from scraper_service.services.webhook_signatures import Signer
+from scraper_service.services.webhooks import Signer
 
 TEAM = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 OTHER = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d12"

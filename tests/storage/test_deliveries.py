@@ -7,12 +7,18 @@ import json
 import pytest
 from sqlalchemy import func, select, update
 
-from scraper_service.options.jobs import EVENTS, Webhook
-from scraper_service.storage import job_listing, jobs, webhook_outbox
-from scraper_service.storage.frontier.seeds import Seed
-from scraper_service.storage.frontier.transactions import now_of
-from scraper_service.storage.job_records import Answer, DeliveryState, JobState, Link
+from scraper_service.options.crawl import EVENTS, Webhook
+from scraper_service.storage import webhook_outbox
+from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.job_records import (
+    DeliveryResult,
+    DeliveryState,
+    JobState,
+    Link,
+)
 from scraper_service.storage.schema import delivery, job, webhook
+from scraper_service.storage.transactions import now_of
 from tests.storage.test_frontier import TEAM, Harness
 
 LEASE_S = 60
@@ -24,7 +30,7 @@ class Outbox(Harness):
     def begin(self, keys=(0,), hook=HOOK):
         links = tuple(Link(key, f"http://a.example/{key}", 0) for key in keys)
         seed = Seed("crawl", "http://a.example/", None, links)
-        job_id = self.run(jobs.insert_job, TEAM, seed, "{}", 2).id
+        job_id = self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
         if hook is not None:
             self.run(webhook_outbox.attach, job_id, hook)
             self.run(lambda c: webhook_outbox.tell_one(c, job_id, "started", now_of(c)))
@@ -40,7 +46,7 @@ class Outbox(Harness):
 
     def listed(self, job_id):
         found, _ = self.run(
-            job_listing.read_deliveries, job_id, state=None, after=0, limit=100
+            webhook_outbox.read_deliveries, job_id, state=None, after=0, limit=100
         )
         return found
 
@@ -54,11 +60,13 @@ def outbox(database):
 
 
 def ok(due):
-    return Answer(seq=due.seq, at=1.0, status=200)
+    return DeliveryResult(seq=due.seq, at=1.0, status=200)
 
 
 def bad(due, **facts):
-    return Answer(seq=due.seq, at=1.0, status=500, error="answered 500", **facts)
+    return DeliveryResult(
+        seq=due.seq, at=1.0, status=500, error="answered 500", **facts
+    )
 
 
 def test_events_are_numbered_in_the_order_of_what_happened(outbox):
@@ -129,7 +137,7 @@ def test_failures_are_tried_again_and_then_given_up(outbox):
 def test_what_comes_during_a_turn_is_due_after_it(outbox):
     job_id = outbox.begin()
     turn = outbox.take(job_id)
-    outbox.run(jobs.end_job, job_id, JobState.CANCELLED)
+    outbox.run(job_store.end_job, job_id, JobState.CANCELLED)
     outbox.record(turn, bad(turn.due[0], is_final=True))
     [due] = outbox.take(job_id).due
     assert (due.seq, due.kind) == (2, "cancelled")
@@ -140,7 +148,9 @@ def test_a_receiver_that_is_gone_gets_nothing_more(outbox):
     one, two = outbox.claim(job_id)
     outbox.deliver(job_id, one)
     turn = outbox.take(job_id)
-    gone = Answer(seq=1, at=1.0, status=410, error="answered 410", is_final=True)
+    gone = DeliveryResult(
+        seq=1, at=1.0, status=410, error="answered 410", is_final=True
+    )
     outbox.record(turn, gone)
     outbox.deliver(job_id, two)
     assert [d.state for d in outbox.listed(job_id)] == [DeliveryState.FAILED] * 2
@@ -158,9 +168,9 @@ def test_first_attempts_come_before_further_ones(outbox):
 
 def test_an_expired_job_leaves_nothing_in_the_outbox(outbox):
     job_id = outbox.begin()
-    outbox.run(jobs.end_job, job_id, JobState.CANCELLED)
+    outbox.run(job_store.end_job, job_id, JobState.CANCELLED)
     outbox.run(lambda c: c.execute(update(job).values(expires_at=1)).rowcount)
-    while outbox.run(jobs.expire):
+    while outbox.run(job_store.expire):
         pass
     for table in (delivery, webhook, job):
         assert outbox.rows(select(func.count()).select_from(table)) == [(0,)]

@@ -7,9 +7,9 @@ import threading
 import pytest
 from sqlalchemy import select
 
-from scraper_service.storage import job_events, jobs
 from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs import job_events, job_store
+from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import event
 from tests.storage.test_frontier import TEAM, Harness
 
@@ -23,7 +23,7 @@ def harness(database):
     return Harness(database)
 
 
-def told(harness, job_id, after=0, max_bytes=PLENTY):
+def events_of(harness, job_id, after=0, max_bytes=PLENTY):
     return harness.run(job_events.read_events, job_id, TEAM, after, max_bytes).events
 
 
@@ -37,7 +37,7 @@ def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness)
         harness.outcome(one, page=b'{"n":1}'),
     ]
     harness.append_all(job_id, ended)
-    found = told(harness, job_id)
+    found = events_of(harness, job_id)
     assert [(e.kind, e.page, e.error) for e in found] == [
         ("started", None, None),
         ("page", b'{"n":0}', None),
@@ -48,7 +48,7 @@ def test_delivered_and_failed_pages_are_told_in_the_order_of_their_ends(harness)
     numbers = [e.seq for e in found]
     assert numbers == sorted(set(numbers))
     for behind, number in enumerate(numbers, 1):
-        assert told(harness, job_id, number) == found[behind:]
+        assert events_of(harness, job_id, number) == found[behind:]
 
 
 def test_a_read_takes_what_fits_and_at_least_one(harness):
@@ -57,14 +57,14 @@ def test_a_read_takes_what_fits_and_at_least_one(harness):
     harness.deliver(job_id, row, links=[1, 2])
     for row in harness.claim(job_id):
         harness.deliver(job_id, row, page=b"x" * 100)
-    found = told(harness, job_id)
+    found = events_of(harness, job_id)
     after, parts = 0, []
-    while part := told(harness, job_id, after, max_bytes=107):
+    while part := events_of(harness, job_id, after, max_bytes=107):
         parts.append([e.kind for e in part])
         after = part[-1].seq
     assert parts == [["started", "page", "page"], ["page", "completed"]]
     after, parts = 0, []
-    while part := told(harness, job_id, after, max_bytes=1):
+    while part := events_of(harness, job_id, after, max_bytes=1):
         parts += part
         after = part[-1].seq
     assert parts == list(found)
@@ -77,7 +77,7 @@ def test_a_job_of_another_team_tells_nothing(harness):
 
 def test_a_number_belongs_to_one_job(harness):
     first, second = harness.start(), harness.start()
-    [number] = [e.seq for e in told(harness, first)]
+    [number] = [e.seq for e in events_of(harness, first)]
     assert harness.run(job_events.is_event, first, number)
     assert not harness.run(job_events.is_event, second, number)
 
@@ -122,6 +122,6 @@ def test_a_reader_never_finds_an_earlier_event_later(database):
 
 def test_a_cancelled_job_tells_so_last(harness):
     job_id = harness.start()
-    harness.run(jobs.end_job, job_id, JobState.CANCELLED)
-    *_, last = told(harness, job_id)
+    harness.run(job_store.end_job, job_id, JobState.CANCELLED)
+    *_, last = events_of(harness, job_id)
     assert (last.kind, last.error) == ("cancelled", "The job was cancelled.")

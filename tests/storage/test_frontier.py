@@ -12,21 +12,21 @@ from attrs import evolve
 from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound
-from scraper_service.options.job_arguments import batch_options, crawl_options
-from scraper_service.storage import admission, job_listing, jobs
+from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.accounts import credits as ledger_of
 from scraper_service.storage.accounts.credits import Call
-from scraper_service.storage.admission import Terms
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.frontier.seeds import Seed
-from scraper_service.storage.job_records import (
+from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import (
     Job,
     JobState,
-    Kind,
     Link,
     Outcome,
     RowState,
+    UrlKind,
 )
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
@@ -41,7 +41,7 @@ class Harness:
 
     def __init__(self, database):
         self.database = database
-        self.run(jobs.make_team, TEAM)
+        self.run(job_store.make_team, TEAM)
 
     def run(self, function, *args, **kwargs):
         work = self.database._writer.submit(
@@ -52,7 +52,7 @@ class Harness:
     def start(self, keys=(0,), limit=None, kind="crawl"):
         links = [Link(key, f"http://a.example/{key}", 0) for key in keys]
         seed = Seed(kind, "http://a.example/", limit, tuple(links))
-        return self.run(jobs.insert_job, TEAM, seed, "{}", 2).id
+        return self.run(job_store.insert_job, TEAM, seed, "{}", 2).id
 
     def claim(self, job_id, count=100, owner=OWNER):
         return self.run(frontier.claim, job_id, owner, count).rows
@@ -88,7 +88,7 @@ class Harness:
         return self.run(outcomes.append, job_id, ended)
 
     def job(self, job_id):
-        return self.run(jobs.get_job, job_id, TEAM)
+        return self.run(job_store.get_job, job_id, TEAM)
 
     def rows(self, query):
         return self.run(lambda connection: connection.execute(query).all())
@@ -105,7 +105,7 @@ class Harness:
         charged = self.rows(select(ledger.c.credits).where(ledger.c.job_id == job_id))
         waits = states[RowState.PENDING] + states[RowState.LEASED]
         assert found.open + found.sitemaps == waits
-        read = sum(r.state == RowState.DONE and r.kind == Kind.SITEMAP for r in rows)
+        read = sum(r.state == RowState.DONE and r.kind == UrlKind.SITEMAP for r in rows)
         assert found.done + read == states[RowState.DONE]
         assert found.failed == states[RowState.FAILED]
         assert found.held == states[RowState.HELD]
@@ -181,18 +181,22 @@ def test_refused_addresses_are_listed_and_not_fetched(harness):
 def test_a_job_waits_for_its_sitemaps_which_are_in_no_total(harness):
     seed = (
         Link(0, "http://a.example/", 0),
-        Link(1, "http://a.example/sitemap.xml", 0, kind=Kind.SITEMAP),
+        Link(1, "http://a.example/sitemap.xml", 0, kind=UrlKind.SITEMAP),
     )
     job_id = harness.run(
-        jobs.insert_job, TEAM, Seed("crawl", "http://a.example/", 10, seed), "{}", 2
+        job_store.insert_job,
+        TEAM,
+        Seed("crawl", "http://a.example/", 10, seed),
+        "{}",
+        2,
     ).id
     start, sitemap = harness.claim(job_id)
-    assert (start.kind, sitemap.kind) == (Kind.PAGE, Kind.SITEMAP)
+    assert (start.kind, sitemap.kind) == (UrlKind.PAGE, UrlKind.SITEMAP)
     assert harness.deliver(job_id, start).state is JobState.SCRAPING
     found = harness.check(job_id)
     assert (found.total, found.pages, found.sitemaps) == (1, 1, 1)
     read = harness.outcome(
-        sitemap, kind=Kind.SITEMAP, is_done=True, links=harness.links(5)
+        sitemap, kind=UrlKind.SITEMAP, is_done=True, links=harness.links(5)
     )
     assert harness.append_all(job_id, [read])[0].new_links == 1
     [five] = harness.claim(job_id)
@@ -263,8 +267,8 @@ def test_a_redirect_to_a_page_that_waits_takes_its_place(harness):
 def test_after_a_cancel_nothing_is_added(harness):
     job_id = harness.start([0, 1])
     zero, _ = harness.claim(job_id)
-    assert harness.run(jobs.end_job, job_id, JobState.CANCELLED)
-    assert not harness.run(jobs.end_job, job_id, JobState.FAILED)
+    assert harness.run(job_store.end_job, job_id, JobState.CANCELLED)
+    assert not harness.run(job_store.end_job, job_id, JobState.FAILED)
     assert not harness.deliver(job_id, zero).accepted
     assert harness.check(job_id).state is JobState.CANCELLED
     assert harness.events(job_id) == {"started": 1, "cancelled": 1}
@@ -317,13 +321,13 @@ def test_pages_are_read_in_chunks_by_count_and_size(harness):
         bodies.append(b"%d" % row.key + b"x" * (size - 1))
         harness.deliver(job_id, row, page=bodies[-1])
     read, chunks = [], []
-    while chunk := harness.run(jobs.read_pages, job_id, len(read), max_bytes=100):
+    while chunk := harness.run(job_store.read_pages, job_id, len(read), max_bytes=100):
         chunks.append(len(chunk))
         read += chunk
     assert read == bodies
     assert chunks == [2, 1, 1, 3, 1]
-    assert harness.run(jobs.read_pages, job_id, 4, 2, 100) == bodies[4:6]
-    assert harness.run(jobs.read_pages, job_id, 8) == []
+    assert harness.run(job_store.read_pages, job_id, 4, 2, 100) == bodies[4:6]
+    assert harness.run(job_store.read_pages, job_id, 8) == []
 
 
 def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
@@ -344,7 +348,7 @@ def test_a_batch_that_was_completed_goes_on_with_new_entries(harness):
 
 
 def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
-    monkeypatch.setattr(jobs, "EXPIRE_ROWS", 3)
+    monkeypatch.setattr(job_store, "EXPIRE_ROWS", 3)
     job_id, kept = harness.start(range(8)), harness.start()
     for row in harness.claim(job_id):
         harness.deliver(job_id, row)
@@ -356,13 +360,13 @@ def test_what_has_expired_is_gone_in_slices(harness, monkeypatch):
     )
     assert harness.job(job_id) is None
     steps = 0
-    while harness.run(jobs.expire):
+    while harness.run(job_store.expire):
         steps += 1
     assert steps > 3
     assert harness.rows(select(rows_of.c.id).where(rows_of.c.job_id == job_id)) == []
     assert harness.rows(select(page.c.id)) == []
     assert harness.check(kept).total == 1
-    assert harness.run(jobs.read_scrape, "scrape", TEAM) == b"{}"
+    assert harness.run(job_store.read_scrape, "scrape", TEAM) == b"{}"
 
 
 def test_random_crawls_by_several_owners_keep_the_law(harness):
@@ -398,7 +402,7 @@ def test_writers_of_one_group_fail_alone(harness):
     gate = threading.Event()
     first = writer.submit(lambda _: gate.wait(10))
     bad = writer.submit(lambda connection: 1 / 0)
-    good = writer.submit(lambda connection: jobs.get_job(connection, job_id, TEAM))
+    good = writer.submit(lambda connection: job_store.get_job(connection, job_id, TEAM))
     gate.set()
     assert first.result(10)
     assert good.result(10).id == job_id

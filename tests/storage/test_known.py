@@ -6,10 +6,11 @@ import json
 
 from sqlalchemy import update
 
-from scraper_service.options.job_arguments import crawl_options, options_to_json
-from scraper_service.storage import jobs
-from scraper_service.storage.frontier import known_urls
-from scraper_service.storage.frontier.seeds import seed_of
+from scraper_service.options.serialization import options_to_json
+from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.storage.frontier import links
+from scraper_service.storage.frontier.links import seed_of
+from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import job
 from tests.storage.test_frontier import TEAM, Harness
 
@@ -17,11 +18,11 @@ from tests.storage.test_frontier import TEAM, Harness
 def start(harness, url, team=TEAM, **arguments):
     options = crawl_options({"url": url, "sitemap": "skip", **arguments})
     text = json.dumps(options_to_json(options))
-    return harness.run(jobs.insert_job, team, seed_of(options), text, 2).id
+    return harness.run(job_store.insert_job, team, seed_of(options), text, 2).id
 
 
 def read_all(harness, job_ids):
-    reading = known_urls.Reading(job_ids)
+    reading = links.KnownUrlReader(job_ids)
     found = []
     while pages := harness.run(reading.next):
         found += pages
@@ -30,7 +31,7 @@ def read_all(harness, job_ids):
 
 def test_crawls_are_those_of_the_team_and_the_site_that_keep_their_pages(database):
     harness = Harness(database)
-    harness.run(jobs.make_team, "other")
+    harness.run(job_store.make_team, "other")
     old = start(harness, "https://www.a.example/x")
     new = start(harness, "http://docs.a.example")
     start(harness, "http://b.example")
@@ -40,13 +41,13 @@ def test_crawls_are_those_of_the_team_and_the_site_that_keep_their_pages(databas
     harness.run(
         lambda c: c.execute(update(job).where(job.c.id == expired).values(expires_at=1))
     )
-    assert harness.run(known_urls.crawls_of, TEAM, "https://a.example/y") == [new, old]
+    assert harness.run(links.crawls_of, TEAM, "https://a.example/y") == [new, old]
 
 
 def test_delivered_pages_come_first_with_their_bodies(database, monkeypatch):
-    monkeypatch.setattr(known_urls, "BODY_ROWS", 2)
-    monkeypatch.setattr(known_urls, "SLICE_ROWS", 2)
-    monkeypatch.setattr(known_urls, "MAX_BODIES", 3)
+    monkeypatch.setattr(links, "BODY_ROWS", 2)
+    monkeypatch.setattr(links, "SLICE_ROWS", 2)
+    monkeypatch.setattr(links, "MAX_BODIES", 3)
     harness = Harness(database)
     job_id = harness.start(range(9))
     rows = harness.claim(job_id, 7)

@@ -1,4 +1,4 @@
-"""Credits, rates and shares of places, as a contract that every database has to keep."""
+"""Credits, rates and shares of permits, as a contract that every database has to keep."""
 
 from __future__ import annotations
 
@@ -11,24 +11,29 @@ from collections import Counter
 import pytest
 from sqlalchemy import func, select, update
 
+from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     OutOfCredits,
     QueueFull,
     RateLimited,
 )
-from scraper_service.options.job_arguments import batch_options, crawl_options
-from scraper_service.services.teams import UNLIMITED, Change, change_team, list_teams
-from scraper_service.storage import admission, jobs
+from scraper_service.options.spider_arguments import batch_options, crawl_options
+from scraper_service.services.accounts import (
+    UNLIMITED,
+    TeamChange,
+    change_team,
+    list_teams,
+)
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts import rate_limits
 from scraper_service.storage.accounts.credits import Call
-from scraper_service.storage.admission import Terms
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.politeness import share_rows
-from scraper_service.storage.politeness.team_limits import TeamPlaces
+from scraper_service.storage.jobs import admission, job_store
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
+from scraper_service.storage.politeness import team_limits
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import rate, share
 from tests.support.waiting import WAIT_S
@@ -44,7 +49,7 @@ def databases(request, tmp_path):
         url = request.getfixturevalue("postgres")()
     both = [Database(tmp_path, url) for _ in range(2)]
     for name in (TEAM, OTHER):
-        write(both[0], jobs.make_team, name)
+        write(both[0], job_store.make_team, name)
     yield both
     for each in both:
         each.close()
@@ -66,7 +71,7 @@ def first(database, function, *args):
 
 
 def give(database, amount, name=TEAM):
-    write(database, change_team, name, Change(credits=amount))
+    write(database, change_team, name, TeamChange(credits=amount))
 
 
 def balance(database, name=TEAM):
@@ -141,7 +146,7 @@ def test_a_call_is_charged_what_it_came_to(database):
     write(database, ledger.open_hold, call, 1, OWNER)
     assert write(database, ledger.settle, call, 3, b"{}") == 2
     assert (balance(database), charged(database)) == (2, 8)
-    assert write(database, jobs.read_scrape, call.id, TEAM) is None
+    assert write(database, job_store.read_scrape, call.id, TEAM) is None
 
 
 def test_what_a_lost_process_held_comes_back_when_it_is_needed(database):
@@ -161,13 +166,15 @@ def test_a_job_reserves_its_pages_and_returns_the_rest(database):
     found = start(database, batch(5), page_price=2)
     assert (found.page_price, balance(database)) == (2, 40)
     finish(database, found.id, price=1)
-    assert write(database, jobs.get_job, found.id, TEAM).state is JobState.COMPLETED
+    assert (
+        write(database, job_store.get_job, found.id, TEAM).state is JobState.COMPLETED
+    )
     assert (balance(database), charged(database)) == (45, 5)
     ended = start(database, batch(5))
     assert balance(database) == 40
-    write(database, jobs.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
+    write(database, job_store.end_job, ended.id, JobState.FAILED, "x", name=ended.id)
     assert balance(database) == 45
-    write(database, jobs.end_job, ended.id, JobState.CANCELLED, name=ended.id)
+    write(database, job_store.end_job, ended.id, JobState.CANCELLED, name=ended.id)
     assert balance(database) == 45
 
 
@@ -211,10 +218,10 @@ def test_a_balance_is_changed_while_it_is_used(database):
     finish(database, found.id)
     assert (balance(database), charged(database)) == (10, 5)  # it began without one
     reserved = start(database, batch(4))
-    write(database, change_team, TEAM, Change(more_credits=5, concurrency=3))
+    write(database, change_team, TEAM, TeamChange(more_credits=5, concurrency=3))
     assert balance(database) == 11
-    write(database, change_team, TEAM, Change(rates={"map": 3, "crawl": 1}))
-    write(database, change_team, TEAM, Change(rates={"crawl": None}))
+    write(database, change_team, TEAM, TeamChange(rates={"map": 3, "crawl": 1}))
+    write(database, change_team, TEAM, TeamChange(rates={"crawl": None}))
     [row] = [each for each in write(database, list_teams) if each.id == TEAM]
     assert (row.credits, row.plan_credits, row.concurrency) == (11, 15, 3)
     assert row.rates == {"map": 3}
@@ -222,7 +229,7 @@ def test_a_balance_is_changed_while_it_is_used(database):
     finish(database, reserved.id)
     assert balance(database) is None
     with pytest.raises(ValueError, match="set a number first"):
-        write(database, change_team, TEAM, Change(more_credits=1))
+        write(database, change_team, TEAM, TeamChange(more_credits=1))
 
 
 def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, caplog):
@@ -245,7 +252,7 @@ def test_everything_at_once_adds_up_and_nobody_waits_in_a_circle(databases, capl
         finish(database, found.id, page=None if n % 5 == 0 else b"{}")
         first(database, lambda c, _: ledger.settle(c, call, 1, b"{}"), name)
         state = JobState.CANCELLED
-        write(other, jobs.end_job, found.id, state, name=found.id)
+        write(other, job_store.end_job, found.id, state, name=found.id)
 
     with concurrent.futures.ThreadPoolExecutor(8) as threads:
         list(threads.map(work, range(40)))
@@ -278,18 +285,18 @@ def test_of_parallel_calls_as_many_pass_as_the_rate_says(databases):
     assert first(databases[0], rate_limits.count_call, TEAM, "map", 1).used == 1
 
 
-# -- places -----------------------------------------------------------------------------------
+# -- permits -----------------------------------------------------------------------------------
 
 
 def ask(database, owner, wanted, in_use):
-    return first(database, share_rows.ask, TEAM, owner, wanted, in_use)
+    return first(database, team_limits.ask, TEAM, owner, wanted, in_use)
 
 
 @pytest.fixture
 def two_owners(database):
     for owner in ("a", "b"):
         write(database, leases.beat, owner, 100)
-    write(database, change_team, TEAM, Change(concurrency=4))
+    write(database, change_team, TEAM, TeamChange(concurrency=4))
     return database
 
 
@@ -316,7 +323,7 @@ def test_a_process_that_is_gone_has_no_places(two_owners):
 
 
 def test_one_place_goes_round(two_owners):
-    write(two_owners, change_team, TEAM, Change(concurrency=1))
+    write(two_owners, change_team, TEAM, TeamChange(concurrency=1))
     assert ask(two_owners, "a", 1, 0).target == 1
     assert ask(two_owners, "b", 1, 0).target == 0
     assert ask(two_owners, "a", 1, 1) == (1, 0, 1)
@@ -325,43 +332,45 @@ def test_one_place_goes_round(two_owners):
 
 
 def test_pages_of_two_processes_never_exceed_the_limit(databases):
-    write(databases[0], change_team, TEAM, Change(concurrency=3))
+    write(databases[0], change_team, TEAM, TeamChange(concurrency=3))
     for owner in ("a", "b"):
         write(databases[0], leases.beat, owner, 100)
     now = most = 0
     done = Counter()
 
-    async def process(places, owner):
+    async def process(permits, owner):
         async def page(job_id):
             nonlocal now, most
-            if not places.enter(TEAM):
-                await places.wait(TEAM, job_id)
+            if not permits.enter(TEAM):
+                await permits.wait(TEAM, job_id)
             now += 1
             most = max(most, now)
             await asyncio.sleep(0.02)
             now -= 1
             done[owner, job_id] += 1
-            places.leave(TEAM)
+            permits.leave(TEAM)
 
-        async def refreshing():
-            while True:
-                await places.refresh()
-                await asyncio.sleep(0.1)
-
-        await places.refresh()
-        task = asyncio.ensure_future(refreshing())
         await asyncio.gather(*(page(f"{n % 3}") for n in range(30)))
-        assert places.in_use(TEAM) == 0
-        task.cancel()
+        assert permits.in_use(TEAM) == 0
+
+    async def refreshing(permits):
+        # For as long as the process lives: only this returns the permits of idle teams.
+        while True:
+            await permits.refresh()
+            await asyncio.sleep(0.1)
 
     async def run():
-        both = [TeamPlaces(), TeamPlaces()]
-        for places, database, owner in zip(both, databases, "ab", strict=True):
-            places.connect(database, owner)
+        both = [TeamPermits(), TeamPermits()]
+        for permits, database, owner in zip(both, databases, "ab", strict=True):
+            permits.connect(database, owner)
+            await permits.refresh()
+        tasks = [asyncio.ensure_future(refreshing(permits)) for permits in both]
         await asyncio.wait_for(
             asyncio.gather(*(process(p, o) for p, o in zip(both, "ab", strict=True))),
             60,
         )
+        for task in tasks:
+            task.cancel()
 
     asyncio.run(run())
     assert most == 3
@@ -371,12 +380,37 @@ def test_pages_of_two_processes_never_exceed_the_limit(databases):
 
 def test_teams_without_limit_ask_nobody(database):
     async def run():
-        places = TeamPlaces()
-        places.connect(database, OWNER)
-        await places.refresh()
-        assert all(places.enter(TEAM) for _ in range(1000))
+        permits = TeamPermits()
+        permits.connect(database, OWNER)
+        await permits.refresh()
+        assert all(permits.enter(TEAM) for _ in range(1000))
         for _ in range(1000):
-            places.leave(TEAM)
+            permits.leave(TEAM)
 
     asyncio.run(run())
     assert write(database, lambda c: c.execute(select(share)).all()) == []
+
+
+def test_processes_know_the_pages_of_a_team_without_limit(database):
+    async def run():
+        both = [TeamPermits(), TeamPermits()]
+        for permits, owner in zip(both, "ab", strict=True):
+            await database.write(leases.beat, owner, 100)
+            permits.connect(database, owner)
+        first, second = both
+
+        async def told():
+            await first.refresh()
+            await asyncio.gather(*first._tasks)
+            return await second.in_use_elsewhere(TEAM)
+
+        assert all(first.enter(TEAM) for _ in range(3))
+        assert await told() == 3
+        first.leave(TEAM)
+        assert await told() == 2
+        for _ in range(2):
+            first.leave(TEAM)
+        assert await told() == 0
+        assert await database.read(lambda c: c.execute(select(share)).all()) == []
+
+    asyncio.run(run())

@@ -9,16 +9,21 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import OutOfCredits, QueueFull
-from scraper_service.options.job_arguments import batch_options, options_from_json
-from scraper_service.options.operations import LlmsTextOptions, operation_from_json
-from scraper_service.services.teams import Change, change_team
-from scraper_service.storage import admission, jobs, operations
+from scraper_service.options.extraction import LlmsTextOptions
+from scraper_service.options.serialization import operation_from_json, options_from_json
+from scraper_service.options.spider_arguments import batch_options
+from scraper_service.services.accounts import TeamChange, change_team
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.usage import read_queue
-from scraper_service.storage.admission import Terms
 from scraper_service.storage.frontier import leases, outcomes
-from scraper_service.storage.job_records import Job, JobState, Outcome
-from scraper_service.storage.operations import MAX_ATTEMPTS, Claim, step_id
+from scraper_service.storage.jobs import admission, job_store, operations
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
+from scraper_service.storage.jobs.operations import (
+    MAX_ATTEMPTS,
+    OperationLease,
+    step_id,
+)
 from scraper_service.storage.schema import activity, event, job, operation
 from scraper_service.storage.schema import ledger as ledger_table
 from tests.support.waiting import WAIT_S
@@ -34,7 +39,7 @@ class World:
     def __init__(self, database):
         self._database = database
         for team in (TEAM, OTHER):
-            self.do(jobs.make_team, team)
+            self.do(job_store.make_team, team)
         for owner in (OWNER, RIVAL):
             self.do(leases.beat, owner, 100)
 
@@ -43,7 +48,7 @@ class World:
         return work.result(timeout=WAIT_S)
 
     def give(self, amount):
-        self.do(change_team, TEAM, Change(credits=amount))
+        self.do(change_team, TEAM, TeamChange(credits=amount))
 
     @property
     def balance(self):
@@ -110,7 +115,7 @@ def test_an_operation_is_worked_on_by_one_process_at_a_time(world):
     world.do(leases.beat, OWNER, -1)
     assert world.waiting(RIVAL) == [one]
     second = world.take(one, RIVAL)
-    assert second.claim == Claim(RIVAL, taken.claim.token + 1)
+    assert second.claim == OperationLease(RIVAL, taken.claim.token + 1)
 
 
 def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
@@ -130,7 +135,7 @@ def test_what_a_process_stores_that_was_taken_for_dead_is_refused(world):
     assert world.do(operations.remember, one, now, '{"a": 1}') is True
     found = world.read(one)
     assert (found.state, found.result) == (JobState.SCRAPING, None)
-    assert world.do(jobs.get_job, step_id(one, "pages"), None) is None
+    assert world.do(job_store.get_job, step_id(one, "pages"), None) is None
     assert world.charges == []
 
 
@@ -152,7 +157,7 @@ def test_a_step_begins_once_and_is_found_again(world):
     for _ in range(2):
         assert world.do(operations.add_step, one, claim, "pages", BATCH) is True
     step = step_id(one, "pages")
-    found = world.do(jobs.get_job, step, None)
+    found = world.do(job_store.get_job, step, None)
     assert isinstance(found, Job)
     assert (found.kind, found.open, found.version) == ("batch", 2, 1)
     assert options_from_json("batch", json.loads(found.options)).scrape == BATCH.scrape
@@ -169,12 +174,12 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     claim = world.take(one).claim
     world.do(operations.add_step, one, claim, "pages", BATCH)
     step = step_id(one, "pages")
-    assert world.do(jobs.get_job, step, TEAM) is None
-    assert world.do(jobs.get_job, one, TEAM) is None
-    assert world.do(jobs.get_job, one, None) is None
-    assert world.do(jobs.active_jobs, TEAM) == []
-    assert world.do(jobs.all_jobs) == []
-    turns = world.do(jobs.job_turns, (), 10)
+    assert world.do(job_store.get_job, step, TEAM) is None
+    assert world.do(job_store.get_job, one, TEAM) is None
+    assert world.do(job_store.get_job, one, None) is None
+    assert world.do(job_store.active_jobs, TEAM) == []
+    assert world.do(job_store.all_jobs) == []
+    turns = world.do(job_store.job_turns, (), 10)
     assert turns.waiting == ((step, TEAM),)
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"
@@ -279,7 +284,7 @@ def test_steps_of_what_has_ended_are_to_be_ended(world):
     world.do(operations.complete, one, claim, b"{}", 0, 0)
     step = step_id(one, "pages")
     assert world.do(operations.orphans) == [step]
-    world.do(jobs.end_job, step, JobState.CANCELLED)
+    world.do(job_store.end_job, step, JobState.CANCELLED)
     assert world.do(operations.orphans) == []
 
 
@@ -292,7 +297,7 @@ def test_nothing_is_left_after_a_day(world):
     assert world.read(one) is not None
     world.do(lambda c: c.execute(update(job).values(expires_at=1.0)))
     assert world.read(one) is None
-    while world.do(jobs.expire):
+    while world.do(job_store.expire):
         pass
     for table in (job, operation):
         assert (

@@ -12,14 +12,15 @@ from contextlib import closing, contextmanager
 
 from sqlalchemy import event, select
 
-from scraper_service.options.jobs import Webhook
-from scraper_service.storage import job_listing, jobs, webhook_outbox
+from scraper_service.options.crawl import Webhook
+from scraper_service.storage import webhook_outbox
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier import known_urls, outcomes
 from scraper_service.storage.frontier import leases as frontier
-from scraper_service.storage.frontier.seeds import Seed
-from scraper_service.storage.job_listing import AddressQuery, Cursor
-from scraper_service.storage.job_records import ClaimedRow, Link, Outcome, RowState
+from scraper_service.storage.frontier import links, outcomes
+from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.jobs import job_listing, job_store
+from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
+from scraper_service.storage.jobs.job_records import ClaimedRow, Link, Outcome, RowState
 from scraper_service.storage.schema import frontier as rows_of
 
 PENDING = 100_000
@@ -46,7 +47,7 @@ class Filled:
 
     def __init__(self, database):
         self.database = database
-        self.run(jobs.make_team, "team")
+        self.run(job_store.make_team, "team")
         before, self.job, after = (self.start() for _ in range(3))
         self.fill(before, OF_OTHERS, RowState.DONE)
         self.fill(self.job, PENDING, RowState.PENDING)
@@ -73,7 +74,7 @@ class Filled:
     def start(self):
         link = Link(-1, "http://a.example/", 0)
         seed = Seed("crawl", "http://a.example/", None, (link,))
-        return self.run(jobs.insert_job, "team", seed, "{}", 2).id
+        return self.run(job_store.insert_job, "team", seed, "{}", 2).id
 
     def fill(self, job, count, state, first=0, code="NULL"):
         last = first + count - 1
@@ -110,11 +111,11 @@ def work(connection, job_id):
         )
         leases = [(row.id, row.token) for row in others[:-2]]
         frontier.release(connection, job_id, leases)
-        frontier.bereft_jobs(connection)
+        frontier.jobs_with_lost_leases(connection)
         assert frontier.reap(connection, job_id) == 2
         assert job_listing.read_current(connection, job_id) is None
         page_of_listing(connection, job_id)
-        assert len(known_urls.Reading([job_id]).next(connection)) > 0
+        assert len(links.KnownUrlReader([job_id]).next(connection)) > 0
         webhook_turn(connection, job_id)
 
 

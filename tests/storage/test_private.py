@@ -9,7 +9,7 @@ import pytest
 
 from scraper_service.storage.artefacts import FOLDER, Artefacts
 from scraper_service.storage.database import Database
-from scraper_service.storage.key_secret import key_secret
+from scraper_service.storage.secrets import key_secret
 
 
 def mode(path):

@@ -5,7 +5,7 @@ import pytest
 from scraper_service.content.text.fingerprint import fingerprint
 from scraper_service.storage.frontier import duplicates
 from scraper_service.storage.frontier.duplicates import (
-    PageText,
+    DeliveredText,
     Repeats,
     add_texts,
     texts_after,
@@ -17,7 +17,7 @@ HOST = "site.example"
 
 def text(number, *blocks, host=HOST, words=""):
     address = f"https://{host}/{number}"
-    return PageText(host, address, fingerprint(words), tuple(blocks), number)
+    return DeliveredText(host, address, fingerprint(words), tuple(blocks), number)
 
 
 def known(*texts):
@@ -30,11 +30,13 @@ def test_the_log_is_read_as_it_was_written(database):
     harness = Harness(database)
     job_id, other = harness.start(), harness.start()
     texts = [
-        PageText(HOST, f"https://{HOST}/ü{n}", 2**64 - 1 - n, (-(2**63), 0, 2**63 - 1))
+        DeliveredText(
+            HOST, f"https://{HOST}/ü{n}", 2**64 - 1 - n, (-(2**63), 0, 2**63 - 1)
+        )
         for n in range(3)
     ]
     harness.run(add_texts, job_id, texts)
-    harness.run(add_texts, other, [PageText(HOST, "x", 0)])
+    harness.run(add_texts, other, [DeliveredText(HOST, "x", 0)])
     found = harness.run(texts_after, job_id, 0)
     assert [(t.host, t.url, t.fingerprint, t.blocks) for t in found] == [
         (t.host, t.url, t.fingerprint, t.blocks) for t in texts

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 
-from scraper_service.options.job_arguments import crawl_options
-from scraper_service.storage import admission, job_listing, jobs
-from scraper_service.storage.admission import Terms
+from scraper_service.crawling.politeness.crawl_report import JobTally
+from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
+from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.frontier.links import insert_links
-from scraper_service.storage.job_records import JobState, Kind, Link, Outcome, RowState
-from scraper_service.storage.politeness import tally_rows
+from scraper_service.storage.jobs import admission, job_listing, job_store
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import (
+    JobState,
+    Link,
+    Outcome,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.crawl_reports import read_report
-from scraper_service.storage.politeness.tally import (
+from scraper_service.storage.politeness.request_counts import (
     Delay,
     HostCounts,
-    JobTally,
     RobotsSeen,
     Share,
 )
@@ -53,24 +61,21 @@ def write(database):
 
 @pytest.fixture
 def job_id(write):
-    write(jobs.make_team, TEAM)
+    write(job_store.make_team, TEAM)
     options = crawl_options({"url": f"http://{SITE}/", "limit": "5"})
     return write(admission.create_job, Terms(team_id=TEAM), options, 2).id
 
 
 def ask(tally, count, *, answer="200"):
-    """Ask the host so often at once; return the visits, to be ended."""
-    visits = [tally.host(SITE).visit() for _ in range(count)]
-    for visit in visits:
-        visit.__enter__()
-        visit.begin(0.0)
-        visit.answered(answer, 10)
-    return visits
+    """Begin so many requests at once, which get their answers; :func:`end` ends them."""
+    for _ in range(count):
+        tally.begin(SITE)
+        tally.answered(SITE, answer, 10, None)
 
 
-def end(visits):
-    for visit in visits:
-        visit.__exit__()
+def end(tally, count):
+    for _ in range(count):
+        tally.end(SITE)
 
 
 def total(*tallies, onto=None):
@@ -83,12 +88,15 @@ def total(*tallies, onto=None):
 
 def test_peaks_of_processes_are_those_of_their_sums(clock):
     first, second = JobTally(clock), JobTally(clock)
-    visits = [*ask(first, 3), *ask(second, 2)]
+    ask(first, 3)
+    ask(second, 2)
     counts = total(first, second)
     assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (5, 5, 5)
-    end(visits)
+    end(first, 3)
+    end(second, 2)
     clock.now += 1
-    end(ask(first, 4))
+    ask(first, 4)
+    end(first, 4)
     total(first, second, onto=counts)
     assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (9, 5, 5)
 
@@ -97,31 +105,32 @@ def test_a_second_that_is_told_twice_counts_once(clock):
     tally = JobTally(clock)
     counts = HostCounts()
     for _ in range(3):
-        end(ask(tally, 2))
+        ask(tally, 2)
+        end(tally, 2)
         total(tally, onto=counts)
     assert (counts.requests, counts.peak_rate, counts.peak_in_flight) == (6, 6, 2)
 
 
 def test_requests_that_go_on_count_beside_those_of_another_process(clock):
     slow, quick = JobTally(clock), JobTally(clock)
-    visits = ask(slow, 4)
+    ask(slow, 4)
     counts = total(slow)
     clock.now += 3
-    end(ask(quick, 1))
+    ask(quick, 1)
     total(slow, quick, onto=counts)
     assert counts.peak_in_flight == 5
     assert counts.peak_rate == 4
-    end(visits)
 
 
 def test_what_was_not_stored_is_told_again(clock):
     tally = JobTally(clock)
-    tally.host(SITE).delayed("retryAfter", 2.0)
+    tally.delayed(SITE, "retryAfter", 2.0)
     tally.robots(ROBOTS, RobotsSeen("ok", "", "*", None))
-    end(ask(tally, 1))
+    ask(tally, 1)
     taken = tally.take()
     tally.put_back(taken)
-    end(ask(tally, 1, answer="429"))
+    ask(tally, 1, answer="429")
+    end(tally, 2)
     again = tally.take()
     assert again.robots == taken.robots
     assert again.hosts[SITE].requests == 2
@@ -132,22 +141,21 @@ def test_what_was_not_stored_is_told_again(clock):
 
 def test_what_is_idle_is_forgotten(clock):
     tally = JobTally(clock)
-    visits = ask(tally, 1)
-    tally.take()
+    ask(tally, 1)
+    assert tally.take()
     clock.now += 60
-    tally.take()
-    assert tally._hosts  # it goes on
-    end(visits)
+    assert len(tally.take().hosts[SITE].seconds) == 10  # it goes on
+    end(tally, 1)
     clock.now += 60
-    tally.take()
-    tally.take()
-    assert not tally._hosts
+    assert not tally.take()
+    assert not tally._in_flight
 
 
 def test_seconds_are_not_kept_without_end(clock):
     tally, counts = JobTally(clock), HostCounts()
     for _ in range(100):
-        end(ask(tally, 1))
+        ask(tally, 1)
+        end(tally, 1)
         total(tally, onto=counts)
         clock.now += 1
     assert len(counts.seconds) == 10
@@ -155,25 +163,33 @@ def test_seconds_are_not_kept_without_end(clock):
 
 
 def test_a_request_that_ends_without_an_answer_has_failed(clock):
-    tally = JobTally(clock)
-    with tally.host(SITE).visit() as visit:
-        visit.begin(0.5)
-    with tally.host(SITE).visit():
-        pass  # it did not get its turn
+    tally, pace = JobTally(clock), HostPace(8)
+
+    async def run():
+        async with pace.slot(SITE, tally=tally):
+            pass
+        async with pace.slot(SITE, tally=tally) as slot:
+            slot.answered(429, 10, 0.01, 5.0)
+        with pytest.raises(HostBusy):  # it does not get its turn
+            await pace.slot(SITE, patience_s=1.0, tally=tally).__aenter__()
+
+    asyncio.run(run())
     counts = tally.take().hosts[SITE]
-    assert counts.requests == 1
-    assert counts.answers == {"failed": 1}
-    assert counts.delays == {"adaptive": Delay(1, 0.5)}
+    assert (counts.requests, counts.bytes) == (2, 10)
+    assert counts.answers == {"failed": 1, "429": 1}
+    assert counts.backoffs == {"429": 1}
+    assert counts.delays == {"retryAfter": Delay(1, 5.0)}
+    assert not tally._in_flight
 
 
 def test_counts_of_processes_add_up_in_the_database(write, job_id, clock):
     for answer, source in (("200", "delay"), ("429", "retryAfter")):
         tally = JobTally(clock)
-        tally.host(SITE).delayed(source, 1.5)
-        tally.host("b.example").waited(2.0)
-        end(ask(tally, 3, answer=answer))
+        tally.delayed(SITE, source, 1.5)
+        tally.waited("b.example", 2.0)
+        ask(tally, 3, answer=answer)
         tally.robots(ROBOTS, RobotsSeen("ok", "", answer, 2.0))
-        write(tally_rows.record, job_id, tally.take())
+        write(request_counts.record, job_id, tally.take())
     found = write(read_report, job_id, TEAM)
     assert list(found.hosts) == [SITE, "b.example"]
     counts = found.hosts[SITE]
@@ -191,13 +207,13 @@ def test_counts_of_processes_add_up_in_the_database(write, job_id, clock):
 
 def test_nothing_is_kept_of_a_job_that_is_gone(write, job_id, clock):
     tally = JobTally(clock)
-    end(ask(tally, 1))
+    ask(tally, 1)
     tallied = tally.take()
-    write(tally_rows.record, "no job", tallied)
-    write(tally_rows.record, job_id, tallied)
-    write(jobs.end_job, job_id, JobState.CANCELLED)
+    write(request_counts.record, "no job", tallied)
+    write(request_counts.record, job_id, tallied)
+    write(job_store.end_job, job_id, JobState.CANCELLED)
     write(lambda connection: connection.execute(job.update().values(expires_at=1.0)))
-    while write(jobs.expire):
+    while write(job_store.expire):
         pass
     for table in (job_host, job_robots, job):
         assert (
@@ -232,25 +248,28 @@ def test_addresses_are_counted_as_they_are_listed(write, job_id):
     codes = ["trap", "robots", "external", "discovery_depth", "robots"]
     refused = [link(number, code) for number, code in enumerate(codes)]
     pages = [link(number) for number in range(10, 18)]
-    files = [link(number, kind=Kind.SITEMAP) for number in range(20, 23)]
+    files = [link(number, kind=UrlKind.SITEMAP) for number in range(20, 23)]
     ends = {
-        Kind.PAGE: [
+        UrlKind.PAGE: [
             {"page": b"{}", "links": (*refused, *pages, *files)},
             {"page": b"{}", "final": (99, f"http://{SITE}/99")},
             {"page": b"{}", "final": (1, f"http://{SITE}/1")},
             {"page": b"{}", "final": (99, f"http://{SITE}/99")},
             {"code": "robots", "error": "line 1", "final": (11, f"http://{SITE}/11")},
         ],
-        Kind.SITEMAP: [{"is_done": True}, {"code": "SITEMAP_ABSENT", "error": "404"}],
+        UrlKind.SITEMAP: [
+            {"is_done": True},
+            {"code": "SITEMAP_ABSENT", "error": "404"},
+        ],
     }
     while rows := write(leases.claim, job_id, "owner", 1).rows:
         row = rows[0]
-        if not ends[Kind(row.kind)]:
+        if not ends[UrlKind(row.kind)]:
             continue  # it stays leased
-        facts = ends[Kind(row.kind)].pop(0)
+        facts = ends[UrlKind(row.kind)].pop(0)
         known = {"row_id": row.id, "key": row.key, "token": row.token}
         ended = Outcome(
-            page_id=f"{row.id}", owner="owner", kind=Kind(row.kind), **known, **facts
+            page_id=f"{row.id}", owner="owner", kind=UrlKind(row.kind), **known, **facts
         )
         (commit,) = write(outcomes.append, job_id, [ended])
         assert commit.accepted
@@ -285,9 +304,9 @@ def test_refusals_are_counted_once_for_each_robots_txt(write, job_id):
 
 
 def test_sitemaps_are_counted_apart(write, job_id):
-    links = [link(n, kind=Kind.SITEMAP) for n in range(3)]
+    links = [link(n, kind=UrlKind.SITEMAP) for n in range(3)]
     write(insert_links, job_id, links[:1], RowState.DONE)
-    write(insert_links, job_id, [link(9, "X", kind=Kind.SITEMAP)], RowState.FAILED)
+    write(insert_links, job_id, [link(9, "X", kind=UrlKind.SITEMAP)], RowState.FAILED)
     write(insert_links, job_id, links[1:], RowState.PENDING)
     _, reasons, files = write(job_listing.count_addresses, job_id)
     assert (files.files, files.read, files.failed) == (4, 1, 1)

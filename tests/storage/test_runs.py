@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
-from scraper_service.options.job_arguments import batch_options
-from scraper_service.storage import admission, jobs, runs
-from scraper_service.storage.admission import Terms
+from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases
-from scraper_service.storage.job_records import JobState
-from scraper_service.storage.runs import MAX_LOST, RunState
+from scraper_service.storage.jobs import admission, job_store, runs
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.jobs.runs import MAX_LOST, RunState
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import run as run_table
 from scraper_service.storage.schema import worker
@@ -27,7 +27,7 @@ class World:
 
     def __init__(self, database):
         self.engine = database.engine.execution_options(immediate=True)
-        self.do(jobs.make_team, "team")
+        self.do(job_store.make_team, "team")
         urls = ",".join(f"http://a.test/{n}" for n in range(3))
         self.job = self.do(
             admission.create_job,
@@ -71,7 +71,7 @@ class World:
 
     @property
     def state(self):
-        return self.do(jobs.get_job, self.job.id, "team").state
+        return self.do(job_store.get_job, self.job.id, "team").state
 
 
 @pytest.fixture
@@ -106,7 +106,7 @@ def test_a_place_is_given_once(world):
 
 
 def test_a_job_that_is_over_gets_no_run(world):
-    world.do(jobs.end_job, world.job.id, JobState.CANCELLED)
+    world.do(job_store.end_job, world.job.id, JobState.CANCELLED)
     assert world.ask() is None
     assert world.do(runs.demands)[0] == []
 
@@ -185,7 +185,7 @@ def test_a_job_fails_whose_processes_are_lost_again_and_again(world):
     assert world.state is JobState.SCRAPING
     lose(world)
     assert world.state is JobState.FAILED
-    job = world.do(jobs.get_job, world.job.id, "team")
+    job = world.do(job_store.get_job, world.job.id, "team")
     assert job.error == f"Its processes were lost {MAX_LOST} times and it got nowhere."
 
 
@@ -215,10 +215,10 @@ def test_a_job_that_waits_for_days_does_not_expire(world):
 
 def test_the_runs_of_an_expired_job_go_with_it(world):
     world.ask()
-    world.do(jobs.end_job, world.job.id, JobState.CANCELLED)
+    world.do(job_store.end_job, world.job.id, JobState.CANCELLED)
     old = update(job_table).values(expires_at=0)
     world.do(lambda connection: connection.execute(old))
-    while world.do(jobs.expire):
+    while world.do(job_store.expire):
         pass
     everything = select(run_table)
     assert world.do(lambda connection: connection.execute(everything).all()) == []

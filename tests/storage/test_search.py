@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sqlalchemy import Engine, event, func, select, update
+from sqlalchemy import Engine, event, text
 
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.content.text.search_query import parse_query
-from scraper_service.options.search import Source, time_filter
-from scraper_service.storage import jobs
+from scraper_service.options.map_search import ResultList, time_filter
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import SegmentState
-from scraper_service.storage.page_index import expiry, merging, rows, searching
-from scraper_service.storage.page_index.postings import MAX_PAGES
-from scraper_service.storage.schema import search_list, search_page, search_segment
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.page_index import PageIndex, add_pages, expire
+from scraper_service.storage.page_search import MAX_RANKED, search
 
 TEAM, OTHER = "team", "other"
 DAY_S = 86_400
@@ -49,53 +49,36 @@ class Index:
     def __init__(self, database):
         self.database = database
         for team in (TEAM, OTHER):
-            self.run(jobs.make_team, team)
+            self.run(job_store.make_team, team)
 
     def run(self, function, *args):
         return self.database._writer.submit(lambda c: function(c, *args)).result(60)
 
     def add(self, pages, team=TEAM, retention_s=DAY_S):
-        new = [rows.NewPage(url, _entry(url, *page)) for url, page in pages.items()]
-        return self.run(rows.add_pages, team, new, retention_s)
+        new = [(url, _entry(url, *page)) for url, page in pages.items()]
+        self.run(add_pages, team, team, new, retention_s)
 
     def add_noise(self, count, start=0, team=TEAM):
-        """Add pages of no interest, until segments are made of them."""
-        for first in range(start, start + count, rows.GATHERED):
-            self.add(
-                {
-                    f"http://noise.example/{n}": (" ".join([*NOISE, f"w{n}"]), {})
-                    for n in range(first, min(first + rows.GATHERED, start + count))
-                },
-                team,
-            )
-
-    def merge(self):
-        async def merge_all():
-            while await merging.merge_segments(self.database, TEAM):
-                pass
-
-        asyncio.run(merge_all())
+        """Add pages of no interest."""
+        self.add(
+            {
+                f"http://noise.example/{n}": (" ".join([*NOISE, f"w{n}"]), {})
+                for n in range(start, start + count)
+            },
+            team,
+        )
 
     def hits(self, query, team=TEAM, limit=10, **source):
-        return self.run(
-            searching.search, team, parse_query(query), Source(**source), limit
-        )
+        return self.run(search, team, parse_query(query), ResultList(**source), limit)
 
     def find(self, query, **asked):
         return [hit.url for hit in self.hits(query, **asked)]
 
-    def levels(self):
-        found = self.run(
-            lambda c: c.execute(
-                select(search_segment.c.level, func.count())
-                .where(search_segment.c.state == SegmentState.LIVE)
-                .group_by(search_segment.c.level)
-            ).all()
-        )
-        return dict(found)
-
-    def count(self, table):
-        return self.run(lambda c: c.scalar(select(func.count()).select_from(table)))
+    def counts(self):
+        """Return the number of pages, and of pages with words."""
+        tables = ("search_page", "search_index")
+        count = "SELECT count(*) FROM "
+        return [self.run(lambda c, t=t: c.scalar(text(count + t))) for t in tables]
 
 
 def _entry(url, text, known):
@@ -109,13 +92,10 @@ def index(database):
     return Index(database)
 
 
-@pytest.fixture(params=["waiting", "in a segment"])
-def filled(request, index):
-    """All of :data:`PAGES`, before and after they are gathered."""
+@pytest.fixture
+def filled(index):
+    """All of :data:`PAGES`."""
     index.add(PAGES)
-    if request.param == "in a segment":
-        index.add_noise(rows.GATHERED)
-        assert index.levels() == {0: 1}
     return index
 
 
@@ -222,72 +202,58 @@ def test_the_limit_is_kept_and_nothing_is_told_twice(filled):
 def test_expired_pages_are_not_found_and_then_deleted(index):
     index.add(PAGES, retention_s=-1)
     assert index.find("fox") == []
-    index.add_noise(rows.GATHERED)
-    assert index.levels() == {0: 1}
-
-    def age(connection):
-        for table in (search_page, search_segment):
-            connection.execute(update(table).values(expires_at=1))
-
-    index.run(age)
-    while index.run(expiry.expire):
+    index.add({"http://a.example/hen": ("The quick hen", {})})
+    while index.run(expire):
         pass
-    tables = (search_page, search_segment, search_list)
-    assert [index.count(table) for table in tables] == [0, 0, 0]
+    assert index.counts() == [1, 1]
+    assert index.find("quick") == ["http://a.example/hen"]
 
 
-def test_merges_change_nothing_for_searches(index, monkeypatch):
-    monkeypatch.setattr(merging, "TOGETHER", 3)
-    index.add(PAGES)
-    for n in range(5):
-        index.add_noise(rows.GATHERED, start=1000 * n)
-    queries = ("running shoes", "lorem w1003", '"running shoes"', "site:c.example")
-    before = {query: index.find(query, limit=50) for query in queries}
-    assert index.levels() == {0: 5}
-    index.add({FOX_URL: ("Nothing of it is left", {})})
-    index.merge()
-    assert index.levels() == {0: 2, 1: 1}
-    for query in queries:
-        expected = [url for url in before[query] if url != FOX_URL]
-        found = index.find(query, limit=50)
-        assert [url for url in found if url != FOX_URL] == expected
-    while index.run(expiry.expire):
-        pass
-    assert index.count(search_segment) == 3
+def test_a_page_may_miss_few_of_many_words(index):
+    index.add(
+        {
+            "http://a.example/1": ("cheap flights to Mauritius", {}),
+            "http://a.example/2": ("cheap hotels", {}),
+            "http://a.example/3": ("hotels and flights", {}),
+        }
+    )
+    assert index.find("cheap flights mauritius november") == ["http://a.example/1"]
+    assert index.find("mauritius november") == ["http://a.example/1"]
 
 
-def outdated(connection, segment_id):
-    """Let the process that builds a segment be gone for long."""
-    old = update(search_segment).where(search_segment.c.id == segment_id)
-    connection.execute(old.values(created_at=1.0))
+def test_a_rare_word_is_found_beside_a_common_one(index):
+    index.add({"http://a.example/zebra": ("Of zebras", {})})
+    for start in range(0, max(MAX_RANKED.values()), 200):
+        index.add_noise(200, start=start)
+    assert index.find("lorem zebra", limit=1) == ["http://a.example/zebra"]
 
 
-def test_of_two_merges_of_the_same_parts_one_is_dropped(index, monkeypatch):
-    monkeypatch.setattr(merging, "TOGETHER", 2)
-    for n in range(2):
-        index.add_noise(rows.GATHERED, start=1000 * n)
-    merge = index.run(merging.plan, TEAM)
-    late = index.run(merging._begin, "", TEAM, merge)
-    assert index.run(merging._begin, "", TEAM, merge) is None
-    index.run(outdated, late)
-    index.merge()
-    assert not index.run(merging._finish, "", TEAM, late, merge)
-    assert index.run(merging._begin, "", TEAM, merge) is None
-    assert not index.run(merging._add, late, {})
-    assert index.levels() == {1: 1}
-    assert len(index.find("lorem", limit=200)) == 2 * rows.GATHERED
+def test_an_excluded_site_hides_no_other(index):
+    index.add({"http://a.example/lorem": (" ".join(NOISE), {})})
+    index.add_noise(250)
+    found = index.find("lorem -site:noise.example")
+    assert found == ["http://a.example/lorem"]
 
 
-def test_no_segment_gets_more_pages_than_it_can_number():
-    merged = rows.MOST_GATHERED * merging.TOGETHER**merging.TOP_LEVEL
-    assert merged <= MAX_PAGES
+@pytest.mark.parametrize(
+    "query",
+    ["site:a\"b'c\\", "filetype:'", "inurl:a:*|!b", "intitle:no')&(", "NOT AND("],
+)
+def test_no_text_is_an_operator_of_the_database(filled, query):
+    assert filled.find(query) == []
 
 
-def test_the_plans_of_a_search_read_no_more_than_they_need(tmp_path):
+def test_marks_of_vowels_are_parts_of_words(index):
+    index.add({"http://a.example/hi": ("हिन्दी में पाठ", {"title": "किताब"})})
+    for query in ("हिन्दी", '"हिन्दी में"', "intitle:किताब"):
+        assert index.find(query) == ["http://a.example/hi"], query
+
+
+def test_the_plan_of_a_search_reads_no_more_than_it_needs(tmp_path):
     database = Database(tmp_path)
     index = Index(database)
     index.add(PAGES)
-    index.add_noise(2 * rows.GATHERED)
+    index.add_noise(200)
     statements = []
 
     def note(_connection, _cursor, statement, parameters, _context, _many):
@@ -301,7 +267,7 @@ def test_the_plans_of_a_search_read_no_more_than_they_need(tmp_path):
         return [
             row[3]
             for statement, parameters in statements
-            if statement.startswith("SELECT")
+            if statement.strip().startswith(("SELECT", "WITH"))
             for row in connection.exec_driver_sql(
                 f"EXPLAIN QUERY PLAN {statement}", parameters
             )
@@ -309,9 +275,33 @@ def test_the_plans_of_a_search_read_no_more_than_they_need(tmp_path):
 
     found = index.run(plans)
     database.close()
-    tables = ("search_page", "search_segment", "search_list")
-    used = [plan for plan in found if any(table in plan for table in tables)]
-    assert {table for table in tables if table in "".join(used)} == set(tables)
-    assert not [plan for plan in used if plan.startswith("SCAN")]
-    # The index of addresses would read all pages of the team.
-    assert not [plan for plan in used if "ix_search_page_key" in plan]
+    assert any("search_index VIRTUAL TABLE" in plan for plan in found)
+    assert not [plan for plan in found if plan.startswith("SCAN search_page")]
+    # An index of the team would read all its pages.
+    reads = [plan for plan in found if "search_page" in plan]
+    assert not [plan for plan in reads if "ix_search_page_key" in plan]
+
+
+def test_a_search_needs_no_thread_of_the_event_loop(tmp_path):
+    """Name servers that do not answer may keep all of these threads busy."""
+    database = Database(tmp_path)
+    database.write_at_once(job_store.make_team, TEAM)
+    found = PageIndex(database)
+
+    async def find():
+        async with asyncio.timeout(10):
+            await found.search(TEAM, parse_query("fox"), ResultList(), 10)
+
+    async def run():
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(1))
+        over = threading.Event()
+        resolving = loop.run_in_executor(None, over.wait)
+        try:
+            await find()
+        finally:
+            over.set()
+            await resolving
+
+    asyncio.run(run())
+    database.close()

@@ -15,11 +15,12 @@ from sqlalchemy import insert, select, update
 from scraper_service.items import Snapshot
 from scraper_service.services.accounts import Team
 from scraper_service.services.billing import Charges
-from scraper_service.storage import change_snapshots, jobs
+from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import snapshot as table
 from scraper_service.storage.schema import team, worker
@@ -102,7 +103,7 @@ def test_a_page_that_is_not_delivered_leaves_no_snapshot(database):
     assert last(harness).version == 0
     ended = harness.start([0])
     [row] = harness.claim(ended)
-    harness.run(jobs.end_job, ended, JobState.CANCELLED)
+    harness.run(job_store.end_job, ended, JobState.CANCELLED)
     commit = harness.deliver(ended, row, snapshot=after(0))
     assert (commit.accepted, commit.is_stale) == (False, False)
     assert last(harness).version == 0
@@ -112,7 +113,7 @@ def test_snapshots_expire(database):
     harness = Harness(database)
     settle(harness, after(0, keep_s=-1))
     settle(harness, after(0, key="other"))
-    while harness.run(jobs.expire):
+    while harness.run(job_store.expire):
         pass
     assert [row.key for row in harness.rows(select(table.c.key))] == ["other"]
     assert settle(harness, after(1)) == (False, None)
@@ -170,7 +171,7 @@ def test_processes_that_store_the_same_pages_take_turns(kind, tmp_path, request)
 def test_a_call_that_is_late_holds_its_credits_until_it_ends(tmp_path):
     async def run():
         database = Database(tmp_path)
-        await database.write(jobs.make_team, TEAM)
+        await database.write(job_store.make_team, TEAM)
         await database.write(lambda c: c.execute(update(team).values(credits=9)))
         alive = insert(worker).values(id="owner", until=1e12)
         await database.write(lambda c: c.execute(alive))

@@ -16,21 +16,19 @@ from scraper_service.content.text.search_entry import search_entry
 from scraper_service.content.text.search_query import parse_query
 from scraper_service.crawling.page_index import SearchIndex
 from scraper_service.items import SearchPage
-from scraper_service.options.search import Source
+from scraper_service.options.map_search import ResultList
 from scraper_service.services.job_runner import expire
-from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
-from scraper_service.storage.frontier.seeds import Seed
-from scraper_service.storage.job_records import Link, SegmentState
-from scraper_service.storage.page_index import merging, rows, searching
+from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.job_records import Link
+from scraper_service.storage.page_search import search
 from scraper_service.storage.schema import (
     delivery,
     frontier,
     job,
     scrape,
-    search_list,
     search_page,
-    search_segment,
 )
 
 # On SQLite, services take turns at every write.
@@ -39,9 +37,7 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.slow_on("sqlite")]
 SERVICES = 2
 TIMEOUT_S = 200
 TEAM = "team"
-GATHERED, TOGETHER = 8, 2  # small, for many merges
 JOBS, ROWS = 8, 2500  # more rows than a slice has
-SEGMENTS, PIECES = 6, 1200
 ROUNDS, OF_EACH, OF_BOTH = 12, 6, 4
 
 _FILL = """
@@ -54,16 +50,9 @@ INSERT INTO delivery (job_id, seq, kind, at, state)
 INSERT INTO scrape (id, team_id, body, expires_at)
   WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
   SELECT 'scrape ' || n, 'team', '', 1 FROM n;
-INSERT INTO search_page (team_id, key, url, fetched_at, expires_at, facts, text)
+INSERT INTO search_page (team_id, key, language, date, expires_at, url, facts, text)
   WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :rows)
-  SELECT 'team', 'key ' || n, 'http://a.example/' || n, 1, 1, '{}', '' FROM n;
-INSERT INTO search_segment
-  (team_id, state, level, bits, languages, pages, created_at, expires_at)
-  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :segments)
-  SELECT 'team', 2, 0, 1, '', '', 1, 1 FROM n;
-INSERT INTO search_list (segment_id, piece, body)
-  WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < :pieces)
-  SELECT search_segment.id, n, '' FROM search_segment, n;
+  SELECT 'team', 'key ' || n, '', 1, 1, 'http://a.example/' || n, '{}', '' FROM n;
 UPDATE job SET state = 'completed', expires_at = 1;
 """
 
@@ -128,7 +117,7 @@ def url(request, tmp_path):
 @pytest.fixture
 def database(url, tmp_path):
     with closing(Database(tmp_path / "own", url)) as opened:
-        opened.write_at_once(jobs.make_team, TEAM)
+        opened.write_at_once(job_store.make_team, TEAM)
         yield opened
 
 
@@ -141,13 +130,12 @@ def test_services_that_expire_at_once_do_not_disturb_each_other(
 ):
     seed = Seed("crawl", "http://a.example/", None, (Link(0, "http://a.example/", 0),))
     for _ in range(JOBS):
-        database.write_at_once(jobs.insert_job, TEAM, seed, "{}", 2)
-    counts = {"rows": ROWS, "segments": SEGMENTS, "pieces": PIECES}
+        database.write_at_once(job_store.insert_job, TEAM, seed, "{}", 2)
     for statement in _FILL.strip().split(";\n"):
-        wanted = {name: n for name, n in counts.items() if f":{name}" in statement}
+        wanted = {"rows": ROWS} if ":rows" in statement else {}
         database.write_at_once(lambda c, s=statement, w=wanted: c.execute(text(s), w))
     assert run_together(expire_all, url, tmp_path) == []
-    tables = (job, frontier, delivery, scrape, search_page, search_segment, search_list)
+    tables = (job, frontier, delivery, scrape, search_page)
     left = {table.name: count(database, table) for table in tables}
     assert left == dict.fromkeys(left, 0)
 
@@ -158,9 +146,8 @@ def count(database, table):
     )
 
 
-async def index_and_merge(settings, database, number):
-    """Store pages of this service and pages of both, merge and expire, all at once."""
-    rows.GATHERED, merging.TOGETHER = GATHERED, TOGETHER
+async def index_and_expire(settings, database, number):
+    """Store pages of this service and pages of both, and expire, all at once."""
     index = SearchIndex.shared(settings)
     for first in range(ROUNDS):
         own = [f"http://{number}.example/{first}/{n}" for n in range(OF_EACH)]
@@ -170,12 +157,10 @@ async def index_and_merge(settings, database, number):
             await index.add(SearchPage(TEAM, page, entry.packed()))
         await index.flush()
         await expire(database)
-    while merges := tuple(index._merging.values()):
-        await asyncio.wait(merges)
 
 
-def test_services_that_merge_at_once_do_not_disturb_each_other(database, url, tmp_path):
-    assert run_together(index_and_merge, url, tmp_path) == []
+def test_services_that_index_at_once_do_not_disturb_each_other(database, url, tmp_path):
+    assert run_together(index_and_expire, url, tmp_path) == []
     pages = {
         f"http://{host}.example/{first}/{n}"
         for first in range(ROUNDS)
@@ -183,16 +168,8 @@ def test_services_that_merge_at_once_do_not_disturb_each_other(database, url, tm
         for n in range(many)
     }
     hits = database.write_at_once(
-        searching.search, TEAM, parse_query("lorem"), Source(), 2 * len(pages)
+        search, TEAM, parse_query("lorem"), ResultList(), 2 * len(pages)
     )
     found = [hit.url for hit in hits]
     assert sorted(found) == sorted(pages), "each page once"
     assert count(database, search_page) == len(pages)
-    levels = database.write_at_once(
-        lambda c: c.scalars(
-            select(search_segment.c.level).where(
-                search_segment.c.state == SegmentState.LIVE
-            )
-        ).all()
-    )
-    assert max(levels) >= 2, levels

@@ -14,16 +14,16 @@ import pytest
 from sqlalchemy import text
 
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.options.job_arguments import batch_options
+from scraper_service.options.spider_arguments import batch_options
+from scraper_service.storage import connections, write_queue
 from scraper_service.storage import database as database_module
-from scraper_service.storage import postgres as connections
-from scraper_service.storage import timeouts, write_queue
+from scraper_service.storage import postgres as bounded_connections
 from scraper_service.storage.accounts.credits import top_up
-from scraper_service.storage.admission import Terms, create_job
 from scraper_service.storage.database import MIGRATION_LOCK, Database
 from scraper_service.storage.frontier import leases
-from scraper_service.storage.frontier.transactions import lock_job
-from scraper_service.storage.jobs import make_team, start_job
+from scraper_service.storage.jobs.admission import Terms, create_job
+from scraper_service.storage.jobs.job_store import make_team, start_job
+from scraper_service.storage.transactions import lock_job
 from tests.support.pgbouncer import PROGRAM, PgBouncer
 from tests.support.proxy_line import ProxyLine
 from tests.support.waiting import wait_until
@@ -107,7 +107,7 @@ def test_a_transaction_that_is_left_alone_is_ended(opened):
 
 
 def test_a_locked_job_holds_up_no_other(opened, url, monkeypatch):
-    monkeypatch.setattr(write_queue, "ASIDE", timeouts.Waits(lock_s=3600))
+    monkeypatch.setattr(write_queue, "ASIDE", connections.Waits(lock_s=3600))
     first, *others = begin(opened, 5)
 
     async def main():
@@ -149,7 +149,7 @@ def test_many_locked_jobs_hold_up_no_other(opened, url):
 
 
 def test_a_lock_that_is_never_let_go_is_an_error(opened, url, monkeypatch):
-    monkeypatch.setattr(write_queue, "ASIDE", timeouts.Waits(lock_s=0.2))
+    monkeypatch.setattr(write_queue, "ASIDE", connections.Waits(lock_s=0.2))
     [job_id] = begin(opened)
     with idle_with(url, LOCK, job_id):
         found, _ = run(*(opened.write_locking(lock, job_id) for _ in range(3)))
@@ -199,10 +199,10 @@ def test_a_process_that_stops_amid_its_statements_keeps_no_lock(
     opened, url, monkeypatch
 ):
     """The server waits for the rest of a pipeline without a time-out of its own."""
-    monkeypatch.setattr(timeouts, "HALF_SENT_S", 0.5)
-    monkeypatch.setattr(write_queue, "ASIDE", timeouts.Waits(lock_s=0.2))
+    monkeypatch.setattr(connections, "HALF_SENT_S", 0.5)
+    monkeypatch.setattr(write_queue, "ASIDE", connections.Waits(lock_s=0.2))
     [job_id] = begin(opened)
-    address = f"{plain(url)}?application_name={timeouts.APPLICATION}"
+    address = f"{plain(url)}?application_name={connections.APPLICATION}"
     with contextlib.closing(psycopg.connect(address, autocommit=True)) as other:
         line = other.pgconn
         line.enter_pipeline_mode()
@@ -219,7 +219,7 @@ def test_a_process_that_stops_amid_its_statements_keeps_no_lock(
             return isinstance(found[0], ServiceUnavailable)
 
         wait_until(is_locked)
-        wait_until(lambda: run(opened.write_apart(timeouts.end_half_sent))[0] == [1])
+        wait_until(lambda: run(opened.write_apart(connections.end_half_sent))[0] == [1])
         assert not is_locked()
 
 
@@ -263,7 +263,7 @@ def test_a_group_whose_connection_ended_is_repeated(opened, url):
 
 def test_a_transaction_that_slept_is_repeated(opened, url, monkeypatch):
     """As that of a process that goes on after it was stopped."""
-    monkeypatch.setattr(write_queue, "SHARING", timeouts.Waits(idle_s=0.2, lock_s=1))
+    monkeypatch.setattr(write_queue, "SHARING", connections.Waits(idle_s=0.2, lock_s=1))
     [job_id] = begin(opened)
     slept = []
 
@@ -287,8 +287,8 @@ def through(url, port):
 
 
 def test_a_server_that_says_nothing_is_left(tmp_path, url, postgres, monkeypatch):
-    monkeypatch.setattr(connections, "SILENCE_S", 0.5)
-    monkeypatch.setitem(connections.NETWORK, "connect_timeout", 2)
+    monkeypatch.setattr(bounded_connections, "SILENCE_S", 0.5)
+    monkeypatch.setitem(bounded_connections.NETWORK, "connect_timeout", 2)
     one = text("SELECT 1")
     with ProxyLine(postgres.port) as line:
         opened = Database(tmp_path, through(url, line.port))
@@ -321,7 +321,7 @@ def test_a_read_does_not_wait_for_ever_for_its_turn(opened, monkeypatch):
 
 
 def test_a_migration_that_goes_nowhere_is_an_error(tmp_path, url, monkeypatch):
-    monkeypatch.setattr(database_module, "MIGRATING", timeouts.Waits(lock_s=0.2))
+    monkeypatch.setattr(database_module, "MIGRATING", connections.Waits(lock_s=0.2))
     with (
         idle_with(url, "SELECT pg_advisory_lock(%s)", MIGRATION_LOCK),
         pytest.raises(Exception, match="lock timeout"),

@@ -1,7 +1,7 @@
 """A site whose pages need a browser, on 127.0.0.2 and, as another origin, 127.0.0.3.
 
-``python -m tests.support.app_site`` announces both addresses as one JSON line on stdout and ends
-with its standard input. In pages ``{self}`` and ``{other}`` stand for the addresses.
+``python -m tests.support.app_site`` prints both base URLs as one JSON line and ends with its
+standard input. In pages ``{self}`` and ``{other}`` stand for these URLs.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ ECHO_JS = """fetch('/headers').then((r) => r.text()).then((text) => {
 MOVING = "<script>location.replace('{to}')</script>"
 PAPER = pdf([[(72, 700, 12, "The words of a paper.")]])
 SLOW = f"""<!doctype html><title>Slow</title><h1>Slow</h1><p>{WORDS}</p>"""
-# What is said after the question mark becomes 256 Mi characters long.
+# The query names the part of the page that gets 256 Mi characters.
 HUGE = """<!doctype html><title>Huge</title><h1>Huge</h1><p>Its words are few.</p><script>
 const kind = location.search.slice(1);
 const text = () => 'a'.repeat(2 ** 28);
@@ -148,7 +148,7 @@ setTimeout(() => {
   if (kind === 'console') console.log(text());
 });
 </script>"""
-# What is said after the question mark is told to tests.browser.fragile.
+# The query is an order for tests.browser.fragile.
 ENDER = f"""<!doctype html><title>Ender</title><h1>Ender</h1><p>{WORDS}</p>
 <script>console.log(`end ${{location.search.slice(1)}}`)</script>"""
 LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script>"
@@ -188,7 +188,7 @@ PAGES: dict[str, str] = {
 
 
 class AppSite(ServerProcess):
-    """The site in a process of its own; use as a context manager."""
+    """The site in its own process, a context manager."""
 
     def __init__(self) -> None:
         super().__init__("tests.support.app_site")
@@ -198,7 +198,7 @@ class AppSite(ServerProcess):
         return self.address + path
 
     def paths(self) -> list[str]:
-        """Return host and path of what was asked for since the last call, in order."""
+        """Return host and path of the requests since the last call, in order."""
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with opener.open(self.url("/log"), timeout=WAIT_S) as found:
             return [f"{host}{path}" for host, path in json.load(found)]

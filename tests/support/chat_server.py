@@ -1,7 +1,7 @@
-"""A stand-in for the server of a language model, in a process of its own.
+"""A fake server of a language model, in its own process.
 
-``python -m tests.support.chat_server`` announces its address on stdout and ends with its stdin.
-How it behaves is set by :meth:`ChatServer.behave`; what it was asked can be read.
+``python -m tests.support.chat_server`` prints its base URL and ends with its standard input.
+:meth:`ChatServer.behave` sets its mode, :meth:`ChatServer.asked` returns its requests.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ CHANGES = {
 
 
 class ChatServer(HttpServer):
-    """The server as a subprocess; use as a context manager.
+    """The server as a subprocess, a context manager.
 
-    Modes: ``obeys``, ``fenced`` (with talk and a trailing comma), ``wrong`` (never what
-    the schema says), ``wrong-once``, ``truncated``, ``slow``, ``busy`` (429 for ever),
-    ``busy-once``, ``broken`` (500 for ever), ``huge`` (20 MB), ``deep``, ``nan``,
-    ``talks`` (no JSON), ``obedient`` (does what the page orders), ``no-schema`` (400 for
-    a response_format), ``rejects`` (400 for everything), ``old`` (400 for max_tokens and temperature), ``refuses`` (401),
-    ``moved`` (a redirect), ``garbage`` (no JSON body), ``drops`` (closes).
+    Modes: ``obeys``, ``fenced`` (a code fence in a text, with a trailing comma), ``wrong``
+    (invalid by the schema), ``wrong-once``, ``truncated``, ``slow``, ``busy`` (429 for ever),
+    ``busy-once``, ``broken`` (500 for ever), ``huge`` (20 MB), ``deep``, ``nan``, ``talks``
+    (no JSON), ``obedient`` (follows the page's orders), ``no-schema`` (400 for a
+    response_format), ``rejects`` (400 for everything), ``old`` (400 for max_tokens and
+    temperature), ``refuses`` (401), ``moved`` (a redirect), ``garbage`` (no JSON body),
+    ``drops`` (closes).
     """
 
     def __init__(self) -> None:
@@ -62,10 +63,11 @@ class ChatServer(HttpServer):
         }
 
     def behave(self, mode: str = "obeys", answer: Any = None, target: str = "") -> None:
-        """Answer in ``mode`` from now on, with ``answer``, and forget what was asked.
+        """Answer in ``mode`` with ``answer`` from now on, and forget earlier requests.
 
-        ``answer`` is a text, or is sent as JSON; a list of the type ``answers`` holds one
-        for each request. ``target`` is where ``moved`` leads to.
+        ``answer`` is a text, or another value that is sent as JSON. An object with the key
+        ``answers`` has a list of answers, the next for each request. ``target`` is the
+        redirect URL of ``moved``.
         """
         body = {"mode": mode, "answer": answer, "target": target}
         self.ask("/behave", body)
@@ -160,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _said(answer: Any, body: dict[str, Any], number: int) -> str:
-    """Return what the model says where nothing goes wrong."""
+    """Return the text of the model in the mode ``obeys``."""
     if isinstance(answer, dict) and "answers" in answer:
         answers = answer["answers"]
         answer = answers[min(number, len(answers)) - 1]

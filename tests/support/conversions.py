@@ -1,9 +1,9 @@
-"""Conversions that wait, or end their process, by order of a test.
+"""Conversions that wait or end their process, as a test orders.
 
-A service takes them with the environment of :func:`environment`: what a page's address
-says in its parameter ``do`` is done before the page is converted. ``hold`` waits until
-:meth:`Orders.let_go`, ``die`` kills the process each time, ``abort`` the same from C.
-The functions below are also tasks for a pool.
+A service uses them with :attr:`Orders.environment`. The parameter ``do`` in a page's URL
+is the order, obeyed before the conversion: ``hold`` waits until :meth:`Orders.let_go`,
+``die`` kills the process, ``abort`` ends the process from C. The functions below are also
+tasks for a pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ POLL_S = 0.02
 
 
 class PoolInLoop(NamedTuple):
-    """A pool, and what runs coroutines in the event loop that it belongs to."""
+    """A pool, and the function that runs coroutines in the pool's event loop."""
 
     pool: Any
     run: Callable[..., Any]
@@ -34,7 +34,7 @@ class PoolInLoop(NamedTuple):
 
 @contextmanager
 def pool_in_loop(*args: Any, **kwargs: Any) -> Iterator[PoolInLoop]:
-    """Make a pool that several calls of a test use."""
+    """Create a pool for several calls of a test."""
     from scraper_service.crawling.converter_pool.pool import ConverterPool
 
     with asyncio.Runner() as runner:
@@ -46,7 +46,7 @@ def pool_in_loop(*args: Any, **kwargs: Any) -> Iterator[PoolInLoop]:
 
 
 class Orders:
-    """The folder by which a test and the processes of a service talk."""
+    """The folder through which a test controls the processes of a service."""
 
     def __init__(self, folder: Path):
         self.folder = folder
@@ -54,7 +54,7 @@ class Orders:
 
     @property
     def environment(self) -> dict[str, str]:
-        """The settings of a service that follows these orders."""
+        """The environment of a service that follows these orders."""
         return {
             VARIABLE: str(self.folder),
             "SCRAPER_CONVERTER": "tests.support.conversions.ObedientPool",
@@ -62,7 +62,7 @@ class Orders:
 
     @property
     def held(self) -> list[int]:
-        """The processes that waited or wait for :meth:`let_go`, oldest first."""
+        """The ids of processes that waited or wait for :meth:`let_go`, oldest first."""
         files = sorted(
             self.folder.glob("held-*"), key=lambda path: path.stat().st_mtime_ns
         )
@@ -73,7 +73,7 @@ class Orders:
 
 
 class ObedientPool:
-    """What the setting CONVERTER names: the pool, with other conversions."""
+    """A value of the setting CONVERTER: the converter pool with :func:`render` of this module."""
 
     @classmethod
     def shared(cls, settings: Any) -> Any:
@@ -84,7 +84,7 @@ class ObedientPool:
 
 
 def render(source: Any, *args: Any) -> Any:
-    """Do what the address says, then convert the page."""
+    """Obey the order in the URL, then convert the page."""
     from scraper_service.content import convert
 
     query = urllib.parse.urlsplit(source.url).query
@@ -99,7 +99,7 @@ def render(source: Any, *args: Any) -> Any:
 
 
 def hold(folder: str, value: Any = None) -> Any:
-    """Wait for the end of all waiting; return ``value``."""
+    """Wait for :meth:`Orders.let_go`, then return ``value``."""
     mark = Path(folder, f"held-{os.getpid()}-{time.monotonic_ns()}")
     mark.touch()
     end = time.monotonic() + HELD_AT_MOST_S
@@ -109,7 +109,7 @@ def hold(folder: str, value: Any = None) -> Any:
 
 
 def hold_large(folder: str, body: bytes) -> int:
-    """Wait as :func:`hold`, with an input."""
+    """Wait like :func:`hold`, with an input; return its length."""
     return hold(folder, len(body))
 
 
@@ -130,7 +130,7 @@ def lines(count: int) -> bytes:
 
 
 class Odd(Exception):
-    """An exception that pickle cannot make again."""
+    """An exception that pickle cannot restore."""
 
     def __init__(self, one: int, two: int):
         super().__init__(f"{one} {two}")
@@ -145,5 +145,5 @@ def unsendable() -> Any:
 
 
 def exit_at_once(*_args: Any) -> None:
-    """Stand in for the main function of a process that cannot start."""
+    """Exit at once, in place of the main function of a process."""
     os._exit(3)

@@ -1,7 +1,7 @@
-"""What must hold of a job however often its service was killed.
+"""The invariants of a job whose service is killed at any time.
 
-:class:`Invariants` watches one job from outside, poll by poll, and compares in the end
-what the API shows, what the database holds and what the site was asked for.
+:class:`Invariants` polls one job. At the end it compares the responses of the API, the
+rows of the database and the requests to the site.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from tests.support.mockserver import MockServer
 
 TERMINAL = {"completed", "failed", "cancelled"}
-GIVEN_UP = "SCRAPE_RETRY_LIMIT"  # of a page whose process ended again and again
-HELD, PENDING, LEASED, DONE, FAILED = range(5)  # states of an address
+GIVEN_UP = "SCRAPE_RETRY_LIMIT"  # error of a page whose process ended too often
+HELD, PENDING, LEASED, DONE, FAILED = range(5)  # states of a URL
 POLL_S = 0.1
-GIVE_UPS_PER_KILL = 5  # kills / attempts, times the leases that are out at once
+GIVE_UPS_PER_KILL = 5  # kills / attempts, times the concurrent leases
 
 
 class Rows(NamedTuple):
-    """What the database holds of one job; rows as dictionaries."""
+    """The rows of one job in the database, as dictionaries."""
 
     job: dict[str, Any]
     frontier: list[dict[str, Any]]
@@ -49,7 +49,7 @@ class Rows(NamedTuple):
 
 
 def read_rows(database: str, job_id: str) -> Rows:
-    """Read everything about a job, in one transaction."""
+    """Read all rows of a job in one transaction."""
     queries = (
         "SELECT * FROM job WHERE id = :job",
         "SELECT id, key, url, state, error FROM frontier WHERE job_id = :job",
@@ -77,15 +77,15 @@ def read_rows(database: str, job_id: str) -> Rows:
 
 
 def sqlite_of(data_dir: Path) -> str:
-    """Return the address of the database that a service keeps in its folder."""
+    """Return the database URL of a service with this data folder."""
     return f"sqlite:///{data_dir / 'jobs.sqlite'}"
 
 
 class Expected(NamedTuple):
-    """What a job has to end with.
+    """The expected end of a job.
 
-    ``ended`` maps the addresses that failed to all that must have ended, each as often
-    as it must; ``failing`` ones always fail. With ``limit``, ``ended`` is the most.
+    ``ended`` maps the numbers of failed pages to all pages that must end, with counts.
+    Pages in ``failing`` always fail. With ``limit`` fewer pages may end.
     """
 
     ended: Callable[[Collection[int]], Counter[int]]
@@ -94,7 +94,7 @@ class Expected(NamedTuple):
 
 
 def crawl_of(name: str, limit: int | None = None) -> Expected:
-    """Return what a crawl of a linked site from its page 0 ends with."""
+    """Return the expected end of a crawl of a linked site from its page 0."""
     site = linked_site.named(name)
     return Expected(
         lambda dead: Counter(site.reachable(dead)), site.flaky_pages(), limit
@@ -102,15 +102,15 @@ def crawl_of(name: str, limit: int | None = None) -> Expected:
 
 
 def batch_of(numbers: Collection[int], failing: Collection[int] = ()) -> Expected:
-    """Return what a batch ends with; each entry counts."""
+    """Return the expected end of a batch; duplicates count."""
     return Expected(lambda _dead: Counter(numbers), failing)
 
 
 class Invariants:
-    """Watches one job on a linked site; every method raises AssertionError.
+    """Watches one job on a linked site; every method may raise :exc:`AssertionError`.
 
-    ``path`` is the address of its status. The service is given to each call, since a
-    new process may have taken its place.
+    ``path`` is the path of the job's status. Each call takes the service, because a test
+    may have replaced its process.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Invariants:
 
     @property
     def completed(self) -> int:
-        """Documents delivered, as far as the last poll saw."""
+        """Number of completed documents at the last poll."""
         return int(self._last["completed"])
 
     @property
@@ -142,7 +142,7 @@ class Invariants:
         return str(self._last.get("status", "scraping"))
 
     def poll(self, service: Service) -> str:
-        """Read the status from where the last poll ended; return its state."""
+        """Read the status and the documents since the last poll; return the state."""
         reply = service.get(f"{self.path}?skip={len(self.documents)}")
         assert reply.status == 200, reply
         status = reply.json
@@ -166,7 +166,7 @@ class Invariants:
         wait_until(lambda: self.poll(service) in TERMINAL, seconds, POLL_S)
 
     def check(self, service: Service) -> None:
-        """Check a job that has completed: what ended, the rows, what was fetched."""
+        """Check a completed job: its documents, errors, rows and fetches."""
         self.poll(service)
         assert self.state == "completed", self._last
         documents = read_all(service, self.path)
@@ -179,7 +179,7 @@ class Invariants:
         self._check_fetches(documents, errors)
 
     def read_errors(self, service: Service) -> list[dict[str, Any]]:
-        """Return the job's errors, none of them twice."""
+        """Return the job's errors, and check that their ids are unique."""
         reply = service.get(f"{self.path}/errors")
         assert reply.status == 200, reply
         assert reply.json["success"] is True
@@ -190,7 +190,7 @@ class Invariants:
         return errors
 
     def check_rows(self) -> Rows:
-        """Compare the tables with each other and with the last poll, of a final job."""
+        """Compare the rows of an ended job with each other and with the last poll."""
         rows = read_rows(self.database, self.job_id)
         job, page_ids = rows.job, [row["id"] for row in rows.pages]
         assert job["state"] == self.state
@@ -217,7 +217,7 @@ class Invariants:
         return rows
 
     def _check_balance(self, rows: Rows) -> None:
-        """The law of conservation: the counts on the job are those of its rows."""
+        """Check the law of conservation: the job's counters equal the counts of its rows."""
         keys = [row["key"] for row in rows.frontier]
         assert len(set(keys)) == len(keys)
         job = rows.job
@@ -232,7 +232,7 @@ class Invariants:
     def _check_addresses(
         self, documents: list[dict[str, Any]], errors: list[dict[str, Any]]
     ) -> None:
-        """Each address ended as a page or a failure, none lost and none twice."""
+        """Check that each URL ended as often as expected, as a page or as an error."""
         delivered = Counter(page_of(document) for document in documents)
         failed = Counter(linked_site.page_number(error["url"]) for error in errors)
         ended = delivered + failed
@@ -269,7 +269,7 @@ class Invariants:
     def _check_fetches(
         self, documents: list[dict[str, Any]], errors: list[dict[str, Any]]
     ) -> None:
-        """Nothing was shown that was not fetched, or fetched beyond need or limit."""
+        """Check that each shown page was fetched, and no page too often."""
         fetched = fetches(self.site, self.prefix)
         delivered = Counter(page_of(document) for document in documents)
         failed = {linked_site.page_number(error["url"]) for error in errors}
@@ -284,7 +284,7 @@ class Invariants:
 
 
 def read_all(service: Service, path: str) -> list[dict[str, Any]]:
-    """Return all documents of a job that has ended, by following ``next``."""
+    """Return all documents of an ended job by following ``next``."""
     documents: list[dict[str, Any]] = []
     cursors = set()
     target = path
@@ -299,29 +299,29 @@ def read_all(service: Service, path: str) -> list[dict[str, Any]]:
 
 
 def page_of(document: dict[str, Any]) -> int:
-    """Return the number of the linked site's page that a document is."""
+    """Return the page number of a document of a linked site."""
     return linked_site.page_number(document["metadata"]["sourceURL"])
 
 
 def fetches(site: MockServer, prefix: str) -> Counter[int]:
-    """Return how often each page of a linked site was asked for."""
+    """Return the number of requests for each page of a linked site."""
     paths = site.paths(f"{prefix}p")
     pages = (path for path in paths if not path.endswith("/sitemap.xml"))
     return Counter(map(linked_site.page_number, pages))
 
 
 def kill(service: Service) -> None:
-    """End the service's main process as the kernel would; reap what is left of it."""
+    """Kill the service's main process by SIGKILL, then stop its remaining processes."""
     os.kill(service.pid, signal.SIGKILL)
     service.stop()
 
 
 def started(reply: Any) -> str:
-    """Return the path of the status of a job that was just started."""
+    """Return the status path of a new job from the response to its start."""
     assert reply.status == 200, reply
     assert reply.json["success"] is True
     return "/" + reply.json["url"].split("/", 3)[3]
 
 
-#: What a request to a service that is being killed may end with.
+#: Errors of a request to a service that is killed meanwhile.
 CONNECTION_LOST = (OSError, http.client.HTTPException)

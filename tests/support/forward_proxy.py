@@ -1,4 +1,4 @@
-"""A forward proxy in a thread, as an operator may have one; it knows who asked."""
+"""A forward proxy in a thread, which records its requests."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Self
 
 
 class ForwardProxy:
-    """Carries HTTP requests and tunnels; use as a context manager.
+    """A proxy for HTTP requests and tunnels, a context manager.
 
-    ``status`` other than 0 is answered in place of what a site says. ``asked`` are the
-    first lines of what came, ``credentials`` what opened the proxy.
+    A ``status`` other than 0 is the response to every request. ``asked`` has the first
+    line of each request, ``credentials`` the values of ``Proxy-Authorization``.
     """
 
     def __init__(self, status: int = 0, host: str = "127.0.0.1"):

@@ -1,4 +1,4 @@
-"""A site in a thread that notes how many of its pages are asked for at a time."""
+"""A site in a thread that counts its concurrent requests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,10 @@ from tests.support.waiting import WAIT_S
 
 
 class Gauge(InThread, ThreadingHTTPServer):
-    """A site on 127.0.0.2 whose pages take ``wait_s`` each; a context manager.
+    """A site on 127.0.0.2 whose pages take ``wait_s`` each, a context manager.
 
-    Every path without a dot is a page and links to ``/p/1`` and so on, which are
-    :attr:`pages` with the page ``/p/``. No page is answered while :attr:`gate` is
-    clear.
+    Every path without a dot is a page. It links to ``/p/1``, ``/p/2`` and so on; with
+    ``/p/`` there are :attr:`pages` pages. Responses wait while :attr:`gate` is clear.
     """
 
     pages = 12
@@ -26,7 +25,7 @@ class Gauge(InThread, ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__((SITE_HOST, 0), _Handler)
-        self.log: list[tuple[int, str]] = []  # 1 for a begin, -1 for an end; the path
+        self.log: list[tuple[int, str]] = []  # 1 for a start or -1 for an end, and path
         self.gate = threading.Event()
         self.gate.set()
         self._lock = threading.Lock()
@@ -41,12 +40,12 @@ class Gauge(InThread, ThreadingHTTPServer):
 
     @property
     def asked(self) -> list[str]:
-        """The paths of pages, in the order in which they were asked for."""
+        """The paths of the requested pages, in order."""
         return [path for step, path in self.log if step > 0]
 
     @property
     def now(self) -> int:
-        """How many pages are asked for and not yet answered."""
+        """The number of requests without a response so far."""
         return sum(step for step, _ in self.log)
 
     @property
@@ -64,14 +63,14 @@ class _Handler(BaseHTTPRequestHandler):
             self.server.note(1, self.path)
             self.server.gate.wait(WAIT_S)
             time.sleep(self.server.wait_s)
-            # Before the answer: after it the next request may begin.
+            # Note the end before the response: the next request may follow at once.
             self.server.note(-1, self.path)
         links = "".join(f"<a href=/p/{n}>{n}</a>" for n in range(1, Gauge.pages))
         body = f"<title>Page</title><h1>Page</h1>{links}".encode()
         self.send_response(200 if is_page else 404)
         self.send_header("Content-Type", "text/html")
         self.send_header("Content-Length", str(len(body)))
-        with contextlib.suppress(ConnectionError):  # who was killed meanwhile
+        with contextlib.suppress(ConnectionError):  # a client was killed meanwhile
             self.end_headers()
             self.wfile.write(body)
 

@@ -1,9 +1,8 @@
-"""The image without Docker: the steps of the Dockerfile, done in a clean Debian.
+"""Build and test the image without Docker: run the steps of the Dockerfile in a clean Debian.
 
-``python -m tests.support.image`` takes minutes, the rights of root, ``debootstrap`` and a
-network. The Debian is of the release of this machine, with its Python in place of the
-one that the base image has. Then the service is started as the user of the image, and
-asked what its health check asks.
+``python -m tests.support.image`` takes minutes. It needs root, ``debootstrap`` and a network.
+Release and Python are those of this machine's Debian. Afterwards the service starts as
+the user of the image and must pass its health check.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from tools.bench.processes import ROOT
 
 DOCKERFILE = ROOT / "deploy" / "Dockerfile"
 PACKAGES = "python3,python3-dev,python3-venv,python-is-python3,ca-certificates"
-# So that pip and apt reach in there what they reach here.
+# Files that pip and apt need to reach the network from the image.
 OF_THIS_MACHINE = (
     *("/etc/resolv.conf", "/etc/pip.conf", "/etc/hosts"),
     *("/etc/ssl/certs/ca-certificates.crt", "/etc/apt/apt.conf"),
@@ -41,7 +40,7 @@ def steps(text: str) -> list[tuple[str, str]]:
 
 
 class Image:
-    """A folder in which the steps are done. ``mirror`` is Debian's."""
+    """The folder of the image. ``mirror`` is the URL of a Debian mirror."""
 
     def __init__(self, folder: Path, mirror: str):
         self.folder = folder
@@ -56,7 +55,7 @@ class Image:
         self.commands: dict[str, list[str]] = {}
 
     def build(self) -> None:
-        """Do all steps; both stages in one folder, which has what the last one copies."""
+        """Run all steps. Both stages share the folder, so copies between them are there."""
         release = dict(
             line.split("=", 1)
             for line in Path("/etc/os-release").read_text().splitlines()
@@ -66,7 +65,7 @@ class Image:
             *("debootstrap", "--variant=minbase", f"--include={PACKAGES}", release),
             *(str(self.folder), self.mirror),
         )
-        (self.folder / "dev" / "shm").chmod(0o1777)  # as Docker has it, for locks
+        (self.folder / "dev" / "shm").chmod(0o1777)  # as in Docker, for locks
         for name in OF_THIS_MACHINE:
             if Path(name).exists():
                 shutil.copy(name, self.inside(name))
@@ -123,7 +122,7 @@ class Image:
         subprocess.run(self.command(*command), env=self.environment, check=True)
 
     def try_out(self) -> None:
-        """Start the service; raises unless its health check succeeds in time."""
+        """Start the service; raise if its health check does not succeed in time."""
         service = subprocess.Popen(
             self.command(*self.commands["CMD"]), env=self.environment
         )
@@ -148,7 +147,7 @@ class Image:
         self.chroot("chromium", "--version")
 
     def examine(self) -> None:
-        """Ask the doctor; that no names resolve is this machine's, not the image's."""
+        """Run the doctor; ignore a failed name resolution, which depends on the machine."""
         done = subprocess.run(
             self.command("scraper-service", "doctor", "--port", "3002"),
             env=self.environment,
@@ -173,7 +172,7 @@ def main() -> int:
     if os.geteuid() or shutil.which("debootstrap") is None:
         raise SystemExit("this takes the rights of root, and debootstrap")
     folder = Path(tempfile.mkdtemp(prefix="image-"))
-    folder.chmod(0o755)  # it is the root of another user
+    folder.chmod(0o755)  # another user needs it as root folder
     try:
         image = Image(folder, options.mirror)
         image.build()

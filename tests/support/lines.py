@@ -1,4 +1,4 @@
-"""How a server in a subprocess and who started it talk: in lines."""
+"""The line protocol between a server in a subprocess and its parent process."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ async def answer_lines(said: str, on_line: Callable[[str], object]) -> None:
     """
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
-    # Before the announcement: who reads it may stop the server at once.
+    # Before the first line, since a reader may stop the server at once.
     loop.add_signal_handler(signal.SIGTERM, stopped.set)
     print(said, flush=True)
 
     def read() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop closed meanwhile
+        with contextlib.suppress(RuntimeError):  # the loop has closed meanwhile
             for line in sys.stdin:
                 loop.call_soon_threadsafe(on_line, line)
             loop.call_soon_threadsafe(stopped.set)

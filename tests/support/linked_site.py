@@ -1,9 +1,9 @@
 """A site of N pages that link to each other, the same on every run.
 
-A site's name is ``N`` with optional parts behind dashes: ``500-slow20-flaky10`` has 500
-pages, waits 20 ms before each and resets the connection of every tenth, always. Other
-parts only make it another site. Page 0, ``/site/NAME/p/``, is never flaky, and every
-page can be reached from it through pages that answer.
+A site's name is ``N`` with optional parts after dashes. ``500-slow20-flaky10`` has 500
+pages, waits 20 ms before each page and always resets the connection of every tenth page.
+Other parts only make the name different. Page 0, ``/site/NAME/p/``, is never flaky, and
+every page can be reached from page 0 without flaky pages.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ EXTRA_LINKS = 4
 
 @frozen
 class LinkedSite:
-    """What a site's name says."""
+    """A site, described by its name."""
 
     name: str
     size: int
     delay_s: float
-    flaky: int  # every page of that number is flaky; 0 means none
+    flaky: int  # every page of this number fails; 0 for no failures
 
     @classmethod
     def named(cls, name: str) -> LinkedSite:
-        """Read a name; raises :exc:`ValueError` where it does not begin with a size."""
+        """Parse a name; raise :exc:`ValueError` if it does not begin with a size."""
         size, *parts = name.split("-")
         found = dict(re.findall(r"(slow|flaky)(\d+)", "-".join(parts)))
         delay_s = int(found.get("slow", 0)) / 1000
@@ -43,13 +43,13 @@ class LinkedSite:
         return bool(self.flaky) and number % self.flaky == self.flaky - 1
 
     def path(self, number: int) -> str:
-        """Return the path of a page; that of page 0 is a prefix of all others."""
+        """Return the path of a page; the path of page 0 is a prefix of all others."""
         return f"/site/{self.name}/p/{number or ''}"
 
     def page(self, number: int, base: str) -> bytes:
-        """Return a page; ``base`` is what its relative links have to begin with.
+        """Return a page; ``base`` is the prefix of its relative links.
 
-        It shows each link in two spellings of the same address.
+        The page has each link in two spellings of the same URL.
         """
         items = "".join(
             f'<li><a href="{spelling}">Page {target}</a></li>'
@@ -76,8 +76,8 @@ class LinkedSite:
     def links(self, number: int) -> tuple[int, ...]:
         """Return the numbers of the pages that a page links to.
 
-        Its two children in a tree, its two successors (two neighbours are never both
-        flaky), page 0, itself and some at random.
+        These are its two children in a tree, its two successors (two neighbours are never
+        both flaky), page 0, the page itself and some random pages.
         """
         rng = random.Random(f"{self.size}/{number}")
         near = (2 * number + 1, 2 * number + 2, number + 1, number + 2, 0, number)
@@ -85,7 +85,7 @@ class LinkedSite:
         return tuple(target for target in (*near, *extra) if target < self.size)
 
     def reachable(self, dead: Collection[int] = ()) -> frozenset[int]:
-        """Return the pages found from page 0 when ``dead`` ones show no links."""
+        """Return the pages found from page 0 if pages in ``dead`` have no links."""
         found, todo = {0}, [0]
         while todo:
             number = todo.pop()
@@ -104,6 +104,6 @@ named = cache(LinkedSite.named)
 
 
 def page_number(url: str) -> int:
-    """Return the number of the page that an address of any spelling is of."""
+    """Return the number of the page with a URL in any spelling."""
     name = urllib.parse.urlsplit(url).path.rstrip("/").rpartition("/")[2]
     return 0 if name == "p" else int(name)

@@ -1,54 +1,53 @@
-"""A web site in a subprocess, on 127.0.0.2, whose resources are named for behaviour.
+"""A web site in a subprocess, on 127.0.0.2, with resources named by their behaviour.
 
-``python -m tests.support.mockserver`` announces its addresses as one JSON line on stdout;
-``--canary`` is a listener on 127.0.0.1, where nothing may connect. Both end with
-SIGTERM or their standard input. No crawler library is used: what goes over the wire
-is written here.
+``python -m tests.support.mockserver`` prints its base URLs as one JSON line. ``--canary``
+runs a listener on 127.0.0.1 that no client may connect to. Both end with SIGTERM or
+their standard input. The code writes all bytes itself, without an HTTP library.
 
 ===========================  ====================================================
 ``/``  ``/page/N``           index; pages 1 to 20, linked as a chain
 ``/article``  ``/big``       realistic pages of 17 kB and 200 kB
-``/status/N``                answers N
-``/delay/SECONDS``           waits, then answers
-``/held/NAME``               answers once ``/_release/NAME`` was asked for
+``/status/N``                responds with status N
+``/delay/SECONDS``           waits, then responds
+``/held/NAME``               responds after a request for ``/_release/NAME``
 ``/slow-body?seconds=``      head and half of the body, waits, the other half
 ``/redirect/N?to=``          N redirects, then ``to`` (default ``/``)
 ``/redirect-loop``           redirects to itself
-``/redirect-to?url=&status=``  one redirect (302) to any address
+``/redirect-to?url=&status=``  one redirect (302) to any URL
 ``/meta-refresh?to=&delay=``  page with a meta refresh
 ``/meta-refresh-loop``       page with a meta refresh to itself
 ``/refresh-header?to=``      page with a ``Refresh:`` header
 ``/headers``  ``/cookies``   request headers, cookies as JSON
 ``/cookies/set?a=b``         sets cookies, redirects to ``/cookies``
-``/echo``  ``/echo/...``     path and query as JSON, as they came
+``/echo``  ``/echo/...``     path and query as JSON, unchanged
 ``/echo-method``             method, a space, the request's body
 ``/html?body=&count=``       the given HTML, ``count`` times
-``/example``                 what the README shows
+``/example``                 the page of the README's example
 ``/json`` ``/text`` ``/xml`` ``/rss`` ``/csv`` ``/empty`` ``/iframe`` ``/base64``
                              small documents
 ``/png`` ``/png-as-html`` ``/binary`` ``/pdf?pages=N`` ``/pdf-broken``
-                             not text
+                             no text
 ``/metas``                   repeated and prefixed meta elements
-``/encoding/NAME``           text in NAME, said by the header
-``/encoding/NAME-meta``      ... said by a meta element only
-``/encoding/NAME-none``      ... not said
-``/encoding/lying``          windows-1251, said to be UTF-8
+``/encoding/NAME``           text in NAME, declared in the header
+``/encoding/NAME-meta``      ... declared in a meta element only
+``/encoding/NAME-none``      ... not declared
+``/encoding/lying``          windows-1251, declared as UTF-8
 ``/nonutf-url/...``          Latin-1 page, its links have bytes that are not UTF-8
 ``/gzip`` ``/deflate`` ``/br`` ``/zstd``  small page in that content encoding
 ``/encodings/N``             N times gzip
 ``/bomb/CODING?mb=N``        N MiB of spaces in few bytes (default 256)
 ``/drop``                    accepts, then resets
 ``/truncate``                Content-Length larger than the body
-``/bad-chunk``               chunked, the second size is no number
+``/bad-chunk``               chunked, the second size is not a number
 ``/endless``                 body without end
 ``/drip``                    body of one byte per 0.2 s
 ``/huge-length``             Content-Length of 1 TB, then silence
 ``/huge-header``             one header of 32 KiB, legal
 ``/header-flood``            headers without end
-``/informational-flood``     1xx answers without end
-``/site/NAME/p/I``           page I of many that are linked: ``tests/support/linked_site.py``
-``/_log``                    GET: requests seen, as JSON; DELETE: forget them
-``/_log?paths=PREFIX``       GET: only their paths, of those that begin so
+``/informational-flood``     1xx responses without end
+``/site/NAME/p/I``           page I of a linked site: ``tests/support/linked_site.py``
+``/_log``                    GET: all requests, as JSON; DELETE: forget them
+``/_log?paths=PREFIX``       GET: only the paths that begin with PREFIX
 ===========================  ====================================================
 """
 
@@ -169,12 +168,12 @@ DOCUMENTS = {
 
 @frozen
 class Asked:
-    """A request as it came; ``path`` and ``query`` are neither decoded nor sorted."""
+    """A request; ``path`` and ``query`` are unchanged, without decoding and sorting."""
 
     method: str
     path: str
     query: str
-    headers: dict[str, str]  # names in lower case, repeats joined by ", "
+    headers: dict[str, str]  # names in lower case, duplicates joined by ", "
     body: bytes
 
     def parameter(self, name: str, default: str) -> str:
@@ -205,12 +204,12 @@ class Answer:
 Resource = Callable[[Asked], Answer | Awaitable[Answer]]
 Stream = Callable[[Asked], AsyncIterator[bytes]]
 resources: dict[str, Resource] = {}
-streams: dict[str, Stream] = {}  # raw bytes, the connection is closed after them
+streams: dict[str, Stream] = {}  # raw bytes; the connection closes afterwards
 seen: collections.deque[dict[str, Any]] = collections.deque(maxlen=50_000)
 
 
 def resource(name: str) -> Callable[[Resource], Resource]:
-    """Answer ``/name`` and all below it with the decorated function."""
+    """Serve ``/name`` and all paths below with the decorated function."""
     return lambda function: resources.setdefault(name, function)
 
 
@@ -567,7 +566,7 @@ def _log(asked: Asked) -> Answer:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answer the requests of one connection until either side ends it."""
+    """Serve the requests of one connection until either side closes it."""
     with contextlib.suppress(OSError, asyncio.IncompleteReadError, ssl.SSLError):
         try:
             while await _answer(await _read_request(reader), writer):
@@ -597,7 +596,7 @@ async def _read_request(reader: asyncio.StreamReader) -> Asked:
 
 
 async def _answer(asked: Asked, writer: asyncio.StreamWriter) -> bool:
-    """Write the answer; false when the connection has to end after it."""
+    """Write the response; return False if the connection must close afterwards."""
     name = asked.path.split("/")[1]
     if not name.startswith("_"):
         seen.append(
@@ -641,7 +640,7 @@ def make_certificate(
     days: int = 1,
     signer: tuple[x509.Certificate, ec.EllipticCurvePrivateKey] | None = None,
 ) -> x509.Certificate:
-    """Return a certificate that ends in ``days``, self-signed without ``signer``."""
+    """Return a certificate that expires in ``days``, self-signed without ``signer``."""
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, host)])
     issuer, signing_key = (signer[0].subject, signer[1]) if signer else (subject, key)
     signer_public = signing_key.public_key()
@@ -671,7 +670,7 @@ def make_certificate(
 
 
 def make_tls_contexts(folder: Path) -> dict[str, ssl.SSLContext]:
-    """Return one context per kind of certificate; the authority is ``ca.pem``."""
+    """Return a context for each kind of certificate; ``ca.pem`` is the authority."""
     ca_key = ec.generate_private_key(ec.SECP256R1())
     ca = make_certificate("authority.example", ca_key)
     (folder / "ca.pem").write_bytes(ca.public_bytes(serialization.Encoding.PEM))
@@ -701,7 +700,7 @@ def make_tls_contexts(folder: Path) -> dict[str, ssl.SSLContext]:
 
 
 async def _listen(context: ssl.SSLContext | None) -> str:
-    """Serve the site on a free port and return its address."""
+    """Serve the site on a free port and return its URL."""
     server = await asyncio.start_server(_serve, SITE_HOST, 0, ssl=context, limit=MIB)
     scheme = "https" if context else "http"
     return f"{scheme}://{SITE_HOST}:{server.sockets[0].getsockname()[1]}"
@@ -727,7 +726,9 @@ async def _run_canary() -> None:
         writer.close()
 
     async def count() -> None:
-        await asyncio.sleep(0.05)  # connections the kernel has, we have not yet
+        await asyncio.sleep(
+            0.05
+        )  # for connections that only the kernel has accepted so far
         print(f"count {connections}", flush=True)
 
     server = await asyncio.start_server(trap, CANARY_HOST, 0)
@@ -740,7 +741,7 @@ async def _run_canary() -> None:
 
 
 class MockServer(ServerProcess):
-    """The site as its user sees it; a context manager."""
+    """The site as a subprocess, a context manager."""
 
     def __init__(self) -> None:
         super().__init__("tests.support.mockserver")
@@ -749,19 +750,21 @@ class MockServer(ServerProcess):
         self._held = itertools.count()
 
     def url(self, path: str = "/", origin: str = "http") -> str:
-        """Return an address of the site; ``other`` is a second origin of it."""
+        """Return a URL of the site; ``other`` is its second origin."""
         return self.addresses[origin] + path
 
     def https(self, path: str = "/", certificate: str = "self-signed") -> str:
-        """Return an address with a ``self-signed``, ``expired``, ``wrong-name`` or
-        ``valid`` certificate; all but the first are signed by ``ca_file``. That of
-        ``old-cipher`` is valid, too: it speaks TLS 1.2 with SHA-1 only.
+        """Return an https URL with one of several kinds of certificate.
+
+        Kinds are ``self-signed``, ``expired``, ``wrong-name`` and ``valid``; ``ca_file``
+        signs all but the first. ``old-cipher`` has a valid certificate, but only TLS 1.2
+        with SHA-1.
         """
         return self.url(path, certificate)
 
     @property
     def requests(self) -> list[dict[str, Any]]:
-        """Requests since the start or :meth:`forget`, the oldest first.
+        """The requests since the start or :meth:`forget`, the oldest first.
 
         Keys: ``method``, ``path`` (with its query), ``headers`` (names in lower
         case), ``body`` (Latin-1).
@@ -771,18 +774,18 @@ class MockServer(ServerProcess):
         return found
 
     def paths(self, prefix: str = "/") -> list[str]:
-        """Return the paths in :attr:`requests` that begin so; cheap for thousands."""
+        """Return the paths of :attr:`requests` with this prefix; fast for thousands."""
         query = urllib.parse.urlencode({"paths": prefix})
         with _opener.open(self.url(f"/_log?{query}"), timeout=WAIT_S) as answer:
             found: list[str] = json.load(answer)
         return found
 
     def held(self) -> str:
-        """Return the address of a new page that answers after :meth:`release`."""
+        """Return the URL of a new page whose response waits for :meth:`release`."""
         return self.url(f"/held/{next(self._held)}")
 
     def release(self, url: str) -> None:
-        """Let a held page answer, from now on."""
+        """Let a held page respond from now on."""
         name = url.rpartition("/")[2]
         _opener.open(self.url(f"/_release/{name}"), timeout=WAIT_S).close()
 
@@ -793,7 +796,7 @@ class MockServer(ServerProcess):
 
 
 class Canary(ServerProcess):
-    """A listener where nothing may connect; :meth:`count` tells how often it was."""
+    """A listener that no client may connect to; :meth:`count` returns the connections."""
 
     def __init__(self) -> None:
         super().__init__("tests.support.mockserver", "--canary")

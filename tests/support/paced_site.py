@@ -1,11 +1,11 @@
-"""A site in a subprocess, on 127.0.0.2, that minds how fast it is asked.
+"""A site in a subprocess, on 127.0.0.2, with rate limits.
 
-``python -m tests.support.paced_site`` announces its address; it ends with SIGTERM. ``/p/`` and ``/p/N``
-are pages that link to all others. ``--first K --status S --retry-after R`` answers the first
-K requests with S; ``--rate N`` answers 429 to more than N requests in a second, and to
-all in the pause that it asked for. R is the header as it is sent, ``date+SECONDS`` an
-HTTP date from now. ``/_log`` has the requests: path, status, begin and end by
-:func:`time.monotonic`, as JSON.
+``python -m tests.support.paced_site`` prints its URL and ends with SIGTERM. ``/p/`` and
+``/p/N`` are pages that link to all others. ``--first K --status S --retry-after R`` responds
+to the first K requests with status S. ``--rate N`` responds with 429 to more than N
+requests in a second, and to all requests during the pause. R is the ``Retry-After``
+header; ``date+SECONDS`` stands for an HTTP date from now. ``/_log`` returns the requests as
+JSON: path, status, start and end by :func:`time.monotonic`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import time
 from email.utils import formatdate
 from typing import TYPE_CHECKING, NamedTuple
 
-from scraper_service.storage.politeness.hosts import pace_key
-from scraper_service.storage.politeness.pace import HostPace
+from scraper_service.crawling.politeness.host_limits import pace_key
+from scraper_service.crawling.politeness.host_pace import HostPace
 from tests.support.servers import HttpServer
 
 if TYPE_CHECKING:
@@ -31,17 +31,17 @@ HOST = "127.0.0.2"
 
 
 class Seen(NamedTuple):
-    """One request; the times are the site's own, ``end`` is before the answer left."""
+    """A request. The site measures the times; ``end`` is just before its response."""
 
     path: str
     status: int
     begin: float
     end: float
-    pause_s: float  # what the answer asked for
+    pause_s: float  # the pause in the response
 
 
 class PacedSite(HttpServer):
-    """The site as its user sees it; a context manager."""
+    """The site as a subprocess, a context manager."""
 
     def __init__(self, **options: object):
         flags = (f"--{k.replace('_', '-')}={v}" for k, v in options.items())
@@ -52,25 +52,25 @@ class PacedSite(HttpServer):
 
     @property
     def log(self) -> list[Seen]:
-        """Requests for pages so far, by their begin."""
+        """The requests for pages so far, by their start."""
         return sorted((Seen(*row) for row in self.ask("/_log")), key=_begin)
 
     def statuses(self) -> list[int]:
         return [seen.status for seen in self.log]
 
     def gaps(self) -> list[float]:
-        """Return the times from the end of each request to the begin of the next."""
+        """Return the times from the end of each request to the start of the next."""
         log = self.log
         return [b.begin - a.end for a, b in itertools.pairwise(log)]
 
     def most(self) -> int:
-        """Return the greatest number of requests that were open at once."""
+        """Return the maximum of concurrent requests."""
         log = self.log
         return max(sum(o.begin <= s.begin < o.end for o in log) for s in log)
 
 
 class CrawlDelay:
-    """An extension that gives a site the delay ``CRAWL_DELAY_S``, as a robots.txt."""
+    """An extension that sets the Crawl-delay of a site to ``CRAWL_DELAY_S``."""
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> CrawlDelay:

@@ -1,4 +1,4 @@
-"""A PgBouncer of the system's package that pools transactions, in front of a test's server."""
+"""The system's PgBouncer in transaction pooling mode, in front of a test's server."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 START_TIMEOUT_S = 30
-USER = "nobody"  # it refuses root
+USER = "nobody"  # PgBouncer refuses to run as root
 
 
 class PgBouncer:
-    """Runs on a free port of 127.0.0.1; ``url`` is that of a database, through it.
+    """A PgBouncer on a free port of 127.0.0.1, a context manager.
 
-    Use as a context manager, and only where :data:`PROGRAM` is one.
+    ``url`` is the URL of the database through PgBouncer. :data:`PROGRAM` must be installed.
     """
 
     def __init__(self, url: str):

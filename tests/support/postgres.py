@@ -1,4 +1,4 @@
-"""A private PostgreSQL server of the system's packages, for the time of a test run."""
+"""A PostgreSQL server from the system's packages, private to a test run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ USER = "tester"
 DEBIAN = Path("/usr/lib/postgresql")
 START_TIMEOUT_S = 200
 STOP_TIMEOUT_S = 15
-# The machine of the tests does not crash, and what is written survives the server's.
+# Written data survives a crash of the server; tests need no protection from power loss.
 OPTIONS = {
     "fsync": "off",
     "full_page_writes": "off",
@@ -32,15 +32,14 @@ OPTIONS = {
 
 
 class PostgresMissing(LookupError):
-    """This machine has no PostgreSQL that can be started; the text says why."""
+    """Raised when this machine has no usable PostgreSQL; the text has the reason."""
 
 
 class Postgres:
-    """A server on a free port of 127.0.0.1; calling it makes a new database.
+    """A server on a free port of 127.0.0.1; a call creates a database. A context manager.
 
-    As root it runs as the first user of ``postgres`` and ``nobody`` that exists.
-    Raises :exc:`PostgresMissing`, and :exc:`RuntimeError` where one that is there does
-    not start. Use as a context manager.
+    Under root the server runs as the user ``postgres``, else ``nobody``. Raises
+    :exc:`PostgresMissing`, and :exc:`RuntimeError` if an installed server does not start.
     """
 
     def __init__(self) -> None:
@@ -65,7 +64,7 @@ class Postgres:
         self.stop()
 
     def __call__(self) -> str:
-        """Create an empty database and return its address for SQLAlchemy."""
+        """Create an empty database and return its URL for SQLAlchemy."""
         self._count += 1
         name = f"test_{self._count}"
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
@@ -73,14 +72,14 @@ class Postgres:
         return self._address(name).replace("postgresql:", "postgresql+psycopg:")
 
     def restart(self, how: signal.Signals = signal.SIGINT) -> None:
-        """End the server and start it again; SIGINT is ``fast``, SIGQUIT ``immediate``."""
+        """Stop the server and start it again; SIGINT is ``fast``, SIGQUIT ``immediate``."""
         self._process.send_signal(how)
         self._process.wait(STOP_TIMEOUT_S)
         self._process = self._start(self._programs)
         self._wait()
 
     def stop(self) -> None:
-        """End the server, with all its connections, and remove its files."""
+        """Stop the server with all its connections, and remove its files."""
         process = getattr(self, "_process", None)
         if process is not None:
             process.send_signal(signal.SIGINT)  # the "fast" shutdown
@@ -142,7 +141,7 @@ class Postgres:
         return f"postgresql://{USER}:{self._password}@127.0.0.1:{self.port}/{database}"
 
     def _rights(self) -> dict[str, object]:
-        """Return what :mod:`subprocess` needs to run as somebody else."""
+        """Return the arguments of :mod:`subprocess` to run as another user."""
         if not self._user:
             return {"cwd": self._folder}
         account = pwd.getpwnam(self._user)
@@ -151,7 +150,7 @@ class Postgres:
 
 
 def find_programs() -> Path:
-    """Return the folder of both programs: on the PATH, else the newest of Debian."""
+    """Return the folder of both programs: from the PATH, else Debian's newest."""
     found = [Path(path).parent for path in [shutil.which("initdb")] if path]
     found += sorted(DEBIAN.glob("*/bin"), key=_version, reverse=True)
     for folder in found:
@@ -168,7 +167,7 @@ def _version(folder: Path) -> float:
 
 
 def _unprivileged() -> str:
-    """Return the user to run as, empty for our own: PostgreSQL refuses root."""
+    """Return the user for PostgreSQL, which refuses root; empty for the current user."""
     if os.geteuid() != 0:
         return ""
     for name in ("postgres", "nobody"):

@@ -1,4 +1,4 @@
-"""A TCP proxy whose lines can be cut: nothing comes through, and nobody is told."""
+"""A TCP proxy that can stop forwarding without closing its connections."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ LOOK_S = 0.05
 
 
 class ProxyLine:
-    """Forwards connections to a port of 127.0.0.1, until :meth:`cut`.
+    """A proxy to a port of 127.0.0.1, a context manager.
 
-    After it, connections stay open and what is sent is taken, but goes nowhere: as behind
-    a firewall that forgot them. New ones have the same fate until :meth:`mend`; those
-    that were cut stay so. Use as a context manager.
+    After :meth:`cut` connections stay open but forward nothing, like behind a firewall
+    that has dropped them. New connections are cut as well, until :meth:`mend`. Cut
+    connections stay cut.
     """
 
     def __init__(self, port: int):

@@ -1,4 +1,4 @@
-"""A site in a thread that sends the very bytes it is told to, odd ones too."""
+"""A site in a thread that sends the bytes of a test unchanged."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from tests.support.servers import InThread
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-TLS_RECORD = b"\x16"  # its first byte, of a handshake
+TLS_RECORD = b"\x16"  # the first byte of a TLS handshake
 
-# The pieces of an answer; numbers are pauses in seconds.
+# The pieces of a response; numbers are pauses in seconds.
 PiecesT: TypeAlias = "tuple[bytes | float, ...]"
 
 
 class RawSite(InThread):
-    """A site on 127.0.0.2; a context manager.
+    """A site on 127.0.0.2, a context manager.
 
-    ``answers`` has the bytes for a path, or pieces of them, and may be changed at any
-    time; ``known`` those for who sends a cookie. After :data:`PLAIN` a connection stays
-    open, else it is closed. ``asked`` are the paths, in order.
+    ``answers`` has the bytes of each path's response, or their pieces. A test may change
+    ``answers`` at any time. ``known`` has the responses to clients with a cookie. The
+    connection stays open after :data:`PLAIN` and closes after other responses. ``asked``
+    has the requested paths in order.
     """
 
     def __init__(self, answers: Mapping[str, bytes | PiecesT] | None = None) -> None:
@@ -38,13 +39,13 @@ class RawSite(InThread):
 def page(
     body: bytes = b"<title>Odd</title><p>All is well.</p>", *lines: bytes
 ) -> bytes:
-    """Return an answer with further lines in its head."""
+    """Return a response with further header lines."""
     length = b"Content-Length: %d" % len(body)
     return head(length, *lines) + body
 
 
 def head(*lines: bytes, first: bytes = b"HTTP/1.1 200 OK") -> bytes:
-    """Return the head of an answer with HTML."""
+    """Return the head of an HTML response."""
     return b"\r\n".join([first, b"Content-Type: text/html", *lines, b"", b""])
 
 

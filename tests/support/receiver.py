@@ -1,9 +1,9 @@
-"""A receiver of webhooks in a process of its own; what it was sent can be read.
+"""A receiver of webhook deliveries in its own process, which records its requests.
 
-``python -m tests.support.receiver`` announces its address on stdout and ends with its stdin.
-The first part of the path says how it answers: ``/ok``, ``/slow/200`` (after so many
-ms), ``/fails/2`` (500 so often per event, then 200), ``/always/410``, ``/redirect``,
-``/huge`` (an answer without end), ``/silent`` (none). Further parts are names.
+``python -m tests.support.receiver`` prints its URL and ends with its standard input. The
+first part of the path selects the response: ``/ok``, ``/slow/200`` (after 200 ms),
+``/fails/2`` (500 twice per event, then 200), ``/always/410``, ``/redirect``, ``/huge`` (a
+response without end), ``/silent`` (no response). Further parts are names.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SILENT_S = 60
 
 
 class Received(NamedTuple):
-    """A request: when it came, when its answer began, path, headers in lower case, body."""
+    """A request: its time, the start of its response, path, lower-case headers, body."""
 
     at: float
     until: float
@@ -48,13 +48,13 @@ class Received(NamedTuple):
 
 
 class Receiver(HttpServer):
-    """The receiver as a subprocess; use as a context manager."""
+    """The receiver as a subprocess, a context manager."""
 
     def __init__(self, host: str = HOST):
         super().__init__("tests.support.receiver", host)
 
     def received(self, path: str = "") -> list[Received]:
-        """Return what came for paths that begin with ``path``, in order."""
+        """Return the requests for paths that begin with ``path``, in order."""
         return [
             Received(at, until, to, headers, base64.b64decode(body))
             for at, until, to, headers, body in self.ask(LOG + path)
@@ -63,7 +63,7 @@ class Receiver(HttpServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True  # an answer is two writes
+    disable_nagle_algorithm = True  # a response is two writes
     requests: list[list[Any]]
     tries: Counter[tuple[str, str]]
     lock = threading.Lock()
@@ -82,7 +82,7 @@ class _Handler(BaseHTTPRequestHandler):
         argument = rest.partition("/")[0]
         if kind == "slow":
             time.sleep(int(argument) / 1000)
-        # Before the answer: after it the next request may begin.
+        # Before the response: the next request may follow at once.
         entry[1] = time.time()
         with contextlib.suppress(OSError):
             self._answer(kind, argument, number)
@@ -129,7 +129,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 512
 
     def handle_error(self, *args: Any) -> None:
-        pass  # senders that were killed
+        pass  # the sender was killed
 
 
 def main(host: str) -> None:

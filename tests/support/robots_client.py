@@ -1,7 +1,7 @@
-"""A process that asks :class:`RobotsPolicy`, with the settings of the service.
+"""A process that calls :class:`RobotsPolicy`, with the settings of the service.
 
-``python -m tests.support.robots_client`` opens a crawler, says ``{}`` and answers each line of
-its standard input, a JSON object with ``verb`` and what it needs, by one line.
+``python -m tests.support.robots_client`` opens a crawler and prints ``{}``. Each line of its
+standard input is a JSON object with a ``verb`` and its arguments; its result is one line.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tools.bench.processes import ServerProcess
 
 
 class Client:
-    """Answers the verbs, which are its methods; times are moved by ``later``."""
+    """The verbs as methods; ``later`` moves the clock."""
 
     def __init__(self, process: Any):
         from scraper_service.crawling.robots import RobotsPolicy
@@ -65,7 +65,7 @@ class Client:
         return {
             "state": found.state,
             "detail": found.detail,
-            "sitemaps": found.sitemaps,
+            "sitemaps": found.rules.sitemaps,
             "refused": [p for p in paths if found.refusal(url.rstrip("/") + p, agents)],
         }
 
@@ -74,7 +74,7 @@ class Client:
         return {"state": found and found.state}
 
     async def together(self, url: str) -> dict[str, Any]:
-        """Ask ten times at once; the first asker goes away."""
+        """Call ``rules`` ten times at once and cancel the first call."""
         tasks = [asyncio.ensure_future(self.rules(url)) for _ in range(10)]
         await asyncio.sleep(0.05)
         tasks[0].cancel()
@@ -85,7 +85,7 @@ class Client:
         }
 
     async def closed(self, url: str) -> dict[str, Any]:
-        """Ask with a crawler that does not run, and at once with one that does."""
+        """Call ``rules`` with a crawler that does not run and a running crawler, at once."""
         ending = self.process.create_crawler("scrape")
         both = [self.policy.rules(c, url) for c in (ending, self.crawler)]
         return {"states": [answer.state for answer in await asyncio.gather(*both)]}
@@ -124,7 +124,7 @@ def main() -> None:
 
 
 class RobotsClient(ServerProcess):
-    """The process as its user sees it; a context manager."""
+    """The process with its verbs, a context manager."""
 
     def __init__(self, **settings: str):
         inherited = {

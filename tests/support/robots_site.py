@@ -1,8 +1,8 @@
-"""Many sites in a subprocess, on 127.0.0.2, one port and one robots.txt each.
+"""Many sites in a subprocess, on 127.0.0.2, each with its own port and robots.txt.
 
-``python -m tests.support.robots_site --forbidden URL`` announces their addresses by name as one
-JSON line. A line ``log`` on standard input is answered by the requests so far. It ends
-with SIGTERM or its standard input.
+``python -m tests.support.robots_site --forbidden URL`` prints their URLs by name as one JSON
+line. For a line ``log`` on standard input it prints the requests so far. It ends with
+SIGTERM or its standard input.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ ANSWERS = {
 
 
 class Site:
-    """Answers by the name of the port a request came to."""
+    """The sites' server; the port of a request selects the site."""
 
     def __init__(self, forbidden: str):
         self.addresses: dict[str, str] = {}
@@ -73,7 +73,7 @@ class Site:
         special += " failing paused"
         for name in (*ANSWERS, *special.split()):
             await self.listen(name)
-        self.shut = socket.socket()  # bound, so that nobody else listens there
+        self.shut = socket.socket()  # bound, so that no other process can listen there
         self.shut.bind((SITE_HOST, 0))
         self.addresses["refused"] = f"http://{SITE_HOST}:{self.shut.getsockname()[1]}"
 
@@ -124,7 +124,7 @@ class Site:
         times = sum(request["site"] == name for request in self.log)
         if name == "failing" and times > 1:
             return answer(CLOSED, 503)
-        if name == "paused" and times == 1:  # longer than the tests wait for an answer
+        if name == "paused" and times == 1:  # longer than the time-out of the tests
             return answer(CLOSED, 429, "Retry-After: 5")
         return ANSWERS.get(name) or answer(RULES)
 
@@ -138,7 +138,7 @@ async def run(forbidden: str) -> None:
 
 
 class RobotsSite(ServerProcess):
-    """The sites as their user sees them; a context manager."""
+    """The sites as a subprocess, a context manager."""
 
     def __init__(self, forbidden: str):
         super().__init__("tests.support.robots_site", "--forbidden", forbidden)

@@ -1,8 +1,8 @@
-"""A site made for one test: its pages are given as values, its log can be read.
+"""A site with the pages of one test, which records its requests.
 
-``python -m tests.support.scripted_site`` reads the pages as JSON from the first line of stdin,
-announces its address on stdout and ends with its stdin. Below ``/trap/`` are places
-without end.
+``python -m tests.support.scripted_site`` reads the pages as JSON from the first line of its
+standard input, prints its URL and ends with its standard input. Below ``/trap/`` are crawler
+traps.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def page(*links: str, text: str = "", title: str = "A page", head: str = "") -> 
 
 
 def answer(body: str | bytes = "", status: int = 200, **headers: str) -> dict[str, Any]:
-    """Return an answer; names of headers have underscores for dashes."""
+    """Return a response; header names have underscores for dashes."""
     data = body.encode() if isinstance(body, str) else body
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return {
@@ -46,7 +46,7 @@ def answer(body: str | bytes = "", status: int = 200, **headers: str) -> dict[st
 
 
 def slow(found: str | dict[str, Any], seconds: float) -> dict[str, Any]:
-    """Return a page or an answer that takes its time."""
+    """Return a page or a response that is sent after ``seconds``."""
     whole = answer(found) if isinstance(found, str) else found
     return {**whole, "seconds": seconds}
 
@@ -72,11 +72,11 @@ def moved(location: str, status: int = 301) -> dict[str, Any]:
 
 
 class ScriptedSite(HttpServer):
-    """The site in a process of its own; use as a context manager.
+    """The site in its own process, a context manager.
 
-    Values of ``pages`` are HTML, or what :func:`answer` and the like return. ``{site}``
-    in bodies and headers stands for its address; ``host`` is another address of this
-    machine.
+    Values of ``pages`` are HTML, or results of :func:`answer` and similar functions.
+    ``{site}`` in bodies and headers stands for the site's URL. ``host`` is the IP address
+    to listen on.
     """
 
     def __init__(self, pages: dict[str, Any], host: str = HOST):
@@ -92,11 +92,11 @@ class ScriptedSite(HttpServer):
         self.ask(path, given, "PUT")
 
     def log(self) -> list[tuple[float, str]]:
-        """Return when each path was asked for, in seconds of a monotonic clock."""
+        """Return the time and path of each request, in seconds of a monotonic clock."""
         return [(at, path) for at, path in self.ask(LOG)]
 
     def paths(self) -> list[str]:
-        """Return the paths that were asked for, in order."""
+        """Return the requested paths in order."""
         return [path for _, path in self.log()]
 
 
@@ -145,7 +145,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _trap(path: str) -> str:
-    """Return a page of a place without end; its links lead further in."""
+    """Return a page of a crawler trap; its links lead further into the trap."""
     parts = urlsplit(path)
     kind, _, rest = parts.path.removeprefix("/trap/").partition("/")
     if kind == "calendar":  # months without events, for ever
@@ -159,7 +159,7 @@ def _trap(path: str) -> str:
         return _same("Shop", f"/trap/session/?PHPSESSID={fresh}")
     if kind == "growing":  # a relative link that is resolved wrongly
         return _same("Deeper", "more/")
-    if kind == "soft":  # every address answers 200 with the same words
+    if kind == "soft":  # every URL responds with status 200 and the same words
         number = int(rest or 0)
         return _same("Sorry", *(f"/trap/soft/{number * 3 + n}" for n in range(1, 4)))
     if kind == "forum":  # a query for each thread; all threads differ
@@ -173,7 +173,7 @@ def _trap(path: str) -> str:
 
 
 def _same(title: str, *links: str) -> str:
-    """Return a page whose words are always the same, but for those of the title."""
+    """Return a page whose words are always the same, except for the title."""
     anchors = "".join(f'<a href="{link}">next</a>' for link in links)
     said = " ".join(f"{word} {other}" for word in WORDS for other in WORDS[:5])
     return page(title=title, text=f"Nothing happens here. {said} {anchors}")

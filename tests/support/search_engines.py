@@ -1,10 +1,10 @@
-"""Search engines as a server in a process of its own: SearXNG, Brave and Serper.
+"""Fake search engines in their own process: SearXNG, Brave and Serper.
 
 ``python -m tests.support.search_engines`` reads the results as JSON from the first line of
-stdin, announces its address on stdout and ends with its stdin. The first part of the
-path says how it answers: ``ok``, ``empty``, ``silent`` (SearXNG's own engines are
-blocked), ``blocked`` (429), ``closed`` (403), ``broken`` (500), ``malformed``, ``list``,
-``huge``, ``moved``. :meth:`SearchEngines.held` keeps all of them from answering.
+its standard input, prints its URL and ends with its standard input. The first part of the
+path selects the response: ``ok``, ``empty``, ``silent`` (SearXNG's own engines are blocked),
+``blocked`` (429), ``closed`` (403), ``broken`` (500), ``malformed``, ``list``, ``huge``,
+``moved``. :meth:`SearchEngines.held` delays all responses.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ HOST = "127.0.0.2"
 LOG = "/engine-log"
 GATE = "/engine-gate"
 KEY = "engine-key"
-PAGE = 10  # results in one answer
+PAGE = 10  # results per response
 STATUS = {"blocked": 429, "closed": 403, "broken": 500}
 
 
 class SearchEngines(HttpServer):
-    """The engines as a subprocess; use as a context manager.
+    """The engines as a subprocess, a context manager.
 
     ``results`` are lists by kind (``web``, ``news``, ``images``) of objects with
     ``url``, ``title``, ``text``, ``date``, ``image``, ``width`` and ``height``.
@@ -41,9 +41,10 @@ class SearchEngines(HttpServer):
         super().__init__("tests.support.search_engines", given=results)
 
     def environment(self, providers: str, mode: str = "ok") -> dict[str, str]:
-        """Return the settings of a service that asks these engines.
+        """Return the settings of a service that uses these engines.
 
-        ``providers`` are names with commas; ``mode`` may be one for each, too.
+        ``providers`` has names with commas. ``mode`` is one mode for all, or a list with
+        commas.
         """
         names = providers.split(",")
         modes = dict(zip(names, mode.split(",") * len(names), strict=False))
@@ -57,13 +58,13 @@ class SearchEngines(HttpServer):
         return {"SCRAPER_SEARCH_PROVIDERS": providers, **urls, **keys}
 
     def log(self) -> list[dict[str, Any]]:
-        """Return what was asked, in order: path, query or body, headers."""
+        """Return the requests in order: path, query or body, headers."""
         asked: list[dict[str, Any]] = self.ask(LOG)
         return asked
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Let no engine answer before the end of the block."""
+        """Delay all responses until the end of the block."""
         self.ask(GATE, False, "PUT")
         try:
             yield
@@ -205,7 +206,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, *args: Any) -> None:
-        pass  # callers that went away
+        pass  # the client has closed the connection
 
 
 def main() -> None:

@@ -1,9 +1,9 @@
-"""Sentences that ask for a crawl, the sites they are about, and what they should mean.
+"""Crawl prompts, their sites and the expected options.
 
-Written before the rules that read them. ``include`` and ``exclude`` are the places that
-the crawl should be held to, or kept from: paths with all below them, or ``*.pdf`` for
-files. The other names are options as /v2 spells them. Those of :data:`HELD_OUT` were not
-tried while the rules were made, those of :data:`LATER` written when they were ready.
+The prompts were written before the first rules that parsed them. ``include`` and ``exclude`` are
+paths with all paths below them, or ``*.pdf`` for files. The other names are options of
+/v2. The prompts of :data:`HELD_OUT` were not used while these rules were written. The
+prompts of :data:`LATER` were written after them.
 """
 
 from __future__ import annotations
@@ -31,21 +31,15 @@ SITES = {
         /departments/physics/staff /events/open-day /news/2024-03-grant
         /news/2023-09-start /research/projects/laser /staff/meyer /library
         /jobs/lecturer /alumni""",
-    "verein": """/ /aktuelles /aktuelles/fest /termine /termine/2024 /ueber-uns
-        /impressum /datenschutz /archiv /archiv/2015 /produkte/a /blog/eins /kontakt""",
     "forum": """/ /t/how-to-x /t/bug-in-y /u/anna /u/bob /c/help /c/help/install
         /tags/linux /faq /search /members/list /threads/old""",
-    "boutique": """/ /produits/robe /produits/veste /actualites/soldes
-        /mentions-legales /panier /blog/printemps""",
-    "tienda": """/ /productos/mesa /productos/silla /noticias/feria /blog/ideas
-        /aviso-legal /carrito""",
-    # Nobody answers there: what is below is not known to the rules.
+    # A site that does not respond: the rules have no paths.
     "away": """/ /docs/a /blog/b /private/c /tmp/d /handbook/e /other""",
 }
 
 
 class Sentence(NamedTuple):
-    """A sentence about one of :data:`SITES`, and what a crawl should be."""
+    """A prompt for one of :data:`SITES`, with the expected options."""
 
     site: str
     text: str
@@ -169,39 +163,6 @@ SENTENCES = [
     ),
     _case("university", "Just the home page", limit=1),
     _case(
-        "verein",
-        "nur die Termine, höchstens 20 Seiten",
-        include=["/termine"],
-        limit=20,
-    ),
-    _case("verein", "ohne Archiv und Impressum", exclude=["/archiv", "/impressum"]),
-    _case(
-        "verein",
-        "die ganze Website, maximal hundert Seiten, mit Subdomains",
-        crawlEntireDomain=True,
-        limit=100,
-        allowSubdomains=True,
-    ),
-    _case(
-        "boutique",
-        "seulement les produits, 50 pages au maximum",
-        include=["/produits"],
-        limit=50,
-    ),
-    _case(
-        "boutique",
-        "tout le site sauf le panier et les mentions légales",
-        crawlEntireDomain=True,
-        exclude=["/panier", "/mentions-legales"],
-    ),
-    _case("tienda", "solo el blog, hasta 25 páginas", include=["/blog"], limit=25),
-    _case(
-        "tienda",
-        "todo menos el carrito, sin subdominios",
-        exclude=["/carrito"],
-        allowSubdomains=False,
-    ),
-    _case(
         "forum",
         "threads only, no user profiles",
         include=["/t", "/threads"],
@@ -314,22 +275,6 @@ HELD_OUT = [
         deduplicateSimilarURLs=False,
     ),
     _case(
-        "verein",
-        "Bitte nur Aktuelles und den Blog, nicht tiefer als 2 Ebenen",
-        include=["/aktuelles", "/blog"],
-        maxDiscoveryDepth=2,
-    ),
-    _case(
-        "boutique", "pas plus de 30 pages, sans le blog", exclude=["/blog"], limit=30
-    ),
-    _case(
-        "tienda",
-        "productos y noticias, máximo 40 páginas, espera 2 segundos",
-        include=["/productos", "/noticias"],
-        limit=40,
-        delay=2,
-    ),
-    _case(
         "away",
         "Only pages below /handbook, at most 250, no subdomains",
         include=["/handbook"],
@@ -338,7 +283,6 @@ HELD_OUT = [
     ),
 ]
 
-# Written after the rules; FIRST_RUN of them were right before any rule was mended.
 LATER = [
     _case("company", "Grab the whole docs section", include=["/docs"]),
     _case(
@@ -429,25 +373,6 @@ LATER = [
         allowExternalLinks=False,
     ),
     _case(
-        "verein",
-        "Alle Produkte und Termine aus 2024, maximal 15 Seiten",
-        include=["/produkte", "/termine/2024"],
-        limit=15,
-    ),
-    _case(
-        "boutique",
-        "Je veux les actualités et le blog, pas plus de 2 niveaux",
-        include=["/actualites", "/blog"],
-        maxDiscoveryDepth=2,
-    ),
-    _case(
-        "tienda",
-        "Quiero los productos, no el blog, máximo cien páginas",
-        include=["/productos"],
-        exclude=["/blog"],
-        limit=100,
-    ),
-    _case(
         "away",
         "Get me the documentation in at most twenty pages and ignore URL parameters",
         include=["/docs"],
@@ -455,4 +380,3 @@ LATER = [
         ignoreQueryParameters=True,
     ),
 ]
-FIRST_RUN = 13

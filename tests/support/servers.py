@@ -1,4 +1,4 @@
-"""Both ends of a server in a subprocess that is asked over HTTP."""
+"""Base classes of HTTP servers for tests: in a subprocess or in a thread."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class HttpServer(ServerProcess):
-    """A server that announces its address on stdout; a context manager.
+    """A server in a subprocess that prints its URL, a context manager.
 
-    ``given`` is the first line of its standard input, as JSON; None for no line.
-    No two have the same address, one after the other either: a service that knows the
-    first one's robots.txt would not ask the second for its own.
+    ``given`` is the first line of its standard input, as JSON; None for no line. Two servers
+    of a test run never have the same URL, even one after the other. Otherwise a service
+    would use the cached robots.txt of the first server for the second.
     """
 
     _had: ClassVar[set[str]] = set()
@@ -43,7 +43,7 @@ class HttpServer(ServerProcess):
         return self.address + path
 
     def ask(self, path: str, body: Any = None, method: str | None = None) -> Any:
-        """Return the JSON of a path that is none of the pages; ``body`` is JSON too."""
+        """Return the JSON of a path for the test's own use; ``body`` is sent as JSON."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url(path), data, method=method)
         with _opener.open(request, timeout=WAIT_S) as found:
@@ -51,7 +51,7 @@ class HttpServer(ServerProcess):
 
 
 class InThread(socketserver.ThreadingTCPServer):
-    """A server in a thread of this process; a context manager."""
+    """A server in a thread of this process, a context manager."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -72,7 +72,7 @@ class InThread(socketserver.ThreadingTCPServer):
 
 
 def serve(server: HTTPServer) -> None:
-    """Answer until the end of standard input."""
+    """Print the URL, then serve requests until the end of standard input."""
     host, port = server.server_address[:2]
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(f"http://{host}:{port}", flush=True)

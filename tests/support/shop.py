@@ -1,4 +1,4 @@
-"""A small shop as a site of a test: products that state their facts, and an about page."""
+"""The pages of a small shop: products with structured data, and an about page."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class VirtualTime:
-    """Runs coroutines without waiting; :func:`time.monotonic` is its clock meanwhile.
+    """Runs coroutines without waiting; :func:`time.monotonic` returns virtual time meanwhile.
 
-    Threads and sockets have no part in it: nothing but timers moves the clock.
+    Only timers move the clock, not threads or sockets.
     """
 
     def __init__(self, patch: pytest.MonkeyPatch):
@@ -37,7 +37,7 @@ class VirtualTime:
 
 
 class _Jumping(selectors.DefaultSelector):
-    """Never waits: the clock goes on by as much as it would have waited."""
+    """A selector that moves the clock by its timeout instead of waiting."""
 
     def __init__(self, clock: VirtualTime):
         super().__init__()

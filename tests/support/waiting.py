@@ -1,4 +1,4 @@
-"""Waiting for what comes of itself, but not for ever."""
+"""Wait for a condition, with a time-out."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Seconds until a test gives up; far more than anything takes on a busy machine.
+#: Seconds until a test fails; far more than any step takes on a busy machine.
 WAIT_S = 200
 
 
 def wait_until(
     condition: Callable[[], T], seconds: float = WAIT_S, every_s: float = 0.05
 ) -> T:
-    """Return the first value of ``condition`` that counts as true."""
+    """Return the first true value of ``condition``, called every ``every_s`` seconds."""
     end = time.monotonic() + seconds
     while not (found := condition()):
         assert time.monotonic() < end, "it did not happen in time"

@@ -1,4 +1,4 @@
-"""Independent clients of what the service streams: WebSocket and Server-Sent Events."""
+"""Independent clients of the service's streams: WebSocket and Server-Sent Events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Watched(NamedTuple):
-    """What a WebSocket brought until it was closed; messages are texts."""
+    """The messages of a WebSocket as texts, with its close code and reason."""
 
     texts: list[str]
     code: int | None
@@ -82,8 +82,8 @@ def watched(
         return Watched(texts, end.code if end else None, end.reason if end else "")
 
 
-class Told(NamedTuple):
-    """An event of a stream; ``comments`` are the lines of them before it."""
+class StreamEvent(NamedTuple):
+    """An event of a stream; ``comments`` is the number of comment lines before it."""
 
     id: str
     event: str
@@ -92,7 +92,7 @@ class Told(NamedTuple):
 
 
 class EventClient:
-    """One request for a stream of events; iterate over it. Use as a context manager.
+    """A request for a stream of events: a context manager and an iterable of events.
 
     ``last`` is sent as ``Last-Event-ID``.
     """
@@ -121,17 +121,17 @@ class EventClient:
         self.response.close()
         self._connection.close()
 
-    def __iter__(self) -> Iterator[Told]:
-        """Yield whole events, as the HTML standard reads them; ends with the stream.
+    def __iter__(self) -> Iterator[StreamEvent]:
+        """Yield complete events until the end of the stream, parsed as in the HTML standard.
 
-        Raises :exc:`OSError` or :exc:`http.client.HTTPException` where it breaks off.
+        Raises :exc:`OSError` or :exc:`http.client.HTTPException` if the connection breaks.
         """
         fields: dict[str, str] = {}
         for line in self.response:
             text = line.decode().removesuffix("\n")
             assert "\r" not in text
             if not line.endswith(b"\n"):
-                return  # the rest of an event that is not whole
+                return  # the start of an incomplete event
             if text.startswith(":"):
                 self.comments += 1
             elif text:
@@ -140,16 +140,16 @@ class EventClient:
                 fields[name] = value
             elif "data" in fields:
                 body = json.loads(fields["data"])
-                yield Told(fields["id"], fields["event"], body, self.comments)
+                yield StreamEvent(fields["id"], fields["event"], body, self.comments)
                 fields = {}
             else:
                 fields = {}
 
 
 class RawSocket:
-    """A client that shakes hands and then does as the test wants, byte by byte.
+    """A WebSocket client that gives a test control of each frame.
 
-    ``buffer_bytes`` bounds what the kernel takes for it while it reads nothing.
+    ``buffer_bytes`` limits the kernel's receive buffer; 0 for the default.
     """
 
     def __init__(self, service: Service, path: str, *, key: str, buffer_bytes: int = 0):
@@ -164,7 +164,7 @@ class RawSocket:
         self._read = b""
 
     def shake_hands(self) -> bytes:
-        """Ask for a WebSocket; return the head of the answer."""
+        """Send the handshake; return the head of the response."""
         key = b64encode(os.urandom(16)).decode()
         self.send_head(
             f"Upgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -179,7 +179,7 @@ class RawSocket:
         self.socket.sendall(f"{self._head}{headers}\r\n".encode())
 
     def frame(self) -> tuple[bool, int, bytes]:
-        """Return the next frame: whether it is the last of its message, opcode, data."""
+        """Return the next frame: the FIN bit, the opcode and the data."""
         first, length = self._take(2)
         if length == 126:
             length = int.from_bytes(self._take(2))
@@ -194,7 +194,7 @@ class RawSocket:
         self.socket.sendall(bytes([0x80 | opcode, 0x80 | len(data)]) + mask + masked)
 
     def rest(self) -> list[tuple[bool, int, bytes]]:
-        """Return the frames up to the end of the connection, however it ends."""
+        """Return the frames until the connection ends, cleanly or not."""
         frames = []
         try:
             while True:
@@ -203,7 +203,7 @@ class RawSocket:
             return frames
 
     def drain(self) -> int:
-        """Read to the end of the connection; return how many bytes came."""
+        """Read to the end of the connection; return the number of bytes."""
         count = 0
         try:
             while True:

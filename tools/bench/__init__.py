@@ -1,1 +1,1 @@
-"""Measurements of the service on this machine, run by ``make bench``."""
+"""Benchmarks of the service on this machine; ``make bench`` runs them."""

@@ -1,9 +1,10 @@
-"""Rendered pages per second, and memory per page, next to Playwright driven directly.
+"""Measures rendered pages per second and memory per page, compared with plain Playwright.
 
-Both open the same pages of the same server, in turn, as many at a time, with the same
-Chromium: a context for each page, the page loaded, its HTML taken. What the service does
-beside (the proxy with the egress rule, the wait for quiet, Markdown, the store) counts
-for it. Every page is rendered (``RENDER`` always) and fetched (``maxAge`` 0).
+The service and Playwright take turns. Both open the same pages of the same server with the
+same Chromium and the same concurrency. Playwright creates a context, loads the page and
+reads its HTML. The service also applies the egress rule in a proxy, waits for network idle,
+writes Markdown and stores the page. Every page is rendered (``RENDER`` always) and fetched
+(``maxAge`` 0).
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ RESULT = "browser.md"
 PAGES = {"17 kB": "/article", "200 kB": "/big"}
 TIMEOUT_S = 120
 SAMPLE_S = 0.2
-SANDBOX = os.geteuid() != 0  # root cannot have it
+SANDBOX = os.geteuid() != 0  # Chromium refuses its sandbox as root
 ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_BROWSER_SANDBOX": str(SANDBOX).lower(),
@@ -46,7 +47,7 @@ ENVIRONMENT = {
 
 @frozen
 class Effort:
-    """Pages of each round, and rounds, of which the median counts."""
+    """The extent of a run; the result is the median of the rounds."""
 
     pages: int
     rounds: int
@@ -58,7 +59,7 @@ QUICK = Effort(pages=4, rounds=1)
 
 @frozen
 class Row:
-    """One page, both ways: pages/s, and MB that each open page adds."""
+    """The rates (pages/s) and the memory per open page (MB) for one page."""
 
     page: str
     direct: float
@@ -90,7 +91,7 @@ HEADINGS = (
 async def rate(
     open_page: Callable[[], Awaitable[None]], count: int, wide: int
 ) -> float:
-    """Return pages/s of ``count`` pages, ``wide`` at a time."""
+    """Open ``count`` pages, ``wide`` at a time; return pages/s."""
     left = iter(range(count))
 
     async def work() -> None:
@@ -103,7 +104,7 @@ async def rate(
 
 
 @contextlib.asynccontextmanager
-async def sampled(pid: int) -> AsyncIterator[list[float]]:
+async def sample_memory(pid: int) -> AsyncIterator[list[float]]:
     """Collect the PSS in MB of all Chromium processes below ``pid``."""
     found = [chromium_mb(pid)]
 
@@ -120,7 +121,7 @@ async def sampled(pid: int) -> AsyncIterator[list[float]]:
 
 
 def chromium_mb(pid: int) -> float:
-    with contextlib.suppress(OSError):  # one ended meanwhile
+    with contextlib.suppress(OSError):  # a process has just ended
         return sum(m.pss_mb for m in memory_of(pid) if "chrom" in m.role)
     return 0.0
 
@@ -128,7 +129,7 @@ def chromium_mb(pid: int) -> float:
 async def run(
     service: ServiceProcess, site: str, effort: Effort, wide: int
 ) -> list[Row]:
-    """Measure every page, one way after the other in each round."""
+    """Measure every page; in each round, Playwright and the service take turns."""
     rows = []
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     async with (
@@ -155,18 +156,18 @@ async def run(
                 body: dict[str, Any] = {"url": url, "maxAge": 0}
                 async with session.post(
                     f"{service.url}/v2/scrape", json=body
-                ) as answer:
-                    found = await answer.json()
+                ) as response:
+                    found = await response.json()
                 assert found["data"]["metadata"]["engine"] == "browser", found
 
             ways = {"direct": (direct, os.getpid()), "service": (scraped, service.pid)}
             for way, _ in ways.values():
-                await rate(way, wide, wide)  # warm
+                await rate(way, wide, wide)  # warm-up
             rates: dict[str, list[float]] = {name: [] for name in ways}
             adds: dict[str, list[float]] = {name: [] for name in ways}
             for _ in range(effort.rounds):
                 for name, (way, pid) in ways.items():
-                    async with sampled(pid) as memory:
+                    async with sample_memory(pid) as memory:
                         rates[name].append(await rate(way, effort.pages, wide))
                     adds[name].append((max(memory) - memory[0]) / wide)
             medians = [statistics.median(rates[name]) for name in ways]

@@ -1,4 +1,4 @@
-"""Calls of a service that is measured: its key, and requests that know no proxy."""
+"""Calls to the measured service, without proxies."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ HEADERS = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json"}
 _opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
-def answer(url: str, body: Any = None, timeout_s: float = 60) -> bytes:
-    """Return the answer to a GET, or to a POST of ``body`` as JSON."""
+def fetch(url: str, body: Any = None, timeout_s: float = 60) -> bytes:
+    """Return the response body of a GET, or of a POST with ``body`` as JSON."""
     data = None if body is None else json.dumps(body).encode()
     request = urllib.request.Request(url, data, HEADERS)
     with _opener.open(request, timeout=timeout_s) as found:
@@ -22,6 +22,6 @@ def answer(url: str, body: Any = None, timeout_s: float = 60) -> bytes:
 
 
 def call(url: str, body: Any = None) -> dict[str, Any]:
-    """Return the object that answers; see :func:`answer`."""
-    found: dict[str, Any] = json.loads(answer(url, body))
+    """Return the JSON object of a response; see :func:`fetch`."""
+    found: dict[str, Any] = json.loads(fetch(url, body))
     return found

@@ -1,9 +1,11 @@
-"""Pages per second of a crawl, beside stock Scrapy and crawlee; reads; memory.
+"""Measures pages per second of a crawl, compared with stock Scrapy and crawlee.
 
-Every crawl is of the same linked pages from the same server, one after another, each
-with 16 requests in flight, on the same machine; the page server shares its cores.
-With ``--pages`` or the environment variable ``WCXB``, a directory or an archive of the
-WCXB corpus, pages are real; else they are made up.
+It also measures reads of a job's status, and the memory of a crawl. The crawls run one
+after another over the same linked pages of the same server, each with 16 requests in
+flight. The page server runs on the same machine.
+
+``--pages`` or the environment variable ``WCXB`` names a directory or archive of the WCXB
+corpus. Without it, the pages are generated.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ NAMES = {
     "leased": "stock Scrapy, leased scheduler",
     "crawlee": "crawlee (Parsel)",
 }
-# What is crawled how: with conversion, and with links followed only.
+# The crawlers by kind of work: False with conversion, True with links only.
 WORK = {
     False: ("service", "local", "stock", "crawlee"),
     True: ("service", "local", "stock", "leased", "crawlee"),
@@ -53,14 +55,21 @@ WORK = {
 
 @frozen
 class Effort:
-    """How much is measured; rows and pages are those of the job database."""
+    """The extent of a run."""
 
+    #: Pages of each crawl.
     pages: int
+    #: Crawls of each kind.
     rounds: int
+    #: Pages of the stored job whose status is read.
     stored_pages: int
+    #: Maximum reads of each part of the stored job.
     reads: int
+    #: Maximum seconds of reads of each part.
     read_s: float
+    #: Sizes of the frontier for which memory is measured.
     frontier_rows: tuple[int, ...]
+    #: Seconds between a crawl's first page and the memory measurement.
     memory_s: float
 
 
@@ -70,10 +79,12 @@ QUICK = Effort(40, 1, 3_000, 5, 0.5, (100, 1_000), 1)
 
 @frozen
 class Run:
-    """One crawl of all pages; ``wall_s`` is what its caller waited."""
+    """One crawl of all pages."""
 
     pages: int
+    #: The duration of the crawl as the crawler reports it.
     seconds: float
+    #: The time from the request to the end, as the client sees it.
     wall_s: float
 
     @property
@@ -83,9 +94,11 @@ class Run:
 
 @frozen
 class Crawls:
-    """All crawls of one kind by one means."""
+    """All crawls of one kind by one crawler."""
 
+    #: The crawler, a key of :data:`NAMES`.
     name: str
+    #: True for crawls that only follow links.
     plain: bool
     runs: list[Run]
 
@@ -114,10 +127,15 @@ HEADINGS = (
 
 @frozen
 class Report:
+    """The results of all measurements."""
+
+    #: The number and the kind of the pages.
     source: str
     crawls: list[Crawls]
+    #: Reads of the parts of a stored job.
     reads: list[Read]
-    memory: dict[int, Memory]  # by rows of the frontier
+    #: The memory of the main process, by rows of the frontier.
+    memory: dict[int, Memory]
 
     def markdown(self) -> str:
         parts = [
@@ -158,8 +176,8 @@ def _read_cells(read: Read) -> tuple[str, ...]:
 
 
 def run(source: str, effort: Effort) -> Report:
-    """Measure crawls, reads and memory, one after another."""
-    kind = f"{effort.pages} {'pages of WCXB' if source else 'made-up pages'}"
+    """Measure crawls, then reads, then memory."""
+    kind = f"{effort.pages} {'pages of WCXB' if source else 'generated pages'}"
     arguments = ("--linked", str(effort.pages), "--source", source)
     with ServerProcess("tools.bench.static", *arguments) as static:
         site = static.line("http", timeout_s=120)
@@ -200,7 +218,7 @@ def _rival(name: str, url: str, plain: bool) -> Run:
 
 
 def _serve(_name: str, url: str, plain: bool) -> Run:
-    """Crawl through the service, which has done some pages before."""
+    """Crawl through the service after a warm-up crawl of a few pages."""
     with (
         tempfile.TemporaryDirectory() as data_dir,
         ServiceProcess(Path(data_dir), ENVIRONMENT) as service,
@@ -231,7 +249,7 @@ def _crawl(service: str, url: str, plain: bool, limit: int) -> Run:
 
 
 def _check(status: dict[str, Any], plain: bool) -> None:
-    """Refuse to measure pages that do not hold what was asked for."""
+    """Exit if the page lacks the requested formats, or has formats in a plain crawl."""
     (page,) = status["data"]
     if bool(page.get("markdown") and page.get("links")) == plain:
         raise SystemExit(f"not a good page: {page}"[:500])
@@ -252,7 +270,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="crawls of each kind")
     options = parser.parse_args()
     if not options.pages:
-        print("no --pages and no WCXB: made-up pages are crawled", file=sys.stderr)
+        print("no --pages and no WCXB: crawling generated pages", file=sys.stderr)
     effort = QUICK if options.quick else FULL
     if options.rounds:
         effort = evolve(effort, rounds=options.rounds)

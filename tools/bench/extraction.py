@@ -1,9 +1,8 @@
-"""How much of what stands on real pages the rules find, by schemas, without a model.
+"""Measures extraction by JSON Schema from real pages, by rules without a language model.
 
-``WCXB=directory python -m tools.bench.extraction`` writes ``results/extraction.md``. The cases
-are in ``tests/extraction_cases``, how they are scored in ``extraction_cases.py``. With
-``--seen`` the cases that are held out are left alone; ``--faults`` shows each field that
-is not right.
+``WCXB=directory python -m tools.bench.extraction`` writes ``results/extraction.md``. The
+cases are in ``tests/extraction_cases``; ``extraction_cases.py`` scores them. ``--seen``
+skips the held-out cases. ``--faults`` prints each incorrect field.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ RESULT = Path(__file__).parent / "results" / "extraction.md"
 
 @define
 class Measured:
-    """The fields of some cases, and what their pages took beside parsing and cleaning."""
+    """The score of some cases, and the CPU time beside parsing and cleaning."""
 
     score: Score = field(factory=Score)
     times_ms: list[float] = field(factory=list)
@@ -49,15 +48,15 @@ class Measured:
         )
 
 
-def addresses(directory: Path) -> dict[str, str]:
-    """Return the address of each page by its id."""
+def page_urls(directory: Path) -> dict[str, str]:
+    """Return the URL of each page by its id."""
     with (directory / "truth.jsonl").open(encoding="utf-8") as lines:
         rows = map(json.loads, lines)
         return {row["id"]: row["url"] or "https://page.example/" for row in rows}
 
 
-def answer(directory: Path, case: CaseT, url: str) -> tuple[Any, float]:
-    """Return the data for one case, and the milliseconds of CPU that they took."""
+def extract_case(directory: Path, case: CaseT, url: str) -> tuple[Any, float]:
+    """Return the extracted data of one case, and its CPU time in milliseconds."""
     body = (directory / "html" / f"{case['page']}.html").read_bytes()
     document = parse(body, url)
     started = time.process_time()
@@ -72,11 +71,11 @@ def answer(directory: Path, case: CaseT, url: str) -> tuple[Any, float]:
 def measure(
     directory: Path, chosen: Iterable[CaseT]
 ) -> dict[tuple[bool, str], Measured]:
-    """Return what was measured, by whether the case is held out and by kind."""
-    urls = addresses(directory)
+    """Return the measures by (held out, kind of page)."""
+    urls = page_urls(directory)
     found: dict[tuple[bool, str], Measured] = {}
     for case in chosen:
-        data, took_ms = answer(directory, case, urls[case["page"]])
+        data, took_ms = extract_case(directory, case, urls[case["page"]])
         made = score(case["expected"], data)
         made.faults = [f"{case['page']} {fault}" for fault in made.faults]
         key = (case.get("held_out", False), case["kind"])
@@ -86,8 +85,8 @@ def measure(
     return found
 
 
-def together(parts: Iterable[Measured]) -> Measured:
-    """Return the sum of some measures."""
+def sum_measures(parts: Iterable[Measured]) -> Measured:
+    """Return the sum of measures."""
     whole = Measured()
     for part in parts:
         whole.score += part.score
@@ -96,44 +95,42 @@ def together(parts: Iterable[Measured]) -> Measured:
 
 
 def table(found: dict[tuple[bool, str], Measured]) -> list[str]:
-    """Return the figures as Markdown: all, those of each half, and of each kind."""
+    """Return the figures as Markdown: for all cases, each half and each kind."""
     rows = [
         "| Pages | Number | Fields | Right | Wrong | Not found | Invented | Median ms | Slowest ms |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
-    rows.append(together(found.values()).row("all"))
+    rows.append(sum_measures(found.values()).row("all"))
     for held_out, name in ((False, "rules made with them"), (True, "held out")):
         parts = [part for key, part in found.items() if key[0] is held_out]
         if parts:
-            rows.append(together(parts).row(name))
+            rows.append(sum_measures(parts).row(name))
     for kind in sorted({key[1] for key in found}):
         parts = [part for key, part in found.items() if key[1] == kind]
-        rows.append(together(parts).row(kind))
+        rows.append(sum_measures(parts).row(kind))
     return rows
 
 
 def main() -> None:
-    """Measure, show, and save unless only a part was asked for."""
+    """Measure and print; save the result unless ``--seen`` is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seen", action="store_true")
     parser.add_argument("--faults", action="store_true")
     arguments = parser.parse_args()
     directory = Path(os.environ.get("WCXB", ""))
     if not (directory / "truth.jsonl").exists():
-        print(
-            "WCXB names no directory: data by schemas are not measured", file=sys.stderr
-        )
+        print("WCXB names no directory: extraction is not measured", file=sys.stderr)
         return
     found = measure(directory, cases(held_out=False if arguments.seen else None))
     text = [
-        "# Data from pages by rules, without a model",
+        "# Extraction by rules, without a language model",
         "",
         "A field is right, wrong (the page has another value), not found, or invented (the",
-        "page has none). Milliseconds are of CPU, beside parsing and cleaning the page.",
+        "page has no value). Milliseconds are CPU time beside parsing and cleaning.",
         "",
-        "Of the pages that were held out .849 of the fields were right, and none invented,",
-        "when they were run first. What was seen then has been mended since, so that pages",
-        "nobody has looked at are nearer to that figure than to the one in the table.",
+        "On their first run, the held-out pages had .849 of the fields right and no field",
+        "invented. The errors seen then have been fixed since. Expect a figure near .849 for",
+        "unknown pages rather than the figure in the table.",
         "",
         *table(found),
     ]

@@ -1,18 +1,20 @@
-"""Real pages with schemas and the values that stand on them, and how answers are scored.
+"""The cases of the extraction benchmark, and the scores of extracted data.
 
-The pages are those of WCXB, which are not kept here; ``tests/extraction_cases`` has the
-cases: ``page`` (its id), ``schema`` and ``expected``, read off each page by eye. A case
-that is ``held_out`` was not looked at while the rules were made.
+``tests/extraction_cases`` has the cases: ``page`` (an id), ``schema`` and ``expected``. The
+expected values were read from each page by a person. The pages belong to the WCXB corpus,
+which is not part of the repository. ``held_out`` marks cases that were unknown when the
+rules were written.
 
-An expected value is a plain one or one of
+An expected value is plain or has one of these forms:
 
-``{"$starts": text}``, ``{"$contains": text}``   how a longer text begins, what is in it
-``{"$any": [...]}``                              any of these
-``{"$first": [...], "$count": n}``               how a list begins, how long it is
-``{"$contains_items": [...]}``                   items somewhere in a list
+``{"$starts": text}``               a text that starts with ``text``
+``{"$contains": text}``             a text that contains ``text``
+``{"$any": [...]}``                 any of the values
+``{"$first": [...], "$count": n}``  the first items of a list, and its length
+``{"$contains_items": [...]}``      items anywhere in a list
 
-Null stands for what is not on the page. Each plain value counts as one field, and each
-given length of a list.
+Null means that the page has no value. Each plain value counts as a field, and so does each
+expected length of a list.
 """
 
 from __future__ import annotations
@@ -30,19 +32,23 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 CASES = Path(__file__).parents[2] / "tests" / "extraction_cases"
-COUNT_SLACK = 0.1  # of a list's length, which teasers and advertising make unsure
+COUNT_SLACK = 0.1  # tolerance of a list's length, because of teasers and advertisements
 
 CaseT = dict[str, Any]
 
 
 @define
 class Score:
-    """Fields right, wrong (another value), not found, and invented (there is none)."""
+    """The numbers of right and incorrect fields."""
 
     right: int = 0
+    #: Fields with a value other than the expected one.
     wrong: int = 0
+    #: Fields that were not found.
     lost: int = 0
+    #: Fields with a value although the page has no value.
     invented: int = 0
+    #: A sentence for each incorrect field.
     faults: list[str] = field(factory=list)
 
     @property
@@ -59,7 +65,7 @@ class Score:
 
 
 def cases(*, held_out: bool | None = None) -> Iterator[CaseT]:
-    """Yield the cases; only those that are held out, or only the others."""
+    """Yield the cases; ``held_out`` selects only held-out cases, or only the others."""
     for path in sorted(CASES.glob("*.json")):
         for case in json.loads(path.read_bytes()):
             if held_out is None or case.get("held_out", False) is held_out:
@@ -67,7 +73,7 @@ def cases(*, held_out: bool | None = None) -> Iterator[CaseT]:
 
 
 def score(expected: Any, got: Any) -> Score:
-    """Return how an answer compares with what was read off the page."""
+    """Compare extracted data with the expected values."""
     made = Score()
     _compare(expected, got, "", made)
     return made
@@ -135,10 +141,10 @@ def _is_same(expected: Any, got: Any) -> bool:
     if isinstance(expected, dict):
         if "$any" in expected:
             return any(_is_alternative(value, got) for value in expected["$any"])
-        text = _folded(got)
+        text = _fold(got)
         if "$starts" in expected:
-            return text.startswith(_folded(expected["$starts"])) and bool(text)
-        return _folded(expected["$contains"]) in text and bool(text)
+            return text.startswith(_fold(expected["$starts"])) and bool(text)
+        return _fold(expected["$contains"]) in text and bool(text)
     if expected is None:
         return got in (None, [], {}, "")
     if isinstance(expected, bool) or isinstance(got, bool):
@@ -150,7 +156,7 @@ def _is_same(expected: Any, got: Any) -> bool:
     if re.fullmatch(r"\d{4}-\d\d-\d\d", expected):
         found = iso_date(str(got), "en", any_year=True)
         return found is not None and found[:10] == expected
-    return _folded(expected) == _folded(got)
+    return _fold(expected) == _fold(got)
 
 
 def _is_alternative(value: Any, got: Any) -> bool:
@@ -161,7 +167,7 @@ def _is_alternative(value: Any, got: Any) -> bool:
     return _is_same(value, got)
 
 
-def _folded(value: Any) -> str:
+def _fold(value: Any) -> str:
     text = " ".join(str(value).lower().split()) if value is not None else ""
     return re.sub(
         r"\s+([.,:;!?])",

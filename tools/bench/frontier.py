@@ -1,7 +1,8 @@
-"""How long the frontier takes to admit links, new ones and known ones.
+"""Measures how long the frontier takes to admit new and known links.
 
-Links come as pages bring them, so many on each, and as slices of a sitemap. The figures
-are of the writer: scope and keys, which spider or pool apply, are beside them.
+Links arrive in transactions: the links of a page, or a slice of a sitemap. The figures are
+those of the database writer. A separate row measures scope and keys, which the spider or
+the converter pool computes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.discovery import CrawlScope, crawl_key, followed
-from scraper_service.options.job_arguments import crawl_options
-from scraper_service.storage import jobs
+from scraper_service.discovery import CrawlScope, crawl_key, normalized_url
+from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.frontier.seeds import Seed
-from scraper_service.storage.job_records import Link, Outcome
+from scraper_service.storage.frontier.links import Seed
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.job_records import Link, Outcome
 from tools.bench.memory import memory_of
 from tools.bench.report import arguments, publish, table
 
@@ -41,7 +42,7 @@ SLICE_LINKS = 1000  # of one sitemap
 
 @frozen
 class Admission:
-    """Links admitted in one way; ``known`` ones were there before."""
+    """One measurement; ``known`` links were already in the frontier."""
 
     name: str
     links: int
@@ -64,13 +65,13 @@ HEADINGS = ("Links come", "Links", "Known", "Seconds", "µs per link", "Peak RSS
 
 
 class Frontier:
-    """A job in a database of its own, with one lease that brings all the links."""
+    """A job in a separate database, with one lease that reports all links."""
 
     def __init__(self, folder: Path, url: str):
         self.database = Database(folder, url)
-        self._run(jobs.make_team, TEAM)
+        self._run(job_store.make_team, TEAM)
         seed = Seed("crawl", START, None, (Link(-1, START, 0),))
-        job = self._run(jobs.insert_job, TEAM, seed, "{}", 2)
+        job = self._run(job_store.insert_job, TEAM, seed, "{}", 2)
         self.job_id = job.id
         (self.row,) = self._run(frontier.claim, self.job_id, OWNER, 1).rows
 
@@ -79,7 +80,7 @@ class Frontier:
         return work.result()
 
     def admit(self, numbers: list[int]) -> None:
-        links = tuple(Link(n, _address(n), 1) for n in numbers)
+        links = tuple(Link(n, _url(n), 1) for n in numbers)
         self._run(
             outcomes.append,
             self.job_id,
@@ -97,7 +98,7 @@ class Frontier:
         )
 
 
-def _address(number: int) -> str:
+def _url(number: int) -> str:
     return f"{START}section-{number % 97}/a-page-with-a-usual-address-{number}"
 
 
@@ -137,17 +138,17 @@ def _own_pid() -> int:
 
 
 def measure_rules(count: int) -> Admission:
-    """Apply scope and key to ``count`` addresses, as spider and pool do."""
+    """Compute scope and key of ``count`` URLs, as spider and pool do."""
     options = crawl_options({"url": START, "exclude_paths": "/private,/cart"})
     scope = CrawlScope(options)
     begin = time.perf_counter()
     for number in range(count):
-        url = followed(_address(number))
+        url = normalized_url(_url(number))
         if scope.refusal(url, 1) is None:
             crawl_key(options, url)
     seconds = time.perf_counter() - begin
     (peak,) = (m.peak_mb for m in memory_of(_own_pid()) if m.role == "main")
-    return Admission("address, scope and key alone", count, 0, seconds, peak)
+    return Admission("URL, scope and key alone", count, 0, seconds, peak)
 
 
 def run(count: int, url: str) -> str:

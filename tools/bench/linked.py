@@ -1,9 +1,8 @@
-"""Real pages made into one site: each links to some others, and all can be reached.
+"""Turns separate pages into one site, in which links reach all pages.
 
-They are those of the WCXB corpus, if there is a copy of it; else made-up ones. What a page
-links to on its own site leads to pages of this one, the same address always to the same
-page; its links to other sites lead away, and so does all else that is relative, by a
-``base`` element.
+The pages come from a copy of the WCXB corpus, or are generated. Links of a page to its own
+site are rewritten to pages of this site; the same URL always leads to the same page. Links
+to other sites stay. A ``base`` element points all other relative URLs to another host.
 """
 
 from __future__ import annotations
@@ -26,10 +25,10 @@ if TYPE_CHECKING:
 
 PREFIX = "/pages/"
 BASE = b'<base href="https://elsewhere.example/">'
-LINKS = 10  # to other pages, of each page, besides its own
-OWN_LINKS = 66  # of a page of WCXB to its own site, on average; made-up ones have none
-MAX_BYTES = 2 * 2**20  # larger pages are left out
-GENERATED_SIZES = 40  # of the made-up pages, from 3 to 100 kB
+LINKS = 10  # links added to each real page
+OWN_LINKS = 66  # links added to each generated page: the mean of WCXB pages
+MAX_BYTES = 2 * 2**20  # larger pages are skipped
+GENERATED_SIZES = 40  # distinct sizes of generated pages, from 3 to 100 kB
 _HEAD = re.compile(rb"<head(?:\s[^>]*)?>", re.IGNORECASE)
 _LINK = re.compile(
     rb"(<a\s[^>]*?\bhref\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s>\"']+)", re.IGNORECASE
@@ -42,12 +41,12 @@ def site(source: str, count: int, origin: str) -> dict[str, bytes]:
 
     ``origin`` is scheme, host and port: links among the pages are absolute.
     """
-    found = _usable(_read(Path(source))) if source else _generated()
+    found = _usable_pages(_read(Path(source))) if source else _generate_pages()
     known = list(itertools.islice(found, count))
     targets = [origin + path(number) for number in range(len(known))]
     return {
-        path(number): _linked(
-            _at_home(body, url, number, targets),
+        path(number): _add_nav(
+            _relink(body, url, number, targets),
             _nav(number, targets, LINKS if url else OWN_LINKS),
         )
         for number, (body, url) in enumerate(known)
@@ -55,12 +54,12 @@ def site(source: str, count: int, origin: str) -> dict[str, bytes]:
 
 
 def path(number: int) -> str:
-    """Return the path of a page; that of the first one is what all begin with."""
+    """Return the path of a page; the path of page 0 is a prefix of all paths."""
     return f"{PREFIX}{number or ''}"
 
 
 def _read(source: Path) -> Iterator[tuple[bytes, str]]:
-    """Yield the pages with their addresses, empty where those are not known."""
+    """Yield the pages with their URLs; an unknown URL is empty."""
     if source.is_dir():
         truth = source / "truth.jsonl"
         urls = _urls(truth.open("rb")) if truth.exists() else {}
@@ -89,20 +88,21 @@ def _urls(truth: IO[bytes]) -> dict[str, str]:
         return {page["id"]: page["url"] for page in map(json.loads, truth)}
 
 
-def _usable(found: Iterator[tuple[bytes, str]]) -> Iterator[tuple[bytes, str]]:
+def _usable_pages(found: Iterator[tuple[bytes, str]]) -> Iterator[tuple[bytes, str]]:
     for body, url in found:
         if len(body) <= MAX_BYTES and _HEAD.search(body) and _END.search(body):
             yield body, url
 
 
-def _generated() -> Iterator[tuple[bytes, str]]:
+def _generate_pages() -> Iterator[tuple[bytes, str]]:
     for number in itertools.count():
         body = pages.sized(1 + number % GENERATED_SIZES)
-        yield body.replace(pages.CANONICAL, b""), ""  # or they would be one another
+        # With the same canonical URL, all pages would be duplicates.
+        yield body.replace(pages.CANONICAL, b""), ""
 
 
-def _at_home(body: bytes, url: str, number: int, targets: list[str]) -> bytes:
-    """Return a page whose links to its own site, at ``url``, lead to ``targets``."""
+def _relink(body: bytes, url: str, number: int, targets: list[str]) -> bytes:
+    """Return a page with the links to its own site replaced by ``targets``."""
     own = urldefrag(url).url
 
     def lead(match: re.Match[bytes]) -> bytes:
@@ -125,7 +125,7 @@ def _site(url: str) -> str:
 
 
 def _nav(number: int, targets: list[str], most: int) -> bytes:
-    """Return links: to two pages of a tree that holds all, and to others at random."""
+    """Return up to ``most`` links: two to children in a tree of all pages, others random."""
     count = len(targets)
     tree = [n for n in (2 * number + 1, 2 * number + 2) if n < count]
     rng = random.Random(number)  # seeded: equal bytes on every run
@@ -134,6 +134,6 @@ def _nav(number: int, targets: list[str], most: int) -> bytes:
     return f"<nav><ul>{''.join(links)}</ul></nav>".encode()
 
 
-def _linked(body: bytes, nav: bytes) -> bytes:
+def _add_nav(body: bytes, nav: bytes) -> bytes:
     body = _HEAD.sub(lambda found: found[0] + BASE, body, count=1)
     return _END.sub(lambda found: nav + found[0], body, count=1)

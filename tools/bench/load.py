@@ -1,4 +1,4 @@
-"""A light load generator: N callers in one event loop, each one request at a time."""
+"""A light load generator: N callers in one event loop, each with one request at a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from attrs import field, frozen
 
 @frozen
 class Call:
-    """One request to repeat; ``options`` go to :meth:`aiohttp.ClientSession.request`."""
+    """A request to repeat; ``options`` go to :meth:`aiohttp.ClientSession.request`."""
 
     method: str
     url: str
@@ -21,7 +21,7 @@ class Call:
 
 @frozen
 class Load:
-    """What a run measured: sorted latencies of good answers, failures, duration."""
+    """The result of a run: sorted latencies of successes, failures, duration."""
 
     latencies_ms: tuple[float, ...]
     failed: int
@@ -32,7 +32,7 @@ class Load:
         return len(self.latencies_ms) / self.elapsed_s
 
     def percentile_ms(self, share: float) -> float:
-        """Return the latency that ``share`` (0..1) of the answers kept; NaN of none."""
+        """Return the latency at the quantile ``share`` (0 to 1); NaN without successes."""
         if not self.latencies_ms:
             return float("nan")
         last = len(self.latencies_ms) - 1
@@ -47,9 +47,9 @@ async def measure(
     seconds: float,
     max_count: int,
 ) -> Load:
-    """Repeat ``call`` until the time is over or ``max_count`` requests were sent.
+    """Repeat ``call`` until the time is over or ``max_count`` requests are sent.
 
-    An answer is good when its status is 200; its body is read but not looked at.
+    A response with status 200 is a success; its body is read but not checked.
     """
     latencies: list[float] = []
     failed = 0
@@ -72,8 +72,8 @@ async def measure(
 
 async def _succeeds(session: aiohttp.ClientSession, call: Call) -> bool:
     try:
-        async with session.request(call.method, call.url, **call.options) as answer:
-            await answer.read()
+        async with session.request(call.method, call.url, **call.options) as response:
+            await response.read()
     except (aiohttp.ClientError, TimeoutError):
         return False
-    return answer.status == 200
+    return response.status == 200

@@ -1,7 +1,7 @@
-"""Seconds that a caller waits for the map of a site with large sitemaps.
+"""Measures the seconds of a map request for a site with large sitemaps.
 
-The service is asked over HTTP; the site's server shares the machine. Every map is made
-anew: nothing of the site is stored.
+The requests go over HTTP; the site's server runs on the same machine. The service stores
+nothing of the site: every map fetches the sitemaps again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tools.bench.calls import KEY, answer
+from tools.bench.calls import KEY, fetch
 from tools.bench.processes import ServerProcess, ServiceProcess
 from tools.bench.report import MACHINE, arguments, publish, table
 
@@ -25,29 +25,29 @@ ENVIRONMENT = {
 }
 SEARCHES = {"none": "", "three words": "usual address 77"}
 HEADINGS = (
-    *("Sitemaps", "Addresses", "Maps", "Search"),
-    *("Median s", "Slowest s", "Answer MB"),
+    *("Sitemaps", "URLs", "Maps", "Search"),
+    *("Median s", "Slowest s", "Response MB"),
 )
 
 
-def ask(service: str, body: dict[str, Any]) -> tuple[float, int, int]:
-    """Return the seconds, addresses and bytes of one map."""
+def request_map(service: str, body: dict[str, Any]) -> tuple[float, int, int]:
+    """Request one map; return its seconds, URLs and bytes."""
     begin = time.perf_counter()
-    text = answer(f"{service}/v2/map", body, timeout_s=120)
+    text = fetch(f"{service}/v2/map", body, timeout_s=120)
     seconds = time.perf_counter() - begin
     return seconds, len(json.loads(text)["links"]), len(text)
 
 
-def measure(files: int, addresses: int, maps: int) -> list[tuple[str, ...]]:
-    """Return a row for each search: ``maps`` maps after one that is not counted."""
-    arguments = ("tools.bench.static", "--sitemaps", str(files), str(addresses))
+def measure(files: int, urls: int, maps: int) -> list[tuple[str, ...]]:
+    """Return a row for each search: ``maps`` maps after a warm-up map."""
+    arguments = ("tools.bench.static", "--sitemaps", str(files), str(urls))
     with (
         ServerProcess(*arguments) as server,
         tempfile.TemporaryDirectory() as data_dir,
         ServiceProcess(Path(data_dir), ENVIRONMENT) as service,
     ):
         site = server.line("http://")
-        total = files * addresses
+        total = files * urls
         return [
             (str(files), str(total), str(maps), name, *cells(service.url, body, maps))
             for name, search in SEARCHES.items()
@@ -56,11 +56,11 @@ def measure(files: int, addresses: int, maps: int) -> list[tuple[str, ...]]:
 
 
 def cells(service: str, body: dict[str, Any], maps: int) -> tuple[str, str, str]:
-    """Return median, slowest, and size of ``maps`` maps after the first."""
-    found = [ask(service, body) for _ in range(maps + 1)][1:]
+    """Return median, slowest and size of ``maps`` maps after the first."""
+    found = [request_map(service, body) for _ in range(maps + 1)][1:]
     for _, count, _ in found:
         if count != body["limit"]:
-            raise SystemExit(f"{count} addresses of {body['limit']}")
+            raise SystemExit(f"{count} URLs of {body['limit']}")
     seconds = [each[0] for each in found]
     return (
         f"{statistics.median(seconds):.2f}",

@@ -1,4 +1,4 @@
-"""Memory of a process and its children, read from /proc (Linux only)."""
+"""Reads the memory of a process and its descendants from /proc (Linux only)."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ PROC = Path("/proc")
 
 @frozen
 class Memory:
-    """``pss_mb`` shares common pages out among their users, ``rss_mb`` does not.
+    """The memory of one process."""
 
-    ``peak_mb`` is the highest that ``rss_mb`` has been.
-    """
-
+    #: ``main``, ``converter`` or the name of the program.
     role: str
     pid: int
+    #: The proportional set size: shared memory is divided among its users.
     pss_mb: float
+    #: The resident set size.
     rss_mb: float
+    #: The maximum of the resident set size.
     peak_mb: float
 
 
 def memory_of(pid: int) -> list[Memory]:
-    """Return the process itself as ``main``, then all below it, oldest first."""
+    """Return the process itself as ``main``, then its descendants by generation."""
     found = [_memory("main", pid)]
     parents = [pid]
     for parent in parents:
@@ -44,8 +45,8 @@ def _children(pid: int) -> list[int]:
 
 
 def _parent(path: Path) -> int | None:
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # just ended
-        # The name, in brackets, may hold spaces; state and parent follow it.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):  # has just ended
+        # The name in brackets may contain spaces; state and parent follow the name.
         return int(path.read_text().rpartition(")")[2].split()[1])
     return None
 

@@ -1,7 +1,7 @@
-"""Two made-up but realistic pages of 17 kB and 200 kB, the same on every run.
+"""Two generated but realistic pages of 17 kB and 200 kB, the same on every run.
 
-Both have what costs work on real pages: navigation, a cookie banner, scripts, an
-article with tables, nested lists, code and images, cards, comments and a footer.
+Both contain the expensive parts of real pages: navigation, a cookie banner, scripts, an
+article with tables, nested lists, code and images, cards and a footer.
 """
 
 from __future__ import annotations
@@ -53,19 +53,19 @@ STYLE = (
 
 @functools.cache
 def article() -> bytes:
-    """Return an article of about 17 kB in UTF-8."""
+    """Return an article page of about 17 kB in UTF-8."""
     return _page(sections=8, cards=5, state_records=13)
 
 
 @functools.cache
 def long_article() -> bytes:
-    """Return a page of about 200 kB in UTF-8, nearly half of it scripts and cards."""
+    """Return a page of about 200 kB in UTF-8; nearly half are scripts and cards."""
     return _page(sections=85, cards=110, state_records=320)
 
 
 @functools.cache
 def sized(sections: int) -> bytes:
-    """Return a page of about 2.5 kB in UTF-8 for each of ``sections``."""
+    """Return a page of about 2.5 kB in UTF-8 per section."""
     return _page(sections=sections, cards=sections, state_records=2 * sections)
 
 

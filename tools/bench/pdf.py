@@ -1,7 +1,7 @@
-"""PDF files: pages a second of processor time, beside the libraries below alone.
+"""Measures PDF pages per CPU second, compared with the underlying libraries.
 
-A made-up book is the default; any files may be given. What the libraries do alone is
-text without headings, tables, links or order.
+The input is a generated book, and optionally other files. The libraries alone return text
+without headings, tables, links or reading order.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 RESULT = "pdf.md"
-REPEATS = 3  # the best counts: the machine has other work
-WIDTH = 78  # letters of a line
+REPEATS = 3  # the fastest run counts, because other processes use the machine
+WIDTH = 78  # characters per line
 HEADINGS = ("File", "Pages", "Reader", "Pages/CPU-s", "Against pdfminer.six")
 
 
 @frozen
 class Run:
-    """How fast one reader was with one file."""
+    """The speed of one reader with one file."""
 
     file: str
     pages: int
@@ -43,7 +43,7 @@ class Run:
 
 
 def book(pages: int) -> bytes:
-    """Return a book with running heads, headings, paragraphs and a table on each page."""
+    """Return a book; each page has a header, headings, paragraphs and a table."""
     chance = random.Random(pages)  # seeded: equal bytes on every run
     return _file([_page(chance, number) for number in range(1, pages + 1)])
 
@@ -114,7 +114,7 @@ READERS: dict[str, Callable[[bytes], int]] = {
 
 
 def measure(name: str, body: bytes) -> list[Run]:
-    """Read one file with each reader."""
+    """Measure each reader with one file."""
     runs = []
     for reader, read in READERS.items():
         best_s = float("inf")
@@ -146,9 +146,9 @@ def markdown(results: Iterable[list[Run]]) -> str:
 
 def main() -> int:
     parser = arguments(__doc__, RESULT)
-    parser.add_argument("files", nargs="*", type=Path, help="PDF files to read as well")
+    parser.add_argument("files", nargs="*", type=Path, help="further PDF files")
     options: Any = parser.parse_args()
-    files = {"made-up book": book(5 if options.quick else 100)}
+    files = {"generated book": book(5 if options.quick else 100)}
     files |= {path.name: path.read_bytes() for path in options.files}
     text = markdown([measure(name, body) for name, body in files.items()])
     publish(text, RESULT, save=options.save)

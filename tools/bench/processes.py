@@ -1,6 +1,6 @@
-"""Servers in subprocesses: start, wait for the line that says ready, stop by pid.
+"""Runs servers in subprocesses: start, wait for a line of output, stop by pid.
 
-Used by the benchmark and by the tests.
+The benchmarks and the tests use this module.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ROOT = Path(__file__).parents[2]
-START_TIMEOUT_S = 200  # of a process on a busy machine
+START_TIMEOUT_S = 200  # long enough for a busy machine
 STOP_TIMEOUT_S = 120  # the service gives accepted requests up to 30 s
 
 
 class ServerProcess:
-    """``python -m <arguments>`` in a session of its own, in the folder ``cwd``.
+    """``python -m <arguments>`` in a new session, in the folder ``cwd``; a context manager.
 
-    ``environment`` is complete, not merged; None inherits. Standard error goes to a
-    file without limit, see :attr:`stderr`. Use as a context manager.
+    ``environment`` replaces the caller's environment; None inherits it. Standard error goes
+    to a temporary file; see :attr:`stderr`.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class ServerProcess:
             text=True,
             start_new_session=True,
         )
-        # A thread, so that a full pipe never stops the server.
+        # A thread empties the pipe: a full pipe would block the server.
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -71,7 +71,7 @@ class ServerProcess:
 
     @property
     def stderr(self) -> str:
-        """What the server wrote to standard error so far, or until it ended."""
+        """The server's standard error so far."""
         if self._errors.closed:
             return self._last_words
         size = os.fstat(self._errors.fileno()).st_size
@@ -80,7 +80,7 @@ class ServerProcess:
     def line(self, prefix: str = "", timeout_s: float = START_TIMEOUT_S) -> str:
         """Return the next line of standard output that starts with ``prefix``.
 
-        Raises :exc:`RuntimeError` with standard error when none comes in time.
+        Raises :exc:`RuntimeError` with the standard error if no such line comes in time.
         """
         end = time.monotonic() + timeout_s
         while True:
@@ -100,9 +100,9 @@ class ServerProcess:
         self._process.stdin.flush()
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """End the server with SIGTERM and return its exit code; again is harmless.
+        """Stop the server with SIGTERM and return its exit code; may be called again.
 
-        After ``timeout_s`` it is killed with its children, and the code is negative.
+        After ``timeout_s`` the server and its children are killed; the code is negative.
         """
         if self.is_running:
             self._process.terminate()
@@ -115,7 +115,7 @@ class ServerProcess:
         return code
 
     def kill(self) -> None:
-        """End the server and its children at once, as a crash of the machine would."""
+        """Kill the server and its children, as a crash of the machine would."""
         os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         self._close()
@@ -141,10 +141,10 @@ class ServerProcess:
 
 
 class ServiceProcess(ServerProcess):
-    """The service on a free port of 127.0.0.1, ready when the constructor returns.
+    """The service on a free port of 127.0.0.1; the constructor waits until it is ready.
 
-    Settings of the caller's environment and proxies are left out; ``environment``
-    names whole variables, None removes one.
+    It inherits the caller's environment without proxies and settings of the service.
+    ``environment`` adds variables; the value None removes a variable.
     """
 
     def __init__(self, data_dir: Path, environment: Mapping[str, str | None]):

@@ -1,7 +1,7 @@
-"""How good main content, Markdown, metadata and PDF text are, beside other tools.
+"""Measures the quality of main content, Markdown, metadata and PDF text.
 
-``make bench-quality`` writes ``results/quality.md``. The data sets and the scorers are
-named in the environment; what is not given is left out with a sentence:
+``make bench-quality`` writes ``results/quality.md``, with the figures of other tools. The
+environment names the data sets and the scorers; missing ones are skipped with a message:
 
 ``WCXB``             directory with ``truth.jsonl`` and ``html/``
 ``CORPORA``          directory with ``article-extraction-benchmark``, ``markdown-specs``,
@@ -9,8 +9,8 @@ named in the environment; what is not given is left out with a sentence:
 ``QUALITY_SCORERS``  directory with ``score_fidelity.py`` and ``score_meta.py``, for
                      Markdown fidelity and metadata
 
-Pages of WCXB were learned from: ``python -m tools.training.fit --check`` gives the figures for
-pages of unknown sites, which are the ones to compare with.
+The model is trained on WCXB. ``python -m tools.training.fit --check`` measures pages of
+unknown sites; compare those figures with other tools.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tools.bench.quality_measures import (
 from tools.bench.quality_pages import (
     Case,
     article_cases,
+    convert_page,
     pdf_cases,
     pdf_markdown,
-    rendered,
     stripped_html2text,
     wcxb_cases,
 )
@@ -52,10 +52,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RESULT = Path(__file__).parent / "results" / "quality.md"
-SPEED_STRIDE = 5  # every such page of WCXB is timed
-SUMMARY_STRIDE = 33  # and summed up
+SPEED_STRIDE = 5  # every 5th page of WCXB is timed
+SUMMARY_STRIDE = 33  # every 33rd page is summarised
 PASSES = 3
-# Figures of the other tools on the same pages, by the same measures.
+# The figures of other tools on the same pages, by the same measures.
 PEERS = (
     ("trafilatura, no comments", ".959", ".833", ".77 / .07"),
     ("trafilatura, precision", ".964", ".765", ".68 / .04"),
@@ -72,7 +72,7 @@ def content_rows(cases: Iterable[Case]) -> list[str]:
     """Return the table of main content by kind of page."""
     by_kind: dict[str, list[Score]] = {}
     for case in cases:
-        text = text_of(rendered(case.html, case.url).markdown)
+        text = text_of(convert_page(case.html, case.url).markdown)
         score = score_of(text, case.truth)
         score.wanted = snippets_in(text, case.wanted)
         score.unwanted = snippets_in(text, case.unwanted)
@@ -88,16 +88,14 @@ def content_rows(cases: Iterable[Case]) -> list[str]:
         )
     others = [mean_score(s).word_f1 for k, s in by_kind.items() if k != "article"]
     if others:
-        rows.append(
-            f"| mean of those but article | | {statistics.mean(others):.3f} | | |"
-        )
+        rows.append(f"| mean without articles | | {statistics.mean(others):.3f} | | |")
     return rows
 
 
 def article_rows(cases: Iterable[Case]) -> list[str]:
-    """Return F1 over shingles of four words, as article-extraction-benchmark has it."""
+    """Return F1 over shingles of four words, as in article-extraction-benchmark."""
     scores = [
-        score_of(text_of(rendered(case.html, case.url).markdown), case.truth)
+        score_of(text_of(convert_page(case.html, case.url).markdown), case.truth)
         for case in cases
     ]
     row = mean_score(scores)
@@ -111,7 +109,7 @@ def article_rows(cases: Iterable[Case]) -> list[str]:
 
 
 def pdf_rows(directory: Path) -> list[str]:
-    """Return word F1 and order of the text of PDF files."""
+    """Return word F1 and shingle F1 (which measures order) of PDF files."""
     scores = [score_of(text_of(pdf_markdown(c)), c.truth) for c in pdf_cases(directory)]
     row = mean_score(scores)
     return [
@@ -122,25 +120,24 @@ def pdf_rows(directory: Path) -> list[str]:
 
 
 def speed_rows(cases: list[Case]) -> list[str]:
-    """Return pages per second of CPU of the whole pipeline and of the plain way."""
+    """Return pages per CPU second of the whole pipeline, and of stripping + html2text."""
     rows = [
         "| Way | Pages per CPU-s | Median ms | Slowest ms |",
         "|---|---|---|---|",
     ]
     ways = {
         "stripping + html2text": stripped_html2text,
-        "this project: Markdown, links, metadata": rendered,
+        "this project: Markdown, links, metadata": convert_page,
     }
-    # As in a converter process: what is loaded is not looked through for garbage.
+    # As in a converter process: loaded objects are exempt from garbage collection.
     gc.collect()
     gc.freeze()
     gc.set_threshold(OBJECTS_A_COLLECTION)
     for make in ways.values():
         make(cases[0].html, cases[0].url)  # imports and weights
-    # In turns, as the machine has slower and quicker times; of each page the best counts.
+    # In turns, because the speed of the machine varies; the fastest pass of a page counts.
     passes = [
-        {name: _timed(make, cases) for name, make in ways.items()}
-        for _ in range(PASSES)
+        {name: _time(make, cases) for name, make in ways.items()} for _ in range(PASSES)
     ]
     rates = []
     for name in ways:
@@ -156,12 +153,12 @@ def speed_rows(cases: list[Case]) -> list[str]:
 
 
 def summary_rows(cases: list[Case]) -> list[str]:
-    """Return what a summary by rules costs, beside the Markdown that it is made of."""
+    """Return the CPU time of a summary by rules, without the Markdown it starts from."""
     made, times = [], []
     for case in cases:
-        page = rendered(case.html, case.url)
+        page = convert_page(case.html, case.url)
         title = str(page.known.get("title", ""))
-        summary(page.markdown, title)  # imports, at the first one
+        summary(page.markdown, title)  # warm-up: the first call imports modules
         started = time.process_time()
         made.append(summary(page.markdown, title))
         times.append(1000 * (time.process_time() - started))
@@ -177,7 +174,7 @@ def summary_rows(cases: list[Case]) -> list[str]:
     ]
 
 
-def _timed(make: Any, cases: list[Case]) -> list[float]:
+def _time(make: Any, cases: list[Case]) -> list[float]:
     times = []
     for case in cases:
         started = time.process_time()
@@ -187,7 +184,7 @@ def _timed(make: Any, cases: list[Case]) -> list[float]:
 
 
 def peer_rows() -> list[str]:
-    """Return what the other tools reach."""
+    """Return the figures of other tools."""
     return [
         "| Tool | AEB F1 | WCXB word F1 | With / without |",
         "|---|---|---|---|",
@@ -196,7 +193,7 @@ def peer_rows() -> list[str]:
 
 
 def report(stride: int) -> list[str]:
-    """Measure what the environment names; return the lines of the report."""
+    """Measure the data sets in the environment; return the lines of the report."""
     wcxb, corpora = (_directory(name) for name in ("WCXB", "CORPORA"))
     scorers = _directory("QUALITY_SCORERS")
     lines = [
@@ -232,15 +229,15 @@ def _directory(name: str) -> Path | None:
     value = os.environ.get(name)
     if value and Path(value).is_dir():
         return Path(value)
-    print(f"{name} names no directory: what needs it is left out", file=sys.stderr)
+    print(f"{name} names no directory: its measures are skipped", file=sys.stderr)
     return None
 
 
 def main() -> None:
-    """Print the report, and store it unless told to be quick."""
+    """Print the report; store it unless ``--quick`` is given."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--quick", action="store_true", help="every 25th page, nothing is stored"
+        "--quick", action="store_true", help="measure every 25th page; store no result"
     )
     quick = parser.parse_args().quick
     text = "\n".join(report(25 if quick else 1))

@@ -1,8 +1,8 @@
 """The measures of content quality: word F1, shingle F1, snippets.
 
-They follow the published descriptions of WCXB and of article-extraction-benchmark:
-words are runs of ``\\w``, in lower case for word F1; Markdown is rendered, so that
-markup, addresses and images do not count.
+They follow the published descriptions of WCXB and of article-extraction-benchmark. Words
+are runs of ``\\w``; word F1 compares them in lower case. Markdown is rendered first, so
+that markup, URLs and images do not count.
 """
 
 from __future__ import annotations
@@ -32,18 +32,22 @@ _RENDERER = MarkdownIt("commonmark", {"html": True, "maxNesting": 200}).enable(
 
 @define
 class Score:
-    """One page, all shares from 0 to 1; None where the page has nothing to score."""
+    """The scores of a page from 0 to 1; None if the page has nothing to score."""
 
     word_f1: float
+    #: None if no text was extracted.
     shingle_precision: float | None
+    #: None if the known text is empty.
     shingle_recall: float | None
     shingle_f1: float
+    #: The share of the wanted snippets in the text.
     wanted: float | None = None
+    #: The share of the unwanted snippets in the text.
     unwanted: float | None = None
 
 
 def text_of(markdown: str) -> str:
-    """Return what a reader of the rendered Markdown sees."""
+    """Return the visible text of the rendered Markdown."""
     page = _IMAGE.sub(" ", _RENDERER.render(markdown.replace("\0", "")))
     if not page.strip():
         return ""
@@ -54,15 +58,15 @@ def text_of(markdown: str) -> str:
 
 
 def score_of(text: str, truth: str) -> Score:
-    """Compare extracted text with what is known to be right."""
-    _, _, f1 = _compared(_words(text.lower()), _words(truth.lower()))
+    """Compare the extracted text with the known text."""
+    _, _, f1 = _compare(_words(text.lower()), _words(truth.lower()))
     got, known = _shingles(text), _shingles(truth)
-    precision, recall, both = _compared(got, known)
+    precision, recall, both = _compare(got, known)
     return Score(f1, precision if got else None, recall if known else None, both)
 
 
 def snippets_in(text: str, snippets: Sequence[str]) -> float | None:
-    """Return the share of the snippets that the text holds, None without snippets."""
+    """Return the share of the snippets that occur in the text; None without snippets."""
     if not snippets:
         return None
     plain = " ".join(text.lower().split())
@@ -71,7 +75,7 @@ def snippets_in(text: str, snippets: Sequence[str]) -> float | None:
 
 
 def mean_score(scores: Sequence[Score]) -> Score:
-    """Return the means, of what each page has."""
+    """Return the means of the scores, ignoring None."""
 
     def mean(name: str) -> float:
         values = [v for s in scores if (v := getattr(s, name)) is not None]
@@ -99,7 +103,7 @@ def _shingles(text: str) -> Counter[tuple[str, ...]]:
     return Counter(tuple(words[n : n + SHINGLE]) for n in range(count))
 
 
-def _compared(got: Counter, known: Counter) -> tuple[float, float, float]:  # type: ignore[type-arg]
+def _compare(got: Counter, known: Counter) -> tuple[float, float, float]:  # type: ignore[type-arg]
     """Return precision, recall and F1 of two multisets."""
     if not got or not known:
         same = float(not got and not known)

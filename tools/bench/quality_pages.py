@@ -1,4 +1,4 @@
-"""The pages of the quality benchmark, and the two ways they are converted."""
+"""The pages of the quality benchmark, and their conversion by service and html2text."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from lxml import html as parser
 
 from scraper_service.content.convert import make_content
 from scraper_service.items import PageSource
-from scraper_service.options.arguments import page_options
+from scraper_service.options.spider_arguments import page_options
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scraper_service.options.scrape import ScrapeOptions
 
-OWN = "https://page.example/"  # of pages without an address
-# What is stripped in the plain way: it leaves about as much of the wanted and of the
-# unwanted as published for it (.80/.39 here, .84/.36 there).
+OWN = "https://page.example/"  # the URL of pages without a known URL
+# The elements that stripping + html2text removes. The shares of wanted and unwanted
+# snippets are near the published figures (.80/.39 here, .84/.36 there).
 _CHROME = ("nav", "header", "footer", "aside", "script", "style", "noscript")
 _CHROME_NAMES = frozenset(
     "nav navbar navigation menu sidebar side aside header footer breadcrumb breadcrumbs "
@@ -34,20 +34,26 @@ _CHROME_NAMES = frozenset(
 
 @frozen
 class Case:
-    """A page or a file, and what is known of its content."""
+    """A page or PDF file with its known content."""
 
+    #: The page as HTML; empty for a PDF file.
     html: str
     url: str
+    #: The kind of the page, or ``pdf``.
     kind: str
+    #: The known text.
     truth: str
+    #: Snippets that belong to the content.
     wanted: tuple[str, ...] = ()
+    #: Snippets that do not belong to the content.
     unwanted: tuple[str, ...] = ()
+    #: The PDF file.
     body: bytes = b""
 
 
 @frozen
-class Rendered:
-    """What the service makes of a page."""
+class ConvertedPage:
+    """The Markdown and the metadata that the service returns for a page."""
 
     markdown: str
     known: dict[str, Any]
@@ -69,7 +75,7 @@ def wcxb_cases(directory: Path) -> Iterator[Case]:
 
 
 def article_cases(directory: Path) -> Iterator[Case]:
-    """Yield the pages of article-extraction-benchmark that are there."""
+    """Yield the pages of article-extraction-benchmark whose files exist."""
     truth = json.loads((directory / "ground-truth.json").read_bytes())
     for name, row in sorted(truth.items()):
         path = directory / "html" / f"{name}.html.gz"
@@ -84,7 +90,7 @@ def article_cases(directory: Path) -> Iterator[Case]:
 
 
 def pdf_cases(directory: Path) -> Iterator[Case]:
-    """Yield PDF files with a text beside them."""
+    """Yield the PDF files that have a text file beside them."""
     for path in sorted(directory.rglob("*.pdf")):
         text = Path(f"{path}.txt")
         if text.exists():
@@ -93,28 +99,28 @@ def pdf_cases(directory: Path) -> Iterator[Case]:
                 yield Case("", path.as_uri(), "pdf", truth, body=path.read_bytes())
 
 
-def rendered(html: str, url: str) -> Rendered:
-    """Convert a page as the service does: Markdown of the main content and links."""
-    return _rendered(html.encode(errors="replace"), url, "text/html; charset=utf-8")
+def convert_page(html: str, url: str) -> ConvertedPage:
+    """Convert a page as the service does, to Markdown of the main content and links."""
+    return _convert(html.encode(errors="replace"), url, "text/html; charset=utf-8")
 
 
 def pdf_markdown(case: Case) -> str:
     """Convert a PDF file as the service does."""
-    return _rendered(
+    return _convert(
         case.body, "https://files.example/a.pdf", "application/pdf"
     ).markdown
 
 
-@functools.cache  # made once a job
+@functools.cache  # the service creates options once per job
 def _options(formats: str, only_main_content: str) -> ScrapeOptions:
     arguments = {"formats": formats, "only_main_content": only_main_content}
     return page_options({"url": OWN, **arguments}).scrape
 
 
-def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
-    address = url or OWN
+def _convert(body: bytes, url: str, content_type: str) -> ConvertedPage:
+    url = url or OWN
     source = PageSource(
-        url=address,
+        url=url,
         status=200,
         body=body,
         content_type=content_type,
@@ -122,13 +128,13 @@ def _rendered(body: bytes, url: str, content_type: str) -> Rendered:
     )
     content = make_content(source, _options("markdown,links", "true"))
     made = content.values.get("markdown")
-    return Rendered(json.loads(made) if made else "", dict(content.known))
+    return ConvertedPage(json.loads(made) if made else "", dict(content.known))
 
 
 def whole_markdown(html: str, url: str) -> str:
-    """Convert all of a page, for the scorers of fidelity.
+    """Convert a whole page, for the scorers of fidelity.
 
-    Without an address, relative ones stay as they are: the scorers compare them.
+    An empty URL leaves relative URLs unchanged: the scorers compare them.
     """
     source = PageSource(
         url=url,
@@ -142,8 +148,8 @@ def whole_markdown(html: str, url: str) -> str:
 
 
 def metadata_facts(html: str, url: str) -> dict[str, Any]:
-    """Return title, author and date, for the scorer of metadata."""
-    known = rendered(html, url).known
+    """Return title, author, date, description and site name, for the metadata scorer."""
+    known = convert_page(html, url).known
     return {
         "title": known.get("headline") or known.get("title"),
         "author": known.get("author"),
@@ -154,7 +160,7 @@ def metadata_facts(html: str, url: str) -> dict[str, Any]:
 
 
 def stripped_html2text(html: str, _url: str) -> str:
-    """Convert in the plain way: chrome by tags and class names, then html2text."""
+    """Remove chrome by tags and class names, then convert with html2text."""
     tree = parser.document_fromstring(html.encode(errors="replace"))
     for element in list(tree.iter(*_CHROME)):
         if element.getparent() is not None:

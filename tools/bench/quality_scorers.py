@@ -1,4 +1,4 @@
-"""Markdown fidelity and metadata, by scorers that are kept elsewhere."""
+"""Runs external scorers of Markdown fidelity and metadata."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-WHOLE = "bench.quality_pages:whole_markdown"
-FACTS = "bench.quality_pages:metadata_facts"
+WHOLE = "tools.bench.quality_pages:whole_markdown"
+FACTS = "tools.bench.quality_pages:metadata_facts"
 LIMIT_S = 1800
 
 
 def fidelity_and_metadata(
     scorers: Path, corpora: Path, wcxb: Path | None, stride: int
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yield a title and the scorer's own lines for each measure.
+    """Yield a title and the lines of the scorer's output for each measure.
 
-    Raises :exc:`subprocess.CalledProcessError` when a scorer fails.
+    Raises :exc:`subprocess.CalledProcessError` if a scorer fails.
     """
     specs = corpora / "markdown-specs"
     fidelity = "score_fidelity.py"

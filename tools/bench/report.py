@@ -1,4 +1,4 @@
-"""What all benchmarks print, and where they save it."""
+"""The arguments, tables and result files of all benchmarks."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MACHINE = f"{os.cpu_count()} cores, Python {platform.python_version()}"
 
 
 def arguments(about: str | None, name: str) -> argparse.ArgumentParser:
-    """Return a parser with the options of all; ``name`` is the file of the result."""
+    """Return a parser with the common options; ``name`` is the result file."""
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument(
-        "--quick", action="store_true", help="a few seconds, to see that it works"
+        "--quick", action="store_true", help="run for a few seconds, as a test"
     )
     parser.add_argument("--save", action="store_true", help=f"write {name}")
     return parser
@@ -32,7 +32,7 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def publish(text: str, name: str, *, save: bool) -> None:
-    """Print a report; ``save`` writes it to the file of that name, too."""
+    """Print a report; with ``save``, also write it to the result file ``name``."""
     print(text)
     if save:
         RESULTS.mkdir(exist_ok=True)

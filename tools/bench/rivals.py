@@ -1,7 +1,7 @@
-"""One crawl by other means than the service: ``python -m tools.bench.rivals NAME URL``.
+"""Crawls a site without the service: ``python -m tools.bench.rivals NAME URL``.
 
-Prints one line of JSON: ``pages``, and ``seconds`` from the first request to the end.
-With ``--plain`` links are followed and nothing else is done.
+Prints a line of JSON with ``pages``, and ``seconds`` from the first request to the end.
+``--plain`` follows links without converting pages.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from scrapy.utils.project import get_project_settings
 
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import page_key
-from scraper_service.options.job_arguments import crawl_options
-from scraper_service.storage import admission, jobs
-from scraper_service.storage.admission import Terms
+from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.spiders.crawl import CrawlSpider
 from scraper_service.storage.database import Database
-from scraper_service.storage.job_records import Link, Outcome
-from spiders.crawl import CrawlSpider
+from scraper_service.storage.jobs import admission, job_store
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import Link, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -46,7 +46,7 @@ HAS_CRAWLEE = find_spec("crawlee") is not None
 def content(
     url: str, text: str, selector: Selector, links: list[str]
 ) -> dict[str, Any]:
-    """Return what a callback makes of a page: Markdown, links, metadata."""
+    """Return a page's Markdown, links and metadata, as a typical callback does."""
     named = selector.xpath("//meta[@content and (@name or @property)]")
     return {
         "url": url,
@@ -64,7 +64,7 @@ def content(
 
 
 class StockSpider(scrapy.Spider):
-    """What is usually written: convert in the callback, follow what is in scope."""
+    """A typical Scrapy spider: converts in the callback, follows links in scope."""
 
     name = "stock"
 
@@ -74,7 +74,8 @@ class StockSpider(scrapy.Spider):
         self.plain = plain
 
     async def start(self) -> AsyncIterator[Any]:
-        yield scrapy.Request(self.start_urls[0])  # Scrapy's own would come twice
+        # The default start request skips the duplicate filter: the page would come twice.
+        yield scrapy.Request(self.start_urls[0])
 
     def parse(self, response: Any) -> Iterator[Any]:
         links = self.links(response)
@@ -86,7 +87,7 @@ class StockSpider(scrapy.Spider):
     def links(self, response: Any) -> list[str]:
         found = []
         for href in response.css("a::attr(href)").getall():
-            with contextlib.suppress(ValueError):  # of no address at all
+            with contextlib.suppress(ValueError):  # an invalid URL
                 found.append(response.urljoin(href.strip()))
         return found
 
@@ -96,8 +97,15 @@ class StockSpider(scrapy.Spider):
         return content(response.url, response.text, response.selector, links)
 
 
+class AnyRoom:
+    """A pool that always has room: the stock spider converts nothing."""
+
+    def has_capacity(self, _team: str | None, _tell: Any) -> bool:
+        return True
+
+
 class LeasedSpider(StockSpider):
-    """The stock spider with its requests leased from a job database."""
+    """The stock spider with requests leased from a job database."""
 
     name = "leased"
     custom_settings = {  # noqa: RUF012  # as in every spider
@@ -108,6 +116,7 @@ class LeasedSpider(StockSpider):
     def __init__(self, url: str, plain: bool):
         super().__init__(url, plain)
         self.options = crawl_options({"url": url})
+        self.pool = AnyRoom()
 
     async def start(self) -> AsyncIterator[scrapy.Request]:
         return
@@ -139,7 +148,7 @@ class LeasedSpider(StockSpider):
 
 
 def run_scrapy(crawler: Crawler, process: Any, *args: Any, **kwargs: Any) -> None:
-    """Run a crawl and print what came of it."""
+    """Run a crawl and print the result."""
     times: dict[Any, float] = {}
     signals = scrapy.signals
     for signal in (signals.spider_opened, signals.spider_closed):
@@ -156,7 +165,7 @@ def run_scrapy(crawler: Crawler, process: Any, *args: Any, **kwargs: Any) -> Non
 
 
 def stock(url: str, plain: bool, spider: type[StockSpider] = StockSpider) -> None:
-    """Run a spider with Scrapy's defaults, but for the requests per host."""
+    """Run a spider with Scrapy's defaults, except for the requests per host."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             {
@@ -182,7 +191,7 @@ def leased(url: str, plain: bool) -> None:
 async def _job(data_dir: Path, url: str) -> str:
     options = crawl_options({"url": url, "sitemap": "skip"})
     database = Database(data_dir)
-    await database.write(jobs.make_team, TEAM)
+    await database.write(job_store.make_team, TEAM)
     job = await database.write(admission.create_job, Terms(team_id=TEAM), options, 2)
     database.close()
     assert job is not None
@@ -190,7 +199,7 @@ async def _job(data_dir: Path, url: str) -> str:
 
 
 def local(url: str, plain: bool) -> None:
-    """Run the project's own spider as ``scrapy crawl`` does, without the service."""
+    """Run the project's spider as ``scrapy crawl`` does, without the service."""
     formats = "" if plain else "markdown,links"
     arguments = {"url": url, "formats": formats, "only_main_content": "false"}
     with tempfile.TemporaryDirectory() as folder:

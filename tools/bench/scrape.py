@@ -1,8 +1,8 @@
-"""Scrapes per second and latency of ``POST /v2/scrape`` next to plain GET requests.
+"""Measures rate and latency of ``POST /v2/scrape``, compared with plain GET requests.
 
-Both fetch the same pages from the same server, in turn, with the same number of
-callers, on the same machine; load generator and page server share its cores. Every
-scrape fetches (``maxAge`` 0). ``HOST_CONCURRENCY`` is raised to 64: all pages are on
+Scrapes and GET requests take turns. Both fetch the same pages from the same server with
+the same number of callers. Service, load generator and page server share the machine.
+Every scrape fetches (``maxAge`` 0). ``HOST_CONCURRENCY`` is 64, because all pages are on
 one host.
 """
 
@@ -38,7 +38,7 @@ ENVIRONMENT = {
 
 @frozen
 class Effort:
-    """How long each cell of the table is measured, in seconds, and its request cap."""
+    """The extent of a run: seconds per cell of the table, and the maximum of requests."""
 
     plain_s: float
     scrape_s: float
@@ -52,7 +52,7 @@ QUICK = Effort(plain_s=0.4, scrape_s=1, warm_up_s=0.5)
 
 @frozen
 class Row:
-    """One page with one number of callers, both ways."""
+    """The loads of GET requests and scrapes, for a page and a number of callers."""
 
     page: str
     callers: int
@@ -87,9 +87,14 @@ HEADINGS = (
 
 @frozen
 class Report:
+    """The results of all measurements."""
+
     rows: list[Row]
-    lag_p99_ms: dict[str, float | None]  # per page, after its run with most callers
+    #: The event-loop lag after the run with most callers, by page.
+    lag_p99_ms: dict[str, float | None]
+    #: The memory of the service's processes before the load.
     idle: list[Memory]
+    #: The memory of the service's processes after the load.
     loaded: list[Memory]
 
     @property
@@ -178,17 +183,17 @@ def _scrape_call(service: str, url: str) -> Call:
 
 
 async def _check(session: aiohttp.ClientSession, call: Call) -> None:
-    """Refuse to measure answers that do not hold the page to its end, and links."""
-    async with session.request(call.method, call.url, **call.options) as answer:
-        text = await answer.text()
-    data = json.loads(text).get("data", {}) if answer.status == 200 else {}
+    """Exit if a scrape lacks the end of the page, or its links."""
+    async with session.request(call.method, call.url, **call.options) as response:
+        text = await response.text()
+    data = json.loads(text).get("data", {}) if response.status == 200 else {}
     if pages.LAST_SENTENCE not in data.get("markdown", "") or not data.get("links"):
-        raise SystemExit(f"not a good scrape: status {answer.status}, {text[:500]}")
+        raise SystemExit(f"not a good scrape: status {response.status}, {text[:500]}")
 
 
 async def _lag_p99_ms(session: aiohttp.ClientSession, service: str) -> float | None:
-    async with session.get(f"{service}/health") as answer:
-        health = await answer.json()
+    async with session.get(f"{service}/health") as response:
+        health = await response.json()
     nested = health.get("eventLoop") or {}
     lag = health.get("loopLagP99Ms", nested.get("lagP99Ms"))
     return None if lag is None else float(lag)

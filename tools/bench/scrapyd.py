@@ -1,9 +1,8 @@
-"""Pages per second of one job on one scrapyd node and on two.
+"""Measures pages per second of one job on one and on two scrapyd nodes.
 
-The pages are on many hosts of this machine, each of which takes a second to answer: on
-one host the pace, which all processes share, would hide what a second node adds. Rates
-are between the first page of a job and its last; the whole time has the start of the
-processes in it.
+The pages are on many local hosts that respond after a second. On a single host, the shared
+limit per host would hide the gain of a second node. Rates count from the first to the last
+page of a job. The time of the whole job includes the start of the processes.
 """
 
 from __future__ import annotations
@@ -33,10 +32,12 @@ HEADINGS = ("Nodes", "Pages", "Pages/s", "Range", "Whole job s", "To one node")
 
 @frozen
 class Run:
-    """One job: ``seconds`` between its first and its last page."""
+    """The result of one job."""
 
     pages: int
+    #: The time from the first page to the last page.
     seconds: float
+    #: The time from the request to the end of the job.
     wall_s: float
 
     @property
@@ -45,7 +46,7 @@ class Run:
 
 
 def measure(nodes: int, urls: list[str]) -> Run:
-    """Scrape ``urls`` as one job with a process on each of so many nodes."""
+    """Scrape ``urls`` as one job with a process on each of ``nodes`` nodes."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         shared = {**EGRESS, "SCRAPER_DATA_DIR": str(folder / "data")}
@@ -54,7 +55,8 @@ def measure(nodes: int, urls: list[str]) -> Run:
         ]
         for node in running:
             stack.callback(node.kill)
-            node.call("listspiders.json?project=scraper_service")  # it remembers them
+            # scrapyd caches the list of spiders.
+            node.call("listspiders.json?project=scraper_service")
         environment = {
             "SCRAPER_API_KEYS": KEY,
             "SCRAPER_JOB_RUNNER": "scraper_service.services.scrapyd.runner.ScrapydRunner",
@@ -83,8 +85,8 @@ def _seconds(data_dir: Path, job_id: str) -> float:
     return float(seconds)
 
 
-def addresses(site: str, count: int, pages: int) -> list[str]:
-    """Return ``pages`` slow pages of each of ``count`` hosts, in turn."""
+def slow_urls(site: str, count: int, pages: int) -> list[str]:
+    """Return the URLs of ``pages`` slow pages on each of ``count`` hosts, in turn."""
     port = urlsplit(site).port
     names = hosts(count)
     return [f"http://{name}:{port}/slow/{n}" for n in range(pages) for name in names]
@@ -109,7 +111,7 @@ def report(runs: dict[int, list[Run]]) -> str:
     cells = table(HEADINGS, rows)
     return (
         f"# Benchmark of scrapyd nodes\n\n{MACHINE}, shared by nodes, service and site;"
-        f" hosts answer after a second; SQLite.\n\n{cells}\n"
+        f" hosts respond after a second; SQLite.\n\n{cells}\n"
     )
 
 
@@ -119,7 +121,7 @@ def main() -> int:
     count, pages, rounds = (10, 4, 1) if options.quick else (50, 16, 2)
     runs: dict[int, list[Run]] = {1: [], 2: []}
     with ServerProcess("tools.bench.static", "--hosts", str(count)) as server:
-        urls = addresses(server.line("http://"), count, pages)
+        urls = slow_urls(server.line("http://"), count, pages)
         for _ in range(rounds):
             for nodes, found in runs.items():
                 found.append(measure(nodes, urls))

@@ -1,4 +1,4 @@
-"""A node: a real scrapyd with the configuration of ``deploy/``, on a free port."""
+"""A scrapyd node with the configuration of ``deploy/``, on a free port."""
 
 from __future__ import annotations
 
@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 PROJECT = "scraper_service"
 USER = "operator"
-PASSWORD = "a pass:word, with @ marks"  # has to be written as %.. in an address
+PASSWORD = "a pass:word, with @ marks"  # must be percent-encoded in a URL
 START_TIMEOUT_S = 30
 POLL_S = 0.1
 
 
 class ScrapydNode(ServerProcess):
-    """A node that keeps its files in ``folder``; ``environment`` is added to ours.
+    """A running node with its files in ``folder``.
 
-    It listens on ``port`` of 127.0.0.1, as one that was there before may have. With
-    ``kill()`` its processes die with it, as if the machine had lost its power.
+    ``environment`` is added to the caller's environment. The node listens on ``port`` of
+    127.0.0.1; 0 means a free port. ``kill()`` also kills the node's processes, as a power
+    failure would.
     """
 
     def __init__(
@@ -79,16 +80,16 @@ class ScrapydNode(ServerProcess):
                 time.sleep(0.05)
             else:
                 return
-        raise self._failure("it does not answer")
+        raise self._failure("it does not respond")
 
     @property
     def name(self) -> str:
-        """The address as it may be shown."""
+        """The URL without user and password."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
     def address(self) -> str:
-        """The address as ``SCRAPYD_NODES`` has it."""
+        """The URL with user and password, as in ``SCRAPYD_NODES``."""
         user, password = (urllib.parse.quote(x, safe="") for x in (USER, PASSWORD))
         return f"http://{user}:{password}@127.0.0.1:{self.port}"
 
@@ -102,8 +103,8 @@ class ScrapydNode(ServerProcess):
             pair = base64.b64encode(f"{USER}:{password}".encode()).decode()
             request.add_header("Authorization", f"Basic {pair}")
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-        with opener.open(request, timeout=60) as answer:
-            found: dict[str, Any] = json.load(answer)
+        with opener.open(request, timeout=60) as response:
+            found: dict[str, Any] = json.load(response)
         return found
 
     def status_of(self, name: str, **options: Any) -> int:
@@ -115,11 +116,11 @@ class ScrapydNode(ServerProcess):
         return 200
 
     def jobs(self, state: str) -> list[str]:
-        """Return the ids of processes that are ``pending``, ``running`` or so."""
+        """Return the ids of the jobs in a state: ``pending``, ``running``, ``finished``."""
         return [job["id"] for job in self.call("listjobs.json")[state]]
 
     def wait_for(self, job: str, seconds: float = START_TIMEOUT_S) -> None:
-        """Wait until a process has finished."""
+        """Wait until a job has finished."""
         end = time.monotonic() + seconds
         while job not in self.jobs("finished"):
             assert time.monotonic() < end, self.stderr
@@ -129,13 +130,13 @@ class ScrapydNode(ServerProcess):
         return (self.folder / f"logs/{PROJECT}/{spider}/{job}.log").read_text()
 
     def feed(self, spider: str, job: str) -> list[dict[str, Any]]:
-        """Return the pages that a process has written."""
+        """Return the pages in the feed of a job."""
         path = self.folder / f"items/{PROJECT}/{spider}/{job}.jl"
         return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def free_port() -> int:
-    """Return a port below those that the kernel gives to others meanwhile."""
+    """Return a free port below the kernel's range of ephemeral ports."""
     while True:
         port = random.randrange(10_000, 32_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):

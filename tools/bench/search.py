@@ -1,7 +1,7 @@
-"""Milliseconds that a search in the index of scraped pages takes, asked over HTTP.
+"""Measures the milliseconds of a search over HTTP in the index of scraped pages.
 
-The index is filled by the functions that the service fills it with; its pages are made
-of words that are as rare and as common as those of a language. No engine is asked.
+The functions of the service fill the index with generated pages. The frequencies of their
+words follow Zipf's law. No search engine is queried.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.services.accounts import OPEN_TEAM_ID
-from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
-from scraper_service.storage.page_index import rows as search_rows
-from scraper_service.storage.page_index.merging import merge_segments
-from tools.bench.calls import answer
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.page_index import PageIndex
+from tools.bench.calls import fetch
 from tools.bench.processes import ServiceProcess
 from tools.bench.report import MACHINE, arguments, publish, table
 
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 RESULT = "search.md"
-WORDS = 50_000  # of the language
-LENGTH = 250  # words of a page
-GROUP = 64  # pages written at once
+WORDS = 50_000  # size of the vocabulary
+LENGTH = 250  # words per page
+GROUP = 64  # pages per transaction
 SYLLABLES = "ba ce di fo gu ka le mi no pu ra se ti vo zu sha tre ply kno wer".split()
 HEADINGS = (
     "Database",
@@ -47,7 +46,7 @@ HEADINGS = (
 
 
 def vocabulary() -> list[str]:
-    """Return the words of the language, the commonest first."""
+    """Return the words, the most frequent first."""
     chance = random.Random(1)
     words: dict[str, None] = {}
     while len(words) < WORDS:
@@ -55,11 +54,11 @@ def vocabulary() -> list[str]:
     return list(words)
 
 
-def entries(count: int) -> Iterator[list[search_rows.NewPage]]:
-    """Yield pages in groups, the same in every run."""
+def entries(count: int) -> Iterator[list[tuple[str, bytes]]]:
+    """Yield pages in groups; every run yields the same pages."""
     chance = random.Random(2)
     words = vocabulary()
-    # Zipf's law: the n-th word is n times as rare as the first.
+    # Zipf's law: the n-th word has 1/n of the frequency of the first.
     weights = list(accumulate(1 / n for n in range(1, WORDS + 1)))
     group = []
     for number in range(count):
@@ -68,7 +67,7 @@ def entries(count: int) -> Iterator[list[search_rows.NewPage]]:
         facts = {"title": text[:60], "language": "en"}
         entry = search_entry(url, text, facts, {}, "html")
         assert entry is not None
-        group.append(search_rows.NewPage(url, entry.packed()))
+        group.append((url, entry.packed()))
         if len(group) == GROUP:
             yield group
             group = []
@@ -77,20 +76,18 @@ def entries(count: int) -> Iterator[list[search_rows.NewPage]]:
 
 
 async def fill(database: Database, count: int) -> float:
-    """Put pages into the index; return the seconds that the database took."""
-    await database.write(jobs.make_team, OPEN_TEAM_ID)
+    """Add pages to the index; return the seconds spent in the database."""
+    await database.write(job_store.make_team, OPEN_TEAM_ID)
     seconds = 0.0
     for group in entries(count):
         begin = time.perf_counter()
-        grown = await database.write(search_rows.add_pages, OPEN_TEAM_ID, group, 86_400)
-        while grown and await merge_segments(database, OPEN_TEAM_ID):
-            pass
+        await PageIndex(database).add(OPEN_TEAM_ID, group, 86_400)
         seconds += time.perf_counter() - begin
     return seconds
 
 
 def queries(count: int) -> dict[str, list[str]]:
-    """Return queries by kind."""
+    """Return ``count`` queries of each kind."""
     chance = random.Random(3)
     words = vocabulary()
 
@@ -110,17 +107,17 @@ def queries(count: int) -> dict[str, list[str]]:
     }
 
 
-def ask(service: str, query: str) -> float:
-    """Return the milliseconds of one search."""
+def time_search(service: str, query: str) -> float:
+    """Search; return the milliseconds."""
     begin = time.perf_counter()
-    answer(f"{service}/v2/search", {"query": query, "limit": 10})
+    fetch(f"{service}/v2/search", {"query": query, "limit": 10})
     return (time.perf_counter() - begin) * 1000
 
 
 def measure(
     name: str, url: str, pages: int, searches: int
 ) -> tuple[list[tuple[str, ...]], str]:
-    """Return a row for each kind of query, and one for all; and how it was filled."""
+    """Return a row for each kind of query and for all, and a sentence about filling."""
     with tempfile.TemporaryDirectory() as folder:
         database = Database(Path(folder), url)
         seconds = asyncio.run(fill(database, pages))
@@ -132,12 +129,12 @@ def measure(
             "SCRAPER_SEARCH_PROVIDERS": "own",
         }
         with ServiceProcess(Path(folder), environment) as service:
-            asked = queries(searches)
-            for some in asked.values():
-                ask(service.url, some[0])
+            by_kind = queries(searches)
+            for some in by_kind.values():
+                time_search(service.url, some[0])
             found = {
-                kind: [ask(service.url, query) for query in some]
-                for kind, some in asked.items()
+                kind: [time_search(service.url, query) for query in some]
+                for kind, some in by_kind.items()
             }
     found["all together"] = [each for some in found.values() for each in some]
     rows = [
@@ -150,7 +147,7 @@ def measure(
 
 
 def cells(milliseconds: list[float]) -> tuple[str, str, str]:
-    """Return the median, the 99th of a hundred, and the slowest."""
+    """Return the median, the 99th percentile and the maximum."""
     centiles = statistics.quantiles(milliseconds, n=100)
     return (
         f"{statistics.median(milliseconds):.1f}",
@@ -160,7 +157,7 @@ def cells(milliseconds: list[float]) -> tuple[str, str, str]:
 
 
 def databases(stack: ExitStack) -> dict[str, str]:
-    """Return the addresses of databases by name; a PostgreSQL server if there is one."""
+    """Return database URLs by name: SQLite, and PostgreSQL if it is installed."""
     found = {"SQLite": ""}
     from tests.support.postgres import Postgres, PostgresMissing  # noqa: PLC0415
 

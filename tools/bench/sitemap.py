@@ -1,8 +1,8 @@
-"""A million addresses of sitemaps through the converter pool: time, lag, memory.
+"""Measures sitemaps of a million URLs in the converter pool: time, lag and memory.
 
-An index of 20 files of 50,000 addresses each is fetched from a local server, read by the
-processes of the pool, and every slice of rows is decoded, as a crawl does that stores
-them. Each kind of work has a process of its own, so that its peak of memory is its own.
+The benchmark fetches an index and 20 files of 50,000 URLs each from a local server. The
+processes of the pool parse the files, and each slice of rows is decoded, as in a crawl.
+Each kind of work runs in a separate process, so that its peak memory is measured alone.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from scraper_service.discovery.sitemap import (
     MAX_BYTES,
     MAX_URLS,
     SitemapContent,
+    json_slices,
 )
 from scraper_service.items import PageSource
-from scraper_service.options.job_arguments import crawl_options
+from scraper_service.options.spider_arguments import crawl_options
 from tools.bench.memory import memory_of
 from tools.bench.processes import ROOT, ServerProcess
 from tools.bench.report import MACHINE, arguments, publish, table
@@ -35,6 +36,8 @@ from tools.bench.sitemap_files import INDEX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+    from scraper_service.discovery.sitemap import ChoiceT
 
 RESULT = "sitemap.md"
 PROCESSES = os.cpu_count() or 1
@@ -48,7 +51,7 @@ WORK = {
     "scope": "gzip, rows of a crawl's frontier",
 }
 HEADINGS = (
-    *("Work", "Files", "Addresses", "Seconds", "Addresses/s"),
+    *("Work", "Files", "URLs", "Seconds", "URLs/s"),
     *("Step p99 CPU ms", "max ms", "Loop lag p99 ms", "max ms"),
     *("Main peak RSS MB", "Converter peak RSS MB"),
 )
@@ -56,15 +59,15 @@ HEADINGS = (
 
 @frozen
 class Run:
-    """One reading of all files; a step is the decoding of one slice.
+    """One run over all files; a step decodes one slice.
 
-    The longest step has a full garbage collection in it. The lag of the loop includes
-    what other processes take of the cores.
+    The longest step includes a full garbage collection. The lag of the event loop includes
+    the time in which other processes use the cores.
     """
 
     work: str
     files: int
-    addresses: int
+    urls: int
     seconds: float
     step_p99_ms: float
     step_max_ms: float
@@ -77,9 +80,9 @@ class Run:
         return (
             WORK[self.work],
             str(self.files),
-            str(self.addresses),
+            str(self.urls),
             f"{self.seconds:.1f}",
-            f"{self.addresses / self.seconds:.0f}",
+            f"{self.urls / self.seconds:.0f}",
             f"{self.step_p99_ms:.1f}",
             f"{self.step_max_ms:.1f}",
             f"{self.lag_p99_ms:.1f}",
@@ -90,26 +93,26 @@ class Run:
 
 
 class Reader:
-    """Reads an index and its files, some at a time."""
+    """Reads an index and its files, several at once."""
 
     def __init__(self, work: str, site: str, pool: ConverterPool):
         self.index = site + INDEX["xml" if work == "xml" else "gzip"]
         self.pool = pool
-        self.choose: SitemapChoice | None = None
+        self.choice: ChoiceT = json_slices
         if work == "scope":
-            self.choose = SitemapChoice(crawl_options({"url": site}), site)
-        self.files = self.addresses = 0
+            self.choice = SitemapChoice(crawl_options({"url": site}), site)
+        self.files = self.urls = 0
         self.steps_s: list[float] = []
         self.lags_s: list[float] = []
 
     async def read_all(self) -> float:
-        """Return the seconds it took."""
+        """Read all files; return the seconds."""
         await self.pool.warm_up()
         ticking = asyncio.create_task(self._tick())
         begin = time.perf_counter()
         async with aiohttp.ClientSession() as session:
-            index = await self._fetched(session, self.index)
-            waiting = [url for url, _ in index.nested]
+            index = await self._fetch(session, self.index)
+            waiting = list(index.nested)
             readers = (self._read(session, waiting) for _ in range(AHEAD * PROCESSES))
             await asyncio.gather(*readers)
         seconds = time.perf_counter() - begin
@@ -118,21 +121,19 @@ class Reader:
 
     async def _read(self, session: aiohttp.ClientSession, waiting: list[str]) -> None:
         while waiting:
-            content = await self._fetched(session, waiting.pop(0))
+            content = await self._fetch(session, waiting.pop(0))
             self.files += 1
-            for rows in content.slices:
-                begin = time.thread_time()  # other processes want these cores, too
-                self.addresses += len(json.loads(rows))
+            for rows in content.rows:
+                begin = time.thread_time()  # other processes share the cores
+                self.urls += len(json.loads(rows))
                 self.steps_s.append(time.thread_time() - begin)
                 await asyncio.sleep(0)
 
-    async def _fetched(
-        self, session: aiohttp.ClientSession, url: str
-    ) -> SitemapContent:
-        async with session.get(url) as answer:
-            body = await answer.read()
+    async def _fetch(self, session: aiohttp.ClientSession, url: str) -> SitemapContent:
+        async with session.get(url) as response:
+            body = await response.read()
         source = PageSource(url=url, status=200, body=body, max_bytes=MAX_BYTES)
-        content = await self.pool.read_sitemap(source, TIMEOUT_S, self.choose)
+        content = await self.pool.read_sitemap(source, TIMEOUT_S, self.choice)
         if content.error or content.warnings:
             raise SystemExit(f"{url}: {content.error} {content.warnings}")
         return content
@@ -156,7 +157,7 @@ def read(work: str, site: str) -> Run:
     return Run(
         work=work,
         files=reader.files,
-        addresses=reader.addresses,
+        urls=reader.urls,
         seconds=seconds,
         step_p99_ms=_p99_ms(reader.steps_s),
         step_max_ms=max(reader.steps_s) * 1000,
@@ -171,9 +172,9 @@ def _p99_ms(seconds: list[float]) -> float:
     return sorted(seconds)[int(len(seconds) * 0.99)] * 1000
 
 
-def measure(files: int, addresses: int) -> list[Run]:
-    """Do each kind of work in a process of its own."""
-    arguments = ("tools.bench.static", "--sitemaps", str(files), str(addresses))
+def measure(files: int, urls: int) -> list[Run]:
+    """Run each kind of work in a separate process."""
+    arguments = ("tools.bench.static", "--sitemaps", str(files), str(urls))
     runs = []
     with ServerProcess(*arguments) as server:
         site = server.line("http://")
@@ -188,8 +189,8 @@ def measure(files: int, addresses: int) -> list[Run]:
             ]
             done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=True)
             run = Run(**json.loads(done.stdout))
-            if run.addresses != files * addresses:
-                raise SystemExit(f"{work}: {run.addresses} addresses")
+            if run.urls != files * urls:
+                raise SystemExit(f"{work}: {run.urls} URLs")
             runs.append(run)
     return runs
 

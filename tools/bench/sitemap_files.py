@@ -1,4 +1,4 @@
-"""A site's sitemaps: one index, and files of as many addresses as one may have."""
+"""Generates the sitemaps of a site: an index, and files of a given number of URLs."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ NAMESPACE = 'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 DECLARATION = '<?xml version="1.0" encoding="UTF-8"?>'
 
 
-def site(files: int, addresses: int, origin: str) -> dict[str, bytes]:
-    """Return ``files`` sitemaps of ``addresses`` pages each and their indexes, by path.
+def site(files: int, urls: int, origin: str) -> dict[str, bytes]:
+    """Return ``files`` sitemaps of ``urls`` pages each, and their indexes, by path.
 
-    Each sitemap is there twice, as XML and compressed. ``origin`` is scheme, host and
-    port.
+    Each sitemap exists twice: as XML and compressed. ``origin`` is scheme, host and port.
     """
     found = {}
     for number in range(files):
-        body = _sitemap(number * addresses, addresses, origin)
+        body = _sitemap(number * urls, urls, origin)
         found[_path("xml", number)] = body
         found[_path("gzip", number)] = gzip.compress(body, 6)
     for kind, path in INDEX.items():

@@ -1,9 +1,9 @@
-"""A server of constant pages on 127.0.0.2, fast enough not to be what is measured.
+"""A server of constant pages on 127.0.0.2, fast enough not to affect the measurements.
 
-``python -m tools.bench.static`` announces its address on stdout and ends with its stdin.
-With ``--linked N`` it has the pages of :mod:`tools.bench.linked` too, with ``--sitemaps N M``
-the files of :mod:`tools.bench.sitemap_files`; with ``--hosts N`` it listens on as many further
-addresses of this machine, see :func:`hosts`.
+``python -m tools.bench.static`` prints its origin, and stops when its standard input ends.
+``--linked N`` adds the pages of :mod:`tools.bench.linked`. ``--sitemaps N M`` adds the files
+of :mod:`tools.bench.sitemap_files`. ``--hosts N`` listens on N further addresses of this
+machine; see :func:`hosts`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tools.bench import linked, pages, sitemap_files
 
 HOST = "127.0.0.2"
 END_OF_HEAD = b"\r\n\r\n"
-SLOW = b"/slow/"  # whatever is below
+SLOW = b"/slow/"  # prefix of slow pages
 SLOW_S = 1.0
 
 
@@ -38,12 +38,12 @@ NOT_FOUND = _response("404 Not Found", b"<p>not found</p>")
 
 
 def hosts(count: int) -> list[str]:
-    """Return further addresses, up to 250, of the network 127.0.1.0/24."""
+    """Return up to 250 further IP addresses of the network 127.0.1.0/24."""
     return [f"127.0.1.{number}" for number in range(1, count + 1)]
 
 
 class Connection(asyncio.Protocol):
-    """Answer GET requests without bodies, in order, for as long as the peer likes."""
+    """A keep-alive connection that serves GET requests without bodies, in order."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     parser.add_argument("--linked", type=int, default=0, metavar="N")
     parser.add_argument("--source", default="", help="directory or archive of pages")
     parser.add_argument(
-        "--sitemaps", type=int, nargs=2, default=[], metavar=("FILES", "ADDRESSES")
+        "--sitemaps", type=int, nargs=2, default=[], metavar=("FILES", "URLS")
     )
     parser.add_argument("--hosts", type=int, default=0, metavar="N")
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""A job database with large jobs, written at once, and what the service makes of it."""
+"""Measures the service with large stored jobs, written directly to the job database."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ import aiohttp
 from attrs import evolve, frozen
 from sqlalchemy import insert, update
 
-from scraper_service.options.job_arguments import crawl_options, options_to_json
+from scraper_service.options.serialization import options_to_json
+from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID
-from scraper_service.storage import jobs
 from scraper_service.storage.database import Database
+from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.frontier.outcomes import COMPRESSION
-from scraper_service.storage.frontier.seeds import seed_of
-from scraper_service.storage.frontier.transactions import now_of
-from scraper_service.storage.job_records import JobState, RowState
+from scraper_service.storage.jobs import job_store
+from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
+from scraper_service.storage.transactions import now_of
 from tools.bench.load import Call, Load, measure
 from tools.bench.memory import Memory, memory_of
 from tools.bench.pages import SENTENCES
@@ -36,24 +37,24 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 PAGE_BYTES = 5_000
-BODIES = 64  # different ones
+BODIES = 64  # distinct page bodies
 BATCH_ROWS = 5_000  # per statement
 READ_LIMIT = 100  # pages
 REQUEST_TIMEOUT_S = 60
-SLOW_CONCURRENCY = 4  # pages a second, as each takes one
+SLOW_CONCURRENCY = 4  # requests in flight; each slow page takes a second
 ENVIRONMENT = {"SCRAPER_AUTH_ENABLED": "false", "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"}
 
 
 @frozen
 class Read:
-    """Reads of one part of a job's pages."""
+    """The load of reads of one part of a job's pages."""
 
     name: str
     load: Load
 
 
 def measure_reads(pages: int, count: int, seconds: float) -> list[Read]:
-    """Read the status of a job of ``pages`` in parts, each ``count`` times or less."""
+    """Measure status reads of a job of ``pages``: up to ``count`` reads of each part."""
     with tempfile.TemporaryDirectory() as folder:
         job_id = asyncio.run(_prepare(Path(folder), _fill_pages, pages))
         with ServiceProcess(Path(folder), ENVIRONMENT) as service:
@@ -69,7 +70,7 @@ def measure_reads(pages: int, count: int, seconds: float) -> list[Read]:
 async def _reads(
     url: str, parts: dict[str, str], count: int, seconds: float
 ) -> list[Read]:
-    """Read from ``parts``, which map names to queries; each has some pages."""
+    """Measure reads of each part; ``parts`` maps names to query strings."""
     found = []
     timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT_S)
     async with aiohttp.ClientSession(timeout=timeout) as session:
@@ -84,14 +85,14 @@ async def _reads(
 
 
 async def _check(session: aiohttp.ClientSession, call: Call) -> None:
-    async with session.get(call.url) as answer:
-        found = await answer.json()
+    async with session.get(call.url) as response:
+        found = await response.json()
     if not found.get("data"):
         raise SystemExit(f"no pages at {call.url}: {found}")
 
 
 def measure_memory(rows: int, site: str, seconds: float) -> Memory:
-    """Return the main process's memory ``seconds`` into a crawl of ``rows`` addresses."""
+    """Return the main process's memory ``seconds`` into a crawl of ``rows`` URLs."""
     with tempfile.TemporaryDirectory() as folder:
         start = f"{site}/slow/"
         job_id = asyncio.run(_prepare(Path(folder), _fill_frontier, rows, start))
@@ -102,25 +103,25 @@ def measure_memory(rows: int, site: str, seconds: float) -> Memory:
 
 
 async def _first_page(url: str) -> None:
-    """Wait until a crawl has a page: it is under way then."""
+    """Wait until a crawl has its first page."""
     async with aiohttp.ClientSession() as session, asyncio.timeout(REQUEST_TIMEOUT_S):
         while True:
-            async with session.get(url) as answer:
-                if (await answer.json())["completed"]:
+            async with session.get(url) as response:
+                if (await response.json())["completed"]:
                     return
             await asyncio.sleep(0.1)
 
 
 async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
     database = Database(folder)
-    await database.write(jobs.make_team, OPEN_TEAM_ID)
+    await database.write(job_store.make_team, OPEN_TEAM_ID)
     job_id: str = await database.write(fill, *args)
     database.close()
     return job_id
 
 
 def _fill_pages(connection: Connection, count: int) -> str:
-    """Make a completed crawl with ``count`` pages."""
+    """Insert a completed crawl with ``count`` pages; return its id."""
     job_id = _make_job(connection, "http://127.0.0.2/", count)
     bodies = [zlib.compress(text, COMPRESSION) for text in _bodies()]
     for numbers in _batches(count):
@@ -147,7 +148,7 @@ def _fill_pages(connection: Connection, count: int) -> str:
 
 
 def _fill_frontier(connection: Connection, count: int, start: str) -> str:
-    """Make a crawl of pages below ``start`` with ``count`` yet to be fetched."""
+    """Insert a crawl with ``count`` pending URLs below ``start``; return its id."""
     job_id = _make_job(connection, start, count)
     for numbers in _batches(count):
         rows = [_frontier_row(job_id, n, RowState.PENDING, start) for n in numbers]
@@ -161,7 +162,7 @@ def _make_job(connection: Connection, url: str, count: int) -> str:
     options = crawl_options({**arguments, "max_concurrency": str(SLOW_CONCURRENCY)})
     seed = evolve(seed_of(options), links=())
     asked = json.dumps(options_to_json(options))
-    made = jobs.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
+    made = job_store.insert_job(connection, OPEN_TEAM_ID, seed, asked, 2)
     assert made is not None
     return made.id
 
@@ -181,7 +182,7 @@ def _frontier_row(
 
 
 def _bodies() -> Iterator[bytes]:
-    """Yield pages in JSON of exactly :data:`PAGE_BYTES`."""
+    """Yield JSON pages of exactly :data:`PAGE_BYTES`."""
     rng = random.Random(BODIES)  # seeded: equal bytes on every run
     metadata = {"title": "A page", "statusCode": 200, "sourceURL": "http://127.0.0.2/"}
     frame = len(json.dumps({"markdown": "", "metadata": metadata}))

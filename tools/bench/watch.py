@@ -1,8 +1,8 @@
-"""Events per second that watchers of one job get, by WebSocket and by event stream.
+"""Measures events per second for many watchers of a job, by WebSocket and event stream.
 
-A crawl is watched by all from its start, and once more after its end, when everything
-is stored already. The watchers share one process, which counts what comes and looks at
-nothing; with the service, its converters and the site it shares the cores.
+All watchers follow a crawl from its start, and again after its end. They run in one
+process, which only counts events. The process shares the cores with the service, its
+converters and the site.
 """
 
 from __future__ import annotations
@@ -45,22 +45,28 @@ HEADINGS = (
 
 @frozen
 class Run:
-    """What all watchers got together; ``events`` are pages and the end."""
+    """The totals of all watchers of a job."""
 
+    #: WebSocket or event stream.
     kind: str
+    #: True if the job ended before the watchers connected.
     is_stored: bool
     watchers: int
     pages: int
+    #: The events of all watchers: pages, and the end of the job.
     events: int
+    #: The bytes that all watchers received.
     size: int
     seconds: float
+    #: The resident memory of the service before the run.
     before_mb: float
+    #: The peak of the service's resident memory.
     peak_mb: float
 
     def cells(self) -> tuple[str, ...]:
         return (
             self.kind,
-            "ended" if self.is_stored else "goes on",
+            "ended" if self.is_stored else "running",
             str(self.watchers),
             str(self.pages),
             f"{self.seconds:.1f}",
@@ -72,22 +78,22 @@ class Run:
 
 
 async def _by_socket(session: aiohttp.ClientSession, url: str) -> tuple[int, int]:
-    """Return how many documents came, and their bytes."""
+    """Return the number of documents received, and their size."""
     events = size = 0
     async with session.ws_connect(url, headers=HEADERS, max_msg_size=0) as socket:
         async for message in socket:
             size += len(message.data)
-            # One in the first message for each of its documents.
+            # The first message contains several documents.
             events += message.data.count('"scrapeId"')
     return events, size
 
 
 async def _by_stream(session: aiohttp.ClientSession, url: str) -> tuple[int, int]:
-    """Return how many page events came, and the bytes of the stream."""
+    """Return the number of page events received, and the bytes of the stream."""
     events = size = 0
     rest = b""
-    async with session.get(f"{url}/events", headers=HEADERS) as answer:
-        async for some in answer.content.iter_chunked(READ_BYTES):
+    async with session.get(f"{url}/events", headers=HEADERS) as response:
+        async for some in response.content.iter_chunked(READ_BYTES):
             size += len(some)
             *lines, rest = (rest + some).split(b"\n")
             events += lines.count(b"event: crawl.page")
@@ -100,7 +106,7 @@ READERS: dict[
 
 
 async def run(service: ServiceProcess, site: str, watchers: int) -> list[Run]:
-    """Measure both kinds, each with a crawl of its own."""
+    """Measure both kinds, each with a separate crawl."""
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_S)
     connector = aiohttp.TCPConnector(limit=0)
     found = []
@@ -114,8 +120,8 @@ async def run(service: ServiceProcess, site: str, watchers: int) -> list[Run]:
                 "scrapeOptions": {"maxAge": 0},
             }
             crawl = f"{service.url}/v2/crawl"
-            async with session.post(crawl, json=body, headers=HEADERS) as answer:
-                job = f"{crawl}/{(await answer.json())['id']}"
+            async with session.post(crawl, json=body, headers=HEADERS) as response:
+                job = f"{crawl}/{(await response.json())['id']}"
             found += [
                 await _watch(session, service, job, kind, is_stored, watchers)
                 for is_stored in (False, True)
@@ -137,8 +143,8 @@ async def _watch(
         *(READERS[kind](session, job) for _ in range(watchers))
     )
     seconds = time.perf_counter() - begin
-    async with session.get(f"{job}?limit=1", headers=HEADERS) as answer:
-        pages = (await answer.json())["completed"]
+    async with session.get(f"{job}?limit=1", headers=HEADERS) as response:
+        pages = (await response.json())["completed"]
     counts = {events for events, _ in parts}
     if counts != {pages}:
         raise SystemExit(f"{pages} pages, but watchers got {sorted(counts)} of them")
@@ -158,8 +164,8 @@ async def _watch(
 def report(runs: list[Run]) -> str:
     cells = table(HEADINGS, (each.cells() for each in runs))
     return (
-        f"# Watchers benchmark\n\n{MACHINE}, SQLite; the speed of a job that goes on is"
-        f" that of its crawl.\n\n{cells}\n"
+        f"# Watchers benchmark\n\n{MACHINE}, SQLite; the crawl limits the speed of a"
+        f" running job.\n\n{cells}\n"
     )
 
 

@@ -1,1 +1,1 @@
-"""How the weights of the main content model are made; nothing here runs in the service."""
+"""Training of the main content model; the service itself does not use this package."""

@@ -1,4 +1,4 @@
-"""How well pages of unknown sites are judged, by the model and the rules."""
+"""Measures the quality of the model and its rules on pages of unknown sites."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from concurrent.futures import ProcessPoolExecutor
 from typing import TYPE_CHECKING
 
 from scraper_service.content.html.cleaning import clean
-from scraper_service.content.main_content.kinds import declared
+from scraper_service.content.main_content.kinds import read_declarations
 from scraper_service.content.main_content.verdicts import judge
 from tools.bench.quality_measures import Score, mean_score, score_of, snippets_in
-from tools.training.pages import Case, parsed
+from tools.training.pages import Case, parse_page
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -23,13 +23,13 @@ _models: dict[int, Model] = {}
 
 
 def report(known: Sequence[Case], models: Mapping[int, Model]) -> list[str]:
-    """Judge each page by the model that does not know its site; return the measures.
+    """Score each page with the model that was trained without its site.
 
-    They are of the text of the blocks kept: by kind, and by half of the sites.
+    Return lines with the measures of the kept text, by kind and by half of the sites.
     """
     _models.update(models)
-    with ProcessPoolExecutor(PROCESSES) as pool:  # forked: it has the models
-        scores = list(pool.map(_scored, known, chunksize=20))
+    with ProcessPoolExecutor(PROCESSES) as pool:  # forked processes share the models
+        scores = list(pool.map(_score_page, known, chunksize=20))
     groups: dict[str, list[Score]] = defaultdict(list)
     for case, score in zip(known, scores, strict=True):
         half = "half to check on" if case.held else "half to tune on"
@@ -47,9 +47,9 @@ def report(known: Sequence[Case], models: Mapping[int, Model]) -> list[str]:
     ]
 
 
-def _scored(case: Case) -> Score:
-    document = parsed(case)
-    page = declared(document)
+def _score_page(case: Case) -> Score:
+    document = parse_page(case)
+    page = read_declarations(document)
     clean(document)
     verdict = judge(document.body, page, _models[case.fold])
     text = ""
@@ -79,4 +79,4 @@ def _mean(groups: Mapping[str, Sequence[Score]], ending: str) -> str:
         for kind in kinds
         if groups.get(kind + ending)
     ]
-    return f"mean of those but article{ending}: {statistics.mean(values):.4f}"
+    return f"mean without articles{ending}: {statistics.mean(values):.4f}"

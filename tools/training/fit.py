@@ -1,11 +1,11 @@
-"""Make the weights of the main content model from pages whose content is known.
+"""Trains the main content model on pages whose content is known.
 
-``python -m tools.training.fit --wcxb DIR --articles DIR`` writes ``weights.json``. With
-``--check`` nothing is written: the pages are parted into five by their sites, each part
-is judged by what was learned of the other four and by the rules, and the measures are
-shown by kind and by half of the sites.
+``python -m tools.training.fit --wcxb DIR --articles DIR`` writes ``weights.json``.
 
-Needs ``pip install catboost rapidfuzz scikit-learn``; about fifteen minutes.
+``--check`` writes no file. It divides the sites into five parts and scores each part with
+a model trained on the other four. It prints the measures by kind and by half of the sites.
+
+Requires ``pip install catboost rapidfuzz scikit-learn``; takes about fifteen minutes.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from attrs import define
 
 from scraper_service.content import main_content
 from scraper_service.content.main_content.features import Table, table
-from scraper_service.content.main_content.kinds import KINDS, built, kind_of
+from scraper_service.content.main_content.kinds import KINDS, kind_of, structure_signs
+from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.model import WEIGHTS, Forest, Model
-from scraper_service.content.main_content.tables import Tables
 from tools.training.check import report
 from tools.training.forests import as_numbers, grow
 from tools.training.pages import (
@@ -35,51 +35,61 @@ from tools.training.pages import (
     known_share,
     labels,
     site,
-    walked,
+    walk_page,
 )
 from tools.training.tables import counts, kind_names, kind_weights, tables
 
 TREES = 200
 PROCESSES = 2
-MAX_SIZE = 200  # words of a block beyond which it weighs no more
-OTHER_KINDS = 1.5  # weight of a page that is no article, as most pages are
-LEAST_KNOWN = 0.3  # of the words that are known content, on the page it is learned from
-THRESHOLD = 0.75  # of the bar of the best F1: less costs hardly any, and loses less
-ALL = -1  # the fold that is nobody's
+MAX_SIZE = 200  # words up to which a block's weight grows
+OTHER_KINDS = 1.5  # weight of a page other than an article; most pages are articles
+LEAST_KNOWN = 0.3  # minimum share of the known content's words found on the page
+THRESHOLD = 0.75  # factor on the bar of the best F1; loses less content for little F1
+ALL = -1  # a fold without pages: all pages are used
 
 
 @define
 class Page:
-    """A page with features that were made without knowing its site."""
+    """A page with features from tables that were counted without its site."""
 
+    #: The page and its known content.
     case: Case
+    #: The features of its blocks.
     made: Table
+    #: Per block, 1 for content.
     label: Any
+    #: Per block, its weight in training.
     weight: Any
-    told_right: bool  # whether its kind was
-    good: bool  # whether it is learned from
+    #: True if the kind of the page was classified correctly.
+    is_kind_right: bool
+    #: True if the page is used for training.
+    good: bool
 
 
 @define
 class Learned:
-    """What is counted, by the fold left out; and the labels of each page."""
+    """The counted tables for each omitted fold, and the labels of each page."""
 
+    #: The scores of names, words and tags, by omitted fold.
     tables: dict[int, dict[str, dict[str, float]]]
+    #: The weights of the signs of page kinds, by omitted fold.
     kinds: dict[int, dict[str, list[float]]]
+    #: Per page, the share of known content in each block.
     labels: list[Any]
+    #: Per page, True if the page is used for training.
     good: list[bool]
 
 
 @click.command()
 @click.option("--wcxb", type=click.Path(path_type=Path, exists=True), required=True)
 @click.option("--articles", type=click.Path(path_type=Path, exists=True))
-@click.option("--check", is_flag=True, help="Show how well unknown sites are judged.")
+@click.option("--check", is_flag=True, help="Print the quality on unknown sites.")
 def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
-    """Learn from the pages, and write or check the weights."""
+    """Train on the pages, and write or check the weights."""
     known = list(cases(wcxb, articles))
     learned = count(known)
     say(f"counted {len(known)} pages")
-    pages = featured(known, learned)
+    pages = add_features(known, learned)
     say("features made")
     if check:
         for line in report(known, by_fold(pages, learned)):
@@ -90,7 +100,7 @@ def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
         "threshold": THRESHOLD,
         "tables": learned.tables[ALL],
         "kinds": learned.kinds[ALL],
-        "forest": grown(pages, ALL),
+        "forest": grow_forest(pages, ALL),
     }
     to = Path(main_content.__file__).with_name(WEIGHTS)
     to.write_text(as_text(weights), encoding="utf-8")
@@ -100,14 +110,14 @@ def main(wcxb: Path, articles: Path | None, *, check: bool) -> None:
 SOURCE = (
     "Learned from WCXB: Web Content eXtraction Benchmark (Murrough Foley, "
     "github.com/Murrough-Foley/web-content-extraction-benchmark, CC BY 4.0) and from "
-    "article-extraction-benchmark (Zyte, MIT). Made by tools/tools/training/fit.py."
+    "article-extraction-benchmark (Zyte, MIT). Made by tools/training/fit.py."
 )
 
 
 def count(known: list[Case]) -> Learned:
-    """Count names, words and signs, for all folds but one, and for all."""
+    """Count names, words and signs without each fold in turn, and over all folds."""
     with ProcessPoolExecutor(PROCESSES) as pool:
-        facts = list(pool.map(_counted, known, chunksize=20))
+        facts = list(pool.map(_count_page, known, chunksize=20))
     good = [share >= LEAST_KNOWN for *_, share in facts]
     learned = Learned({}, {}, [label for _, _, label, _ in facts], good)
     for fold in range(ALL, FOLDS):
@@ -122,18 +132,18 @@ def count(known: list[Case]) -> Learned:
     return learned
 
 
-def _counted(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any, float]:
-    walk, page = walked(case, EMPTY)
+def _count_page(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any, float]:
+    walk, page = walk_page(case, EMPTY)
     label = labels(walk, case.truth)
-    signs = set(page.signs) | built(walk)
+    signs = set(page.signs) | structure_signs(walk)
     return signs, counts(walk, label), label, known_share(walk, case.truth)
 
 
-def featured(known: list[Case], learned: Learned) -> list[Page]:
-    """Make the features of each page from what the other folds taught."""
+def add_features(known: list[Case], learned: Learned) -> list[Page]:
+    """Return each page with features from the tables of the other folds."""
     with ProcessPoolExecutor(PROCESSES) as pool:
         made = pool.map(
-            _featured,
+            _add_features,
             known,
             learned.labels,
             [learned.tables[case.fold] for case in known],
@@ -142,18 +152,18 @@ def featured(known: list[Case], learned: Learned) -> list[Page]:
             chunksize=20,
         )
         pages = [page for page in made if page is not None]
-    right = sum(page.told_right for page in pages)
+    right = sum(page.is_kind_right for page in pages)
     say(f"kinds told right: {right / len(pages):.3f} of {', '.join(KINDS)}")
     return pages
 
 
-def _featured(
+def _add_features(
     case: Case, share: Any, tables: dict[str, dict[str, float]], kinds: Any, good: bool
 ) -> Page | None:
-    walk, page = walked(case, Tables(**tables))
+    walk, page = walk_page(case, Tables(**tables))
     if not len(walk.blocks):
         return None
-    kind = kind_of(page.signs | built(walk), kinds)
+    kind = kind_of(page.signs | structure_signs(walk), kinds)
     words = np.array(walk.blocks.words)
     size = (np.minimum(words, MAX_SIZE) + 2.0) * (share >= 0)
     return Page(
@@ -167,20 +177,20 @@ def _featured(
 
 
 def by_fold(pages: list[Page], learned: Learned) -> dict[int, Model]:
-    """Return for each fold the model that was made of the others."""
+    """Return for each fold the model trained on the other folds."""
     return {
         fold: Model(
             Tables(**learned.tables[fold]),
             learned.kinds[fold],
-            Forest.read(grown(pages, fold)),
+            Forest.read(grow_forest(pages, fold)),
             THRESHOLD,
         )
         for fold in range(FOLDS)
     }
 
 
-def grown(pages: list[Page], fold: int) -> dict[str, Any]:
-    """Grow trees over the pages to learn from that are not of the fold."""
+def grow_forest(pages: list[Page], fold: int) -> dict[str, Any]:
+    """Train a forest on the usable pages outside the fold."""
     own = [page for page in pages if page.case.fold != fold and page.good]
     names = list(own[0].made.columns)
     forest = grow(
@@ -194,7 +204,7 @@ def grown(pages: list[Page], fold: int) -> dict[str, Any]:
 
 
 def as_text(weights: dict[str, Any]) -> str:
-    """Return JSON with a line for each tree and each dozen of words."""
+    """Return JSON with a line for each tree, name and word."""
     parts = []
     for name, value in weights.items():
         if name == "forest":
@@ -222,7 +232,7 @@ def _lines_of(rows: dict[str, Any]) -> str:
 
 
 def say(text: str) -> None:
-    """Tell how far it is."""
+    """Print progress to standard error."""
     sys.stderr.write(f"{text}\n")
 
 

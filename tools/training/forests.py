@@ -1,4 +1,4 @@
-"""Growing the symmetric trees, and writing them as plain numbers."""
+"""Trains the forest of symmetric trees, and converts it to plain numbers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 DEPTH = 6
-RATE = 0.08  # of learning
-MAX_ROWS = 150  # blocks of one page that are looked at
+RATE = 0.08  # learning rate
+MAX_ROWS = 150  # blocks sampled per page
 SEED = 5
 
 
 def grow(
     rows: Sequence[Any], labels: Sequence[Any], weights: Sequence[Any], trees: int
 ) -> CatBoostClassifier:
-    """Grow ``trees`` trees over the pages, each an array of blocks by features."""
+    """Train ``trees`` trees; each item of ``rows`` is a page's blocks by features."""
     random = np.random.default_rng(SEED)
     picked: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
     for page, label, weight in zip(rows, labels, weights, strict=True):
@@ -54,7 +54,7 @@ def grow(
 
 
 def as_numbers(classifier: CatBoostClassifier, names: Sequence[str]) -> dict[str, Any]:
-    """Return the forest as the weights file has it; see ``model.Forest``."""
+    """Return the forest in the format of the weights file; see ``model.Forest``."""
     with tempfile.TemporaryDirectory() as place:
         path = Path(place) / "forest.json"
         classifier.save_model(str(path), format="json")
@@ -67,7 +67,7 @@ def as_numbers(classifier: CatBoostClassifier, names: Sequence[str]) -> dict[str
             for split in tree["splits"] or ()
         ]
         leaves = [round(scale * value, 3) for value in tree["leaf_values"]]
-        while len(conditions) < DEPTH:  # never met, so that all are of one depth
+        while len(conditions) < DEPTH:  # fill up with conditions that are never met
             conditions.append([names[0], 1e9])
             leaves += leaves
         trees.append({"if": conditions, "then": leaves})

@@ -1,7 +1,7 @@
-"""Pages with known main content, as blocks with labels.
+"""Pages with known main content, as labelled blocks.
 
-A block is content when most of its words are part of the longest common subsequence of
-the page's words and those of the known content.
+A block is content if most of its words are in the longest common subsequence of the page
+and its known content.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ from scraper_service.content.decode import text_of
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
 from scraper_service.content.main_content.blocks import Walk
-from scraper_service.content.main_content.kinds import Declared, declared
-from scraper_service.content.main_content.tables import Tables
+from scraper_service.content.main_content.kinds import (
+    PageDeclarations,
+    read_declarations,
+)
+from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.verdicts import drop_marks
 
 if TYPE_CHECKING:
@@ -33,32 +36,39 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
 FOLDS = 5
-MOVED_WORDS = 6  # of a block found elsewhere in the known content: then it was moved
+MOVED_WORDS = 6  # minimum words of a block that is searched elsewhere in the content
 _WORD = re.compile(r"\w+")
 
 
 @define
 class Case:
-    """One page: its address, its kind, its known content."""
+    """A page of a corpus with its known content."""
 
     id: str
     url: str
+    #: The HTML file, possibly compressed.
     path: Path
+    #: The kind of the page, one of ``kinds.KINDS``.
     kind: str
+    #: The known main content.
     truth: str
+    #: The part of the sites that the page belongs to.
     fold: int
+    #: Snippets that belong to the content.
     wanted: tuple[str, ...] = ()
+    #: Snippets that do not belong to the content.
     unwanted: tuple[str, ...] = ()
+    #: True for a page of article-extraction-benchmark.
     is_article_set: bool = False
 
     @property
     def held(self) -> bool:
-        """Whether its site is of the half that nothing is tuned on."""
+        """True if its site belongs to the half that is never used for tuning."""
         return hashlib.sha256(f"half {site(self.url)}".encode()).digest()[0] % 2 == 1
 
 
 def cases(wcxb: Path | None, articles: Path | None) -> Iterator[Case]:
-    """Yield the pages of WCXB and of the article extraction benchmark, where given."""
+    """Yield the pages of WCXB and article-extraction-benchmark, if given."""
     if wcxb:
         for line in (wcxb / "truth.jsonl").open(encoding="utf-8"):
             row = json.loads(line)
@@ -89,39 +99,39 @@ def cases(wcxb: Path | None, articles: Path | None) -> Iterator[Case]:
 
 
 def _fold(url: str) -> int:
-    """Pages of one domain fall together, so that a check sees unknown sites."""
+    """Return the fold of a page; pages of the same domain have the same fold."""
     return hashlib.sha256(site(url).encode()).digest()[0] % FOLDS
 
 
 def site(url: str) -> str:
-    """Return the last two names of the host."""
+    """Return the last two labels of the host name."""
     return ".".join((urlsplit(url).hostname or "").split(".")[-2:])
 
 
-def parsed(case: Case) -> Document:
-    """Return the page as a tree."""
+def parse_page(case: Case) -> Document:
+    """Return the parsed page."""
     raw = case.path.read_bytes()
     if case.path.suffix == ".gz":
         raw = gzip.decompress(raw)
     return parse(text_of(raw, "text/html", xml=False), case.url)
 
 
-def walked(case: Case, tables: Tables) -> tuple[Walk, Declared]:
-    """Return the blocks of the page, and what it declares."""
-    document = parsed(case)
-    page = declared(document)
+def walk_page(case: Case, tables: Tables) -> tuple[Walk, PageDeclarations]:
+    """Return the blocks of the page, and its declarations."""
+    document = parse_page(case)
+    page = read_declarations(document)
     clean(document)
     drop_marks(document.body)
     return Walk(document.body, tables), page
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words that count, in lower case."""
+    """Return the words of a text in lower case."""
     return _WORD.findall(text.lower())
 
 
 def labels(walk: Walk, truth: str) -> Any:
-    """Return for each block the share of its words that is known content."""
+    """Return for each block the share of its words in the known content; -1 if empty."""
     texts = list(map(words_of, walk.blocks.text))
     page = [word for text in texts for word in text]
     known = words_of(truth)
@@ -149,9 +159,9 @@ def labels(walk: Walk, truth: str) -> Any:
 
 
 def known_share(walk: Walk, truth: str) -> float:
-    """Return the share of the words of known content that the page has at all.
+    """Return the share of the known content's words that occur on the page.
 
-    Some pages have none of them, or no known content: there is nothing to learn there.
+    Pages with a low share, or without known content, are useless for training.
     """
     known = Counter(words_of(truth))
     found = Counter(words_of("\n".join(walk.blocks.text)))

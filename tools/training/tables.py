@@ -1,4 +1,4 @@
-"""What is learned by counting: which names, phrases and words go with content."""
+"""Counts which names, phrases, words and tags occur with content, and scores them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from sklearn.feature_extraction import DictVectorizer
 from sklearn.linear_model import LogisticRegression
 
 from scraper_service.content.main_content.kinds import KINDS
-from scraper_service.content.main_content.names import GROUP_OF, GROUPS
-from scraper_service.content.main_content.tables import (
+from scraper_service.content.main_content.learned_scores import (
     MAX_FIRST_WORDS,
     MAX_NAMES,
     MAX_PHRASE_WORDS,
@@ -20,19 +19,20 @@ from scraper_service.content.main_content.tables import (
     name_parts,
     phrase_of,
 )
+from scraper_service.content.main_content.names import GROUP_OF, GROUPS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-PRIOR = 0.45  # share of content where nothing is known
-STRENGTH = 2.0  # pages of the prior
+PRIOR = 0.45  # prior share of content
+STRENGTH = 2.0  # weight of the prior, in pages
 LEAST_SITES = {"names": 6, "phrases": 4, "words": 8, "tags": 6}
-GROUP_STRENGTH = 5.0  # pages, of what a name means on all kinds together
+GROUP_STRENGTH = 5.0  # weight of the score over all kinds, in pages
 LEAST_SCORE = {"names": 0.25, "phrases": 0.25, "words": 0.6, "tags": 0.25}
 
 
 def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
-    """Return for each name, phrase, word and tag of a page the share that is content."""
+    """Return for each name, phrase, word and tag of a page its share of content."""
     sums: dict[str, dict[str, list[float]]] = {
         table: defaultdict(lambda: [0.0, 0.0]) for table in LEAST_SITES
     }
@@ -85,7 +85,7 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
 def tables(
     pages: Iterable[tuple[str, dict[str, dict[str, float]]]],
 ) -> dict[str, dict[str, float]]:
-    """Return the scores of all pages; each is a site name and its :func:`counts`."""
+    """Return the scores over all pages; a page is (site, result of :func:`counts`)."""
     made: dict[str, dict[str, float]] = {}
     whole: dict[str, dict[str, list[float]]] = {t: {} for t in LEAST_SITES}
     sites: dict[str, dict[str, set[str]]] = {t: defaultdict(set) for t in LEAST_SITES}
@@ -113,9 +113,9 @@ def tables(
 def kind_names(
     pages: Iterable[tuple[str, str, dict[str, dict[str, float]]]],
 ) -> dict[str, list[float]]:
-    """Return the scores of names by group of kinds; pages have a site and a kind.
+    """Return the scores of names by group of kinds; a page is (site, kind, counts).
 
-    A group of few pages with a name leans on all pages with it.
+    In a group with few pages, the score over all pages with the name dominates.
     """
     whole: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
     parts: dict[str, list[list[float]]] = defaultdict(
@@ -151,7 +151,7 @@ def _odds(share: float) -> float:
 def kind_weights(
     signs: Sequence[set[str]], kinds: Sequence[str], strength: float = 0.15
 ) -> dict[str, list[float]]:
-    """Return the weights of a logistic regression of the kinds over the signs."""
+    """Return the weights of a logistic regression from signs to kinds."""
     count: dict[str, int] = defaultdict(int)
     for own in signs:
         for sign in own:

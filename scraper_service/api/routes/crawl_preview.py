@@ -1,4 +1,4 @@
-"""Crawls asked for by a sentence (interface document, 11.1 and 11.10)."""
+"""Crawl options from a prompt, and which URLs a crawl would fetch."""
 
 from __future__ import annotations
 
@@ -7,46 +7,77 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.api.errors import Answer, error_body, issue_members
-from scraper_service.api.fields.common import (
+from scraper_service.api.application import note_caller, write
+from scraper_service.api.errors import ErrorResponse, error_body, issue_members
+from scraper_service.api.requests.pages import (
+    CALLER_KEYS,
     EXPERIMENTAL,
-    MAX_PROMPT,
-    SCRAPE_FIELDS,
-    need,
 )
-from scraper_service.api.page_json import encode
+from scraper_service.api.responses import encode
 from scraper_service.api.v2 import requests
+from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
-from scraper_service.options.job_arguments import options_to_json
-from scraper_service.options.structure import Object, Then, short, structure
+from scraper_service.options.limits import Mode
+from scraper_service.options.parsing import Object, Text, Then, short, structure
+from scraper_service.options.request_values import MAX_PROMPT, need
+from scraper_service.options.serialization import options_to_json
 from scraper_service.options.urls import caller_url
-from scraper_service.options.values import Text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-    from scraper_service.api.application import Body
-    from scraper_service.discovery.crawl_prompt import Derived
-    from scraper_service.options.jobs import CrawlOptions
-    from scraper_service.options.structure import Place
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.request_body import Body
+    from scraper_service.api.version import RouteT
+    from scraper_service.discovery.crawl_prompt import PromptOptions
+    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.parsing import Position
     from scraper_service.services.accounts import Team
-    from scraper_service.services.service import ScraperService
+    from scraper_service.services.crawl_preview import Explanation
+    from scraper_service.services.jobs import TeamJobs
 
-# What a prompt may set, by the names inside the service.
+# Options that a prompt may set, by their internal names.
 DERIVED = (
     *("include_paths", "exclude_paths", "max_discovery_depth", "crawl_entire_domain"),
     *("allow_external_links", "allow_subdomains", "sitemap", "delay_s", "limit"),
     *("ignore_query_parameters", "deduplicate_similar_urls"),
 )
-NOTHING = (
-    "The prompt names nothing that a crawl can be told: the options are as without."
-)
+NOTHING = "The prompt sets no option of a crawl: the options are those without it."
+
+
+class CrawlPreviewRoutes(Routes):
+    """What a crawl would do, without a crawl."""
+
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("POST", "/crawl/params-preview", self.preview),
+            ("POST", "/crawl/explain", self.explain),
+        )
+
+    async def preview(self, request: JsonRequest) -> bytes:
+        """Return the options of a crawl that a prompt asks for."""
+        team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
+        try:
+            parsed = await body.read(preview_request)
+        except InvalidOptions as error:
+            return write(request, _refused(error))
+        note_caller(request, parsed)
+        found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
+        return _previewed(parsed.url, found)
+
+    async def explain(self, request: JsonRequest) -> bytes:
+        """Return which URLs a crawl would fetch, and why not the others."""
+        team, body = await self.checks.admit(request, Mode.CRAWL)
+        parsed = await body.read(requests.explain_request)
+        options, _ = await prompted(self.services.jobs, body, parsed.options, team)
+        found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
+        return _explained(found)
 
 
 @frozen
 class PreviewRequest:
-    """A body that asks what a prompt would make of a crawl."""
+    """A body of ``POST /v2/crawl/params-preview``."""
 
     url: str
     prompt: str
@@ -61,7 +92,7 @@ def _whole_url(text: str) -> str:
     return caller_url(text)
 
 
-def _made(values: dict[str, Any], at: Place) -> PreviewRequest:
+def _made(values: dict[str, Any], at: Position) -> PreviewRequest:
     return PreviewRequest(**values)
 
 
@@ -69,7 +100,7 @@ PREVIEW = Object(
     {
         "url": need(Then(Text(), _whole_url), "url"),
         "prompt": need(Text(MAX_PROMPT, minimum=1), "prompt"),
-        **{k: SCRAPE_FIELDS[k] for k in ("origin", "integration", "auditMetadata")},
+        **CALLER_KEYS,
     },
     _made,
     EXPERIMENTAL,
@@ -77,29 +108,29 @@ PREVIEW = Object(
 
 
 def preview_request(body: object) -> PreviewRequest:
-    """Return what a body of ``POST /v2/crawl/params-preview`` asks for.
+    """Return the content of a body of ``POST /v2/crawl/params-preview``.
 
-    :raises InvalidOptions: with every fault found.
+    Raises :exc:`InvalidOptions` with all errors.
     """
     request: PreviewRequest = structure(PREVIEW, body, requests.WHERE)
     return request
 
 
-def refused(error: InvalidOptions) -> Answer:
-    """Answer a body that is not as it should be."""
+def _refused(error: InvalidOptions) -> ErrorResponse:
+    """Return the response to an invalid body."""
     faults = "; ".join(issue.message for issue in error.issues)
     members = error_body(
         f"Invalid request parameters: {faults}",
         code="BAD_REQUEST",
         details=[issue_members(issue) for issue in error.issues],
     )
-    return Answer(400, members)
+    return ErrorResponse(400, members)
 
 
-def answered(url: str, found: Derived) -> bytes:
-    """Answer what a prompt asks for.
+def _previewed(url: str, found: PromptOptions) -> bytes:
+    """Return the options that a prompt asks for.
 
-    Raises :exc:`PromptUnclear` if that is nothing.
+    Raises :exc:`PromptUnclear` without any option.
     """
     if not found.values:
         raise _unclear(found)
@@ -110,12 +141,12 @@ def answered(url: str, found: Derived) -> bytes:
     return encode(members)
 
 
-def _unclear(found: Derived) -> PromptUnclear:
-    return PromptUnclear(" ".join(found.warnings) or "it names nothing of a crawl.")
+def _unclear(found: PromptOptions) -> PromptUnclear:
+    return PromptUnclear(" ".join(found.warnings) or "it sets no option of a crawl.")
 
 
 def check(values: Mapping[str, Any]) -> None:
-    """Raise :exc:`InvalidOptions` for options that no body and no prompt may have."""
+    """Raise :exc:`InvalidOptions` for values that neither body nor prompt may have."""
     if (limit := values.get("limit", 1)) > MAX_PAGES:
         message = f"limit must be <= {MAX_PAGES}, got {limit}"
         raise InvalidOptions([Issue("too_big", ("limit",), message)])
@@ -125,21 +156,21 @@ def check(values: Mapping[str, Any]) -> None:
 
 
 def filled(values: Mapping[str, Any], body: Any) -> CrawlOptions:
-    """Return the options of a body of a crawl, with ``values`` where it has none."""
-    asked = {
+    """Return the options of a crawl: those of the body, then ``values``."""
+    given = {
         key: value
         for key, value in body.items()
         if value is not None and key not in requests.EXPLAIN_ONLY
     }
-    return requests.crawl_options({**requests.derived_fields(values), **asked})
+    return requests.crawl_options({**requests.derived_fields(values), **given})
 
 
 async def prompted(
-    service: ScraperService, body: Body, options: CrawlOptions, team: Team
+    service: TeamJobs, body: Body, options: CrawlOptions, team: Team
 ) -> tuple[CrawlOptions, dict[str, Any]]:
-    """Return the options of a crawl as its prompt fills them, and what to say of it.
+    """Return the options of a crawl completed by its prompt, and members about this.
 
-    Without a prompt they are as they were.
+    Without a prompt return the options unchanged.
     """
     if options.prompt is None:
         return options, {}
@@ -158,3 +189,18 @@ async def prompted(
     if warnings:
         facts["warning"] = " ".join(warnings)
     return final, facts
+
+
+def _explained(found: list[Explanation]) -> bytes:
+    """Return which URLs a crawl would fetch."""
+    results = []
+    for each in found:
+        facts = {
+            "url": each.url,
+            "allowed": each.refusal is None,
+            "reason": each.refusal and each.refusal.reason.value,
+            "detail": each.refusal and each.refusal.rule,
+            "robots": each.robots,
+        }
+        results.append({k: v for k, v in facts.items() if v is not None})
+    return encode({"success": True, "results": results})

@@ -1,31 +1,51 @@
-"""The politeness and scope report of a job: an addition of ours to /v2.
+"""The URLs of a job, its report and its events: additions to /v2.
 
-``GET /v2/crawl/{id}/report`` and ``GET /v2/batch/scrape/{id}/report``. Every number is
-of this job, over all processes and restarts; times are in seconds, sizes in bytes as
-they were sent. Counts of another process may be a second old.
+Every number is of this job, over all processes and restarts. Times are in seconds, sizes
+in bytes as they were sent. Counts of another process may be a second old.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 from attrs import asdict
 
-from scraper_service.api.fields.common import wire_names
-from scraper_service.api.fields.jobs import CRAWL_FIELDS
-from scraper_service.api.page_json import encode
-from scraper_service.api.routes import jobs
+from scraper_service.api.parameters import argument, number, parse_job_id
+from scraper_service.api.requests.pages import wire_names
+from scraper_service.api.responses import encode, job_state
+from scraper_service.api.streams import server_sent_events
 from scraper_service.api.v2 import requests
-from scraper_service.storage.politeness.hosts import pace_key
+from scraper_service.api.version import Routes
+from scraper_service.crawling.politeness.host_limits import pace_key
+from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
+from scraper_service.discovery.retry_after import MAX_PAUSE_S
+from scraper_service.errors import InvalidParameter
+from scraper_service.options.limits import Mode
+from scraper_service.storage.jobs.job_listing import STATES, AddressQuery, Cursor
+from scraper_service.storage.jobs.job_records import RowState
 
 if TYPE_CHECKING:
-    from scraper_service.services.crawl_report import Report
-    from scraper_service.storage.politeness.hosts import HostReport
-    from scraper_service.storage.politeness.tally import HostCounts
-    from scraper_service.storage.politeness.tally_rows import RobotsRow
+    from collections.abc import Iterable
 
-# Options that say how politely and how far a job goes; a batch has few of them.
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.streams.server_sent_events import EventStream
+    from scraper_service.api.version import RouteT
+    from scraper_service.crawling.politeness.host_limits import Host
+    from scraper_service.services.jobs import CrawlReport
+    from scraper_service.storage.jobs.job_listing import JobUrl, Listing
+    from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
+
+MAX_ADDRESSES = 1000  # in one response
+DEFAULT_ADDRESSES = 100
+MAX_SKIPPED = 10**9
+
+_CURSOR = re.compile(r"([0-6])\.(\d{1,18})", re.ASCII)
+_NAMES = tuple(dict.fromkeys(STATES.values()))
+
+# Options of politeness and scope. A batch has few of them.
 OPTIONS = (
     *("delay_s", "max_concurrency", "limit", "sitemap"),
     *("ignore_robots_txt", "robots_user_agent"),
@@ -33,57 +53,144 @@ OPTIONS = (
     *("allow_subdomains", "allow_external_links", "include_paths", "exclude_paths"),
     *("regex_on_full_url", "deduplicate_similar_urls", "ignore_query_parameters"),
 )
-_names = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS})
+_names = wire_names(requests.CRAWL_KEYS)
 _OPTIONS = {name: _names[name] for name in OPTIONS}
 
 
-def reported(report: Report) -> bytes:
-    """Answer the report.
+class CrawlReportRoutes(Routes):
+    """What a crawl or batch did with each URL and each host."""
 
-    ``addresses`` counts by state, all of them; ``reasons`` counts those with a reason,
-    as ``/urls`` tells it. ``sitemaps``: ``files``, of them ``read`` and ``failed``, and
-    ``reasons`` of the failed. ``totals`` are over all hosts. ``robots`` and ``hosts``
-    are lists, see :func:`_robots` and :func:`_host`; each has at most 1000 elements,
-    those that refused or were asked most. ``options`` are those of the job, ``limits``
-    those of the service.
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("GET", "/crawl/<job_id>/urls", self.urls),
+            ("GET", "/batch/scrape/<job_id>/urls", self.urls),
+            ("GET", "/crawl/<job_id>/report", self.report),
+            ("GET", "/batch/scrape/<job_id>/report", self.report),
+            ("GET", "/crawl/<job_id>/events", self.events),
+            ("GET", "/batch/scrape/<job_id>/events", self.events),
+        )
+
+    async def urls(self, request: JsonRequest, job_id: str) -> bytes:
+        """Return the URLs of a job, and why each was fetched or not."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        query = _url_query(request)
+        found = await self.services.jobs.addresses(parse_job_id(job_id), team, query)
+        return _listed(found, query, self.url_of(request))
+
+    async def report(self, request: JsonRequest, job_id: str) -> bytes:
+        """Return the politeness and scope report of a job."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        found = parse_job_id(job_id)
+        return await self.services.jobs.report(found, team, reported)
+
+    async def events(self, request: JsonRequest, job_id: str) -> EventStream:
+        """Follow the events of a job."""
+        return await server_sent_events.follow(self.api, request, job_id)
+
+
+def _url_query(request: JsonRequest) -> AddressQuery:
+    """Return the filters and paging of a query. Raises :exc:`InvalidParameter`."""
+    state, after = argument(request, "state"), argument(request, "after")
+    if state is not None and state not in _NAMES:
+        allowed = ", ".join(_NAMES)
+        raise InvalidParameter(
+            f"Invalid state: must be one of {allowed}, got {state[:60]!r}"
+        )
+    place = _CURSOR.fullmatch(after) if after is not None else None
+    if after is not None and place is None:
+        raise InvalidParameter(
+            f"Invalid after: must be the value in next, got {after[:60]!r}"
+        )
+    return AddressQuery(
+        state=state,
+        reason=argument(request, "reason"),
+        after=place and Cursor(RowState(int(place[1])), int(place[2])),
+        skip=number(request, "skip", 0, MAX_SKIPPED) or 0,
+        limit=number(request, "limit", 1, MAX_ADDRESSES) or DEFAULT_ADDRESSES,
+    )
+
+
+def _listed(found: Listing, query: AddressQuery, path: str) -> bytes:
+    """Return a part of the list. ``path`` is the absolute URL of the list."""
+    members: dict[str, Any] = {
+        "success": True,
+        "total": found.total,
+        "urls": [_url_members(address) for address in found.addresses],
+    }
+    if (behind := found.behind) is not None:
+        facts = {
+            "state": query.state,
+            "reason": query.reason,
+            "limit": query.limit,
+            "after": f"{behind.state:d}.{behind.row_id}",
+        }
+        terms = (f"{k}={quote(str(v))}" for k, v in facts.items() if v is not None)
+        members["next"] = f"{path}?{'&'.join(terms)}"
+    return encode(members)
+
+
+def _url_members(address: JobUrl) -> dict[str, Any]:
+    facts = {
+        "url": address.url,
+        "kind": address.kind,
+        "state": address.state,
+        "reason": address.reason,
+        "detail": address.detail,
+        "depth": address.depth,
+        "foundOn": address.found_on,
+        "scrapeId": address.page_id,
+        "lastModified": address.lastmod,
+    }
+    return {name: value for name, value in facts.items() if value is not None}
+
+
+def reported(report: CrawlReport) -> bytes:
+    """Return the report as JSON.
+
+    ``addresses`` counts all URLs by state, ``reasons`` those with a reason, as in
+    ``/urls``. ``sitemaps`` has ``files``, how many were ``read`` and ``failed``, and
+    ``reasons`` of failures. ``totals`` are sums over all hosts. ``robots`` and ``hosts``
+    are lists, see :func:`_robots` and :func:`_host`, each with at most 1000 elements:
+    those with most refused URLs or requests. ``options`` are the job's, ``limits`` the
+    service's.
     """
     facts = report.facts
-    asked = json.loads(facts.job.options)
-    totals = asdict(facts.totals)
+    options = json.loads(facts.job.options)
+    totals = facts.totals._asdict()
     totals["waitSeconds"] = round(totals.pop("wait_s"), 3)
     return encode(
         {
             "success": True,
             "id": facts.job.id,
-            "status": jobs.shown(facts.job.state),
+            "status": job_state(facts.job.state),
             "addresses": facts.states,
             "reasons": facts.reasons,
             "sitemaps": asdict(facts.sitemaps),
-            "robots": [_robots(row, report.max_crawl_delay_s) for row in facts.robots],
+            "robots": [_robots(row) for row in facts.robots],
             "hosts": [
-                _host(name, counts, report.pace(name))
+                _host(name, counts, report.pace.report(name))
                 for name, counts in facts.hosts.items()
             ],
             "totals": totals,
-            "options": {_OPTIONS[k]: v for k, v in asked.items() if k in _OPTIONS},
+            "options": {_OPTIONS[k]: v for k, v in options.items() if k in _OPTIONS},
             "limits": {
-                "hostConcurrency": report.host_concurrency,
-                "jobConcurrency": report.job_concurrency,
-                "maxCrawlDelaySeconds": report.max_crawl_delay_s,
-                "maxPauseSeconds": report.max_pause_s,
-                "userAgent": report.user_agent,
+                "hostConcurrency": report.settings.getint("HOST_CONCURRENCY"),
+                "jobConcurrency": report.settings.getint("JOB_CONCURRENCY"),
+                "maxCrawlDelaySeconds": MAX_CRAWL_DELAY_S,
+                "maxPauseSeconds": MAX_PAUSE_S,
+                "userAgent": str(report.settings["USER_AGENT"]),
             },
         }
     )
 
 
-def _robots(row: RobotsRow, max_delay_s: float) -> dict[str, Any]:
-    """Return a robots.txt.
+def _robots(row: RobotsRow) -> dict[str, Any]:
+    """Return the facts of a robots.txt.
 
-    ``state`` is ``ok``, ``absent`` (all is allowed) or ``unreachable`` (all is
-    refused), ``detail`` why; ``agent`` the group that counts, missing where there is
-    none or robots.txt is ignored. ``crawlDelay`` is as written, ``crawlDelayApplied``
-    what it came to. ``refused`` are addresses of the job.
+    ``state`` is ``ok``, ``absent`` (all URLs are allowed) or ``unreachable`` (all are
+    refused), and ``detail`` is the reason. ``agent`` is the matching group; it is
+    missing without a match or if robots.txt is ignored. ``crawlDelay`` is the value in
+    the file, ``crawlDelayApplied`` the delay in use. ``refused`` counts URLs of the job.
     """
     facts: dict[str, Any] = {"url": row.url, "host": pace_key(row.url)}
     if row.seen is not None:
@@ -91,22 +198,21 @@ def _robots(row: RobotsRow, max_delay_s: float) -> dict[str, Any]:
         facts |= {"agent": row.seen.agent}
         if delay_s := row.seen.crawl_delay_s:
             facts["crawlDelay"] = delay_s
-            facts["crawlDelayApplied"] = min(delay_s, max_delay_s)
+            facts["crawlDelayApplied"] = min(delay_s, MAX_CRAWL_DELAY_S)
     facts["refused"] = row.refused
     return {name: value for name, value in facts.items() if value is not None}
 
 
-def _host(name: str, counts: HostCounts, now: HostReport) -> dict[str, Any]:
-    """Return what was asked of a host: scheme and ``www.`` make no other one.
+def _host(name: str, counts: HostCounts, now: Host) -> dict[str, Any]:
+    """Return the counts of a host. Scheme and ``www.`` do not make another host.
 
-    ``peakRate`` is the most requests that began in a second, ``peakInFlight`` the most
-    at once; ``waitSeconds`` adds up over requests. ``answers`` counts by status,
-    ``timeout`` and ``failed``; ``backoffs`` how often the pace slowed down, by the
-    status, ``timeout`` or ``latency``. ``delays`` are by where they came from:
-    ``delay`` (the option), ``crawlDelay`` (robots.txt), ``retryAfter``, ``backoff``
-    (a 429 or 503 that names no pause), ``adaptive`` (the gap that the service found);
-    ``seconds`` is the longest. ``window`` (requests at once) and ``gapSeconds`` are
-    those of this moment, for all jobs together.
+    ``peakRate`` is the most requests started in a second, ``peakInFlight`` the most at a
+    time. ``waitSeconds`` is the sum over requests. ``answers`` counts responses by
+    status, ``timeout`` and ``failed``. ``backoffs`` counts slowdowns by status,
+    ``timeout`` or ``latency``. ``delays`` are by source: ``delay`` (the option),
+    ``crawlDelay`` (robots.txt), ``retryAfter``, ``backoff`` (a 429 or 503 without
+    Retry-After), ``adaptive`` (the service's own gap); ``seconds`` is the longest.
+    ``window`` (requests at a time) and ``gapSeconds`` are present values for all jobs.
     """
     return {
         "host": name,

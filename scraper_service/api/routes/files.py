@@ -1,4 +1,4 @@
-"""Files that pages point at, by their signed addresses; no key is needed."""
+"""Files of pages, such as screenshots, by signed URLs without an API key."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.routes.constants import not_found, refused_method
-from scraper_service.storage.artefacts import BASE, KINDS
+from scraper_service.api.errors import not_found, refused_method
+from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.artefacts import KINDS
 
 if TYPE_CHECKING:
     from twisted.web.server import Request
@@ -18,15 +19,10 @@ if TYPE_CHECKING:
 
 HEADERS = {
     "Cache-Control": "private, max-age=3600",
-    # A file never runs on our origin, whatever a browser takes it for.
+    # A browser never runs a file as content of this origin.
     "Content-Security-Policy": "default-src 'none'; sandbox",
     "X-Content-Type-Options": "nosniff",
 }
-
-
-def with_base(body: bytes, base: str) -> bytes:
-    """Return an answer with the address of the service put into those of its files."""
-    return body.replace(BASE.encode(), base.encode())
 
 
 class ArtefactFiles(Resource):
@@ -37,19 +33,17 @@ class ArtefactFiles(Resource):
     def __init__(self, files: Artefacts):
         super().__init__()
         self._files = files
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def render(self, request: Request) -> bytes | int:
         if (refusal := refused_method(request)) is not None:
             return refusal
         name = b"/".join(request.postpath or ()).decode("latin-1")
         query = request.uri.partition(b"?")[2].decode("latin-1")
-        # The same for what was never there, is gone, or is not signed.
+        # The same response for unknown, expired and unsigned URLs.
         if not self._files.allows(name, query):
             return not_found(request)
-        task = asyncio.ensure_future(self._answer(request, name))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._answer(request, name))
         return NOT_DONE_YET
 
     async def _answer(self, request: Request, name: str) -> None:

@@ -1,38 +1,49 @@
-"""``/health``, ``/health/live`` and ``/health/ready``; no key is needed."""
+"""``/health``, ``/health/live`` and ``/health/ready``, without an API key."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.page_json import encode
-from scraper_service.api.routes.constants import (
-    Constant,
-    NotFound,
-    not_found,
-    refused_method,
-)
+from scraper_service.api.errors import NotFoundPage, not_found, refused_method
+from scraper_service.api.responses import encode
+from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from twisted.web.server import Request
 
-    from scraper_service.services.health import Health, Report
+    from scraper_service.services.health import Health, HealthReport
 
 RETRY_AFTER_S = 5
 
 MembersT = dict[str, Any]
 
 
-class HealthPages(Resource):
-    """``/health`` with what is below it.
+class Constant(Resource):
+    """A resource with constant JSON members and no children."""
 
-    ``facts`` are the members of ``/health`` where all is well, ``versions`` further
-    ones of ``/health/ready``.
+    isLeaf = True
+
+    def __init__(self, members: dict[str, Any]):
+        super().__init__()
+        self._body = encode(members)
+
+    def render(self, request: Request) -> bytes:
+        if request.postpath:
+            return not_found(request)
+        refusal = refused_method(request)
+        return self._body if refusal is None else refusal
+
+
+class HealthPages(Resource):
+    """``/health`` and its children.
+
+    ``facts`` returns the members of ``/health`` of a ready service. ``versions`` are
+    further members of ``/health/ready``.
     """
 
     def __init__(
@@ -45,7 +56,7 @@ class HealthPages(Resource):
         self.putChild(b"ready", ready)
         self.putChild(b"live", Constant({"success": True, "status": "ok"}))
 
-    def _told(self, report: Report) -> MembersT:
+    def _told(self, report: HealthReport) -> MembersT:
         if report.is_ready:
             return self._facts()
         return {**self._facts(), **report.members()}
@@ -54,28 +65,26 @@ class HealthPages(Resource):
         return self._page.render(request)
 
     def getChild(self, path: bytes, request: Request) -> Resource:
-        return NotFound()
+        return NotFoundPage()
 
 
 class HealthPage(Resource):
-    """Waits for a report and tells of it: 200 where all is well, else 503."""
+    """Responds with a health report: status 200 if ready, else 503."""
 
     isLeaf = True
 
-    def __init__(self, health: Health, members: Callable[[Report], MembersT]):
+    def __init__(self, health: Health, members: Callable[[HealthReport], MembersT]):
         super().__init__()
         self._health = health
         self._members = members
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = BackgroundTasks()
 
     def render(self, request: Request) -> bytes | int:
         if request.postpath:
             return not_found(request)
         if (refusal := refused_method(request)) is not None:
             return refusal
-        task = asyncio.ensure_future(self._answer(request))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(self._answer(request))
         return NOT_DONE_YET
 
     async def _answer(self, request: Request) -> None:

@@ -1,30 +1,26 @@
-"""The routes of operations of several steps (interface document, parts 15 and 16)."""
+"""Deep research, extract and llms.txt jobs: start and status."""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import asyncio_route, note_caller
-from scraper_service.api.fields.common import ignored_names
-from scraper_service.api.page_json import encode, iso
-from scraper_service.api.routes import jobs
-from scraper_service.api.routes.common import admit_work, warned
+from scraper_service.api.application import note_caller, warned
+from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.requests.pages import ignored_names
+from scraper_service.api.responses import encode, iso
+from scraper_service.api.version import Routes
 from scraper_service.options.limits import Mode
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Iterable
 
-    from klein import Klein
-
-    from scraper_service.api.fields.operations import ExtractRequest
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import Api
-    from scraper_service.options.operations import LlmsTextOptions, ResearchOptions
-    from scraper_service.storage.operations import OperationRow
+    from scraper_service.api.version import RouteT
+    from scraper_service.storage.jobs.operations import OperationRow
 
-# What the routes of each kind say where a team has no such operation.
+# The text of the 404, by kind of job.
 NOT_FOUND = {
     "extract": "Extract job not found",
     "llmstxt": "llmsTxt generation job not found",
@@ -39,85 +35,109 @@ STATUS = {
 }
 
 
-def add_extract_routes(
-    app: Klein, version: int, read_body: Callable[[object], ExtractRequest]
-) -> None:
-    """Give ``app`` the routes of extract; ``read_body`` is that of its version."""
+class OperationRoutes(Routes):
+    """The base of these routes."""
 
-    @app.route("/extract", methods=["POST"])
-    @asyncio_route
-    async def start_extract(api: Api, request: JsonRequest) -> bytes:
-        team, body, _ = await admit_work(api, request, Mode.EXTRACT)
-        asked = await body.read(read_body)
-        note_caller(request, asked.options)
-        operation_id = await api.operations.start(asked.options, team, version)
+    async def find(
+        self, request: JsonRequest, operation_id: str, kind: str
+    ) -> OperationRow:
+        """Return a job of the caller's team.
+
+        Raises :exc:`InvalidParameter` and :exc:`JobNotFound`.
+        """
+        team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
+        return await self.services.operations.read(
+            parse_job_id(operation_id), team, kind, NOT_FOUND[kind]
+        )
+
+
+class ExtractRoutes(OperationRoutes):
+    """Extractions of data from many pages."""
+
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("POST", "/extract", self.start_extract),
+            ("GET", "/extract/<operation_id>", self.extract_status),
+        )
+
+    async def start_extract(self, request: JsonRequest) -> bytes:
+        """Start an extraction and return its id."""
+        team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
+        parsed = await body.read(self.api.requests.extract_request)
+        note_caller(request, parsed.options)
+        operation_id = await self.services.operations.start(
+            parsed.options, team, self.api.version
+        )
         members: dict[str, Any] = {"urlTrace": []}
-        if asked.invalid_urls is not None:
-            members["invalidURLs"] = list(asked.invalid_urls)
+        if parsed.invalid_urls is not None:
+            members["invalidURLs"] = list(parsed.invalid_urls)
         members |= warned(await body.warning(ignored_names({})))
         return _started(operation_id, **members)
 
-    @app.route("/extract/<operation_id>", methods=["GET"])
-    @asyncio_route
-    async def extract_status(
-        api: Api, request: JsonRequest, operation_id: str
-    ) -> bytes:
-        found = await _found(api, request, operation_id, "extract")
+    async def extract_status(self, request: JsonRequest, operation_id: str) -> bytes:
+        """Return the state of an extraction, and its result once completed."""
+        found = await self.find(request, operation_id, "extract")
         members = _status(found)
         if found.state is JobState.COMPLETED:
             members["creditsUsed"] = found.credits
             members["tokensUsed"] = found.tokens
             if found.tokens is None:
-                rate = api.usage.tokens_per_credit
+                rate = self.services.usage.tokens_per_credit
                 members["tokensUsed"] = found.credits * rate
             return _with_result(members, found)
         return encode({**members, "data": []})
 
 
-def add_text_routes(
-    app: Klein, version: int, read_body: Callable[[object], LlmsTextOptions]
-) -> None:
-    """Give ``app`` the routes of llms.txt; ``read_body`` is that of its version."""
+class LlmsTextRoutes(OperationRoutes):
+    """The llms.txt of a site."""
 
-    @app.route("/llmstxt", methods=["POST"])
-    @asyncio_route
-    async def start_llms_text(api: Api, request: JsonRequest) -> bytes:
-        team, body, _ = await admit_work(api, request, Mode.SCRAPE)
-        options = await body.read(read_body)
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("POST", "/llmstxt", self.start_llms_text),
+            ("GET", "/llmstxt/<operation_id>", self.llms_text_status),
+        )
+
+    async def start_llms_text(self, request: JsonRequest) -> bytes:
+        """Start an llms.txt job and return its id."""
+        team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
+        options = await body.read(self.api.requests.llms_text_options)
         note_caller(request, options)
-        return _started(await api.operations.start(options, team, version))
+        operation_id = await self.services.operations.start(
+            options, team, self.api.version
+        )
+        return _started(operation_id)
 
-    @app.route("/llmstxt/<operation_id>", methods=["GET"])
-    @asyncio_route
-    async def llms_text_status(
-        api: Api, request: JsonRequest, operation_id: str
-    ) -> bytes:
-        found = await _found(api, request, operation_id, "llmstxt")
+    async def llms_text_status(self, request: JsonRequest, operation_id: str) -> bytes:
+        """Return the state of an llms.txt job and the text so far."""
+        found = await self.find(request, operation_id, "llmstxt")
         members = _status(found)
         if found.result is None:
             return encode({**members, "data": {"llmstxt": ""}})
         return _with_result(members, found)
 
 
-def add_research_routes(
-    app: Klein, version: int, read_body: Callable[[object], ResearchOptions]
-) -> None:
-    """Give ``app`` the routes of research; ``read_body`` is that of its version."""
+class DeepResearchRoutes(OperationRoutes):
+    """Deep research."""
 
-    @app.route("/deep-research", methods=["POST"])
-    @asyncio_route
-    async def start_research(api: Api, request: JsonRequest) -> bytes:
-        team, body, _ = await admit_work(api, request, Mode.CRAWL)
-        options = await body.read(read_body)
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("POST", "/deep-research", self.start_research),
+            ("GET", "/deep-research/<operation_id>", self.research_status),
+        )
+
+    async def start_research(self, request: JsonRequest) -> bytes:
+        """Start a deep research job and return its id."""
+        team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
+        options = await body.read(self.api.requests.research_options)
         note_caller(request, options)
-        return _started(await api.operations.start(options, team, version))
+        operation_id = await self.services.operations.start(
+            options, team, self.api.version
+        )
+        return _started(operation_id)
 
-    @app.route("/deep-research/<operation_id>", methods=["GET"])
-    @asyncio_route
-    async def research_status(
-        api: Api, request: JsonRequest, operation_id: str
-    ) -> bytes:
-        found = await _found(api, request, operation_id, "deep_research")
+    async def research_status(self, request: JsonRequest, operation_id: str) -> bytes:
+        """Return the state of a deep research job and its findings so far."""
+        found = await self.find(request, operation_id, "deep_research")
         members = _status(found)
         if found.result is not None:
             return _with_result(members, found)
@@ -132,15 +152,6 @@ def _started(operation_id: str, **members: Any) -> bytes:
     return encode({"success": True, "id": operation_id, **members})
 
 
-async def _found(
-    api: Api, request: JsonRequest, operation_id: str, kind: str
-) -> OperationRow:
-    team, _ = await api.edge.admit(request, Mode.EXTRACT_STATUS)
-    return await api.operations.read(
-        jobs.job_id(operation_id), team, kind, NOT_FOUND[kind]
-    )
-
-
 def _status(found: OperationRow) -> dict[str, Any]:
     members: dict[str, Any] = {
         "success": found.state is not JobState.FAILED,
@@ -153,7 +164,7 @@ def _status(found: OperationRow) -> dict[str, Any]:
 
 
 def _with_result(members: dict[str, Any], found: OperationRow) -> bytes:
-    """Return an answer with the members of the result, which is put in as stored."""
+    """Return a response with the stored members of the result."""
     assert found.result is not None
     # It may be large: one copy is enough.
     return b"".join((encode(members)[:-1], b",", memoryview(found.result)[1:]))

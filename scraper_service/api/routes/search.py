@@ -1,41 +1,42 @@
-"""The route of searches, which both versions have."""
+"""Searches."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import evolve
 
-from scraper_service.api.application import asyncio_route, note_caller
-from scraper_service.api.fields.common import ignored_names
-from scraper_service.api.routes.common import admit_work
-from scraper_service.api.routes.files import with_base
+from scraper_service.api.application import note_caller, with_base
+from scraper_service.api.requests.pages import ignored_names
+from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidOptions
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
-    from klein import Klein
+    from collections.abc import Iterable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import Api
+    from scraper_service.api.version import RouteT
 
 
-def add_search_route(app: Klein, version: int, requests: Any, views: Any) -> None:
-    """Give ``app`` the route of searches; the arguments are those of ``add_routes``."""
-    ignored = ignored_names(requests.SEARCH.fields)
+class SearchRoutes(Routes):
+    """Searches of the web and of the team's own pages."""
 
-    @app.route("/search", methods=["POST"])
-    @asyncio_route
-    async def search(api: Api, request: JsonRequest) -> bytes:
-        team, body, _ = await admit_work(api, request, Mode.SEARCH)
+    def routes(self) -> Iterable[RouteT]:
+        return (("POST", "/search", self.search),)
+
+    async def search(self, request: JsonRequest) -> bytes:
+        """Return search results, with their pages if the body has scrape options."""
+        team, body, _ = await self.checks.admit_work(request, Mode.SEARCH)
         try:
-            options = await body.read(requests.search_options)
+            options = await body.read(self.api.requests.search_options)
         except InvalidOptions as error:
-            error.heading, error.code = views.BAD_SEARCH
+            error.heading, error.code = self.api.responses.BAD_SEARCH
             raise
         note_caller(request, options)
-        warning = await body.warning(ignored)
-        found = await api.service.answer_search(options, team, version)
+        warning = await body.warning(ignored_names(self.api.requests.SEARCH.fields))
+        found = await self.services.scraping.search(options, team, self.api.version)
         if warning is not None:
             found = evolve(found, warnings=(*found.warnings, warning))
-        return with_base(views.searched(found), api.edge.addresses.base(request))
+        answer: bytes = self.api.responses.searched(found)
+        return with_base(answer, self.base_url(request))

@@ -1,4 +1,4 @@
-"""What a team has used and has under way (interface document, 17), in both versions."""
+"""What a team has used, its running pages, and its sessions."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.application import asyncio_route
-from scraper_service.api.page_json import encode, iso
-from scraper_service.api.routes.jobs import argument, number
+from scraper_service.api.parameters import argument, number
+from scraper_service.api.responses import camel, encode, iso
+from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter
 from scraper_service.options.limits import Mode
-from scraper_service.storage.accounts.usage import Place, Used
+from scraper_service.options.scrape import profile_name
+from scraper_service.storage.accounts.usage import CallPosition, Used
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from klein import Klein
+    from collections.abc import Iterable
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import Api
+    from scraper_service.api.version import RouteT
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.accounts.usage import Balance
+    from scraper_service.storage.sessions import SessionRow
 
 UNLIMITED = 1_000_000_000
-MAX_CALLS, USUAL_CALLS = 100, 50  # in one answer
+MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
 ENDPOINTS = (
     *("scrape", "crawl", "batch_scrape", "map"),
     *("search", "extract", "llmstxt", "deep_research"),
@@ -34,41 +34,51 @@ EPOCH = date(1970, 1, 1)
 _CURSOR = re.compile(r"(\d{1,10}\.\d{1,9})_([0-9a-f-]{36})", re.ASCII)
 
 
-def add_team_routes(app: Klein, spell: Callable[[str], str]) -> None:
-    """Give ``app`` the routes of a team; ``spell`` makes a key of ``remaining_credits``."""
+class TeamRoutes(Routes):
+    """Credits, tokens, concurrency and recent calls of the caller's team."""
 
-    @app.route("/team/credit-usage", methods=["GET"])
-    @asyncio_route
-    async def credit_usage(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
-        return _balance(await api.usage.balance(team), "credits", 1, spell)
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("GET", "/team/credit-usage", self.credit_usage),
+            ("GET", "/team/token-usage", self.token_usage),
+            ("GET", "/team/credit-usage/historical", self.credit_history),
+            ("GET", "/team/token-usage/historical", self.token_history),
+            ("GET", "/team/queue-status", self.queue_status),
+            ("GET", "/concurrency-check", self.concurrency),
+            ("GET", "/team/activity", self.activity),
+        )
 
-    @app.route("/team/token-usage", methods=["GET"])
-    @asyncio_route
-    async def token_usage(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.EXTRACT_STATUS)
-        rate = api.usage.tokens_per_credit
-        return _balance(await api.usage.balance(team), "tokens", rate, spell)
+    async def credit_usage(self, request: JsonRequest) -> bytes:
+        """Return the credits that are left."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        balance = await self.services.usage.balance(team)
+        return _balance(balance, "credits", 1, self.api.version)
 
-    @app.route("/team/credit-usage/historical", methods=["GET"])
-    @asyncio_route
-    async def credit_history(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
+    async def token_usage(self, request: JsonRequest) -> bytes:
+        """Return the tokens that are left: the credits in another unit."""
+        team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
+        rate = self.services.usage.tokens_per_credit
+        balance = await self.services.usage.balance(team)
+        return _balance(balance, "tokens", rate, self.api.version)
+
+    async def credit_history(self, request: JsonRequest) -> bytes:
+        """Return the credits used by day, week or month."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         query = _history_asked(request)
-        return _history(await api.usage.used(team), *query, "creditsUsed", 1)
+        used = await self.services.usage.used(team)
+        return _history(used, *query, "creditsUsed", 1)
 
-    @app.route("/team/token-usage/historical", methods=["GET"])
-    @asyncio_route
-    async def token_history(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.EXTRACT_STATUS)
-        query, rate = _history_asked(request), api.usage.tokens_per_credit
-        return _history(await api.usage.used(team), *query, "tokensUsed", rate)
+    async def token_history(self, request: JsonRequest) -> bytes:
+        """Return the tokens used by day, week or month."""
+        team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
+        query, rate = _history_asked(request), self.services.usage.tokens_per_credit
+        used = await self.services.usage.used(team)
+        return _history(used, *query, "tokensUsed", rate)
 
-    @app.route("/team/queue-status", methods=["GET"])
-    @asyncio_route
-    async def queue_status(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.ACCOUNT)
-        found = await api.usage.queue(team)
+    async def queue_status(self, request: JsonRequest) -> bytes:
+        """Return how many pages run and how many wait."""
+        team, _ = await self.checks.admit(request, Mode.ACCOUNT)
+        found = await self.services.usage.queue(team)
         last = found.succeeded_at
         members = {
             "success": True,
@@ -80,34 +90,53 @@ def add_team_routes(app: Klein, spell: Callable[[str], str]) -> None:
         }
         return encode(members)
 
-    @app.route("/concurrency-check", methods=["GET"])
-    @asyncio_route
-    async def concurrency(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
+    async def concurrency(self, request: JsonRequest) -> bytes:
+        """Return how many pages run, and how many may run at a time."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         members = {
             "success": True,
-            "concurrency": await api.usage.concurrency(team),
+            "concurrency": await self.services.usage.concurrency(team),
             "maxConcurrency": team.concurrency or UNLIMITED,
         }
         return encode(members)
 
-    @app.route("/team/activity", methods=["GET"])
-    @asyncio_route
-    async def activity(api: Api, request: JsonRequest) -> bytes:
-        team, _ = await api.edge.admit(request, Mode.ACCOUNT)
+    async def activity(self, request: JsonRequest) -> bytes:
+        """Return the team's calls of the last day."""
+        team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         endpoint, after, limit = _activity_asked(request)
-        found = await api.usage.activity(team, endpoint, after, limit)
+        found = await self.services.usage.activity(team, endpoint, after, limit)
         return _calls(found, limit)
 
 
-def snake(name: str) -> str:
-    """Return a name of ours as it is: the spelling of v1."""
-    return name
+class SessionRoutes(Routes):
+    """The team's sessions, and what this installation can do."""
+
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("GET", "/sessions", self.sessions),
+            ("DELETE", "/sessions/<path:name>", self.delete_session),
+            ("GET", "/capabilities", self.capabilities),
+        )
+
+    async def sessions(self, request: JsonRequest) -> bytes:
+        """Return the team's sessions, without their contents."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return _sessions(await self.services.scraping.sessions(team))
+
+    async def delete_session(self, request: JsonRequest, name: str) -> bytes:
+        """Delete a session."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        await self.services.scraping.delete_session(_session_name(name), team)
+        return encode({"success": True})
+
+    async def capabilities(self, request: JsonRequest) -> bytes:
+        """Return what this installation can do, and why it cannot do the rest."""
+        await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return encode({"success": True, "data": self.services.capabilities()})
 
 
-def _balance(
-    found: Balance, unit: str, rate: int, spell: Callable[[str], str]
-) -> bytes:
+def _balance(found: Balance, unit: str, rate: int, version: int) -> bytes:
+    """Return a balance as JSON; /v1 spells its keys in snake case."""
     today = datetime.now(UTC).date()
     start = today.replace(day=1)
     data = {
@@ -116,8 +145,9 @@ def _balance(
         "billing_period_start": _midnight(start),
         "billing_period_end": _midnight(_month_after(start)),
     }
-    spelled = {spell(name): value for name, value in data.items()}
-    return encode({"success": True, "data": spelled})
+    if version > 1:
+        data = {camel(name): value for name, value in data.items()}
+    return encode({"success": True, "data": data})
 
 
 def _amount(credits_left: int | None, rate: int) -> int:
@@ -125,7 +155,7 @@ def _amount(credits_left: int | None, rate: int) -> int:
 
 
 def _history_asked(request: JsonRequest) -> tuple[str, bool]:
-    """Return the length of a period, and whether keys count apart."""
+    """Return the length of a period, and True to list API keys separately."""
     length = _choice(request, "timeRange", ("day", "week", "month"))
     by_key = _choice(request, "byApiKey", ("true", "false"))
     return length or "month", by_key == "true"
@@ -184,7 +214,9 @@ def _midnight(day: date) -> str:
     return iso(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp())
 
 
-def _activity_asked(request: JsonRequest) -> tuple[str | None, Place | None, int]:
+def _activity_asked(
+    request: JsonRequest,
+) -> tuple[str | None, CallPosition | None, int]:
     endpoint = _choice(request, "endpoint", ENDPOINTS)
     limit = number(request, "limit", 1, MAX_CALLS) or USUAL_CALLS
     cursor = argument(request, "cursor")
@@ -193,9 +225,9 @@ def _activity_asked(request: JsonRequest) -> tuple[str | None, Place | None, int
     place = _CURSOR.fullmatch(cursor)
     if place is None:
         raise InvalidParameter(
-            f"Invalid cursor: must be that of an answer, got {cursor[:60]!r}"
+            f"Invalid cursor: must be the cursor of a response, got {cursor[:60]!r}"
         )
-    return endpoint, Place(float(place[1]), place[2]), limit
+    return endpoint, CallPosition(float(place[1]), place[2]), limit
 
 
 def _calls(found: list[Call], limit: int) -> bytes:
@@ -215,3 +247,24 @@ def _calls(found: list[Call], limit: int) -> bytes:
     return encode(
         {"success": True, "data": data, "cursor": cursor, "has_more": has_more}
     )
+
+
+def _session_name(text: str) -> str:
+    """Return the name in a path; raise :exc:`InvalidParameter` for an invalid name."""
+    try:
+        return profile_name(text)
+    except ValueError as error:
+        raise InvalidParameter(str(error)) from None
+
+
+def _sessions(found: list[SessionRow]) -> bytes:
+    rows = [
+        {
+            "name": row.name,
+            "cookies": row.cookies,
+            "createdAt": iso(row.created_at),
+            "updatedAt": iso(row.updated_at),
+        }
+        for row in found
+    ]
+    return encode({"success": True, "sessions": rows})

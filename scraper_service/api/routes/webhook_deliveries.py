@@ -1,28 +1,67 @@
-"""What was sent to the webhook of a job, and sending it again: additions of ours."""
+"""Webhook deliveries of a job and their replay: additions to /v2."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.page_json import camel, encode, iso
-from scraper_service.api.routes.jobs import argument, is_number, number
+from scraper_service.api.parameters import argument, is_number, number, parse_job_id
+from scraper_service.api.responses import camel, encode, iso
+from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import InvalidParameter
-from scraper_service.storage.job_records import DeliveryState, event_id
+from scraper_service.options.limits import Mode
+from scraper_service.storage.jobs.job_records import DeliveryState, event_id
 
 if TYPE_CHECKING:
-    from scraper_service.api.http_server import JsonRequest
-    from scraper_service.storage.job_records import Delivery, Job
+    from collections.abc import Iterable
 
-MAX_DELIVERIES = 1000  # in one answer
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.version import RouteT
+    from scraper_service.storage.jobs.job_records import Delivery, Job
+
+MAX_DELIVERIES = 1000  # in one response
 DEFAULT_DELIVERIES = 100
 MAX_NUMBER = 2**31 - 1
 
 _STATES = {state.name.lower(): state for state in DeliveryState}
 
 
-def asked(request: JsonRequest) -> dict[str, Any]:
-    """Return what the query asks for; raise :exc:`InvalidParameter`."""
+class WebhookDeliveryRoutes(Routes):
+    """Webhook deliveries of a job, and their replay."""
+
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("GET", "/crawl/<job_id>/deliveries", self.deliveries),
+            ("GET", "/batch/scrape/<job_id>/deliveries", self.deliveries),
+            ("POST", "/crawl/<job_id>/deliveries/replay", self.replay_failed),
+            ("POST", "/batch/scrape/<job_id>/deliveries/replay", self.replay_failed),
+            ("POST", "/crawl/<job_id>/deliveries/<number>/replay", self.replay),
+            ("POST", "/batch/scrape/<job_id>/deliveries/<number>/replay", self.replay),
+        )
+
+    async def deliveries(self, request: JsonRequest, job_id: str) -> bytes:
+        """Return the webhook deliveries of a job."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        query = _query(request)
+        found = await self.services.jobs.deliveries(parse_job_id(job_id), team, **query)
+        return _listed(*found, query, self.url_of(request))
+
+    async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
+        """Send all deliveries again that were given up."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        count = await self.services.jobs.replay(parse_job_id(job_id), team)
+        return encode({"success": True, "replayed": count})
+
+    async def replay(self, request: JsonRequest, job_id: str, number: str) -> bytes:
+        """Send one delivery again."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        wanted = _delivery_number(number)
+        count = await self.services.jobs.replay(parse_job_id(job_id), team, wanted)
+        return encode({"success": True, "replayed": count})
+
+
+def _query(request: JsonRequest) -> dict[str, Any]:
+    """Return the filters and paging of a query. Raises :exc:`InvalidParameter`."""
     state = argument(request, "state")
     if state is not None and state not in _STATES:
         raise InvalidParameter(
@@ -35,8 +74,8 @@ def asked(request: JsonRequest) -> dict[str, Any]:
     }
 
 
-def delivery_number(text: str) -> int:
-    """Return the number in a path; raise :exc:`InvalidParameter`."""
+def _delivery_number(text: str) -> int:
+    """Return the delivery number in a path. Raises :exc:`InvalidParameter`."""
     if not is_number(text, 1, MAX_NUMBER):
         raise InvalidParameter(
             f"Invalid delivery ID format: must be a number, got {text[:60]!r}"
@@ -44,14 +83,14 @@ def delivery_number(text: str) -> int:
     return int(text)
 
 
-def listed(
+def _listed(
     job: Job,
     found: list[Delivery],
     behind: int | None,
     query: dict[str, Any],
     path: str,
 ) -> bytes:
-    """Answer a part of the list; ``path`` is its absolute address."""
+    """Return a part of the list. ``path`` is the absolute URL of the list."""
     members: dict[str, Any] = {
         "success": True,
         "deliveries": [_members(job, each) for each in found],
@@ -62,11 +101,6 @@ def listed(
         )
         members["next"] = f"{path}?after={behind}&limit={query['limit']}{state}"
     return encode(members)
-
-
-def replayed(count: int) -> bytes:
-    """Answer how many events are sent again."""
-    return encode({"success": True, "replayed": count})
 
 
 def _members(job: Job, delivery: Delivery) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""The events of a job as Server-Sent Events (interface document, 20.6).
+"""The events of a job as Server-Sent Events (HTML standard, 9.2).
 
-The format is that of the HTML standard, section 9.2: ``id`` is the number of an event,
-``event`` and ``data`` are type and body of a delivery to a webhook.
+``id`` is the number of an event; ``event`` and ``data`` are type and body as in a webhook
+delivery.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.errors import answer_to
-from scraper_service.api.routes import jobs
+from scraper_service.api.parameters import argument, parse_job_id
 from scraper_service.api.streams.streaming import Stream, pieces
 from scraper_service.api.webhook_payloads import body_parts, event_type
 from scraper_service.errors import InvalidParameter
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import Api
     from scraper_service.services.accounts import Team
-    from scraper_service.storage.job_records import Event
+    from scraper_service.storage.jobs.job_records import Event
 
-MAX_DIGITS = 18  # of a number; the database's go up to 2**63
-END_RETRY_MS = 3_600_000  # a browser comes again after every end: here in vain
+MAX_DIGITS = 18  # of an event number; the database stores up to 2**63
+END_RETRY_MS = 3_600_000  # browsers reconnect after the end, which is useless here
 
 
 async def follow(api: Api, request: JsonRequest, job_id: str) -> EventStream:
-    """Return the answer that tells the events of a job behind the one named.
+    """Return the stream of a job's events after the event of the request's last id.
 
-    Raises :exc:`InvalidParameter`, and what is raised where no more watchers are taken.
+    Raises :exc:`InvalidParameter` and the errors of :meth:`Watchers.check`.
     """
-    team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
-    found, after = jobs.job_id(job_id), last_event(request)
+    team, _ = await api.checks.admit(request, Mode.CRAWL_STATUS)
+    found, after = parse_job_id(job_id), last_event(request)
     await api.watchers.tails.check_event(found, team, after)
     api.watchers.check(team)
     return EventStream(api, found, team, after)
@@ -41,9 +41,9 @@ async def follow(api: Api, request: JsonRequest, job_id: str) -> EventStream:
 def last_event(request: JsonRequest) -> int:
     """Return the number in ``Last-Event-ID``, else in ``lastEventId`` of the query.
 
-    0 where neither is given. Raises :exc:`InvalidParameter`.
+    Return 0 without either. Raises :exc:`InvalidParameter`.
     """
-    text = request.header("Last-Event-ID") or jobs.argument(request, "lastEventId")
+    text = request.header("Last-Event-ID") or argument(request, "lastEventId")
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
@@ -58,38 +58,38 @@ class EventStream(Stream):
     """The events of one job, until it has ended."""
 
     def __init__(self, api: Api, job_id: str, team: Team, after: int):
-        super().__init__(api.watchers, api.edge, job_id, team)
+        super().__init__(api.watchers, api.checks, api.urls, job_id, team)
         self._team = team
         self._after = after
-        self._is_between = True  # two events
+        self._is_between = True  # True outside of an event
 
     def render(self, request: Any) -> Any:
         request.setHeader("Content-Type", "text/event-stream; charset=utf-8")
         request.setHeader("Cache-Control", "no-store")
-        request.setHeader("X-Accel-Buffering", "no")  # by nginx
+        request.setHeader("X-Accel-Buffering", "no")  # off in nginx
         return b"" if request.method == b"HEAD" else super().render(request)
 
     def open(self) -> None:
-        self.beat()  # the head of the answer leaves with it
+        self.beat()  # sends the head of the response
 
     async def tell(self) -> None:
         while True:
             tail = await self.patiently(
                 lambda: self.tails.events(self.job_id, self._team, self._after)
             )
-            told = tail.found
-            for event in told.events:
-                await self._send(event, dict(told.metadata))
+            found = tail.found
+            for event in found.events:
+                await self._send(event, dict(found.metadata))
                 self._after = event.seq
-            if not told.events and not told.job.is_active:
+            if not found.events and not found.job.is_active:
                 break
-            await self.rest(None if told.events else tail.changed)
+            await self.rest(None if found.events else tail.changed)
         self.request.write(b"retry: %d\n\n" % END_RETRY_MS)
         await self._finish()
 
     async def fail(self, error: Exception) -> None:
         text = " ".join(str(answer_to(error, str).members["error"]).split())
-        # An event that is not whole is dropped by the reader, if nothing ends it.
+        # Clients drop an incomplete event unless an empty line ends it.
         if self._is_between:
             self.request.write(b": %s\n\n" % text.encode())
         await self._finish()
@@ -102,7 +102,7 @@ class EventStream(Stream):
 
     async def _send(self, event: Event, metadata: dict[str, Any]) -> None:
         kind = event_type(event.job_kind, event.kind)
-        # Not that of a delivery: those of a job have numbers of their own.
+        # Not the id of a webhook delivery: these are numbered separately.
         event_id = uuid.uuid5(uuid.UUID(event.job_id), f"event {event.seq}")
         head = f"id: {event.seq}\nevent: {kind}\ndata: ".encode()
         body = body_parts(event, str(event_id), metadata)

@@ -1,4 +1,4 @@
-"""Answers that go on while a job does: what they share, and how many there may be."""
+"""Streams of a running job: their common base class and their limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 from zope.interface import implementer
 
-from scraper_service.api.routes.files import with_base
+from scraper_service.api.application import with_base
 from scraper_service.errors import QueueFull, ServiceUnavailable
 
 if TYPE_CHECKING:
@@ -23,28 +23,29 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-    from scraper_service.api.application import Edge
+    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.parameters import PublicUrls
     from scraper_service.services.accounts import Team
     from scraper_service.services.job_following import JobTails
 
 ResultT = TypeVar("ResultT")
 
-PIECE_BYTES = 128 * 2**10  # written at once; the next one waits until it has left
-PAUSE_S = 0.05  # between two reads: what comes meanwhile shares one
-RETRIES_S = (1, 2, 4, 8, 15)  # while the database does not answer; then it is an error
-CLOSE_S = 5.0  # for streams to say goodbye at shutdown
+PIECE_BYTES = 128 * 2**10  # written at once; the next piece waits until it is sent
+PAUSE_S = 0.05  # between two reads, which collects changes
+RETRIES_S = (1, 2, 4, 8, 15)  # while the database is unavailable; then it is an error
+CLOSE_S = 5.0  # for streams to end at shutdown
 
 logger = logging.getLogger(__name__)
 
 
 class Stalled(Exception):
-    """The other side takes nothing, or gives no sign of life."""
+    """Raised when a client stops reading or stops answering pings."""
 
 
 @implementer(IPushProducer)
 class Valve:
-    """Whether a connection takes more at the moment; its transport turns it."""
+    """The state of a connection's send buffer, which its transport sets."""
 
     def __init__(self, stall_s: float):
         self._stall_s = stall_s
@@ -56,7 +57,7 @@ class Valve:
         return self._is_open.is_set()
 
     async def wait(self) -> None:
-        """Wait until what was written has left; raise :exc:`Stalled` after a time."""
+        """Wait until written data is sent. Raises :exc:`Stalled` after a timeout."""
         if self.is_open:
             return
         try:
@@ -72,11 +73,11 @@ class Valve:
         self._is_open.set()
 
     def stopProducing(self) -> None:
-        """Do nothing: the request tells of the end of its connection."""
+        """Do nothing: the request notices the end of its connection."""
 
 
 class Watchers:
-    """The streams that are open in this process.
+    """The open streams of this process.
 
     Settings: ``MAX_WATCHERS``, ``MAX_TEAM_WATCHERS``, ``WATCHER_PING_S`` and
     ``WATCHER_STALL_S``.
@@ -97,7 +98,7 @@ class Watchers:
         return len(self._open)
 
     def check(self, team: Team) -> None:
-        """Raise :exc:`QueueFull` or :exc:`ServiceUnavailable` if none may be opened."""
+        """Raise :exc:`QueueFull` or :exc:`ServiceUnavailable` if no stream may open."""
         if self._closing:
             raise ServiceUnavailable("The service is stopping.")
         if self.count >= self._most:
@@ -108,7 +109,7 @@ class Watchers:
             )
 
     def start(self, stream: Stream) -> None:
-        """Let a stream run, until its end or :meth:`close`."""
+        """Run a stream until its end or :meth:`close`."""
         task = asyncio.ensure_future(stream.run())
         self._open[stream] = task
         team = stream.team.id if stream.team else ""
@@ -123,12 +124,12 @@ class Watchers:
         task.add_done_callback(ended)
 
     def stop(self, stream: Stream) -> None:
-        """End a stream whose connection has gone."""
+        """End a stream whose connection is closed."""
         if (task := self._open.get(stream)) is not None:
             task.cancel()
 
     async def close(self) -> None:
-        """End all streams; those who watch are told to come again."""
+        """End all streams. Clients are told to reconnect."""
         self._closing = True
         open_now = dict(self._open)
         for stream, task in open_now.items():
@@ -139,19 +140,27 @@ class Watchers:
 
 
 class Stream(Resource):
-    """An answer that is written bit by bit, by a task, as fast as it is read.
+    """A response that a task writes as fast as the client reads.
 
-    ``team`` is None for one that only says why it is refused.
+    ``team`` is None for a stream that only reports why it is refused.
     """
 
     isLeaf = True
     request: JsonRequest
 
-    def __init__(self, watchers: Watchers, edge: Edge, job_id: str, team: Team | None):
+    def __init__(
+        self,
+        watchers: Watchers,
+        checks: RequestChecks,
+        urls: PublicUrls,
+        job_id: str,
+        team: Team | None,
+    ):
         super().__init__()
         self.watchers = watchers
         self.tails = watchers.tails
-        self.edge = edge
+        self.checks = checks
+        self.urls = urls
         self.job_id = job_id
         self.team = team
         self.valve = Valve(watchers.stall_s)
@@ -173,7 +182,7 @@ class Stream(Resource):
         self.watchers.stop(self)
 
     async def run(self) -> None:
-        """Write everything, and the end of it, whatever that is."""
+        """Write the whole stream and its end."""
         try:
             await self._run()
         except asyncio.CancelledError:
@@ -195,32 +204,32 @@ class Stream(Resource):
             await self.fail(error)
 
     def with_base(self, parts: Sequence[bytes]) -> list[bytes]:
-        """Return parts of an answer with our address in those of its files."""
-        base = self.edge.addresses.base(self.request)
+        """Return parts of a response with the service's URL in the URLs of files."""
+        base = self.urls.base(self.request)
         return [with_base(part, base) for part in parts]
 
     def cut(self) -> None:
-        """End the connection at once."""
+        """Abort the connection."""
         if not self.is_gone:
             self.transport.abortConnection()
 
     async def rest(self, changed: asyncio.Future[None] | None) -> None:
-        """Wait for ``changed``, if there is nothing to write before.
+        """Wait for ``changed``; with None return at once.
 
-        From time to time look whether the key is still good, and give a sign of life.
+        From time to time check the API key again and send a ping.
         """
         if changed is not None:
             await asyncio.sleep(PAUSE_S)
             await asyncio.shield(changed)
         if time.monotonic() >= self._beat_at:
-            with suppress(ServiceUnavailable):  # that is no matter of the key
-                await self.edge.recheck(self.request)
+            with suppress(ServiceUnavailable):  # not an error of the key
+                await self.checks.recheck(self.request)
             await self.valve.wait()
             self.beat()
             self._beat_at = time.monotonic() + self.watchers.ping_s
 
     async def patiently(self, read: Callable[[], Awaitable[ResultT]]) -> ResultT:
-        """Return what ``read`` does, a little later if the database is away."""
+        """Return the result of ``read``; retry while the database is unavailable."""
         for wait_s in RETRIES_S:
             try:
                 return await read()
@@ -230,27 +239,27 @@ class Stream(Resource):
 
     @abstractmethod
     def open(self) -> None:
-        """Write the head of the answer."""
+        """Write the head of the response."""
 
     @abstractmethod
     async def tell(self) -> None:
-        """Write all there is to tell, and the end."""
+        """Write all events and the end."""
 
     @abstractmethod
     async def fail(self, error: Exception) -> None:
-        """Write the end that ``error`` makes."""
+        """Write the end after an error."""
 
     @abstractmethod
     async def goodbye(self) -> None:
-        """Write the end of a service that stops."""
+        """Write the end at shutdown."""
 
     @abstractmethod
     def beat(self) -> None:
-        """Write a sign of life."""
+        """Write a ping or comment that keeps the connection open."""
 
 
 def pieces(parts: Sequence[bytes]) -> Iterator[bytes]:
-    """Yield what ``parts`` are together, in pieces that are neither large nor many."""
+    """Yield the joined parts in pieces of at most :data:`PIECE_BYTES`."""
     if sum(map(len, parts)) <= PIECE_BYTES:
         yield b"".join(parts)
         return

@@ -1,6 +1,6 @@
-"""A job over a WebSocket: its documents as they come (interface document, part 19).
+"""A job over a WebSocket: its documents as they arrive, see docs/api.md, WebSocket.
 
-RFC 6455 is wsproto's; the connection is taken over from HTTP at the handshake.
+The library wsproto implements RFC 6455. The handshake upgrades the HTTP connection.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from wsproto.handshake import H11Handshake
 from wsproto.utilities import ProtocolError
 
 from scraper_service.api.errors import answer_to
-from scraper_service.api.page_json import encode
-from scraper_service.api.routes import jobs
+from scraper_service.api.parameters import parse_job_id
+from scraper_service.api.responses import encode, job_error, job_snapshot
 from scraper_service.api.streams.streaming import Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode
 from scraper_service.services.job_following import SLICE_BYTES
-from scraper_service.storage.job_records import JobState
+from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -40,48 +40,46 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import Api
     from scraper_service.services.accounts import Team
-    from scraper_service.storage.job_records import Job
+    from scraper_service.storage.jobs.job_records import Job
 
-CATCHUP_BYTES = 900 * 2**10  # interface document, 19.3
+CATCHUP_BYTES = 900 * 2**10  # of pages in the first message; docs/api.md, WebSocket
 NONCE_BYTES = 16  # RFC 6455, 4.2.1
-MISSED_PINGS = 2  # without a sign of life; then the connection is cut
-CLOSING_S = 5.0  # for the other side to answer that the connection ends
+MISSED_PINGS = 2  # pings without any data from the client; then the connection is cut
+CLOSING_S = 5.0  # for the client to confirm the end
 OK, GOING_AWAY, REFUSED, INTERNAL, NO_ACCESS = 1000, 1001, 1008, 1011, 3000
-NOTHING = "{}"  # a client parses the reason of an end as a message
+NOTHING = "{}"  # a public client parses the reason of a close frame as a message
 DONE = '{"type":"done"}'
 HEADERS = (b"connection", b"upgrade", b"sec-websocket-key", b"sec-websocket-version")
 
 
 def is_wanted(request: JsonRequest) -> bool:
-    """Tell whether a request is the handshake of a WebSocket."""
+    """Return True if a request is a WebSocket handshake."""
     upgrade = request.header("Upgrade") or ""
     return request.method == b"GET" and upgrade.strip().lower() == "websocket"
 
 
-async def watch(
-    api: Api, request: JsonRequest, job_id: str, snapshot: Callable[..., list[bytes]]
-) -> WebSocket:
-    """Return the answer to a handshake.
+async def watch(api: Api, request: JsonRequest, job_id: str) -> WebSocket:
+    """Return the response to a handshake.
 
-    ``snapshot`` makes the status of a job, as the version has it. Who may not see the
-    job is told so by the answer. Raises :exc:`InvalidParameter` for what is no
-    handshake, and what is raised where no more watchers are taken.
+    A caller without access to the job gets the error over the WebSocket. Raises
+    :exc:`InvalidParameter` for an invalid handshake, and the errors of
+    :meth:`Watchers.check`.
     """
     handshake = Handshake(request)
     team, refusal = None, None
     try:
-        team, _ = await api.edge.admit(request, Mode.CRAWL_STATUS)
-        job_id = jobs.job_id(job_id)
+        team, _ = await api.checks.admit(request, Mode.CRAWL_STATUS)
+        job_id = parse_job_id(job_id)
         await api.watchers.tails.check_event(job_id, team, 0)
     except (Unauthorized, JobNotFound, InvalidParameter) as error:
         refusal = error
     if team is not None:
         api.watchers.check(team)
-    return WebSocket(api, job_id, team, refusal, handshake, snapshot)
+    return WebSocket(api, job_id, team, refusal, handshake)
 
 
 class Handshake:
-    """What a client asks for; its key may stand in the place of a sub-protocol."""
+    """A WebSocket handshake. The API key may be sent as its sub-protocol."""
 
     def __init__(self, request: JsonRequest):
         offered = request.headers_of("Sec-WebSocket-Protocol")
@@ -90,7 +88,7 @@ class Handshake:
         if self._protocol and request.header("Authorization") is None:
             bearer = f"Bearer {self._protocol}"
             request.requestHeaders.setRawHeaders("Authorization", [bearer])
-        headers = [(b"host", b"localhost")]  # the request has one, of any form
+        headers = [(b"host", b"localhost")]  # the request's own may have any form
         for name in HEADERS:
             values = request.requestHeaders.getRawHeaders(name, [])
             headers += [(name, b", ".join(values))] if values else []
@@ -115,7 +113,7 @@ class Handshake:
             )
 
     def accept(self) -> tuple[bytes, Any]:
-        """Return the answer, and the connection that it opens."""
+        """Return the response and the WebSocket connection."""
         answer = self._wire.send(AcceptConnection(subprotocol=self._protocol))
         return answer, self._wire.connection
 
@@ -128,7 +126,7 @@ def _is_nonce(text: str) -> bool:
 
 
 class WebSocket(Stream):
-    """The messages about one job, in text; what the client sends is ignored."""
+    """Text messages about one job. Messages of the client are ignored."""
 
     def __init__(
         self,
@@ -137,13 +135,12 @@ class WebSocket(Stream):
         team: Team | None,
         refusal: Exception | None,
         handshake: Handshake,
-        snapshot: Callable[..., list[bytes]],
     ):
-        super().__init__(api.watchers, api.edge, job_id, team)
+        super().__init__(api.watchers, api.checks, api.urls, job_id, team)
         self._refusal = refusal
         self._handshake = handshake
-        self._snapshot = snapshot
-        self._unanswered = 0  # pings since the last sign of life
+        self._snapshot: Callable[..., list[bytes]] = api.responses.snapshot
+        self._unanswered = 0  # pings since the last data from the client
         self._closed = asyncio.Event()
 
     def open(self) -> None:
@@ -157,7 +154,7 @@ class WebSocket(Stream):
             raise self._refusal
         job, pages, changed = await self._read(0, CATCHUP_BYTES)
         sent = len(pages)
-        # A client stops at a state that is final: what it is still to get comes before.
+        # A client stops at a final state, so all documents have to come before.
         state = None if sent == job.pages else JobState.SCRAPING
         await self._send("catchup", self._snapshot(job, pages, state))
         while job.is_active or sent < job.pages:
@@ -167,11 +164,11 @@ class WebSocket(Stream):
                 await self._send("document", [page])
             sent += len(pages)
         if job.state is JobState.FAILED:
-            await self._send_error(jobs.error_of(job))
+            await self._send_error(job_error(job))
         elif job.state is JobState.CANCELLED:
             await self._send("status", self._snapshot(job, []))
         else:
-            await self._send("done", jobs.snapshot(job, [], {}))
+            await self._send("done", job_snapshot(job, [], {}))
         cancelled = job.state is JobState.CANCELLED
         await self._close(OK, DONE if cancelled else NOTHING)
 
@@ -205,7 +202,7 @@ class WebSocket(Stream):
         await self._send_text([b'{"type":"%s","data":' % kind.encode(), *data, b"}"])
 
     async def _send_text(self, parts: list[bytes]) -> None:
-        """Send one message; a large one in fragments, so that none waits in memory."""
+        """Send one message; a large one in fragments, to bound the memory."""
         decoder = getincrementaldecoder("utf-8")()
         parts = self.with_base(parts)
         left = sum(map(len, parts))
@@ -228,9 +225,9 @@ class WebSocket(Stream):
             self.request.send(self._wire.send(event))
 
     async def _close(self, code: int, reason: str) -> None:
-        """Say that the connection ends, and let the other side answer first.
+        """Send a close frame, and wait for the client's before closing the connection.
 
-        If it were closed at once, what the other side has not read yet might be lost.
+        Closing at once could lose data that the client has not read yet.
         """
         if self._wire.state is ConnectionState.OPEN:
             self._write(CloseConnection(code, reason))
@@ -248,13 +245,13 @@ class WebSocket(Stream):
             loop.call_later(self.watchers.stall_s, self.cut)
 
     def _received(self, data: bytes) -> None:
-        """Take what the client sends: signs of life, and the end."""
+        """Handle data of the client: pongs, pings and the end."""
         self._unanswered = 0
         if self._wire.state is ConnectionState.CLOSED:
             return
         self._wire.receive_data(data)
         for event in self._wire.events():
-            # Who sends pings and reads nothing gets no pongs piled up.
+            # No pongs are queued for a client that sends pings and reads nothing.
             if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
                 if self.valve.is_open:
                     self._write(event.response())

@@ -2,29 +2,55 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING
 
-from klein import Klein
-
-from scraper_service.api.routes.common import add_routes
+from scraper_service.api.routes.jobs import JobRoutes
 from scraper_service.api.routes.operations import (
-    add_extract_routes,
-    add_research_routes,
-    add_text_routes,
+    DeepResearchRoutes,
+    ExtractRoutes,
+    LlmsTextRoutes,
 )
-from scraper_service.api.routes.search import add_search_route
-from scraper_service.api.routes.team import add_team_routes, snake
+from scraper_service.api.routes.pages import PageRoutes
+from scraper_service.api.routes.search import SearchRoutes
+from scraper_service.api.routes.team import TeamRoutes
+from scraper_service.api.routing import VersionApp
 from scraper_service.api.v1 import requests, responses
 from scraper_service.api.version import Api
 
+if TYPE_CHECKING:
+    from scraper_service.api.application import RequestChecks
+    from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.streams.streaming import Watchers
+    from scraper_service.api.version import Services
 
-class V1(Api):
-    """Version 1 of the interface."""
+ROUTES = (
+    PageRoutes,
+    SearchRoutes,
+    JobRoutes,
+    ExtractRoutes,
+    LlmsTextRoutes,
+    DeepResearchRoutes,
+    TeamRoutes,
+)
 
-    app: ClassVar[Klein] = Klein()
-    add_routes(app, 1, requests, responses)
-    add_search_route(app, 1, requests, responses)
-    add_team_routes(app, snake)
-    add_extract_routes(app, 1, requests.extract_request)
-    add_text_routes(app, 1, requests.llms_text_options)
-    add_research_routes(app, 1, requests.research_options)
+
+class V1(VersionApp):
+    """Version 1 of the API."""
+
+    def __init__(
+        self,
+        checks: RequestChecks,
+        services: Services,
+        watchers: Watchers,
+        urls: PublicUrls,
+    ):
+        api = Api(
+            version=1,
+            requests=requests,
+            responses=responses,
+            checks=checks,
+            services=services,
+            watchers=watchers,
+            urls=urls,
+        )
+        super().__init__(api, ROUTES)

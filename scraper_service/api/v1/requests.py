@@ -1,4 +1,4 @@
-"""Bodies of v1 to options: the interface document, parts 3.2, 3.3, 5, 11.2, 12.1."""
+"""Request bodies of /v1 to options: the keys of the catalogue, and those of v1 alone."""
 
 from __future__ import annotations
 
@@ -6,89 +6,47 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.api.fields import common, jobs, maps, operations, search
-from scraper_service.api.fields.actions import action_kinds
-from scraper_service.api.page_json import camel
-from scraper_service.options import formats
-from scraper_service.options.scrape import OVERALL_TIMEOUT_MS, Parser, PdfParser
-from scraper_service.options.search import Source
-from scraper_service.options.structure import (
+from scraper_service.api.requests import crawl, extraction, map_search, pages
+from scraper_service.api.responses import camel
+from scraper_service.options import catalogue, formats
+from scraper_service.options.map_search import ResultList
+from scraper_service.options.parsing import (
     INVALID,
-    Array,
-    Field,
-    Object,
-    Place,
-    Then,
-    structure,
-)
-from scraper_service.options.values import (
     Bool,
-    Choice,
+    Key,
     Number,
+    Object,
+    Position,
     Refused,
     Schema,
     Text,
+    Then,
     choice,
-    integer,
+    structure,
+)
+from scraper_service.options.request_values import (
+    CHANGE_TRACKING,
+    LOCATION,
+    PROMPT,
+    KeysT,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.api.fields.common import FieldsT
-    from scraper_service.api.fields.jobs import BatchRequest
-    from scraper_service.api.fields.operations import ExtractRequest
-    from scraper_service.options.jobs import CrawlOptions, MapOptions, PageOptions
-    from scraper_service.options.operations import LlmsTextOptions, ResearchOptions
-    from scraper_service.options.search import SearchOptions
+    from scraper_service.api.requests.crawl import BatchRequest
+    from scraper_service.api.requests.extraction import ExtractRequest
+    from scraper_service.options.crawl import CrawlOptions, PageOptions
+    from scraper_service.options.extraction import LlmsTextOptions, ResearchOptions
+    from scraper_service.options.map_search import MapOptions, SearchOptions
 
 WHERE = "body (v1)"
 
-MAX_DEPTH = 10  # of the path of a page, when the caller sets none
-EXTRACT_TIMEOUT_MS = 60_000
-CACHE_MS = 14_400_000  # 4 h, what __experimental_cache stands for
+CACHE_MS = 14_400_000  # 4 h, the age that __experimental_cache accepts
 
-DEFAULTS: Mapping[str, Any] = {
-    "actions": (),
-    "block_ads": True,
-    "check_prompt_injection": False,
-    "exclude_tags": (),
-    "fast_mode": False,
-    "headers": (),
-    "include_tags": (),
-    "location": None,
-    "lockdown": False,
-    "max_age_ms": 0,
-    "min_age_ms": None,
-    "mobile": False,
-    "only_clean_content": False,
-    "only_main_content": True,
-    "parsers": (PdfParser(),),
-    "profile": None,
-    "proxy": "basic",
-    "session": None,
-    "remove_base64_images": True,
-    "site_rules": None,
-    "skip_tls_verification": False,
-    "store_in_cache": True,
-    "timeout_ms": 30_000,
-    "wait_for_ms": 0,
-    "zero_data_retention": False,
-}
+DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v1")
 
-FORMATS = Choice(
-    {
-        **common.PLAIN_FORMATS,
-        "content": formats.Markdown(),
-        "screenshot": formats.Screenshot(),
-        "screenshot@fullPage": formats.Screenshot(full_page=True),
-        "json": formats.Json(),
-        "extract": formats.Json(key="extract"),
-        "changeTracking": formats.ChangeTracking(),
-    }
-)
-
-# Formats to add when no list is given.
+# Switches that add a format to a request without the list ``formats``.
 INCLUDE_FLAGS: Mapping[str, formats.Format] = {
     "includeMarkdown": formats.Markdown(),
     "includeHtml": formats.Html(),
@@ -97,10 +55,7 @@ INCLUDE_FLAGS: Mapping[str, formats.Format] = {
     "includeScreenshot": formats.Screenshot(),
 }
 
-_PROMPT = Text(common.MAX_PROMPT)
-
-
-# Result of a format, the key that holds its options, and whether that is required.
+# Result of a format, the key of its options, and whether that key is required.
 COMPANIONS = (
     ("json", "jsonOptions", True),
     ("extract", "extract", True),
@@ -109,113 +64,74 @@ COMPANIONS = (
 
 _EXTRACTION = Object(
     {
-        "mode": Field(choice("llm")),
-        "schema": Field(Schema(), "schema"),
-        "systemPrompt": Field(_PROMPT, "system_prompt"),
-        "prompt": Field(_PROMPT, "prompt"),
-        "temperature": Field(Number(0, 2)),
-        "agent": Field(
-            Object({"model": Field(Text(256)), "prompt": Field(_PROMPT)}),
+        "mode": Key(choice("llm")),
+        "schema": Key(Schema(), "schema"),
+        "systemPrompt": Key(PROMPT, "system_prompt"),
+        "prompt": Key(PROMPT, "prompt"),
+        "temperature": Key(Number(0, 2)),
+        "agent": Key(
+            Object({"model": Key(Text(256)), "prompt": Key(PROMPT)}),
         ),
-        "checkPromptInjection": Field(Bool(), "check_prompt_injection"),
+        "checkPromptInjection": Key(Bool(), "check_prompt_injection"),
     }
 )
-_CHANGE_TRACKING = Object(
-    {
-        "prompt": Field(_PROMPT, "prompt"),
-        "schema": Field(Schema(), "schema"),
-        "modes": Field(Array(choice("json", "git-diff"), 10), "modes"),
-        "tag": Field(Text(256), "tag"),
-    }
-)
-
-
-def _capped_ms(timeout_ms: int) -> int:
-    return min(timeout_ms, OVERALL_TIMEOUT_MS)
-
-
-def _parsers(wanted: bool) -> tuple[Parser, ...]:
-    return (PdfParser(),) if wanted else ()
 
 
 def _cache_ms(wanted: bool) -> int:
     return CACHE_MS if wanted else 0
 
 
-def _sitemap(ignored: bool) -> str:
-    return "skip" if ignored else "include"
-
-
-def _map(values: dict[str, Any], at: Place) -> Any:
+def _map(values: dict[str, Any], at: Position) -> Any:
     if values.pop("sitemap_only", False):
         values["sitemap"] = "only"
-    return maps.map_options(values, at, scrape_options)
+    return map_search.map_options(values, at, scrape_options)
 
 
-SCRAPE_FIELDS: FieldsT = {
-    **common.SCRAPE_FIELDS,
-    "formats": Field(Array(FORMATS, 100), "formats"),
-    "timeout": Field(Then(integer(1), _capped_ms), "timeout_ms"),
-    "actions": Field(
-        # The Python client's model of the action has a quality, too.
-        action_kinds(
-            {key: common.SCREENSHOT_FIELDS[key] for key in ("fullPage", "quality")}
-        ),
-        "actions",
-    ),
-    "jsonOptions": Field(_EXTRACTION, "jsonOptions"),
-    "extract": Field(_EXTRACTION, "extract"),
-    "changeTrackingOptions": Field(_CHANGE_TRACKING, "changeTrackingOptions"),
-    "parsePDF": Field(Then(Bool(), _parsers), "parsers"),
-    "geolocation": Field(common.LOCATION, "location", alias=True),
-    "agent": Field(Refused("there is no agent", objects=True)),
-    "__experimental_cache": Field(Then(Bool(), _cache_ms), "max_age_ms", alias=True),
-    **{key: Field(Bool(), key) for key in INCLUDE_FLAGS},
+SCRAPE_KEYS: KeysT = {
+    **pages.scrape_keys("v1"),
+    "jsonOptions": Key(_EXTRACTION, "jsonOptions"),
+    "extract": Key(_EXTRACTION, "extract"),
+    "changeTrackingOptions": Key(Object(CHANGE_TRACKING), "changeTrackingOptions"),
+    "geolocation": Key(LOCATION, "location", alias=True),
+    "agent": Key(Refused("there is no agent", objects=True)),
+    "__experimental_cache": Key(Then(Bool(), _cache_ms), "max_age_ms", alias=True),
+    **{key: Key(Bool(), key) for key in INCLUDE_FLAGS},
 }
-PAGE_FIELDS: FieldsT = {**common.REQUEST_FIELDS, **SCRAPE_FIELDS}
+PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **SCRAPE_KEYS}
+CRAWL_KEYS = crawl.crawl_keys("v1")
 
-# Beside those of both versions; the aliases give way to crawlEntireDomain.
-CRAWL_FIELDS: FieldsT = {
-    "maxDepth": Field(integer(0), "max_path_depth"),
-    "ignoreSitemap": Field(Then(Bool(), _sitemap), "sitemap"),
-    "allowBackwardLinks": Field(Bool(), "crawl_entire_domain", alias=True),
-    "allowBackwardCrawling": Field(Bool(), "crawl_entire_domain", alias=True),
+# Old names of crawlEntireDomain, which wins over them.
+_BACKWARD: KeysT = {
+    "allowBackwardLinks": Key(Bool(), "crawl_entire_domain", alias=True),
+    "allowBackwardCrawling": Key(Bool(), "crawl_entire_domain", alias=True),
 }
 
-# Crawl keys of this version that a map takes and does not read, beside its own.
-MAP_FIELDS: FieldsT = {
-    **maps.unread(CRAWL_FIELDS, "maxDepth", "allowBackwardLinks"),
-    **maps.unread(CRAWL_FIELDS, "allowBackwardCrawling"),
-    "ignoreSitemap": Field(Then(Bool(), _sitemap), "sitemap"),
-    "sitemapOnly": Field(Bool(), "sitemap_only"),
-}
-
-_WIRE_NAMES = common.wire_names({**jobs.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS})
+_WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v1"), **CRAWL_KEYS, **PAGE_KEYS})
 
 
 def wire_name(attribute: str) -> str:
-    """Return the JSON spelling of an attribute of the options, or of a format."""
-    return _WIRE_NAMES.get(attribute) or common.camel_case(attribute)
+    """Return the JSON name of an attribute of the options or of a format."""
+    return _WIRE_NAMES.get(attribute) or pages.camel_case(attribute)
 
 
-def scrape_options(values: dict[str, Any], at: Place) -> Any:
-    """Return ``ScrapeOptions`` of the ``values`` read, or report and return INVALID."""
+def scrape_options(values: dict[str, Any], at: Position) -> Any:
+    """Return ``ScrapeOptions`` from ``values``, or report an issue and return INVALID."""
     chosen = _formats(values, at)
     if chosen is INVALID:
         return INVALID
     complete = {**DEFAULTS, **values, "formats": chosen}
-    return common.scrape_options(complete, at, wire_name)
+    return pages.scrape_options(complete, at, wire_name)
 
 
-def _formats(values: Mapping[str, Any], at: Place) -> Any:
-    """Return the formats with the options that stand beside them in v1."""
+def _formats(values: Mapping[str, Any], at: Position) -> Any:
+    """Return the formats with their options, which stand under other keys in v1."""
     given = values.get("formats")
     chosen = _included(values) if given is None else given
     results = {_result(item) for item in chosen}
     valid = True
     for result, key, required in COMPANIONS:
-        asked, given = result in results, key in values
-        if (required and asked != given) or (given and not asked):
+        requested, given = result in results, key in values
+        if (required and requested != given) or (given and not requested):
             text = f"the format {camel(result)} and {key} are allowed only together"
             if not required:
                 text = f"{key} is allowed only with the format {camel(result)}"
@@ -236,49 +152,55 @@ def _result(item: formats.Format) -> str:
     return item.key if isinstance(item, formats.Json) else item.type
 
 
-def _page(values: dict[str, Any], at: Place) -> Any:
+def _page(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
-    return scrape if scrape is INVALID else common.page_options(values, scrape)
+    return scrape if scrape is INVALID else pages.page_options(values, scrape)
 
 
-def _search(values: dict[str, Any], at: Place) -> Any:
-    source = Source(**search.common_of(values))
-    return search.search_options({**values, "sources": (source,)}, at)
+def _search(values: dict[str, Any], at: Position) -> Any:
+    source = ResultList(**map_search.pop_common(values))
+    return map_search.search_options({**values, "sources": (source,)}, at)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, common.EXPERIMENTAL)
-PAGE = Object(PAGE_FIELDS, _page, common.EXPERIMENTAL)
-CRAWL = jobs.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS, {"max_path_depth": MAX_DEPTH})
-BATCH = jobs.batch_kind(SCRAPE_FIELDS, scrape_options, ignores_invalid=False)
-MAP = Object({**maps.MAP_FIELDS, **MAP_FIELDS}, _map, common.EXPERIMENTAL)
-EXTRACT = operations.extract_kind(
-    {}, SCRAPE_OPTIONS, {"timeout_ms": EXTRACT_TIMEOUT_MS}, ignores_invalid=False
+SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
+PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
+CRAWL = crawl.crawl_kind("v1", _BACKWARD, SCRAPE_OPTIONS)
+BATCH = crawl.batch_kind("v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False)
+MAP = Object(
+    {
+        **map_search.map_keys("v1"),
+        **map_search.unread(_BACKWARD),
+        "sitemapOnly": Key(Bool(), "sitemap_only"),
+    },
+    _map,
+    pages.EXPERIMENTAL,
 )
-LLMS_TEXT = operations.llms_text_kind(SCRAPE_OPTIONS)
-RESEARCH = operations.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
+EXTRACT = extraction.extract_kind("v1", SCRAPE_OPTIONS, ignores_invalid=False)
+LLMS_TEXT = extraction.llms_text_kind(SCRAPE_OPTIONS)
+RESEARCH = extraction.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
 
 SEARCH = Object(
     {
-        **search.SEARCH_FIELDS,
-        "scrapeOptions": Field(
+        **map_search.search_keys("v1"),
+        "scrapeOptions": Key(
             Object(
-                SCRAPE_FIELDS,
-                # Without formats the list is all that is asked for.
-                search.pages_of_results(scrape_options, formats=()),
-                common.EXPERIMENTAL,
+                SCRAPE_KEYS,
+                # Without formats the pages of the results are not scraped.
+                map_search.pages_of_results(scrape_options, formats=()),
+                pages.EXPERIMENTAL,
             ),
             "scrape",
         ),
     },
     _search,
-    common.EXPERIMENTAL,
+    pages.EXPERIMENTAL,
 )
 
 
 def page_options(body: object) -> PageOptions:
     """Return the options of a body of ``POST /v1/scrape``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: PageOptions = structure(PAGE, body, WHERE)
     return options
@@ -287,7 +209,7 @@ def page_options(body: object) -> PageOptions:
 def map_options(body: object) -> MapOptions:
     """Return the options of a body of ``POST /v1/map``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: MapOptions = structure(MAP, body, WHERE)
     return options
@@ -296,7 +218,7 @@ def map_options(body: object) -> MapOptions:
 def search_options(body: object) -> SearchOptions:
     """Return the options of a body of ``POST /v1/search``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: SearchOptions = structure(SEARCH, body, WHERE)
     return options
@@ -305,25 +227,25 @@ def search_options(body: object) -> SearchOptions:
 def crawl_options(body: object) -> CrawlOptions:
     """Return the options of a body of ``POST /v1/crawl``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: CrawlOptions = structure(CRAWL, body, WHERE)
     return options
 
 
 def batch_options(body: object) -> BatchRequest:
-    """Return what a body of ``POST /v1/batch/scrape`` asks for.
+    """Return the request in a body of ``POST /v1/batch/scrape``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     request: BatchRequest = structure(BATCH, body, WHERE)
     return request
 
 
 def extract_request(body: object) -> ExtractRequest:
-    """Return what a body of ``POST /v1/extract`` asks for.
+    """Return the request in a body of ``POST /v1/extract``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     request: ExtractRequest = structure(EXTRACT, body, WHERE)
     return request
@@ -332,7 +254,7 @@ def extract_request(body: object) -> ExtractRequest:
 def llms_text_options(body: object) -> LlmsTextOptions:
     """Return the options of a body of ``POST /v1/llmstxt``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: LlmsTextOptions = structure(LLMS_TEXT, body, WHERE)
     return options
@@ -341,7 +263,7 @@ def llms_text_options(body: object) -> LlmsTextOptions:
 def research_options(body: object) -> ResearchOptions:
     """Return the options of a body of ``POST /v1/deep-research``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: ResearchOptions = structure(RESEARCH, body, WHERE)
     return options

@@ -1,40 +1,47 @@
-"""From the service's results to the JSON of /v1."""
+"""Results of the service to the JSON of /v1."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api import map_json
+from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
-from scraper_service.api.fields.common import wire_names
-from scraper_service.api.fields.jobs import CRAWL_FIELDS
-from scraper_service.api.page_json import encode, page_json
-from scraper_service.api.routes import jobs
-from scraper_service.api.search_json import failed_item, has_content, item, joined
+from scraper_service.api.requests.pages import wire_names
+from scraper_service.api.responses import (
+    active_crawls,
+    encode,
+    failed_search_item,
+    has_content,
+    job_snapshot,
+    job_status,
+    json_array,
+    page_json,
+    search_item,
+)
 from scraper_service.api.v1 import requests
 from scraper_service.discovery.map_results import address_row
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.items import Page
-    from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
-    from scraper_service.storage.job_records import Job, JobState
+    from scraper_service.storage.jobs.job_records import Job, JobState
 
-_CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS}) | {
+_CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
 }
-_PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
+_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 MAP_SHAPE = address_row
 BAD_SEARCH = "Bad Request", "BAD_REQUEST"
-NO_RESULTS = "No search results found"  # interface document, 14.3
+NO_RESULTS = "No search results found"
 NO_CONTENT = "No content found in search results"
 
 
 def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Answer a scrape: the page, or the error that it failed with."""
+    """Return the response to a scrape: the page, or its error."""
     if page.failure:
         return write(request, failed_page(page.failure, FAILURE_STATUS))
     members = [b'"success":true', b'"data":' + page_json(page)]
@@ -44,27 +51,29 @@ def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
 
 
 def mapped(request: JsonRequest, found: Map) -> bytes:
-    """Answer a map: its addresses."""
+    """Return the response to a map: its URLs."""
     if found.failure:
         return write(request, failed_page(found.failure, FAILURE_STATUS))
-    return map_json.answer(found)
+    return responses.map_response(found)
 
 
 def searched(found: SearchAnswer) -> bytes:
-    """Answer a search: one list. Results whose pages have nothing to show are left out.
+    """Return the response to a search: one list.
 
-    Unless that would be all of them.
+    Results without content are left out, unless all results are without content.
     """
     results = found.groups.get("web", ())
     warnings = list(found.warnings)
     if not found.is_scraped:
-        items = [item(_facts_of(result)) for result in results]
+        items = [search_item(_facts_of(result)) for result in results]
     else:
         kept = [result for result in results if has_content(result)]
-        items = [item(_facts_of(result), result.page) for result in kept]
+        items = [search_item(_facts_of(result), result.page) for result in kept]
         if results and not kept:
             warnings.insert(0, NO_CONTENT)
-            items = [failed_item(_facts_of(x), x.page) for x in results if x.page]
+            items = [
+                failed_search_item(_facts_of(x), x.page) for x in results if x.page
+            ]
     if not results:
         warnings.insert(0, NO_RESULTS)
     if len(warnings) > 1 and warnings[0] in {NO_RESULTS, NO_CONTENT}:
@@ -72,7 +81,7 @@ def searched(found: SearchAnswer) -> bytes:
     more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
     if warnings:
         more["warning"] = " ".join(warnings)
-    return b'{"success":true,"data":%s,%s' % (joined(items), encode(more)[1:])
+    return b'{"success":true,"data":%s,%s' % (json_array(items), encode(more)[1:])
 
 
 def _facts_of(result: Result) -> dict[str, Any]:
@@ -81,19 +90,22 @@ def _facts_of(result: Result) -> dict[str, Any]:
 
 
 def status(
-    job: Job, pages: list[bytes], asked: tuple[int | None, int | None], path: str
+    job: Job, pages: list[bytes], bounds: tuple[int | None, int | None], path: str
 ) -> bytes:
-    """Answer the status of a crawl or batch; ``path`` is its absolute address."""
-    return jobs.status(job, pages, asked, path, {})
+    """Return the status of a crawl or batch; ``path`` is its absolute URL."""
+    return job_status(job, pages, bounds, path, {})
 
 
 def snapshot(
     job: Job, pages: list[bytes], state: JobState | None = None
 ) -> list[bytes]:
-    """Return the status of a job for who watches it; see :func:`jobs.snapshot`."""
-    return jobs.snapshot(job, pages, {}, state)
+    """Return the status of a job for streams.
+
+    See :func:`~scraper_service.api.responses.job_snapshot`.
+    """
+    return job_snapshot(job, pages, {}, state)
 
 
 def active(crawls: list[Job]) -> bytes:
-    """Answer the crawls that go on, their options in this version's spelling."""
-    return jobs.active(crawls, _CRAWL_NAMES, _PAGE_NAMES)
+    """Return the active crawls with the names of their options in this version."""
+    return active_crawls(crawls, _CRAWL_NAMES, _PAGE_NAMES)

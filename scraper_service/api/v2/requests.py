@@ -1,4 +1,4 @@
-"""Bodies of v2 to options: the interface document, parts 3.1, 5, 11.1 and 12.1."""
+"""Request bodies of /v2 to options: the keys of the catalogue, and those of v2 alone."""
 
 from __future__ import annotations
 
@@ -6,211 +6,110 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.fields import common as fields
-from scraper_service.api.fields import jobs, maps, operations, search
-from scraper_service.api.fields.actions import action_kinds
-from scraper_service.api.fields.common import FieldsT, build, need
-from scraper_service.api.v2.format_fields import FORMATS, PARSERS, PROMPT
-from scraper_service.options import formats
-from scraper_service.options.jobs import SITEMAP_MODES, CrawlOptions
-from scraper_service.options.scrape import OVERALL_TIMEOUT_MS, PdfParser, session_name
-from scraper_service.options.search import CATEGORIES, MAX_DOMAINS, SOURCES
-from scraper_service.options.structure import (
+from scraper_service.api.requests import crawl, extraction, map_search, pages
+from scraper_service.options import catalogue
+from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.parsing import (
     INVALID,
+    Anything,
     Array,
-    Field,
+    Key,
     Object,
-    Place,
-    Tagged,
-    Then,
+    Position,
+    Text,
+    integer,
     structure,
 )
-from scraper_service.options.urls import MAX_URL, caller_domain, caller_formats
-from scraper_service.options.values import Anything, Bool, Text, choice, integer
+from scraper_service.options.request_values import KeysT, need
+from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from scraper_service.api.fields.jobs import BatchRequest
-    from scraper_service.api.fields.operations import ExtractRequest
-    from scraper_service.options.jobs import MapOptions, PageOptions
-    from scraper_service.options.search import SearchOptions
+    from scraper_service.api.requests.crawl import BatchRequest
+    from scraper_service.api.requests.extraction import ExtractRequest
+    from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.map_search import MapOptions, SearchOptions
 
 WHERE = "body (v2)"
-MAX_EXPLAINED = 1000  # addresses
+MAX_EXPLAINED = 1000  # URLs
 
-DEFAULTS: Mapping[str, Any] = {
-    "actions": (),
-    "block_ads": True,
-    "check_prompt_injection": False,
-    "exclude_tags": (),
-    "fast_mode": False,
-    "formats": (formats.Markdown(),),
-    "headers": (),
-    "include_tags": (),
-    "location": None,
-    "lockdown": False,
-    "max_age_ms": 172_800_000,  # 2 days
-    "min_age_ms": None,
-    "mobile": False,
-    "only_clean_content": False,
-    "only_main_content": True,
-    "parsers": (PdfParser(),),
-    "profile": None,
-    "proxy": "auto",
-    "session": None,
-    "remove_base64_images": True,
-    "site_rules": None,
-    "skip_tls_verification": True,
-    "store_in_cache": True,
-    "timeout_ms": None,
-    "wait_for_ms": 0,
-    "zero_data_retention": False,
-}
+DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v2")
 
-SCRAPE_FIELDS: FieldsT = {
-    **fields.SCRAPE_FIELDS,
-    "formats": Field(Then(Array(FORMATS, 100), caller_formats), "formats"),
-    "onlyCleanContent": Field(Bool(), "only_clean_content"),
-    "timeout": Field(integer(1, OVERALL_TIMEOUT_MS), "timeout_ms"),
-    "parsers": Field(Array(PARSERS, 10), "parsers"),
-    "actions": Field(action_kinds(fields.SCREENSHOT_FIELDS), "actions"),
-    "minAge": Field(integer(0), "min_age_ms"),
-    "session": Field(Then(Text(), session_name), "session"),
-}
-PAGE_FIELDS: FieldsT = {**fields.REQUEST_FIELDS, **SCRAPE_FIELDS}
+SCRAPE_KEYS = pages.scrape_keys("v2")
+PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **SCRAPE_KEYS}
+CRAWL_KEYS = crawl.crawl_keys("v2")
 
-# Beside those of both versions.
-CRAWL_FIELDS: FieldsT = {
-    "sitemap": Field(choice(*SITEMAP_MODES), "sitemap"),
-    "prompt": Field(PROMPT, "prompt"),
-    "dedupeBoilerplate": Field(Bool(), "dedupe_boilerplate"),
-}
-BATCH_FIELDS: FieldsT = {
-    **SCRAPE_FIELDS,
-    "dedupeBoilerplate": CRAWL_FIELDS["dedupeBoilerplate"],
-}
-
-_WIRE_NAMES = fields.wire_names({**jobs.NAMED_FIELDS, **CRAWL_FIELDS, **PAGE_FIELDS})
+_WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})
 
 
 def wire_name(attribute: str) -> str:
-    """Return the JSON spelling of an attribute of the options, or of a format."""
-    return _WIRE_NAMES.get(attribute) or fields.camel_case(attribute)
+    """Return the JSON name of an attribute of the options or of a format."""
+    return _WIRE_NAMES.get(attribute) or pages.camel_case(attribute)
 
 
-def scrape_options(values: dict[str, Any], at: Place) -> Any:
-    """Return ``ScrapeOptions`` of the ``values`` read, or report and return INVALID."""
-    return fields.scrape_options({**DEFAULTS, **values}, at, wire_name)
+def scrape_options(values: dict[str, Any], at: Position) -> Any:
+    """Return ``ScrapeOptions`` from ``values``, or report an issue and return INVALID."""
+    return pages.scrape_options({**DEFAULTS, **values}, at, wire_name)
 
 
-def _page(values: dict[str, Any], at: Place) -> Any:
+def _page(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
-    return scrape if scrape is INVALID else fields.page_options(values, scrape)
+    return scrape if scrape is INVALID else pages.page_options(values, scrape)
 
 
-def _map(values: dict[str, Any], at: Place) -> Any:
-    return maps.map_options(values, at, scrape_options)
+def _map(values: dict[str, Any], at: Position) -> Any:
+    return map_search.map_options(values, at, scrape_options)
 
 
-SCRAPE_OPTIONS = Object(SCRAPE_FIELDS, scrape_options, fields.EXPERIMENTAL)
-PAGE = Object(PAGE_FIELDS, _page, fields.EXPERIMENTAL)
-CRAWL = jobs.crawl_kind(CRAWL_FIELDS, SCRAPE_OPTIONS)
-BATCH = jobs.batch_kind(BATCH_FIELDS, scrape_options, ignores_invalid=True)
-MAP = Object(
-    {**maps.MAP_FIELDS, "sitemap": CRAWL_FIELDS["sitemap"]},
-    _map,
-    fields.EXPERIMENTAL,
-)
+SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
+PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
+CRAWL = crawl.crawl_kind("v2", {}, SCRAPE_OPTIONS)
+BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
+MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
+EXTRACT = extraction.extract_kind("v2", SCRAPE_OPTIONS, ignores_invalid=True)
 
 
-EXTRACT = operations.extract_kind(
-    {"webhook": Field(jobs.webhook_kind("extract"), "webhook")},
-    SCRAPE_OPTIONS,
-    {},
-    ignores_invalid=True,
-)
-
-
-def _source(kind: str) -> Object:
-    return Object(search.SOURCE_FIELDS, build(dict, kind=kind))
-
-
-def _category(name: str) -> Object:
-    return Object({}, lambda values, at: name)
-
-
-def _unique(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(names))
-
-
-def _ignored(value: object) -> None:
-    """Stand for a source that is accepted, and is none here."""
-
-
-def _search(values: dict[str, Any], at: Place) -> Any:
-    common = search.common_of(values)
-    asked = [each for each in values.pop("sources", ()) if each is not None]
-    sources = [search.source_of(each, common) for each in asked or [{}]]
+def _search(values: dict[str, Any], at: Position) -> Any:
+    common = map_search.pop_common(values)
+    given = [each for each in values.pop("sources", ()) if each is not None]
+    sources = [map_search.make_source(each, common) for each in given or [{}]]
     values["sources"] = tuple(dict.fromkeys(sources))
-    return search.search_options(values, at)
+    return map_search.search_options(values, at)
 
 
-_DOMAINS = Array(Then(Text(), caller_domain), MAX_DOMAINS)
 SEARCH = Object(
     {
-        **search.SEARCH_FIELDS,
-        "sources": Field(
-            Array(
-                Tagged(
-                    {
-                        **{kind: _source(kind) for kind in SOURCES},
-                        "alexandria": Then(Anything(), _ignored),
-                    }
-                ),
-                10,
-            ),
-            "sources",
-        ),
-        "categories": Field(
-            Then(
-                Array(Tagged({name: _category(name) for name in CATEGORIES}), 10),
-                _unique,
-            ),
-            "categories",
-        ),
-        "includeDomains": Field(_DOMAINS, "include_domains"),
-        "excludeDomains": Field(_DOMAINS, "exclude_domains"),
-        "scrapeOptions": Field(
+        **map_search.search_keys("v2"),
+        "scrapeOptions": Key(
             Object(
-                SCRAPE_FIELDS,
-                search.pages_of_results(scrape_options),
-                fields.EXPERIMENTAL,
+                SCRAPE_KEYS,
+                map_search.pages_of_results(scrape_options),
+                pages.EXPERIMENTAL,
             ),
             "scrape",
         ),
-        "threatProtection": SCRAPE_FIELDS["threatProtection"],
-        "asyncScraping": Field(Bool(), "in_background"),
         **{
-            key: Field(Anything())
+            key: Key(Anything())
             for key in ("highlights", "safe", "enterprise", "domainTools", "toolDetail")
         },
     },
     _search,
-    fields.EXPERIMENTAL,
+    pages.EXPERIMENTAL,
 )
 
 
 @frozen
 class ExplainRequest:
-    """A body that asks which of ``urls``, ``depth`` links away, a crawl would fetch."""
+    """A request that explains which URLs a crawl would fetch."""
 
     options: CrawlOptions
     urls: tuple[str, ...]
+    #: Links from the start URL to ``urls``.
     depth: int
 
 
-def _explain(values: dict[str, Any], at: Place) -> Any:
+def _explain(values: dict[str, Any], at: Position) -> Any:
     urls, depth = values.pop("urls"), values.pop("depth", 0)
     if not urls:
         text = "urls must have at least 1 item"
@@ -219,40 +118,40 @@ def _explain(values: dict[str, Any], at: Place) -> Any:
     return options if options is INVALID else ExplainRequest(options, urls, depth)
 
 
-# Keys of a body that asks for an explanation, beside those of a crawl.
-EXPLAIN_ONLY: FieldsT = {
+# Keys of an explanation, beside those of a crawl.
+EXPLAIN_ONLY: KeysT = {
     "urls": need(Array(Text(MAX_URL), MAX_EXPLAINED), "urls"),
-    "depth": Field(integer(0), "depth"),
+    "depth": Key(integer(0), "depth"),
 }
 EXPLAIN = Object(
     {**CRAWL.fields, **EXPLAIN_ONLY},
     _explain,
-    fields.EXPERIMENTAL,
+    pages.EXPERIMENTAL,
 )
 
 
-def _parsed(values: dict[str, Any], at: Place) -> Any:
+def _parsed(values: dict[str, Any], at: Position) -> Any:
     scrape = scrape_options(values, at)
     if scrape is INVALID:
         return scrape
-    # A file of a caller is never stored (interface document, 20.1).
+    # An uploaded file is never stored (docs/api.md, Uploads).
     scrape = evolve(scrape, max_age_ms=0, min_age_ms=None, store_in_cache=False)
-    return fields.page_options({"url": "upload", **values}, scrape)
+    return pages.page_options({"url": "upload", **values}, scrape)
 
 
 PARSE = Object(
-    {name: kind for name, kind in PAGE_FIELDS.items() if name != "url"},
+    {name: kind for name, kind in PAGE_KEYS.items() if name != "url"},
     _parsed,
-    fields.EXPERIMENTAL,
+    pages.EXPERIMENTAL,
 )
 
 
 def parse_options(options: object) -> PageOptions:
     """Return the options of the field ``options`` of ``POST /v2/parse``.
 
-    Their ``url`` is to be the name of the file.
+    The caller of this function sets their ``url`` to the name of the file.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     found: PageOptions = structure(PARSE, options, WHERE)
     return found
@@ -261,7 +160,7 @@ def parse_options(options: object) -> PageOptions:
 def page_options(body: object) -> PageOptions:
     """Return the options of a body of ``POST /v2/scrape``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: PageOptions = structure(PAGE, body, WHERE)
     return options
@@ -270,7 +169,7 @@ def page_options(body: object) -> PageOptions:
 def map_options(body: object) -> MapOptions:
     """Return the options of a body of ``POST /v2/map``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: MapOptions = structure(MAP, body, WHERE)
     return options
@@ -279,7 +178,7 @@ def map_options(body: object) -> MapOptions:
 def search_options(body: object) -> SearchOptions:
     """Return the options of a body of ``POST /v2/search``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: SearchOptions = structure(SEARCH, body, WHERE)
     return options
@@ -288,39 +187,39 @@ def search_options(body: object) -> SearchOptions:
 def crawl_options(body: object) -> CrawlOptions:
     """Return the options of a body of ``POST /v2/crawl``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     options: CrawlOptions = structure(CRAWL, body, WHERE)
     return options
 
 
 def derived_fields(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options by their names inside the service as a body of a crawl has them."""
+    """Return the body of a crawl from options by attribute."""
     return {wire_name(name): value for name, value in values.items()}
 
 
 def explain_request(body: object) -> ExplainRequest:
-    """Return what a body of ``POST /v2/crawl/explain`` asks for.
+    """Return the request in a body of ``POST /v2/crawl/explain``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     request: ExplainRequest = structure(EXPLAIN, body, WHERE)
     return request
 
 
 def batch_options(body: object) -> BatchRequest:
-    """Return what a body of ``POST /v2/batch/scrape`` asks for.
+    """Return the request in a body of ``POST /v2/batch/scrape``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     request: BatchRequest = structure(BATCH, body, WHERE)
     return request
 
 
 def extract_request(body: object) -> ExtractRequest:
-    """Return what a body of ``POST /v2/extract`` asks for.
+    """Return the request in a body of ``POST /v2/extract``.
 
-    :raises InvalidOptions: with every fault found.
+    :raises InvalidOptions: with every issue.
     """
     request: ExtractRequest = structure(EXTRACT, body, WHERE)
     return request

@@ -1,40 +1,51 @@
-"""From the service's results to the JSON of /v2."""
+"""Results of the service to the JSON of /v2."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api import map_json
+from scraper_service.api import responses
 from scraper_service.api.application import write
-from scraper_service.api.errors import FAILURE_STATUS, Answer, error_body, failed_page
-from scraper_service.api.fields.common import wire_names
-from scraper_service.api.fields.jobs import CRAWL_FIELDS
-from scraper_service.api.page_json import encode, iso, page_json
-from scraper_service.api.routes import jobs
-from scraper_service.api.search_json import item, joined
+from scraper_service.api.errors import (
+    FAILURE_STATUS,
+    ErrorResponse,
+    error_body,
+    failed_page,
+)
+from scraper_service.api.requests.pages import wire_names
+from scraper_service.api.responses import (
+    active_crawls,
+    encode,
+    iso,
+    job_snapshot,
+    job_status,
+    json_array,
+    page_json,
+    search_item,
+)
 from scraper_service.api.v2 import requests
 from scraper_service.discovery.map_results import object_row
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.items import Page
-    from scraper_service.options.jobs import PageOptions
+    from scraper_service.options.crawl import PageOptions
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
-    from scraper_service.storage.job_records import Job, JobState
+    from scraper_service.storage.jobs.job_records import Job, JobState
 
-_CRAWL_NAMES = wire_names({**CRAWL_FIELDS, **requests.CRAWL_FIELDS})
-_PAGE_NAMES = wire_names(requests.SCRAPE_FIELDS)
+_CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
+_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
 MAP_SHAPE = object_row
-BAD_SEARCH = "Invalid request body", None  # interface document, 1.4
+BAD_SEARCH = "Invalid request body", None
 
-# A name that does not resolve is an answer here, with success false (1.5).
+# A host that does not resolve is a response with success false and status 200.
 STATUS = {**FAILURE_STATUS, "SCRAPE_DNS_RESOLUTION_ERROR": 200}
 
 
 def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Answer a scrape: the page, or the error that it failed with."""
+    """Return the response to a scrape: the page, or its error."""
     if page.failure:
         return write(request, failed_page(page.failure, STATUS))
     members = [b'"success":true', b'"data":' + page_json(page)]
@@ -44,26 +55,26 @@ def scraped(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
 
 
 def parsed(request: JsonRequest, page: Page, options: PageOptions) -> bytes:
-    """Answer with the page of an uploaded file, as a scrape."""
+    """Return the response to an uploaded file: that of a scrape."""
     if page.failure and page.failure.code == "SCRAPE_UNSUPPORTED_FILE_ERROR":
         answer = error_body(page.failure.message, code="UNSUPPORTED_FILE_TYPE")
-        return write(request, Answer(400, answer))
+        return write(request, ErrorResponse(400, answer))
     return scraped(request, page, options)
 
 
 def mapped(request: JsonRequest, found: Map) -> bytes:
-    """Answer a map: its addresses, and what to know of it."""
+    """Return the response to a map: its URLs and warnings."""
     if found.failure:
         return write(request, failed_page(found.failure, STATUS))
-    return map_json.answer(found, found.warnings)
+    return responses.map_response(found, found.warnings)
 
 
 def searched(found: SearchAnswer) -> bytes:
-    """Answer a search: its results by kind of source."""
+    """Return the response to a search: its results by kind of source."""
     groups = [
         encode(kind)
         + b":"
-        + joined([item(_facts_of(x, kind), x.page) for x in results])
+        + json_array([search_item(_facts_of(x, kind), x.page) for x in results])
         for kind, results in found.groups.items()
     ]
     more: dict[str, Any] = {"id": found.id, "creditsUsed": found.credits_used}
@@ -106,24 +117,27 @@ def _facts_of(result: Result, kind: str) -> dict[str, Any]:
 
 
 def status(
-    job: Job, pages: list[bytes], asked: tuple[int | None, int | None], path: str
+    job: Job, pages: list[bytes], bounds: tuple[int | None, int | None], path: str
 ) -> bytes:
-    """Answer the status of a crawl or batch; ``path`` is its absolute address."""
-    return jobs.status(job, pages, asked, path, _facts(job))
+    """Return the status of a crawl or batch; ``path`` is its absolute URL."""
+    return job_status(job, pages, bounds, path, _facts(job))
 
 
 def snapshot(
     job: Job, pages: list[bytes], state: JobState | None = None
 ) -> list[bytes]:
-    """Return the status of a job for who watches it; see :func:`jobs.snapshot`."""
-    return jobs.snapshot(job, pages, _facts(job), state)
+    """Return the status of a job for streams.
+
+    See :func:`~scraper_service.api.responses.job_snapshot`.
+    """
+    return job_snapshot(job, pages, _facts(job), state)
 
 
 def _facts(job: Job) -> dict[str, Any]:
     ended_at = job.completed_at if job.completed_at is not None else time.time()
     facts: dict[str, Any] = {
         "createdAt": iso(job.created_at),
-        # Seconds; the clock of a database elsewhere may be ahead of this one.
+        # Seconds. The clock of a remote database may be ahead of this one.
         "duration": round(max(0.0, ended_at - job.created_at), 3),
     }
     if job.completed_at is not None:
@@ -134,5 +148,5 @@ def _facts(job: Job) -> dict[str, Any]:
 
 
 def active(crawls: list[Job]) -> bytes:
-    """Answer the crawls that go on, their options in this version's spelling."""
-    return jobs.active(crawls, _CRAWL_NAMES, _PAGE_NAMES)
+    """Return the active crawls with the names of their options in this version."""
+    return active_crawls(crawls, _CRAWL_NAMES, _PAGE_NAMES)

@@ -1,9 +1,10 @@
-"""Office files are zip archives of XML; here both are opened, with limits."""
+"""Opens zip archives and parses their XML, both with limits, as office files need."""
 
 from __future__ import annotations
 
 import io
 import posixpath
+import re
 import zipfile
 import zlib
 from typing import Any
@@ -15,18 +16,21 @@ from scraper_service.content.decode import Unreadable
 from scraper_service.items import PageError
 
 MAX_MEMBERS = 20_000
-MAX_MEMBER_BYTES = 128 * 2**20  # of one file in the archive
-MAX_TOTAL_BYTES = 384 * 2**20  # of all that is read of it
-MAX_XML_BYTES = 64 * 2**20  # lxml needs several times as much
-MAX_DEPTH = 200  # elements inside each other
+MAX_MEMBER_BYTES = 128 * 2**20  # per file in the archive
+MAX_TOTAL_BYTES = 384 * 2**20  # of all files read from the archive
+MAX_XML_BYTES = 64 * 2**20  # lxml needs several times as much memory
+MAX_DEPTH = 200  # nested elements
+
+OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the start of office files before 2007
+_DOCTYPE = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 
 
 class Archive:
-    """A zip archive in memory. Nothing is ever unpacked to a disk.
+    """A zip archive in memory, never unpacked to a disk.
 
     ``kind`` names the file in messages.
 
-    :raises Unreadable: for a damaged archive, and where a limit is passed.
+    :raises Unreadable: for a damaged archive, and for an exceeded limit.
     """
 
     def __init__(self, body: bytes, kind: str):
@@ -35,10 +39,10 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(body))
         except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as exc:
-            raise self.refused("it is damaged") from exc
+            raise self.unreadable("it is damaged") from exc
         infos = self._zip.infolist()
         if len(infos) > MAX_MEMBERS:
-            raise self.refused(f"it has over {MAX_MEMBERS} parts")
+            raise self.unreadable(f"it has over {MAX_MEMBERS} parts")
         self._infos = {info.filename: info for info in infos}
 
     def __contains__(self, name: object) -> bool:
@@ -50,35 +54,54 @@ class Archive:
     def read(self, name: str, limit: int = MAX_MEMBER_BYTES) -> bytes:
         """Return the bytes of a member, whatever size the archive claims.
 
-        :raises Unreadable: if there is none, it is encrypted, damaged or too large.
+        :raises Unreadable: for a missing, encrypted, damaged or too large member.
         """
         info = self._infos.get(name)
         if info is None:
-            raise self.refused(f"its part {name[:100]!r} is missing")
+            raise self.unreadable(f"its part {name[:100]!r} is missing")
         if info.flag_bits & 1:
-            raise self.refused("it is encrypted with a password")
+            raise self.unreadable("it is encrypted with a password")
         limit = min(limit, self._left)
         try:
             with self._zip.open(info) as stream:
                 data = stream.read(limit + 1)
         except (zipfile.BadZipFile, zlib.error, EOFError) as exc:
-            raise self.refused("it is damaged") from exc
+            raise self.unreadable("it is damaged") from exc
         except (NotImplementedError, RuntimeError, OSError) as exc:
-            raise self.refused("it is packed in an unknown way") from exc
+            raise self.unreadable("it is packed in an unknown way") from exc
         if len(data) > limit:
-            raise self.refused("it is too large when unpacked")
+            raise self.unreadable("it is too large when unpacked")
         self._left -= len(data)
         return data
 
+    def check_parts(self) -> None:
+        """Check the size of all parts for a library that reads without limits.
+
+        :raises Unreadable: for a too large part, and for XML with a document type, which
+            office files never have.
+        """
+        left = self._left
+        for name in self._infos:
+            if name.endswith((".xml", ".rels", ".bin")):
+                data = self.read(name, MAX_XML_BYTES)
+                if not name.endswith(".bin") and _DOCTYPE.search(data):
+                    raise self.unreadable("it declares a document type")
+        self._left = left
+
+    def main_part(self, default: str) -> str:
+        """Return the name of an OOXML file's main part."""
+        parts = self.relations("").values()
+        return next((t for kind, t, _ in parts if kind == "officeDocument"), default)
+
     def xml(self, name: str) -> Any:
-        """Return the root of an XML member."""
+        """Return the root element of an XML member."""
         root = parse_xml(self.read(name, MAX_XML_BYTES))
         if root is None:
-            raise self.refused(f"its part {name[:100]!r} is no usable XML")
+            raise self.unreadable(f"its part {name[:100]!r} is no usable XML")
         return root
 
     def relations(self, name: str) -> dict[str, tuple[str, str, bool]]:
-        """Return what an OOXML part refers to: id: (type, target, is external).
+        """Return an OOXML part's relations as ``{id: (type, target, is external)}``.
 
         Internal targets are names of members (ECMA-376, part 2, 9.3).
         """
@@ -91,18 +114,18 @@ class Archive:
             target = relation.get("Target", "")
             external = relation.get("TargetMode") == "External"
             if not external:
-                target = within(folder, target)
+                target = resolve_member(folder, target)
             kind = relation.get("Type", "").rsplit("/", 1)[-1]
             found[relation.get("Id", "")] = (kind, target, external)
         return found
 
-    def refused(self, reason: str) -> Unreadable:
-        """Return the error of a file that cannot be converted."""
-        return refused(self._kind, reason)
+    def unreadable(self, reason: str) -> Unreadable:
+        """Return the error for a file that cannot be converted."""
+        return unreadable(self._kind, reason)
 
 
-def refused(kind: str, reason: str) -> Unreadable:
-    """Return the error of a ``kind`` of file that cannot be converted for ``reason``."""
+def unreadable(kind: str, reason: str) -> Unreadable:
+    """Return the error for a file of ``kind`` that cannot be converted."""
     return Unreadable(
         PageError(
             "SCRAPE_UNSUPPORTED_FILE_ERROR",
@@ -111,18 +134,19 @@ def refused(kind: str, reason: str) -> Unreadable:
     )
 
 
-def within(folder: str, target: str) -> str:
-    """Return the name of the member that ``target``, relative to ``folder``, means."""
+def resolve_member(folder: str, target: str) -> str:
+    """Return the name of the member at ``target``, relative to ``folder``."""
     path = unquote(target.split("#", 1)[0])
     joined = path if path.startswith("/") else posixpath.join(folder, path)
     return posixpath.normpath(joined).lstrip("/")
 
 
 def parse_xml(data: bytes, *, recover: bool = False) -> Any:
-    """Return the root element, None for what is no XML, or too deep.
+    """Return the root element, None for text that is no XML or nested too deeply.
 
-    Nothing is fetched, and entities stay as they are. Without ``recover`` the document
-    has to be well-formed, without a document type, and at most as deep as lxml allows.
+    The parser fetches nothing and expands no entities. Without ``recover``, the
+    document has to be well-formed, without a document type, and at most as deep as lxml
+    allows.
     """
     parser = etree.XMLParser(
         resolve_entities=False,
@@ -143,13 +167,13 @@ def parse_xml(data: bytes, *, recover: bool = False) -> Any:
 
 
 def local(element: Any) -> str:
-    """Return the name of an element without its namespace."""
+    """Return an element's name without its namespace."""
     tag = element.tag
     return tag.rpartition("}")[2] if isinstance(tag, str) else ""
 
 
 def attribute(element: Any, name: str) -> str | None:
-    """Return an attribute by its name without the namespace."""
+    """Return the attribute with this name in any namespace, or None."""
     value: str | None = element.get(name)
     if value is not None:
         return value

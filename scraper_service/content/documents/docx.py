@@ -1,4 +1,4 @@
-"""Word documents (.docx), read by mammoth."""
+"""Converts Word documents (.docx) with mammoth."""
 
 from __future__ import annotations
 
@@ -9,16 +9,20 @@ from typing import TYPE_CHECKING, Any
 
 import mammoth
 
-from scraper_service.content.documents.archive import MAX_XML_BYTES, Archive
-from scraper_service.content.documents.markup import Draft, html_body, inner_html
-from scraper_service.content.documents.properties import properties
+from scraper_service.content.documents.archive import Archive
+from scraper_service.content.documents.markup import (
+    ConvertedDocument,
+    html_body,
+    inner_html,
+    properties,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 KIND = "Word"
 MAX_IMAGE_BYTES = 5 * 2**20
-# Beyond what mammoth knows: styles of titles, quotations and code.
+# Styles of titles, quotations and code, in addition to mammoth's own.
 STYLES = """
 p[style-name='Title'] => h1:fresh
 p[style-name='Subtitle'] => h2:fresh
@@ -34,16 +38,15 @@ strike => s
 comment-reference =>
 """
 _NOTE_BACK = re.compile(r'\s*<a href="#(?:footnote|endnote)-ref-\d+">↑</a>')
-_DOCTYPE = re.compile(rb"<!(?:DOCTYPE|ENTITY)")
 
 
-def read_docx(body: bytes, *, embed_images: bool) -> Draft:
-    """Convert a document. Images become data URIs, empty unless ``embed_images``.
+def read_docx(body: bytes, *, embed_images: bool) -> ConvertedDocument:
+    """Convert a document; images become data URIs, empty without ``embed_images``.
 
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
     archive = Archive(body, KIND)
-    _check(archive)
+    archive.check_parts()
     known, other = properties(archive)
 
     @mammoth.images.img_element  # type: ignore[untyped-decorator]
@@ -61,7 +64,7 @@ def read_docx(body: bytes, *, embed_images: bool) -> Draft:
             io.BytesIO(body), style_map=STYLES, convert_image=image
         )
     except RecursionError as exc:
-        raise archive.refused("its structure is nested too deeply") from exc
+        raise archive.unreadable("its structure is nested too deeply") from exc
     except (
         KeyError,
         ValueError,
@@ -70,8 +73,8 @@ def read_docx(body: bytes, *, embed_images: bool) -> Draft:
         OSError,
         IndexError,
     ) as exc:
-        raise archive.refused("it is damaged") from exc
-    return Draft(
+        raise archive.unreadable("it is damaged") from exc
+    return ConvertedDocument(
         body=_with_headers(_NOTE_BACK.sub("", result.value)),
         known=known,
         other=other,
@@ -80,7 +83,7 @@ def read_docx(body: bytes, *, embed_images: bool) -> Draft:
 
 
 def _with_headers(body: str) -> str:
-    """Make the first row of a table its header: few documents mark it as one."""
+    """Make the first row of each table its header, as few documents mark headers."""
     root = html_body(body)
     if root is None:
         return body
@@ -90,15 +93,6 @@ def _with_headers(body: str) -> str:
             for cell in rows[0].iterchildren("td"):
                 cell.tag = "th"
     return inner_html(root)
-
-
-def _check(archive: Archive) -> None:
-    """Read all XML once, within the limits, before mammoth does so without any."""
-    for name in archive:
-        if name.endswith((".xml", ".rels")):
-            start = archive.read(name, MAX_XML_BYTES)
-            if _DOCTYPE.search(start):
-                raise archive.refused("it declares entities, which such files never do")
 
 
 def _warnings(archive: Archive) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Electronic books (.epub): their chapters in the order of the spine (EPUB 3.3)."""
+"""Converts electronic books (.epub), in the order of their spine (EPUB 3.3)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from lxml import etree
 
-from scraper_service.content.documents.archive import Archive, local, within
+from scraper_service.content.documents.archive import Archive, local, resolve_member
 from scraper_service.content.documents.markup import (
-    Draft,
+    ConvertedDocument,
     element,
     facts,
     html_body,
@@ -32,8 +32,8 @@ _DROPPED = (
 )
 
 
-def read_epub(body: bytes) -> Draft:
-    """Convert a book; what is outside of its spine is left out.
+def read_epub(body: bytes) -> ConvertedDocument:
+    """Convert a book; files outside of its spine are left out.
 
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
@@ -43,7 +43,7 @@ def read_epub(body: bytes) -> Draft:
     folder = posixpath.dirname(path)
     items = {
         item.get("id", ""): (
-            within(folder, item.get("href", "")),
+            resolve_member(folder, item.get("href", "")),
             item.get("media-type", ""),
             item.get("properties", "").split(),
         )
@@ -60,7 +60,8 @@ def read_epub(body: bytes) -> Draft:
         if "html" in mime and "nav" not in properties and name in archive
     ]
     if not chapters:
-        raise archive.refused("it has no readable chapters")
+        raise archive.unreadable("it has no readable chapters")
+    encrypted = _encrypted(archive)
     warnings = []
     parts: list[str] = []
     size = 0
@@ -71,52 +72,57 @@ def read_epub(body: bytes) -> Draft:
                 "were converted."
             )
             break
-        if name in _encrypted(archive):
-            raise archive.refused("it is protected against copying")
+        if name in encrypted:
+            raise archive.unreadable("it is protected against copying")
         data = archive.read(name)
         size += len(data)
         parts.append(_chapter(data))
     known, other = _metadata(package)
-    return Draft(body="\n".join(parts), known=known, other=other, warnings=warnings)
+    return ConvertedDocument(
+        body="\n".join(parts), known=known, other=other, warnings=warnings
+    )
 
 
 def _package_path(archive: Archive) -> str:
     for root in archive.xml("META-INF/container.xml").iter("{*}rootfile"):
-        path = within("", root.get("full-path", ""))
+        path = resolve_member("", root.get("full-path", ""))
         if path in archive:
             return path
-    raise archive.refused("it has no table of its parts")
+    raise archive.unreadable("it has no table of its parts")
 
 
 def _encrypted(archive: Archive) -> set[str]:
     if "META-INF/encryption.xml" not in archive:
         return set()
     root = archive.xml("META-INF/encryption.xml")
-    return {within("", item.get("URI", "")) for item in root.iter("{*}CipherReference")}
+    return {
+        resolve_member("", item.get("URI", ""))
+        for item in root.iter("{*}CipherReference")
+    }
 
 
 def _metadata(package: Any) -> tuple[dict[str, str], dict[str, str]]:
-    said: dict[str, list[str]] = {}
+    declared: dict[str, list[str]] = {}
     for item in package.iterfind("{*}metadata/*"):
         name = local(item)
         if name == "meta":
             name = item.get("property", "")
         if item.text and item.text.strip():
-            said.setdefault(name, []).append(item.text.strip())
+            declared.setdefault(name, []).append(item.text.strip())
 
     def first(name: str) -> str | None:
-        return said[name][0] if name in said else None
+        return declared[name][0] if name in declared else None
 
     known = {
         "title": first("title"),
         "description": first("description"),
         "language": first("language"),
-        "keywords": ", ".join(said.get("subject", [])),
+        "keywords": ", ".join(declared.get("subject", [])),
         "published_time": first("date"),
         "modified_time": first("dcterms:modified"),
     }
     other = {
-        "author": ", ".join(said.get("creator", [])),
+        "author": ", ".join(declared.get("creator", [])),
         "publisher": first("publisher"),
         "identifier": first("identifier"),
     }
@@ -124,7 +130,7 @@ def _metadata(package: Any) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _chapter(data: bytes) -> str:
-    """Return the inside of a chapter; addresses inside the book lead nowhere."""
+    """Return a chapter's inner HTML, without links to other files of the book."""
     body = html_body(_without_declaration(data))
     if body is None:
         return ""
@@ -133,9 +139,9 @@ def _chapter(data: bytes) -> str:
         if item.tag == "img":
             item.set("src", "data:image/png;base64,")
             continue
-        address = item.get("href", "")
-        if not address.startswith(("http://", "https://", "mailto:")):
-            _, mark, fragment = address.partition("#")
+        url = item.get("href", "")
+        if not url.startswith(("http://", "https://", "mailto:")):
+            _, mark, fragment = url.partition("#")
             item.set("href", mark + fragment)
     return element("section", inner_html(body))
 

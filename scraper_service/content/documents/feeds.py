@@ -1,4 +1,4 @@
-"""News feeds, RSS and Atom: their entries as sections with links and dates."""
+"""Converts news feeds, RSS and Atom: each entry becomes a section with link and date."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lxml import etree
 
 from scraper_service.content.documents.archive import local, parse_xml
 from scraper_service.content.documents.markup import (
-    Draft,
+    ConvertedDocument,
     anchor,
     element,
     escape,
@@ -25,8 +25,11 @@ _BODIES = ("encoded", "content", "description", "summary")
 _DATES = ("pubDate", "published", "updated", "date", "modified", "issued")
 
 
-def read_feed(text: str, url: str) -> Draft | None:
-    """Return the entries of a feed, None if it is none; links are relative to ``url``."""
+def read_feed(text: str, url: str) -> ConvertedDocument | None:
+    """Return the entries of a feed, None for other XML.
+
+    Links are relative to ``url``.
+    """
     root = parse_xml(text.encode(), recover=True)
     if root is None or local(root) not in ROOTS:
         return None
@@ -37,25 +40,25 @@ def read_feed(text: str, url: str) -> Draft | None:
         entries = entries[: len(entries) // 2]
     if channel is None and local(root) != "feed":
         return None
-    title = _said(head, "title")
-    about = _said(head, "description", "subtitle", "tagline")
+    title = _child_text(head, "title")
+    about = _child_text(head, "description", "subtitle", "tagline")
     parts = [element("h1", escape(title))] if title else []
     parts += [element("p", escape(about))] if about else []
     parts += [_entry(entry, url) for entry in entries[:MAX_ENTRIES]]
     known = {
         "title": title,
         "description": about,
-        "language": _said(head, "language") or _language(root),
+        "language": _child_text(head, "language") or _language(root),
         "modified_time": _date(head, "lastBuildDate", "updated", "pubDate", "date"),
     }
-    other = {"author": _author(head), "generator": _said(head, "generator")}
+    other = {"author": _author(head), "generator": _child_text(head, "generator")}
     warnings = []
     if len(entries) > MAX_ENTRIES:
         warnings.append(
             f"The feed was truncated: {MAX_ENTRIES} of its {len(entries)} entries were "
             "converted."
         )
-    return Draft(
+    return ConvertedDocument(
         body="\n".join(parts),
         known=facts(known),
         other=facts(other),
@@ -65,9 +68,8 @@ def read_feed(text: str, url: str) -> Draft | None:
 
 
 def _entry(entry: Any, url: str) -> str:
-    title = _said(entry, "title") or "Untitled"
-    address = _address(entry, url)
-    parts = [element("h2", anchor(escape(title), address))]
+    title = _child_text(entry, "title") or "Untitled"
+    parts = [element("h2", anchor(escape(title), _link(entry, url)))]
     about = [fact for fact in (_date(entry, *_DATES), _author(entry)) if fact]
     if about:
         parts.append(element("p", escape(" \u2013 ".join(about))))
@@ -79,25 +81,26 @@ def _entry(entry: Any, url: str) -> str:
     return element("section", "\n".join(parts))
 
 
-def _said(parent: Any, *names: str) -> str:
+def _child_text(parent: Any, *names: str) -> str:
+    """Return the text of the first child with one of these names, else an empty text."""
     for name in names:
         found = parent.find(f"{{*}}{name}")
         if found is not None:
             text = "".join(found.itertext())
             if "<" in text or "&" in text:
-                text = _words(text)
+                text = _plain_text(text)
             if text.strip():
                 return " ".join(text.split())
     return ""
 
 
-def _words(markup: str) -> str:
+def _plain_text(markup: str) -> str:
     body = html_body(f"<body>{markup}")
     return "".join(body.itertext()) if body is not None else ""
 
 
 def _content(found: Any) -> str:
-    """Return the HTML of an entry, balanced, so that it stays inside its section."""
+    """Return an entry's HTML, balanced, so that it stays inside its section."""
     if found.get("type") == "xhtml":
         markup = "".join(etree.tostring(part, encoding="unicode") for part in found)
     else:
@@ -108,7 +111,7 @@ def _content(found: Any) -> str:
     return element("div", inner_html(body)) if body is not None else ""
 
 
-def _address(entry: Any, url: str) -> str | None:
+def _link(entry: Any, url: str) -> str | None:
     for link in entry.iterfind("{*}link"):
         value = link.get("href") or (link.text or "").strip()
         if value and link.get("rel", "alternate") == "alternate":
@@ -122,8 +125,10 @@ def _address(entry: Any, url: str) -> str | None:
 def _author(parent: Any) -> str:
     author = parent.find("{*}author")
     if author is not None:
-        return _said(author, "name") or " ".join("".join(author.itertext()).split())
-    return _said(parent, "creator")
+        return _child_text(author, "name") or " ".join(
+            "".join(author.itertext()).split()
+        )
+    return _child_text(parent, "creator")
 
 
 def _language(root: Any) -> str:
@@ -131,8 +136,8 @@ def _language(root: Any) -> str:
 
 
 def _date(parent: Any, *names: str) -> str:
-    """Return a date as ISO 8601; what is no date stays as it is."""
-    text = _said(parent, *names)
+    """Return a date as ISO 8601; an unknown format stays unchanged."""
+    text = _child_text(parent, *names)
     try:
         return parsedate_to_datetime(text).isoformat()
     except (ValueError, TypeError, IndexError):

@@ -1,4 +1,7 @@
-"""Which files besides pages and PDF files are read, how they are told, and by what."""
+"""The kinds of files that are read besides pages and PDF files.
+
+The module detects a file's kind and calls its reader.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,15 @@ import re
 import zipfile
 from importlib import import_module
 from typing import TYPE_CHECKING
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from attrs import frozen
 
-from scraper_service.content.documents.legacy import OLE, stream_kind
+from scraper_service.content.documents.archive import OLE, unreadable
+from scraper_service.content.html.page_urls import url_parts
 
 if TYPE_CHECKING:
-    from scraper_service.content.documents.markup import Draft
+    from scraper_service.content.documents.markup import ConvertedDocument
 
 _OOXML = "application/vnd.openxmlformats-officedocument."
 _ODF = "application/vnd.oasis.opendocument."
@@ -23,104 +27,143 @@ _PACKAGE = "scraper_service.content.documents"
 
 
 @frozen
-class Kind:
-    """One kind of file. ``reader`` is ``module:function``, imported on first use.
+class FileKind:
+    """A kind of file, and how to read it."""
 
-    ``takes`` says what the reader is called with: the ``bytes``, or the ``text`` of
-    them.
-    """
-
+    #: The name of the kind.
     name: str
+    #: Extensions of file names, in lower case.
     extensions: tuple[str, ...]
+    #: MIME types.
     mime_types: tuple[str, ...]
-    reader: str
+    #: The reader as ``module:function``, imported on first use.
+    reader: str = ""
+    #: The reader's argument: ``bytes``, or ``text`` for the decoded bytes.
     takes: str = "bytes"
+    #: The program, and why its files are refused; None for files with a reader.
+    refusal: tuple[str, str] | None = None
 
 
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind(
+        FileKind(
             "docx",
             ("docx", "docm", "dotx", "dotm"),
             (f"{_OOXML}wordprocessingml.document",),
             "docx:read_docx",
         ),
-        Kind(
+        FileKind(
             "xlsx",
             ("xlsx", "xlsm", "xltx", "xltm"),
             (f"{_OOXML}spreadsheetml.sheet",),
-            "xlsx:read_xlsx",
+            "workbooks:read_workbook",
         ),
-        Kind(
+        FileKind(
             "pptx",
             ("pptx", "pptm", "ppsx", "potx"),
             (f"{_OOXML}presentationml.presentation",),
             "pptx:read_pptx",
         ),
-        Kind("odt", ("odt", "ott"), (f"{_ODF}text",), "odf:read_odf"),
-        Kind("ods", ("ods", "ots"), (f"{_ODF}spreadsheet",), "odf:read_odf"),
-        Kind("odp", ("odp", "otp"), (f"{_ODF}presentation",), "odf:read_odf"),
-        Kind("epub", ("epub",), ("application/epub+zip",), "epub:read_epub"),
-        Kind(
+        FileKind("odt", ("odt", "ott"), (f"{_ODF}text",), "odf:read_odf"),
+        FileKind("ods", ("ods", "ots"), (f"{_ODF}spreadsheet",), "odf:read_odf"),
+        FileKind("odp", ("odp", "otp"), (f"{_ODF}presentation",), "odf:read_odf"),
+        FileKind("epub", ("epub",), ("application/epub+zip",), "epub:read_epub"),
+        FileKind(
             "rtf",
             ("rtf",),
             ("application/rtf", "text/rtf", "text/richtext"),
             "rtf:read_rtf",
         ),
-        Kind(
+        FileKind(
             "csv",
             ("csv",),
             ("text/csv", "application/csv", "text/comma-separated-values"),
-            "delimited:read_delimited",
+            "sheets:read_delimited",
             "text",
         ),
-        Kind(
+        FileKind(
             "tsv",
             ("tsv", "tab"),
             ("text/tab-separated-values", "text/tsv"),
-            "delimited:read_delimited",
+            "sheets:read_delimited",
             "text",
         ),
-        Kind(
+        FileKind(
             "feed",
             ("rss", "atom"),
             ("application/rss+xml", "application/atom+xml"),
             "feeds:read_feed",
             "text",
         ),
-        Kind(
+        FileKind(
             "md",
             ("md", "markdown", "mkd"),
             ("text/markdown", "text/x-markdown"),
             "markdown_source:read_markdown",
             "text",
         ),
-        Kind("xls", ("xls", "xlsb"), ("application/vnd.ms-excel",), "legacy:read_xls"),
-        Kind("doc", ("doc",), ("application/msword",), "legacy:read_doc"),
-        Kind("ppt", ("ppt",), ("application/vnd.ms-powerpoint",), "legacy:read_ppt"),
-        Kind("encrypted", (), (), "legacy:read_encrypted"),
+        FileKind(
+            "xls",
+            ("xls", "xlsb"),
+            ("application/vnd.ms-excel",),
+            "workbooks:read_workbook",
+        ),
+        FileKind(
+            "doc",
+            ("doc",),
+            ("application/msword",),
+            refusal=(
+                "Word",
+                "the format .doc of before 2007 is not supported, .docx is",
+            ),
+        ),
+        FileKind(
+            "ppt",
+            ("ppt",),
+            ("application/vnd.ms-powerpoint",),
+            refusal=(
+                "PowerPoint",
+                "the format .ppt of before 2007 is not supported, .pptx is",
+            ),
+        ),
+        FileKind(
+            "encrypted",
+            (),
+            (),
+            refusal=("Office", "it is encrypted with a password"),
+        ),
     )
 }
 
-# Types that say nothing, so that the address may tell more.
-_VAGUE = frozenset(
+# Names of streams in OLE files, as they end, and the kinds of files that have them.
+_STREAMS = {
+    "EncryptedPackage": "encrypted",
+    "WordDocument\0": "doc",
+    "Workbook\0": "xls",
+    "Book\0": "xls",
+    "PowerPoint Document\0": "ppt",
+}
+
+# General types: the URL's extension may be more specific.
+_GENERAL_TYPES = frozenset(
     {"", "text/plain", "application/octet-stream", "binary/octet-stream"}
     | {"application/download", "application/force-download", "application/x-download"}
 )
-_BY_SIGNATURE = frozenset({"csv", "tsv", "feed", "md"})  # of which there is none
+_TEXT_KINDS = frozenset({"csv", "tsv", "feed", "md"})  # text kinds, without signature
 _BY_MIME = {mime: k for k in KINDS.values() for mime in k.mime_types}
 _BY_EXTENSION = {extension: k for k in KINDS.values() for extension in k.extensions}
+# Possessive: comments could be split in as many ways as there are sums of their number.
 _FEED_ROOT = re.compile(
-    r"\A\s*(?:<\?[^>]*\?>|<!--.*?-->|<!DOCTYPE[^>]*>|\s)*<(?:\w+:)?(?:rss|RDF|feed)[\s>]",
+    r"(?:<\?[^>]*\?>|<!--.*?-->|<!DOCTYPE[^>]*>|\s)*+<(?:\w+:)?(?:rss|RDF|feed)[\s>]",
     re.DOTALL,
 )
 
 
 def archive_kind(body: bytes) -> str | None:
-    """Return the kind of a file that begins as a zip archive or an OLE file does."""
+    """Return the kind of a zip archive or an OLE file, or None."""
     if body.startswith(OLE):
-        return stream_kind(body)
+        return _ole_kind(body)
     try:
         with zipfile.ZipFile(io.BytesIO(body)) as archive:
             return _zip_kind(archive)
@@ -129,7 +172,7 @@ def archive_kind(body: bytes) -> str | None:
 
 
 def text_kind(text: str, kind: str, mime: str, url: str) -> str | None:
-    """Return the kind of a file that is text; ``kind`` is what it was sniffed as."""
+    """Return the kind of a text file, or None; ``kind`` is the sniffed type."""
     if is_rich_text(text[:100].lstrip("\ufeff").encode()):
         return "rtf"
     if kind == "xml":
@@ -137,42 +180,36 @@ def text_kind(text: str, kind: str, mime: str, url: str) -> str | None:
     if kind != "text":
         return None
     found = _BY_MIME.get(mime)
-    if found is None and mime in _VAGUE:
+    if found is None and mime in _GENERAL_TYPES:
         found = _BY_EXTENSION.get(extension_of(url))
-    if found is not None and found.name == "xls":  # text that is sent as a workbook
+    if found is not None and found.name == "xls":  # text declared as a workbook
         return "csv"
-    return found.name if found is not None and found.name in _BY_SIGNATURE else None
+    return found.name if found is not None and found.name in _TEXT_KINDS else None
 
 
 def is_rich_text(body: bytes) -> bool:
-    """Tell whether a file begins as rich text does, whatever it is sent as."""
+    """Return True if a file begins as rich text does, whatever its declared type."""
     return body[:100].lstrip().startswith(b"{\\rtf")
 
 
 def extension_of(url: str) -> str:
-    """Return the ending of the file name in an address, in lower case."""
-    try:
-        path = urlsplit(url).path
-    except ValueError:
-        return ""
-    return posixpath.splitext(unquote(path))[1].removeprefix(".").lower()
-
-
-def reader_of(kind: str) -> object:
-    """Return the function that reads ``kind``."""
-    module, _, name = KINDS[kind].reader.partition(":")
-    return getattr(import_module(f"{_PACKAGE}.{module}"), name)
+    """Return the extension of the file name in a URL, in lower case."""
+    path = unquote(url_parts(url).path)
+    return posixpath.splitext(path)[1].removeprefix(".").lower()
 
 
 def read_document(
     kind: str, body: bytes, text: str, url: str, *, embed_images: bool
-) -> Draft | None:
-    """Convert a file; None for text that turns out not to be of its kind.
+) -> ConvertedDocument | None:
+    """Convert a file; return None for text that is not of its kind.
 
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
-    read: object = reader_of(kind)
-    assert callable(read)
+    found = KINDS[kind]
+    if found.refusal:
+        raise unreadable(*found.refusal)
+    module, _, name = found.reader.partition(":")
+    read = getattr(import_module(f"{_PACKAGE}.{module}"), name)
     arguments: dict[str, object] = {}
     if kind == "docx":
         arguments["embed_images"] = embed_images
@@ -180,9 +217,17 @@ def read_document(
         arguments["tabs"] = True
     elif kind == "feed":
         arguments["url"] = url
-    given = text if KINDS[kind].takes == "text" else body
-    draft: Draft | None = read(given, **arguments)
-    return draft
+    given = text if found.takes == "text" else body
+    document: ConvertedDocument | None = read(given, **arguments)
+    return document
+
+
+def _ole_kind(body: bytes) -> str | None:
+    """Return the kind of a file of an office program before 2007."""
+    for name, kind in _STREAMS.items():
+        if name.encode("utf-16-le") in body:
+            return kind
+    return None
 
 
 def _zip_kind(archive: zipfile.ZipFile) -> str | None:

@@ -1,4 +1,4 @@
-"""Files that are Markdown already: their text stays, links and HTML come from it."""
+"""Reads Markdown files: their text stays, and HTML and links follow from it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from markdown_it import MarkdownIt
 
-from scraper_service.content.documents.markup import Draft, facts
+from scraper_service.content.documents.markup import ConvertedDocument, facts
 
 _FRONT = re.compile(
     r"\A---[ \t]*\r?\n(.*?)\r?\n(?:---|\.\.\.)[ \t]*(?:\r?\n|\Z)", re.DOTALL
@@ -25,26 +25,26 @@ _KNOWN = {
 MAX_FRONT = 20_000  # characters
 
 
-def read_markdown(text: str) -> Draft:
-    """Return the file as it is, and what follows from it.
+def read_markdown(text: str) -> ConvertedDocument:
+    """Return the file unchanged, with its HTML and metadata.
 
-    Its front matter, if it has one, is metadata as far as its lines are plain facts.
+    Plain ``name: value`` lines of its front matter are metadata.
     """
     front = _FRONT.match(text[:MAX_FRONT])
     source = text[front.end() :] if front else text
-    said = {
+    declared = {
         name.lower(): value.strip("\"'")
         for name, value in _FACT.findall(front[1] if front else "")
     }
-    known = {_KNOWN[name]: value for name, value in said.items() if name in _KNOWN}
+    known = {_KNOWN[name]: value for name, value in declared.items() if name in _KNOWN}
     heading = _TITLE.search(source)
     if heading:
         known.setdefault("title", heading[1])
     parser = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
-    return Draft(
+    return ConvertedDocument(
         body=parser.render(source),
         known=facts(known),
-        other=facts({"author": said.get("author")}),
+        other=facts({"author": declared.get("author")}),
         text=source.strip("\n"),
         raw=text,
     )

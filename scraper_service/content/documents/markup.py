@@ -1,4 +1,7 @@
-"""Documents on their way to HTML, which the emitters of pages turn into all formats."""
+"""Builds the HTML of a document: elements, tables, nested lists, metadata.
+
+Readers return a :class:`ConvertedDocument`, from whose HTML all formats of a page follow.
+"""
 
 from __future__ import annotations
 
@@ -10,30 +13,35 @@ from attrs import define, field
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
+from scraper_service.content.documents.archive import local
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-MAX_CELLS = 100_000  # of all tables of a document; a page has at most 300,000 tags
+    from scraper_service.content.documents.archive import Archive
+
+MAX_CELLS = 100_000  # in all tables of a document; a page has at most 300,000 tags
 MAX_FACT = 2000  # characters
 LINKED = ("http://", "https://", "mailto:", "#", "data:image/")
 
 
 @define(kw_only=True)
-class Draft:
-    """What a reader made of a file.
+class ConvertedDocument:
+    """A file that a reader has converted."""
 
-    ``body`` is HTML. ``known`` and ``other`` are metadata, as in
-    :class:`~scraper_service.items.PageContent`. ``text`` is the Markdown of a file that
-    is Markdown, or of one that has no other form; None where it follows from the body.
-    ``raw`` is what ``rawHtml`` gives; None where that is the body.
-    """
-
+    #: HTML.
     body: str
+    #: Metadata with a name of their own, as in
+    #: :class:`~scraper_service.items.PageContent`.
     known: Mapping[str, str | list[str]] = field(factory=dict)
+    #: Other metadata.
     other: Mapping[str, str | list[str]] = field(factory=dict)
+    #: Warnings for the client.
     warnings: list[str] = field(factory=list)
+    #: The Markdown of a file that is Markdown or has no other form. None if the Markdown
+    #: follows from the body.
     text: str | None = None
+    #: The value of ``rawHtml``; None if that is the body.
     raw: str | None = None
 
     @property
@@ -60,17 +68,17 @@ def element(tag: str, content: str, **attributes: str) -> str:
     return f"<{tag}{named}>{content}</{tag}>"
 
 
-def anchor(content: str, address: str | None) -> str:
-    """Return ``content`` as a link if the address is one that may be followed."""
-    if not address or not content.strip() or not address.lower().startswith(LINKED):
+def anchor(content: str, url: str | None) -> str:
+    """Return ``content`` as a link if the URL has an allowed scheme."""
+    if not url or not content.strip() or not url.lower().startswith(LINKED):
         return content
-    return element("a", content, href=address)
+    return element("a", content, href=url)
 
 
 def picture(description: str) -> str:
-    """Return the place of an image that has no address of its own."""
-    said = " ".join(description.split())
-    return f'<img alt="{html.escape(said)}" src="data:image/png;base64,">'
+    """Return an image without a URL of its own."""
+    alt = " ".join(description.split())
+    return f'<img alt="{html.escape(alt)}" src="data:image/png;base64,">'
 
 
 def table(rows: Iterable[Sequence[str]], *, has_header: bool) -> str:
@@ -84,7 +92,7 @@ def table(rows: Iterable[Sequence[str]], *, has_header: bool) -> str:
 
 
 def html_body(markup: str | bytes) -> Any:
-    """Return the ``body`` element of HTML, None where there is none."""
+    """Return the ``body`` element of HTML, None if there is no body."""
     parser = etree.HTMLParser(
         encoding="utf-8", remove_comments=True, remove_pis=True, no_network=True
     )
@@ -97,7 +105,7 @@ def html_body(markup: str | bytes) -> Any:
 
 
 def inner_html(parent: Any) -> str:
-    """Return what is inside an element as HTML, all of its elements closed."""
+    """Return an element's content as HTML, with all elements closed."""
     inner = (
         etree.tostring(child, encoding="unicode", method="html") for child in parent
     )
@@ -105,10 +113,57 @@ def inner_html(parent: Any) -> str:
 
 
 def facts(values: Mapping[str, str | None]) -> dict[str, str]:
-    """Return the facts that are said, on one line each."""
+    """Return the metadata that have values, as single lines."""
     found = {}
     for name, value in values.items():
         text = " ".join(clean_text(value or "").split())[:MAX_FACT]
         if text:
             found[name] = text
     return found
+
+
+def nested_list(items: list[tuple[int, str]], tag: str = "ul") -> str:
+    """Return ``(level, HTML)`` items as nested lists; levels count from 0."""
+    if not items:
+        return ""
+    least = min(level for level, _ in items)
+    parts = []
+    index = 0
+    while index < len(items):
+        content = items[index][1]
+        index += 1
+        below = []
+        while index < len(items) and items[index][0] > least:
+            below.append(items[index])
+            index += 1
+        parts.append(element("li", content + nested_list(below, tag)))
+    return f"{element(tag, ''.join(parts))}\n"
+
+
+CORE = "docProps/core.xml"
+
+
+def properties(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
+    """Return an OOXML file's title, author and dates (ECMA-376, part 2, 11).
+
+    The first mapping holds metadata with a name of their own, the second all other
+    metadata.
+    """
+    if CORE not in archive:
+        return {}, {}
+    declared = {local(part): part.text for part in archive.xml(CORE)}
+    known = {
+        "title": declared.get("title"),
+        "description": declared.get("description"),
+        "keywords": declared.get("keywords"),
+        "language": declared.get("language"),
+        "published_time": declared.get("created"),
+        "modified_time": declared.get("modified"),
+    }
+    other = {
+        "author": declared.get("creator"),
+        "subject": declared.get("subject"),
+        "category": declared.get("category"),
+        "lastModifiedBy": declared.get("lastModifiedBy"),
+    }
+    return facts(known), facts(other)

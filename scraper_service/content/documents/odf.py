@@ -1,6 +1,6 @@
-"""OpenDocument texts, sheets and presentations (.odt, .ods, .odp).
+"""Converts OpenDocument texts, sheets and presentations (.odt, .ods, .odp).
 
-The names are those of OpenDocument 1.3, part 3.
+Names of elements follow OpenDocument 1.3, part 3.
 """
 
 from __future__ import annotations
@@ -14,27 +14,119 @@ from scraper_service.content.documents.archive import (
     local,
 )
 from scraper_service.content.documents.markup import (
-    Draft,
+    MAX_CELLS,
+    ConvertedDocument,
     anchor,
     element,
     escape,
     facts,
     picture,
 )
-from scraper_service.content.documents.odf_grids import Grids
 from scraper_service.content.documents.sheets import (
+    MAX_COLUMNS,
+    MAX_SHEETS,
+    Grid,
+    GridCell,
     grid_html,
     sheets_html,
 )
 from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+MAX_REPEATED = 1000  # rows that a repeated row element stands for
+
+
+class TableReader:
+    """Reads the tables of a file, which share one limit of cells.
+
+    ``cell`` returns the content of a cell as HTML. Tables with a style in ``hidden``
+    are left out, with a warning in ``warnings``.
+    """
+
+    def __init__(
+        self, cell: Callable[[Any], str], hidden: set[str], warnings: list[str]
+    ):
+        self._cell = cell
+        self._hidden = hidden
+        self._warnings = warnings
+        self._left = MAX_CELLS
+
+    def visible(self, main: Any) -> Iterator[Grid]:
+        """Yield the visible sheets."""
+        tables = main.findall("{*}table")
+        hidden = [t for t in tables if attribute(t, "style-name") in self._hidden]
+        if hidden:
+            names = ", ".join(
+                repr((attribute(t, "name") or "")[:50]) for t in hidden[:10]
+            )
+            self._warnings.append(f"Hidden sheets were left out: {names}.")
+        visible = [table for table in tables if table not in hidden]
+        if len(visible) > MAX_SHEETS:
+            self._warnings.append(
+                f"The workbook was truncated: {MAX_SHEETS} of its {len(visible)} sheets "
+                "were converted."
+            )
+        for table in visible[:MAX_SHEETS]:
+            yield self.grid(table)
+
+    def grid(self, table: Any) -> Grid:
+        """Return a table, cut if it has too many cells."""
+        grid = Grid(attribute(table, "name") or "")
+        row = 0
+        for item in table.iter("{*}table-row"):
+            if next(item.iterancestors("{*}table")) is not table:
+                continue  # a row of a table in a cell
+            count = _repeated(item, "number-rows-repeated")
+            cells = self._cells(item)
+            if cells and attribute(item, "visibility") not in {"collapse", "filter"}:
+                for at in range(row, row + min(count, MAX_REPEATED)):
+                    for column, cell, (height, width) in cells:
+                        if not self._left:
+                            grid.is_cut = True
+                            return grid
+                        self._left -= 1
+                        grid.put(at, column, cell)
+                        if height > 1 or width > 1:
+                            grid.merged.append(
+                                (at, column, at + height - 1, column + width - 1)
+                            )
+            row += count
+        return grid
+
+    def _cells(self, row: Any) -> list[tuple[int, GridCell, tuple[int, int]]]:
+        found = []
+        column = 0
+        for item in row:
+            if local(item) not in {"table-cell", "covered-table-cell"}:
+                continue
+            count = _repeated(item, "number-columns-repeated")
+            content = self._cell(item)
+            if content and local(item) == "table-cell":
+                kind = attribute(item, "value-type") or "string"
+                cell = GridCell(content, kind == "string")
+                span = (
+                    _repeated(item, "number-rows-spanned"),
+                    _repeated(item, "number-columns-spanned"),
+                )
+                found += [
+                    (at, cell, span)
+                    for at in range(column, min(column + count, MAX_COLUMNS))
+                ]
+            column += count
+        return found
+
+
+def _repeated(item: Any, name: str) -> int:
+    value = attribute(item, name) or "1"
+    return max(int(value), 1) if value.isdecimal() and len(value) < 9 else 1
+
 
 KIND = "OpenDocument"
-MAX_SPACES = 200  # of one <text:s>
+MAX_SPACES = 200  # per <text:s>
 
-# What is no part of the text.
+# Elements that are no part of the text.
 _LEFT_OUT = frozenset(
     {"annotation", "annotation-end", "tracked-changes", "forms", "sequence-decls"}
     | {"variable-decls", "user-field-decls", "note-citation", "bookmark", "desc"}
@@ -42,18 +134,18 @@ _LEFT_OUT = frozenset(
 )
 
 
-def read_odf(body: bytes) -> Draft:
+def read_odf(body: bytes) -> ConvertedDocument:
     """Convert a text, a workbook or a presentation.
 
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
     archive = Archive(body, KIND)
     if _is_encrypted(archive):
-        raise archive.refused("it is encrypted with a password")
+        raise archive.unreadable("it is encrypted with a password")
     root = archive.xml("content.xml")
     content = root.find("{*}body")
     if content is None or not len(content):
-        raise archive.refused("it has no content")
+        raise archive.unreadable("it has no content")
     reader = _Reader(root)
     main = content[0]
     if local(main) == "spreadsheet":
@@ -63,7 +155,9 @@ def read_odf(body: bytes) -> Draft:
     else:
         html = reader.blocks(main) + reader.notes()
     known, other = _metadata(archive)
-    return Draft(body=html, known=known, other=other, warnings=reader.warnings)
+    return ConvertedDocument(
+        body=html, known=known, other=other, warnings=reader.warnings
+    )
 
 
 def _is_encrypted(archive: Archive) -> bool:
@@ -76,29 +170,29 @@ def _is_encrypted(archive: Archive) -> bool:
 def _metadata(archive: Archive) -> tuple[dict[str, str], dict[str, str]]:
     if "meta.xml" not in archive:
         return {}, {}
-    said: dict[str, str] = {}
+    declared: dict[str, str] = {}
     words = []
     for item in archive.xml("meta.xml").iter():
         text = (item.text or "").strip()
         if local(item) == "keyword":
             words.append(text)
         elif text:
-            said.setdefault(local(item), text)
+            declared.setdefault(local(item), text)
     known = {
-        "title": said.get("title"),
-        "description": said.get("description"),
+        "title": declared.get("title"),
+        "description": declared.get("description"),
         "keywords": ", ".join(words),
-        "language": said.get("language"),
-        "published_time": said.get("creation-date"),
-        "modified_time": said.get("date"),
+        "language": declared.get("language"),
+        "published_time": declared.get("creation-date"),
+        "modified_time": declared.get("date"),
     }
-    author = said.get("initial-creator") or said.get("creator")
-    other = {"author": author, "subject": said.get("subject")}
+    author = declared.get("initial-creator") or declared.get("creator")
+    other = {"author": author, "subject": declared.get("subject")}
     return facts(known), facts(other)
 
 
 class _Reader:
-    """Writes elements as HTML; footnotes are collected for the end."""
+    """Writes elements as HTML, and collects footnotes for the end."""
 
     def __init__(self, root: Any):
         self.warnings: list[str] = []
@@ -109,7 +203,7 @@ class _Reader:
         self._numbered: set[str] = set()
         for style in root.iter("{*}style", "{*}list-style"):
             self._read_style(style)
-        self.grids = Grids(self.cell, self._hidden, self.warnings)
+        self.grids = TableReader(self.cell, self._hidden, self.warnings)
 
     def _read_style(self, style: Any) -> None:
         name = attribute(style, "name") or ""
@@ -137,7 +231,7 @@ class _Reader:
     # -- Texts ---------------------------------------------------------------------------
 
     def blocks(self, parent: Any) -> str:
-        """Return the blocks in an element; deep nesting is flattened."""
+        """Return the blocks of an element; deep nesting is cut."""
         self._depth += 1
         parts = [self._block(item) for item in parent]
         self._depth -= 1
@@ -187,7 +281,7 @@ class _Reader:
         return grid_html(grid)
 
     def inline(self, parent: Any) -> str:
-        """Return text with what is inside it."""
+        """Return an element's text with its inline elements."""
         if self._depth > MAX_DEPTH:
             return escape("".join(parent.itertext()))
         self._depth += 1
@@ -225,24 +319,24 @@ class _Reader:
         if content is None:
             return ""
         number = len(self._notes) + 1
-        self._notes.append("")  # keeps the place of a note inside a note
+        self._notes.append("")  # reserves the number before notes inside this note
         text = self.blocks(content).replace("<p>", "").replace("</p>\n", " ")
         self._notes[number - 1] = element("li", text.strip(), id=f"note-{number}")
         return element("sup", element("a", str(number), href=f"#note-{number}"))
 
     def notes(self) -> str:
-        """Return the footnotes as a list, which the references lead to."""
+        """Return the footnotes as a list, to which the references link."""
         return element("ol", "".join(self._notes)) if self._notes else ""
 
     def _frame(self, item: Any) -> str:
-        """Return a text box, or the name of a picture."""
+        """Return a text box, or a picture's description."""
         box = item.find("{*}text-box")
         if box is not None:
             return self.blocks(box).replace("<p>", "").replace("</p>\n", "<br>")
-        said = item.findtext("{*}desc") or item.findtext("{*}title") or ""
-        if item.find("{*}image") is None or not said.strip():
+        alt = item.findtext("{*}desc") or item.findtext("{*}title") or ""
+        if item.find("{*}image") is None or not alt.strip():
             return ""
-        return picture(said)
+        return picture(alt)
 
     # -- Presentations -------------------------------------------------------------------
 
@@ -275,7 +369,7 @@ class _Reader:
     # -- Cells ---------------------------------------------------------------------------
 
     def cell(self, item: Any) -> str:
-        """Return what is in a cell."""
+        """Return the content of a cell."""
         parts = []
         for part in item:
             text = self.inline(part) if local(part) in {"p", "h"} else self._block(part)

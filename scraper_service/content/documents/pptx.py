@@ -1,21 +1,21 @@
-"""Presentations (.pptx): a section for each slide, with its notes."""
+"""Converts presentations (.pptx): each slide becomes a section with its notes."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.documents.archive import Archive, attribute, local
-from scraper_service.content.documents.lists import nested_list
 from scraper_service.content.documents.markup import (
     MAX_CELLS,
-    Draft,
+    ConvertedDocument,
     anchor,
     element,
     escape,
+    nested_list,
     picture,
+    properties,
     table,
 )
-from scraper_service.content.documents.properties import properties
 from scraper_service.content.text.digits import parse_digits
 
 if TYPE_CHECKING:
@@ -24,22 +24,19 @@ if TYPE_CHECKING:
 KIND = "PowerPoint"
 MAX_SLIDES = 2000
 TITLES = frozenset({"title", "ctrTitle"})
-# Placeholders of the frame of a slide: date, footer, slide number, header.
+# Placeholders in the frame of a slide: date, footer, slide number, header, slide image.
 FRAME = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
 
 Relations = dict[str, tuple[str, str, bool]]
 
 
-def read_pptx(body: bytes) -> Draft:
+def read_pptx(body: bytes) -> ConvertedDocument:
     """Convert a presentation; hidden slides are left out.
 
     :raises Unreadable: for a damaged, encrypted or hostile file.
     """
     archive = Archive(body, KIND)
-    path = next(
-        (t for k, t, _ in archive.relations("").values() if k == "officeDocument"),
-        "ppt/presentation.xml",
-    )
+    path = archive.main_part("ppt/presentation.xml")
     relations = archive.relations(path)
     slides = [
         relations[name][1]
@@ -63,7 +60,9 @@ def read_pptx(body: bytes) -> Draft:
     if hidden:
         warnings.append(f"Hidden slides were left out: {hidden}.")
     known, other = properties(archive)
-    return Draft(body="\n".join(parts), known=known, other=other, warnings=warnings)
+    return ConvertedDocument(
+        body="\n".join(parts), known=known, other=other, warnings=warnings
+    )
 
 
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
@@ -92,10 +91,10 @@ def _slide(archive: Archive, name: str, root: Any, number: int) -> str:
 
 
 def _shapes(root: Any) -> Iterator[Any]:
-    """Yield shapes, tables and pictures, those in groups too, in their order."""
+    """Yield shapes, tables and pictures in their order, also from groups."""
     for item in root.iter("{*}sp", "{*}graphicFrame", "{*}pic"):
-        is_double = next(item.iterancestors("{*}Fallback"), None) is not None
-        if _placeholder(item) not in FRAME and not is_double:
+        is_duplicate = next(item.iterancestors("{*}Fallback"), None) is not None
+        if _placeholder(item) not in FRAME and not is_duplicate:
             yield item
 
 
@@ -120,8 +119,8 @@ def _shape(shape: Any, relations: Relations, *, is_list: bool = True) -> str:
         return _table(grid, relations) if grid is not None else ""
     if kind == "pic":
         facts = shape.find("{*}nvPicPr/{*}cNvPr")
-        said = facts.get("descr", "") if facts is not None else ""
-        return element("p", picture(said)) if said.strip() else ""
+        alt = facts.get("descr", "") if facts is not None else ""
+        return element("p", picture(alt)) if alt.strip() else ""
     text = shape.find("{*}txBody")
     if text is None:
         return ""

@@ -1,59 +1,245 @@
-"""Rich text files (.rtf), by the Rich Text Format Specification 1.9.1."""
+"""Converts rich text files (.rtf), by the Rich Text Format Specification 1.9.1.
+
+The reader follows the control words. The writer builds paragraphs, lists and tables.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import codecs
+import re
+from contextlib import suppress
 
-from attrs import evolve
+from attrs import define, evolve, field
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.documents.archive import refused
-from scraper_service.content.documents.markup import Draft, facts
-from scraper_service.content.documents.rtf_words import (
-    CHARSETS,
-    FACTS,
-    LINK,
-    SIGNS,
-    SKIPPED,
-    TOKEN,
-)
-from scraper_service.content.documents.rtf_writing import (
-    Paragraph,
-    State,
-    Writer,
-    runs_html,
+from scraper_service.content.documents.archive import unreadable
+from scraper_service.content.documents.markup import (
+    MAX_CELLS,
+    ConvertedDocument,
+    anchor,
+    element,
+    escape,
+    facts,
+    nested_list,
+    table,
 )
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
+TOKEN = re.compile(
+    r"\\([a-zA-Z]{1,32})(-?\d{1,10})?\x20?|\\'([0-9a-fA-F]{2})|\\([^a-zA-Z'])|([{}])"
+    r"|([^\\{}\r\n]+)|[\r\n]+|\\"
+)
+# Groups whose text is not part of the document.
+SKIPPED = frozenset(
+    "colortbl stylesheet listtable listoverridetable rsidtbl generator pict "
+    "themedata colorschememapping datastore latentstyles xmlnstbl header headerl headerr "
+    "headerf footer footerl footerr footerf object objdata annotation atnid atnauthor "
+    "atrfstart atrfend revtbl filetbl bkmkstart bkmkend mmathPr pgdsctbl falt panose "
+    "shppict nonshppict private1 fldtype userprops docvar xe tc listpicture".split()
+)
+FACTS = frozenset("title author subject keywords doccomm".split())
+SIGNS = {
+    "emdash": "\u2014",
+    "endash": "\u2013",
+    "lquote": "\u2018",
+    "rquote": "\u2019",
+    "ldblquote": "\u201c",
+    "rdblquote": "\u201d",
+    "bullet": "\u2022",
+    "tab": "\t",
+    "line": "\n",
+    "emspace": " ",
+    "enspace": " ",
+    "qmspace": " ",
+}
+# Python's codecs for the character sets of fonts, by number.
+CHARSETS = {
+    0: "cp1252",
+    77: "mac_roman",
+    128: "cp932",
+    129: "cp949",
+    134: "gb18030",
+    136: "cp950",
+    161: "cp1253",
+    162: "cp1254",
+    163: "cp1258",
+    177: "cp1255",
+    178: "cp1256",
+    186: "cp1257",
+    204: "cp1251",
+    222: "cp874",
+    238: "cp1250",
+}
+# Control words that set an attribute of the text, False with the number 0.
+TOGGLES = {
+    "b": "bold",
+    "i": "italic",
+    "strike": "strike",
+    "v": "hidden",
+    "deleted": "hidden",
+}
+# Control words that set an attribute of the paragraph.
+LEVELS = {"outlinelevel": "level", "ilvl": "list_level"}
+# Control words that begin a destination.
+TARGETS = {
+    "fldinst": "instruction",
+    "fldrslt": "text",
+    "fonttbl": "fonts",
+    "listtext": "listtext",
+    "pntext": "listtext",
+}
+# Destinations that are read although they are marked as optional.
+KEPT = frozenset({"fldinst", "listtext", "pntext", "footnote", "shpinst", "shptxt"})
+LINK = re.compile(r'HYPERLINK\s+(?:\\[a-z]\s+)*"?([^"\s]+)"?', re.IGNORECASE)
+
+
+BULLETS = "\u2022\u00b7\uf0b7\u25aa\u25e6o-"
+
+
+@define
+class TextState:
+    """The properties of text, which a group inherits from the group around it."""
+
+    bold: bool = False
+    italic: bool = False
+    strike: bool = False
+    hidden: bool = False
+    skipped: bool = False
+    #: The destination of text: ``text``, ``fonts``, ``instruction``, ``listtext``,
+    #: ``note``, ``reference`` or a name of metadata.
+    target: str = "text"
+    #: The number of the font.
+    font: int = 0
+    #: How many characters after a Unicode character are skipped.
+    unicode_skip: int = 1
+    #: The URL of the link around.
+    link: str | None = None
+
+
+@define
+class Paragraph:
+    """The text of an unfinished paragraph, item or cell."""
+
+    #: Texts with their states.
+    runs: list[tuple[str, TextState]] = field(factory=list)
+    #: The level of a heading, from 0; -1 for other paragraphs.
+    level: int = -1
+    #: The level of a list item, from 0; -1 for other paragraphs.
+    list_level: int = -1
+    #: Whether this is part of a table cell.
+    in_table: bool = False
+
+
+class RtfWriter:
+    """Collects items and rows until their list or table ends."""
+
+    def __init__(self) -> None:
+        self._parts: list[str] = []
+        self._items: list[tuple[int, str]] = []
+        self._rows: list[list[str]] = []
+        self._numbered = False
+        self._left = MAX_CELLS
+
+    def body(self, notes: list[list[tuple[str, TextState]]]) -> str:
+        """Return the whole document, with the footnotes at its end."""
+        self._end_table()
+        self._end_list()
+        items = "".join(
+            element("li", runs_html(runs).strip(), id=f"note-{number}")
+            for number, runs in enumerate(notes, 1)
+        )
+        return "".join(self._parts) + (element("ol", items) if items else "")
+
+    def add(self, paragraph: Paragraph, mark: str) -> None:
+        """Add a paragraph; ``mark`` is the bullet or number of an item."""
+        content = runs_html(paragraph.runs).strip()
+        level, list_level = paragraph.level, paragraph.list_level
+        if not content:
+            return
+        self._end_table()
+        if mark or list_level >= 0:
+            self._items.append((max(list_level, 0), content))
+            self._numbered = bool(mark) and mark[0] not in BULLETS
+            return
+        self._end_list()
+        tag = f"h{min(level, 5) + 1}" if level >= 0 else "p"
+        self._parts.append(f"{element(tag, content)}\n")
+
+    def add_row(self, cells: list[str]) -> None:
+        """Add a table row, unless the document has too many cells."""
+        self._left -= len(cells)
+        if cells and self._left >= 0:
+            self._rows.append(cells)
+
+    def _end_list(self) -> None:
+        if self._items:
+            tag = "ol" if self._numbered else "ul"
+            self._parts.append(nested_list(self._items, tag))
+            self._items = []
+
+    def _end_table(self) -> None:
+        if self._rows:
+            self._end_list()
+            self._parts.append(table(self._rows, has_header=len(self._rows) > 1))
+            self._rows = []
+
+
+def runs_html(runs: list[tuple[str, TextState]]) -> str:
+    """Return text with its states as HTML."""
+    parts: list[str] = []
+    index = 0
+    while index < len(runs):
+        state = runs[index][1]
+        text = ""
+        while index < len(runs) and runs[index][1] == state:
+            text += runs[index][0]
+            index += 1
+        parts.append(_run(text, state))
+    return "".join(parts)
+
+
+def _run(text: str, state: TextState) -> str:
+    if text.startswith("\0"):
+        number = text[1:]
+        return element("sup", element("a", number, href=f"#note-{number}"))
+    joined = text.encode("utf-16", "surrogatepass").decode("utf-16", "ignore")
+    content = escape(joined.replace("\0", "")).replace("\n", "<br>").replace("\t", " ")
+    if content.strip():
+        for wanted, tag in (
+            (state.bold, "strong"),
+            (state.italic, "em"),
+            (state.strike, "s"),
+        ):
+            content = element(tag, content) if wanted else content
+    return anchor(content, state.link)
+
 
 KIND = "RTF"
-MAX_GROUPS = 500  # groups inside each other
+MAX_GROUPS = 500  # nested groups
 
 
-def read_rtf(body: bytes) -> Draft:
+def read_rtf(body: bytes) -> ConvertedDocument:
     """Convert a rich text file.
 
-    :raises Unreadable: for what is none.
+    :raises Unreadable: for any other file.
     """
     if not body.lstrip().startswith(b"{\\rtf"):
-        raise refused(KIND, "it is damaged")
+        raise unreadable(KIND, "it is damaged")
     reader = _Reader()
     reader.read(body.decode("latin-1"))
-    return reader.draft()
+    return reader.document()
 
 
 class _Reader:
-    """Reads the words of control one by one."""
+    """Reads tokens in order."""
 
     def __init__(self) -> None:
-        self._state = State()
-        self._stack: list[State] = []
+        self._state = TextState()
+        self._stack: list[TextState] = []
         self._paragraph = Paragraph()
-        self._writer = Writer()
+        self._writer = RtfWriter()
         self._cells: list[str] = []
         self._facts: dict[str, str] = {}
-        self._notes: list[list[tuple[str, State]]] = []
+        self._notes: list[list[tuple[str, TextState]]] = []
         self._instruction = ""
         self._list_mark = ""
         self._fonts: dict[int, str] = {}
@@ -81,7 +267,7 @@ class _Reader:
             elif symbol is not None:
                 self._symbol(symbol)
 
-    def draft(self) -> Draft:
+    def document(self) -> ConvertedDocument:
         self._flush()
         self._end_paragraph()
         body = self._writer.body(self._notes)
@@ -91,7 +277,9 @@ class _Reader:
             "description": self._facts.get("doccomm"),
         }
         other = {name: self._facts.get(name) for name in ("author", "subject")}
-        return Draft(body=clean_text(body), known=facts(known), other=facts(other))
+        return ConvertedDocument(
+            body=clean_text(body), known=facts(known), other=facts(other)
+        )
 
     # -- Tokens --------------------------------------------------------------------------
 
@@ -109,7 +297,7 @@ class _Reader:
         ended, self._state = self._state, self._stack.pop()
         if ended.target == "instruction" and self._state.target != "instruction":
             match = LINK.search(self._instruction)
-            # The result of the field stands in a group beside this one.
+            # The field's result is in the next group.
             self._state.link = match[1] if match else self._state.link
             self._instruction = ""
 
@@ -147,17 +335,22 @@ class _Reader:
     def _word(self, word: str, number: int | None) -> None:
         state = self._state
         is_starred, self._starred = self._starred, False
-        if word in SKIPPED or (is_starred and word not in _KEPT):
-            if word == "fonttbl":
-                state.target = "fonts"
-            else:
-                state.skipped = True
+        if word in SKIPPED or (is_starred and word not in KEPT):
+            state.skipped = True
         elif word in FACTS:
             state.target = word
+        elif word in TARGETS:
+            state.target = TARGETS[word]
         elif word in SIGNS:
             self._text(SIGNS[word])
-        elif word in _WORDS:
-            _WORDS[word](self, number)
+        elif word in TOGGLES:
+            setattr(state, TOGGLES[word], number != 0)
+        elif word in LEVELS:
+            setattr(self._paragraph, LEVELS[word], number or 0)
+        elif word == "uc":
+            state.unicode_skip = 1 if number is None else max(number, 0)
+        else:
+            self._control(word, number or 0)
 
     def _text(self, text: str) -> None:
         state = self._state
@@ -174,125 +367,51 @@ class _Reader:
         else:
             self._paragraph.runs.append((text, evolve(state)))
 
-    # -- Words of control ----------------------------------------------------------------
-
-    def unicode(self, number: int | None) -> None:
-        value = (number or 0) % 0x10000
-        self._text(chr(value))
-        self._to_skip = self._state.unicode_skip
-
-    def codepage(self, number: int | None) -> None:
-        name = f"cp{number}"
-        try:
-            b"".decode(name)
-        except LookupError:
-            return
-        self._codepage = name
-
-    def font(self, number: int | None) -> None:
-        self._state.font = number or 0
-
-    def charset(self, number: int | None) -> None:
-        if self._state.target == "fonts" and (number or 0) in CHARSETS:
-            self._fonts[self._state.font] = CHARSETS[number or 0]
-
-    def reset_letters(self, _number: int | None) -> None:
-        state = self._state
-        state.bold = state.italic = state.strike = state.hidden = False
-
-    def reset_paragraph(self, _number: int | None) -> None:
-        runs = self._paragraph.runs
-        self._paragraph = Paragraph(runs)
-
-    def end_paragraph(self, _number: int | None) -> None:
-        if self._state.target == "note":
-            self._notes[-1].append((" ", evolve(self._state)))
-        else:
-            self._end_paragraph()
-
-    def end_cell(self, _number: int | None) -> None:
-        self._cells.append(runs_html(self._paragraph.runs))
-        self._paragraph = Paragraph(in_table=True)
-
-    def end_row(self, _number: int | None) -> None:
-        self._writer.add_row(self._cells)
-        self._cells = []
-
-    def begin_note(self, _number: int | None) -> None:
-        self._notes.append([])
-        number = len(self._notes)
-        self._paragraph.runs.append((f"\0{number}", State(target="reference")))
-        self._state = State(target="note", font=self._state.font)
+    def _control(self, word: str, number: int) -> None:
+        """Obey a control word that is in no table; most words change only looks."""
+        state, paragraph = self._state, self._paragraph
+        match word:
+            case "u":
+                self._text(chr(number % 0x10000))
+                self._to_skip = state.unicode_skip
+            case "ansicpg":
+                with suppress(LookupError):
+                    self._codepage = codecs.lookup(f"cp{number}").name
+            case "f":
+                state.font = number
+            case "fcharset" if state.target == "fonts" and number in CHARSETS:
+                self._fonts[state.font] = CHARSETS[number]
+            case "plain":
+                state.bold = state.italic = state.strike = state.hidden = False
+            case "pard":
+                self._paragraph = Paragraph(paragraph.runs)
+            case "intbl":
+                paragraph.in_table = True
+            case "par" | "sect" | "page" if state.target == "note":
+                self._notes[-1].append((" ", evolve(state)))
+            case "par" | "sect" | "page":
+                self._end_paragraph()
+            case "cell" | "nestcell":
+                self._cells.append(runs_html(paragraph.runs))
+                self._paragraph = Paragraph(in_table=True)
+            case "row" | "nestrow":
+                self._writer.add_row(self._cells)
+                self._cells = []
+            case "footnote":
+                self._notes.append([])
+                mark = (f"\0{len(self._notes)}", TextState(target="reference"))
+                paragraph.runs.append(mark)
+                self._state = TextState(target="note", font=state.font)
 
     def _end_paragraph(self) -> None:
         paragraph = self._paragraph
         mark, self._list_mark = self._list_mark.strip(), ""
         if paragraph.in_table:
             if paragraph.runs:
-                paragraph.runs.append(("\n", State()))
+                paragraph.runs.append(("\n", TextState()))
             return
         level, list_level = paragraph.level, paragraph.list_level
         if level >= 0:  # a heading is bold anyway
             paragraph.runs = [(t, evolve(s, bold=False)) for t, s in paragraph.runs]
         self._paragraph = Paragraph(level=level, list_level=list_level)
         self._writer.add(paragraph, mark)
-
-
-def _set(name: str) -> Callable[[_Reader, int | None], None]:
-    def apply(reader: _Reader, number: int | None) -> None:
-        setattr(reader._state, name, number != 0)
-
-    return apply
-
-
-def _target(name: str) -> Callable[[_Reader, int | None], None]:
-    def apply(reader: _Reader, _number: int | None) -> None:
-        reader._state.target = name
-
-    return apply
-
-
-def _paragraph_fact(
-    name: str, fixed: object = None
-) -> Callable[[_Reader, int | None], None]:
-    def apply(reader: _Reader, number: int | None) -> None:
-        value = (number or 0) if fixed is None else fixed
-        setattr(reader._paragraph, name, value)
-
-    return apply
-
-
-def _skip_count(reader: _Reader, number: int | None) -> None:
-    reader._state.unicode_skip = max(number if number is not None else 1, 0)
-
-
-_KEPT = frozenset({"fldinst", "listtext", "pntext", "footnote", "shpinst", "shptxt"})
-_WORDS: dict[str, Callable[[_Reader, int | None], None]] = {
-    "u": _Reader.unicode,
-    "uc": _skip_count,
-    "ansicpg": _Reader.codepage,
-    "f": _Reader.font,
-    "fcharset": _Reader.charset,
-    "b": _set("bold"),
-    "i": _set("italic"),
-    "strike": _set("strike"),
-    "v": _set("hidden"),
-    "deleted": _set("hidden"),
-    "plain": _Reader.reset_letters,
-    "pard": _Reader.reset_paragraph,
-    "par": _Reader.end_paragraph,
-    "sect": _Reader.end_paragraph,
-    "page": _Reader.end_paragraph,
-    "cell": _Reader.end_cell,
-    "nestcell": _Reader.end_cell,
-    "row": _Reader.end_row,
-    "nestrow": _Reader.end_row,
-    "intbl": _paragraph_fact("in_table", True),
-    "outlinelevel": _paragraph_fact("level"),
-    "ilvl": _paragraph_fact("list_level"),
-    "fldinst": _target("instruction"),
-    "listtext": _target("listtext"),
-    "pntext": _target("listtext"),
-    "fldrslt": _target("text"),
-    "footnote": _Reader.begin_note,
-}

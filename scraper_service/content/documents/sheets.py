@@ -1,45 +1,60 @@
-"""Grids of cells as tables: what spreadsheets of all kinds have in common."""
+"""Writes grids of cells as HTML tables, for spreadsheets and delimited text.
+
+The module reads comma-separated values and their relatives.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
+import re
 from bisect import bisect_left, bisect_right
 from typing import TYPE_CHECKING
 
 from attrs import define, field
 
-from scraper_service.content.documents.markup import MAX_CELLS, element, escape
+from scraper_service.content.documents.markup import (
+    MAX_CELLS,
+    ConvertedDocument,
+    element,
+    escape,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-MAX_COLUMNS = 200  # as the tables of a page
+MAX_COLUMNS = 200  # as in the tables of a page
 MAX_SHEETS = 200
-MAX_COVERED = 1_000_000  # cells below merged ones; those of a file should not overlap
+MAX_COVERED = 1_000_000  # cells below merged cells, which should not overlap
 
 
 @define
-class Cell:
-    """A cell that is not empty. ``html`` is its content."""
+class GridCell:
+    """A cell that is not empty."""
 
+    #: The content.
     html: str
+    #: Whether the content is text, not a number or a date.
     is_text: bool = True
 
 
 @define
 class Grid:
-    """The cells of one sheet, by row and column, from 0.
+    """The cells of one sheet; rows and columns count from 0."""
 
-    ``merged`` are first row, first column, last row, last column.
-    """
-
+    #: The name of the sheet.
     name: str = ""
-    cells: dict[int, dict[int, Cell]] = field(factory=dict)
+    #: Cells by row, then by column.
+    cells: dict[int, dict[int, GridCell]] = field(factory=dict)
+    #: Merged cells: first row, first column, last row, last column.
     merged: list[tuple[int, int, int, int]] = field(factory=list)
+    #: How many cells were set.
     count: int = 0
+    #: Whether cells were left out.
     is_cut: bool = False
 
-    def put(self, row: int, column: int, cell: Cell) -> None:
-        """Set a cell; what is too far to the right is left out."""
+    def put(self, row: int, column: int, cell: GridCell) -> None:
+        """Set a cell; cells too far to the right are left out."""
         if column >= MAX_COLUMNS:
             self.is_cut = True
             return
@@ -48,7 +63,7 @@ class Grid:
 
 
 def sheets_html(grids: Iterable[Grid], warnings: list[str]) -> str:
-    """Return the sheets as headings and tables; adds to ``warnings`` what is cut."""
+    """Return sheets as headings and tables, and add ``warnings`` for cut sheets."""
     parts = []
     for grid in grids:
         if grid.name:
@@ -64,7 +79,7 @@ def sheets_html(grids: Iterable[Grid], warnings: list[str]) -> str:
 
 
 def grid_html(grid: Grid) -> str:
-    """Return a table without the rows and columns that are empty."""
+    """Return a table without its empty rows and columns."""
     if not grid.cells:
         return ""
     rows = sorted(grid.cells)
@@ -90,7 +105,7 @@ def grid_html(grid: Grid) -> str:
 def _spans(
     grid: Grid, rows: list[int], columns: list[int]
 ) -> tuple[dict[tuple[int, int], dict[str, str]], set[tuple[int, int]]]:
-    """Return the spans of merged cells among what is shown, and what they cover."""
+    """Return the spans of merged cells among the shown cells, and the covered places."""
     spans: dict[tuple[int, int], dict[str, str]] = {}
     covered: set[tuple[int, int]] = set()
     work = 0
@@ -113,3 +128,65 @@ def _spans(
         spans[place] = span
         covered |= {(r, c) for r in inner_rows for c in inner_columns} - {place}
     return spans, covered
+
+
+SAMPLE = 64 * 1024  # characters from which the delimiter is detected
+MAX_FIELD = 2**20  # characters
+DELIMITERS = ",;\t|"
+_NUMBER = re.compile(r"[-+(]?[\d.,\s'%\u00a0]*\d[\d.,\s'%\u00a0)]*\Z")
+
+
+def read_delimited(text: str, *, tabs: bool = False) -> ConvertedDocument | None:
+    """Return the table in ``text``, None if it has fewer than two columns.
+
+    ``tabs`` fixes the delimiter; otherwise it is detected.
+    """
+    csv.field_size_limit(MAX_FIELD)
+    dialect = _dialect(text[:SAMPLE], tabs=tabs)
+    grid = Grid()
+    left = MAX_CELLS
+    try:
+        for number, row in enumerate(csv.reader(io.StringIO(text), dialect)):
+            if left < len(row):
+                grid.is_cut = True
+                break
+            left -= len(row)
+            for column, value in enumerate(row):
+                if shown := value.strip():
+                    is_text = not _NUMBER.match(shown[:50])
+                    content = escape(shown).replace("\n", "<br>")
+                    grid.put(number, column, GridCell(content, is_text))
+    except csv.Error:
+        return None
+    if len({column for row in grid.cells.values() for column in row}) < 2:
+        return None
+    warnings: list[str] = []
+    return ConvertedDocument(
+        body=sheets_html([grid], warnings), warnings=warnings, raw=text
+    )
+
+
+def _dialect(sample: str, *, tabs: bool) -> type[csv.Dialect]:
+    """Return the dialect whose delimiter the rows contain equally often."""
+    lines = [line for line in sample.split("\n")[:50] if line.strip()]
+    delimiter = "\t" if tabs else ","
+    best = 0.0
+    for sign in ("\t",) if tabs else DELIMITERS:
+        counts = [_count(line, sign) for line in lines]
+        least = min(counts, default=0)
+        usual = max(set(counts), key=counts.count) if counts else 0
+        agreed = counts.count(usual) / max(len(counts), 1)
+        score = agreed * (1 + min(least, 1)) if usual else 0.0
+        if score > best:
+            best, delimiter = score, sign
+
+    class Dialect(csv.excel):
+        pass
+
+    Dialect.delimiter = delimiter
+    return Dialect
+
+
+def _count(line: str, sign: str) -> int:
+    """Count ``sign`` outside of quotation marks."""
+    return sum(part.count(sign) for part in line.split('"')[::2])

@@ -1,7 +1,11 @@
-"""Cleaning a page's tree: what no reader sees goes, every address becomes absolute."""
+"""Cleans a page's tree: drops hidden content and makes URLs absolute.
+
+The module also serialises the tree as the page's cleaned HTML.
+"""
 
 from __future__ import annotations
 
+import html as escapes
 import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
@@ -9,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 from lxml import etree
 
+from scraper_service.content.decode import clean_text
 from scraper_service.content.html.document import drop, parse
-from scraper_service.content.html.hidden import (
+from scraper_service.content.html.elements import DROPPED
+from scraper_service.content.html.hidden_text import (
     Hiding,
     HidingRules,
     instruction_in,
@@ -22,8 +28,7 @@ from scraper_service.content.html.page_urls import (
     is_placeholder,
     without_session,
 )
-from scraper_service.content.html.spacing import part_words
-from scraper_service.content.html.tags import DROPPED
+from scraper_service.content.html.spacing import separate_words
 from scraper_service.content.passes import compiled, elements, texts_in
 
 if TYPE_CHECKING:
@@ -31,17 +36,17 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
-UNCOVERED_WORDS = 100  # least size of hidden content that counts as the page
-SPEECH_WORDS = 500  # of hidden text, at most, that is searched for instructions
+UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
+SPEECH_WORDS = 500  # hidden texts with fewer words are searched for instructions
 FEW_WORDS = 30
-FAINT = 0.1  # share of the words; more without opacity wait for a script
+FAINT = 0.1  # of the visible words; a larger transparent share awaits a script
 _NO_WORDS = frozenset({"script", "style", "template"})
-_WAITING = frozenset({"B:", "P:"})  # of the ids of such places
+_PLACEHOLDERS = frozenset({"B:", "P:"})  # id prefixes of React's placeholders
 _FRAMES = './/*[@data-original-tag="iframe"]'
 MAX_FRAMES = 50  # srcdoc documents parsed per page
-MAX_FRAME_DEPTH = 5  # of such documents inside each other
+MAX_FRAME_DEPTH = 5  # srcdoc documents inside each other
 _DROPPED = (etree.Comment, etree.PI, etree.Entity, *DROPPED)
-_ADDRESSES = {
+_URL_ATTRIBUTES = {
     "a": "href",
     "area": "href",
     "img": "src",
@@ -56,16 +61,19 @@ _ADDRESSES = {
     "q": "cite",
 }
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
-_MASKED = "/cdn-cgi/l/email-protection"
+_MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 
 
 def clean(document: Document, *, complete: bool = True) -> None:
-    """Drop what is not content and ``complete`` the addresses, in place."""
+    """Drop elements that are not content, in place.
+
+    With ``complete``, also make the URLs absolute.
+    """
     body = document.body
     _inline_frames(body)
-    _settle_noscript(body)
-    _settle_streamed(body)
+    _resolve_noscript(body)
+    _place_streamed_parts(body)
     rules = HidingRules(list(elements(document.root, "style")))
     for script in list(elements(body, "script")):
         if script.get("type", "")[:8] == "math/tex":
@@ -73,20 +81,20 @@ def clean(document: Document, *, complete: bool = True) -> None:
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
-    part_words(body)
-    for element in _unfinished(body) if complete else ():
-        _complete(element, element.tag, document.base)
+    separate_words(body)
+    for element in _elements_with_urls(body) if complete else ():
+        _complete_urls(element, element.tag, document.base)
 
 
-def _unfinished(body: Any) -> Iterable[Any]:
-    """Return the elements whose addresses may have to be completed."""
+def _elements_with_urls(body: Any) -> Iterable[Any]:
+    """Return the elements that may have relative URLs."""
     if compiled is not None:
-        return compiled.unfinished(body, _ADDRESSES)  # type: ignore[no-any-return]
-    return body.iter(*_ADDRESSES)  # type: ignore[no-any-return]
+        return compiled.unfinished(body, _URL_ATTRIBUTES)  # type: ignore[no-any-return]
+    return body.iter(*_URL_ATTRIBUTES)  # type: ignore[no-any-return]
 
 
 def _keep_formula(script: Any) -> None:
-    """Make a ``math`` of the TeX that MathJax 2 reads from a ``script``."""
+    """Turn a MathJax 2 ``script`` with TeX into a ``math`` element."""
     source = script.text or ""
     if "mode=display" in script.get("type"):
         script.set("display", "block")
@@ -96,9 +104,10 @@ def _keep_formula(script: Any) -> None:
 
 
 def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> None:
-    """Drop what no reader sees; what scripts uncover, or a click, is the page itself.
+    """Drop hidden elements, and warn of texts addressed to a language model.
 
-    Texts that speak to a language model are told of.
+    Hidden content stays if a script or a click would show it. It also stays if it is
+    longer than the visible text.
     """
     texts = {
         element: " ".join(texts_in(element)).split()
@@ -136,13 +145,13 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
 
 
 def _inline_frames(body: Any) -> None:
-    """Turn each ``iframe`` into a ``div`` which holds its ``srcdoc`` document.
+    """Turn each ``iframe`` into a ``div`` that holds its ``srcdoc`` document.
 
-    Those inside others too, the outer ones first.
+    Nested frames follow their outer frames.
     """
     found = [(frame, 1) for frame in elements(body, "iframe")]
-    for number, (frame, depth) in enumerate(found):  # it grows
-        source, address = frame.get("srcdoc"), frame.get("src")
+    for number, (frame, depth) in enumerate(found):  # the loop appends
+        source, url = frame.get("srcdoc"), frame.get("src")
         frame.tag = "div"
         frame.text = None
         for child in list(frame):
@@ -150,8 +159,8 @@ def _inline_frames(body: Any) -> None:
         frame.attrib.pop("srcdoc", None)
         frame.attrib.pop("src", None)
         frame.set("data-original-tag", "iframe")
-        if address:
-            frame.set("data-src", address)
+        if url:
+            frame.set("data-src", url)
         if source and number < MAX_FRAMES and depth <= MAX_FRAME_DEPTH:
             inner = parse(source, "").body
             found += [(nested, depth + 1) for nested in inner.iter("iframe")]
@@ -160,7 +169,7 @@ def _inline_frames(body: Any) -> None:
 
 
 def without_frames(document: Document) -> Document | None:
-    """Return a copy of a cleaned page without its frames; None if there are none."""
+    """Return a copy of a cleaned page without frames, None for a page without any."""
     if document.root.find(_FRAMES) is None:
         return None
     bare = evolve(document, root=deepcopy(document.root), warnings=[])
@@ -169,8 +178,8 @@ def without_frames(document: Document) -> Document | None:
     return bare
 
 
-def _settle_noscript(body: Any) -> None:
-    """Keep ``noscript`` only where it holds more words than all the rest."""
+def _resolve_noscript(body: Any) -> None:
+    """Keep ``noscript`` only where it holds more words than the rest of the page."""
     blocks = list(elements(body, "noscript"))
     if not blocks:
         return
@@ -180,12 +189,12 @@ def _settle_noscript(body: Any) -> None:
         if is_page:
             block.tag = "div"
         else:
-            _settle_before(block)
+            _copy_noscript_image(block)
             drop(block)
 
 
-def _settle_before(block: Any) -> None:
-    """Give the image before a ``noscript``, which a script fills, the address in it."""
+def _copy_noscript_image(block: Any) -> None:
+    """Copy the image URL of a ``noscript`` to the lazy image before it."""
     image, inner = block.getprevious(), block.find(".//img")
     if (
         inner is None
@@ -199,15 +208,16 @@ def _settle_before(block: Any) -> None:
         image.set("data-src", inner.get("src", ""))
 
 
-def _settle_streamed(body: Any) -> None:
-    """Move what React sends later, hidden at the end, to the places that wait for it.
+def _place_streamed_parts(body: Any) -> None:
+    """Move the parts that React streams later to their places.
 
-    A script does so in the browser. Such a place is an empty ``template``.
+    React sends such parts hidden, at the end of the page; a script moves them in the
+    browser. An empty ``template`` marks each place.
     """
     places: dict[str, Any] = {}
     for place in body.iter("template"):
         name = place.get("id", "")
-        if name[:2] in _WAITING:
+        if name[:2] in _PLACEHOLDERS:
             places.setdefault(name[2:], place)
     if not places:
         return
@@ -224,7 +234,7 @@ def _settle_streamed(body: Any) -> None:
 
 
 def _has_words(body: Any, count: int) -> bool:
-    """Tell whether there are so many words, without scripts and the like."""
+    """Return True if there are at least ``count`` words outside scripts and styles."""
     for element in body.iter():
         text = None if element.tag in _NO_WORDS else element.text
         for part in (text, element.tail):
@@ -235,33 +245,37 @@ def _has_words(body: Any, count: int) -> bool:
     return False
 
 
-def _complete(element: Any, tag: str, base: str) -> None:
-    """Make the addresses of ``element`` absolute; settle lazy images."""
+def _complete_urls(element: Any, tag: str, base: str) -> None:
+    """Make the URLs of ``element`` absolute, and load lazy images."""
     if tag == "img":
-        _settle_lazy(element.attrib)
-    for name in (_ADDRESSES[tag], "poster") if tag == "video" else (_ADDRESSES[tag],):
+        _load_lazy_image(element.attrib)
+    for name in (
+        (_URL_ATTRIBUTES[tag], "poster") if tag == "video" else (_URL_ATTRIBUTES[tag],)
+    ):
         value = element.get(name)
         if value is None:
             continue
         if tag == "a" and (
-            value.lstrip().startswith("#") or (_MASKED in value and _unmasked(element))
+            value.lstrip().startswith("#")
+            or (_MASKED_EMAIL in value and _unmask_email(element))
         ):
             continue
-        # Without text it is the page for links and forms, nothing for what is shown.
+        # An empty URL means the page itself in links and forms, no file in media.
         is_nothing = name in {"src", "poster"} and not value.strip()
-        address = None if is_nothing else absolute(base, value)
-        if address is not None and tag == "a":
-            address = without_session(address)
-        if address is None:
+        url = None if is_nothing else absolute(base, value)
+        if url is not None and tag == "a":
+            url = without_session(url)
+        if url is None:
             del element.attrib[name]
-        elif address != value:
-            element.set(name, address)
+        elif url != value:
+            element.set(name, url)
 
 
-def _unmasked(link: Any) -> bool:
-    """Show the address of mail that Cloudflare hides from robots, as its script does.
+def _unmask_email(link: Any) -> bool:
+    """Restore an e-mail URL that Cloudflare masks; return True on success.
 
-    It is in hexadecimal, all bytes changed by the first one.
+    The URL is in hexadecimal; all its bytes are XORed with the first byte. Cloudflare's
+    script does the same in a browser.
     """
     shown = next((e for e in link.iter() if e.get("data-cfemail")), None)
     code = link.get("href").partition("#")[2]
@@ -282,7 +296,8 @@ def _unmasked(link: Any) -> bool:
     return True
 
 
-def _settle_lazy(attributes: Any) -> None:
+def _load_lazy_image(attributes: Any) -> None:
+    """Set the ``src`` of a lazily loaded image from its other attributes."""
     source = attributes.get("src", "").strip()
     if source and not is_placeholder(source):
         return
@@ -296,8 +311,31 @@ def _settle_lazy(attributes: Any) -> None:
         if best:
             attributes["src"] = best
             return
-    for name, value in attributes.items():  # each script of lazy images has its own
+    for name, value in attributes.items():  # lazy-loading scripts use many names
         is_source = name[-4:] == "-src" or name[:9] == "data-src-"
         if is_source and _PICTURE.match(value):
             attributes["src"] = value.strip()
             return
+
+
+_SCRIPTING = ("script", "style", "noscript", "template", "svg")  # in a head
+_WITH_EVENT_HANDLERS = etree.XPath("//*[@*[starts-with(name(), 'on')]]")
+
+
+def cleaned_html(document: Document) -> str:
+    """Serialise the tree as HTML without scripts, styles and event handlers.
+
+    :func:`clean` leaves scripts and styles in the head, and event handlers everywhere.
+    """
+    etree.strip_elements(document.root, *_SCRIPTING, with_tail=False)
+    for element in _WITH_EVENT_HANDLERS(document.root):
+        for name in list(element.attrib):
+            if name.startswith("on"):
+                del element.attrib[name]
+    text: str = etree.tostring(document.root, encoding="unicode", method="html")
+    return clean_text(text)
+
+
+def preformatted(text: str) -> str:
+    """Return a plain text document as HTML."""
+    return f"<html><body><pre>{escapes.escape(text, quote=False)}</pre></body></html>"

@@ -1,7 +1,7 @@
-"""A page as one tree, which all formats are made from, so that they agree.
+"""Parses a page into a tree, from which all formats are made.
 
-Parsing guards against hostile nesting; elements are chosen by the caller's selectors.
-What no reader sees is dropped in ``cleaning.py``, what is chrome in ``content.py``.
+Parsing limits nesting, tags and attributes, as pages may be hostile. Callers include
+and exclude elements by CSS selectors.
 """
 
 from __future__ import annotations
@@ -13,35 +13,35 @@ from attrs import define, field
 from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
+from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.html.tags import UNCOUNTED, VOID
 from scraper_service.content.passes import compiled, elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
-MAX_TAGS = 300_000  # lxml needs about 0.6 kB for each
-MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG, in bytes
-LONG_TAG = 50_000
+MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
+MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
+LONG_TAG = 50_000  # bytes
 
 _TAG = re.compile(rb"<(/?)([a-zA-Z][^\s/>]*)[^>]*>")
 _LONG_TAG = re.compile(rb"<[a-zA-Z][^<>]{%d,}" % LONG_TAG)
 _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']\S*))?")
-# What XML forbids would be refused wherever the tree is changed. As bytes of UTF-8, where
-# a control character is never a part of another one: a search in text takes longer than
-# libxml2 takes to parse.
+# lxml refuses the characters that XML forbids whenever the tree is changed. They are
+# removed from the UTF-8 bytes, as a search in text takes longer than libxml2's parsing.
+# In UTF-8 a control character is never part of another character.
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
 _FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
 _FORBIDDEN_START = b"\xef\xbf"
-# Not by a flag for both cases: that would look at each byte, not only behind "&#".
+# Without the flag for both cases, which would test each byte, not only those behind "&#".
 _FORBIDDEN_REFERENCE = re.compile(
     rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
     rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
 )
 _TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
-# Elements that leave a parser of HTML 5 in the head.
-_OF_HEAD = frozenset(
+# Elements behind which an HTML 5 parser stays in the head.
+_HEAD_ELEMENTS = frozenset(
     "base basefont bgsound link meta noframes noscript object script style template title".split()
 )
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
@@ -49,19 +49,20 @@ _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
 
 @define
 class Document:
-    """A parsed page. ``base`` is what its relative addresses are relative to.
+    """A parsed page."""
 
-    Of main content, ``is_main``, what readers make nothing of is not written.
-    """
-
+    #: The lxml root element.
     root: Any
+    #: The URL that relative URLs are relative to.
     base: str
+    #: Warnings for the client.
     warnings: list[str] = field(factory=list)
+    #: Whether this is main content, whose Markdown omits elements of no use to readers.
     is_main: bool = False
 
     @property
     def body(self) -> Any:
-        """The ``body`` element; made when the page has none."""
+        """The ``body`` element, created if the page has no body."""
         body = self.root.find("body")
         if body is None:
             body = etree.SubElement(self.root, "body")
@@ -71,7 +72,10 @@ class Document:
 
 
 def parse(source: str | bytes, url: str) -> Document:
-    """Parse text, or its UTF-8; extreme nesting is flattened and then warned of."""
+    """Parse text, or its UTF-8 bytes.
+
+    Too many tags and too deep nesting are cut, with a warning.
+    """
     text = source.encode(errors="ignore") if isinstance(source, str) else source
     warnings: list[str] = []
     if len(text) > MAX_TAGS and text.count(b"<") > MAX_TAGS:
@@ -79,9 +83,9 @@ def parse(source: str | bytes, url: str) -> Document:
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
     root = _tree(text)
     if _is_too_deep(root):
-        root = _tree(_flattened(text, UNCOUNTED))
-        if _is_too_deep(root):  # tables or lists inside each other
-            root = _tree(_flattened(text, VOID))
+        root = _tree(_flatten(text, UNCOUNTED))
+        if _is_too_deep(root):  # nested tables or lists
+            root = _tree(_flatten(text, VOID))
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
     _end_head(root)
     bases = (element.get("href") for element in elements(root, "base"))
@@ -93,7 +97,7 @@ def parse(source: str | bytes, url: str) -> Document:
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:
-    """Remove the elements which match one of the CSS ``selectors``."""
+    """Remove the elements that match any of the CSS ``selectors``."""
     for element in _matches(document, selectors):
         if element.tag not in {"html", "body", "head"}:
             drop(element)
@@ -102,7 +106,7 @@ def exclude(document: Document, selectors: Iterable[str]) -> None:
 
 
 def include(document: Document, selectors: tuple[str, ...]) -> None:
-    """Keep the outermost matching elements only, in document order."""
+    """Keep only the outermost matching elements, in document order."""
     matches = _matches(document, selectors)
     body = document.body
     if body in matches or document.root in matches:
@@ -123,7 +127,7 @@ def include(document: Document, selectors: tuple[str, ...]) -> None:
 
 
 def drop(element: Any) -> None:
-    """Remove ``element``; the text which follows it stays."""
+    """Remove ``element`` but keep the text behind it."""
     parent = element.getparent()
     if parent is None:
         return
@@ -138,7 +142,7 @@ def drop(element: Any) -> None:
 
 
 def select(root: Any, selector: str) -> list[Any] | None:
-    """Return the elements matching a CSS selector, None for an unusable one."""
+    """Return the elements that match a CSS selector, None for an invalid selector."""
     try:
         found = root.xpath(_TRANSLATOR.css_to_xpath(selector))
     except (SelectorError, ValueError, TypeError, RecursionError, etree.XPathError):
@@ -170,7 +174,7 @@ def _tree(data: bytes) -> Any:
         huge_tree=True,
         remove_comments=True,
         remove_pis=True,
-        collect_ids=False,  # nothing asks the parser for an element by its id
+        collect_ids=False,  # no code uses the index of ids
     )
     if compiled is None or compiled.has_one_of(data, _CONTROLS):
         data = data.translate(None, _CONTROLS)
@@ -185,15 +189,16 @@ def _tree(data: bytes) -> Any:
 
 
 def _end_head(root: Any) -> None:
-    """Move what ends a head without a closing tag, with all behind it, to the body.
+    """Move the first body element inside the head, with all behind it, to the body.
 
-    libxml2 knows no elements of HTML 5, and leaves ``<main>`` in the head.
+    libxml2 does not support HTML 5's elements, and leaves ``<main>`` in a head without
+    end tag.
     """
     head = root.find("head")
     if head is None:
         return
     for number, child in enumerate(head):
-        if isinstance(child.tag, str) and child.tag not in _OF_HEAD:
+        if isinstance(child.tag, str) and child.tag not in _HEAD_ELEMENTS:
             late = head[number:]
             break
     else:
@@ -209,7 +214,7 @@ def _end_head(root: Any) -> None:
 
 
 def _has_long_tag(data: bytes) -> bool:
-    """Tell whether there may be a tag longer than :data:`LONG_TAG`, in few looks."""
+    """Return True if a tag may be longer than :data:`LONG_TAG`, by few searches."""
     place = data.find(b"<")
     while 0 <= place < len(data) - LONG_TAG:
         end = place + 1 + LONG_TAG
@@ -217,13 +222,16 @@ def _has_long_tag(data: bytes) -> bool:
         if last < 0:
             if data.find(b">", place, end) < 0:
                 return True
-            last = data.find(b"<", end)  # it was a script, more often than not
+            last = data.find(b"<", end)  # mostly behind a script
         place = last
     return False
 
 
 def _without_late_attributes(data: bytes) -> bytes:
-    """Cut elements of very many attributes: libxml2 compares each with all others."""
+    """Cut the late attributes of elements that have very many.
+
+    libxml2 compares each attribute with all others.
+    """
 
     def cut(match: re.Match[bytes]) -> bytes:
         end = None
@@ -236,8 +244,8 @@ def _without_late_attributes(data: bytes) -> bytes:
     return _LONG_TAG.sub(cut, data)
 
 
-def _flattened(text: bytes, uncounted: frozenset[str]) -> bytes:
-    """Drop the tags below :data:`MAX_DEPTH`, keeping their text."""
+def _flatten(text: bytes, uncounted: frozenset[str]) -> bytes:
+    """Drop the tags below :data:`MAX_DEPTH`, but keep their text."""
     depth = 0
 
     def keep(match: re.Match[bytes]) -> bytes:

@@ -1,28 +1,28 @@
-"""Addresses as they stand in pages: completed, never normalised."""
+"""URLs as pages write them: completed, but never normalised."""
 
 from __future__ import annotations
 
 import re
 from functools import lru_cache
-from urllib.parse import urljoin, urlsplit
+from urllib.parse import SplitResult, urljoin, urlsplit
 
-MAX_CANDIDATES = 100  # of one srcset
-MAX_CACHED = 1000  # characters of an address
+MAX_CANDIDATES = 100  # images in one srcset
+MAX_CACHED = 1000  # characters of a URL
 MAX_SRCSET = 50_000  # characters
 
 _WEB = re.compile(r"https?://", re.IGNORECASE)
 _BREAKS = re.compile(r"[\t\r\n]")
 _DESCRIPTOR = re.compile(r"(\d+(?:\.\d+)?)[wx]")
-# Addresses that begin at the root and have nothing in them to resolve or to tidy.
+# URLs that begin at the root, without parts to resolve or to tidy.
 _ROOTED = re.compile(r"/(?:[\w-][^?#\s;\\]*(?:\?[^?#\s]+)?)?\Z", re.ASCII)
-# What a site adds to every link, to know a visitor who takes no cookies. The ``s`` of
-# other pages than those of forums signs an image.
+# Session ids that a site adds to every link, for visitors without cookies. ``s`` is a
+# session in forums only; elsewhere it may sign an image.
 _SESSION = re.compile(
     r"([?&;])(?:(?:phpsessid|jsessionid|oscsid|zenid|aspsessionid[a-z]*)=[\w.,!-]{20,}"
     r"|sid=(?:[a-z]:)?[0-9a-f]{32}|(?<=\.php\?)s=[0-9a-f]{32})(?:(&)|(?=[#?]|\Z))",
     re.IGNORECASE | re.ASCII,
 )
-# Parts of what images are called that are nothing to look at.
+# Parts of the names of placeholder images.
 _PLACEHOLDERS = (
     "placeholder /spacer. blank.gif blank.png clear.gif pixel.gif transparent.gif "
     "transparent.png /loading.gif /loading.svg"
@@ -31,10 +31,9 @@ _SCRIPTS = ("javascript:", "vbscript:")
 
 
 def absolute(base: str, value: str) -> str | None:
-    """Return ``value`` as an absolute address, None if there is none in it.
+    """Return ``value`` as an absolute URL, None for an unusable value or a script.
 
-    A value which starts with ``http://`` or ``https://`` is kept as written.
-    Addresses that would run a script are none.
+    A value that starts with ``http://`` or ``https://`` stays as written.
     """
     if len(value) > MAX_CACHED:
         return _absolute.__wrapped__(base, value)
@@ -43,7 +42,7 @@ def absolute(base: str, value: str) -> str | None:
 
 @lru_cache(maxsize=4096)
 def _absolute(base: str, value: str) -> str | None:
-    """Complete once what is asked for by several formats."""
+    """Complete a URL; cached, as several formats need the same URL."""
     value = value.strip()
     if "\n" in value or "\t" in value or "\r" in value:
         value = _BREAKS.sub("", value)
@@ -57,15 +56,15 @@ def _absolute(base: str, value: str) -> str | None:
         return _origin(base) + value
     try:
         return urljoin(base, value) or None
-    except ValueError:  # "http://[bad" and the like
+    except ValueError:  # such as "http://[bad"
         return None
 
 
-def without_session(address: str) -> str:
-    """Return the URL without the session of the visitor, which means nothing later."""
-    if "=" not in address:
-        return address
-    return _SESSION.sub(lambda m: m[1] if m[1] == "?" and m[2] else m[2] or "", address)
+def without_session(url: str) -> str:
+    """Return the URL without the visitor's session, which means nothing later."""
+    if "=" not in url:
+        return url
+    return _SESSION.sub(lambda m: m[1] if m[1] == "?" and m[2] else m[2] or "", url)
 
 
 @lru_cache(maxsize=16)
@@ -73,22 +72,30 @@ def _origin(base: str) -> str:
     return urljoin(base, "/").removesuffix("/")
 
 
-def has_place(url: str) -> bool:
-    """Tell whether an absolute address has a host, and no port that there cannot be."""
+def url_parts(url: str) -> SplitResult:
+    """Return the parts of a URL, for example of a link; all empty if it is invalid."""
     try:
-        parts = urlsplit(url)
+        return urlsplit(url)
+    except ValueError:  # such as "http://[bad"
+        return SplitResult("", "", "", "", "")
+
+
+def has_host(url: str) -> bool:
+    """Return True if an absolute URL has a host, and no impossible port."""
+    parts = url_parts(url)
+    try:
         return bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
 
 
-def is_web(address: str | None) -> bool:
-    """Tell whether ``address`` is an http(s) address."""
-    return bool(address and _WEB.match(address))
+def is_web(url: str | None) -> bool:
+    """Return True if ``url`` is an http(s) URL."""
+    return bool(url and _WEB.match(url))
 
 
 def best_candidate(srcset: str) -> str | None:
-    """Return the address of the largest image in a ``srcset`` attribute."""
+    """Return the URL of the largest image in a ``srcset`` attribute."""
     best, best_size = None, -1.0
     for url, descriptor in _candidates(srcset[:MAX_SRCSET])[:MAX_CANDIDATES]:
         match = _DESCRIPTOR.fullmatch(descriptor)
@@ -99,7 +106,10 @@ def best_candidate(srcset: str) -> str | None:
 
 
 def _candidates(srcset: str) -> list[tuple[str, str]]:
-    """Split as the HTML standard: a comma may be part of an address."""
+    """Return the URLs and descriptors of a ``srcset``.
+
+    The split follows the HTML standard: a comma may be part of a URL.
+    """
     found: list[tuple[str, str]] = []
     url = ""
     for word in srcset.split():
@@ -118,7 +128,7 @@ def _candidates(srcset: str) -> list[tuple[str, str]]:
 
 
 def is_placeholder(source: str) -> bool:
-    """Tell whether an image only stands where a script puts another one."""
+    """Return True for the URL of an image that a script replaces."""
     start = source[:200].lower()
     return start.startswith("data:image/") or any(
         name in start for name in _PLACEHOLDERS

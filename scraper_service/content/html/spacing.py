@@ -1,4 +1,4 @@
-"""Spaces between words, links and prices that only styles draw apart."""
+"""Adds spaces between words, links and prices that only styles separate."""
 
 from __future__ import annotations
 
@@ -7,30 +7,30 @@ from typing import Any
 
 from scraper_service.content.passes import texts_in
 
-# Of scripts that put spaces between words; single letters are parts of a word.
+# For writing systems with spaces between words; a single letter is part of a word.
 _ENDS_WORD = re.compile(r"(?:[^\W\u2e80-\uffff]{2}|\w\))$")
 _BEGINS_WORD = re.compile(r"[^\W\u2e80-\uffff]{2}")
 _ENDS_PHRASE = re.compile(r"\w[a-z\u00df-\u00f6\u00f8-\u00ff)]\Z")
 _BEGINS_NAME = re.compile(r"[A-Z][a-z]")
 _REDUCTION = re.compile(r"\d\d?%")
 _CURRENCY = frozenset("$\u20ac\u00a3")
-# Of what is said, and of what it is said of: a pair of them is no word.
+# Class names of labels and values: a pair of them is not one word.
 _LABELS = re.compile(r"(?:^|[\s_-])(?:label|name|key|title|value|count)(?=$|[\s_-])")
-_PARTED = frozenset({"a", "span"})
+_SEPARATED = frozenset({"a", "span"})
 _EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 
 
-def part_words(body: Any) -> None:
-    """Put a space between links, and spans of one class, that styles draw apart.
+def separate_words(body: Any) -> None:
+    """Add a space between links, and between spans of one class, that styles separate.
 
-    Between others too, where one of them has several words and a new one begins,
-    between prices, and between a label and its value.
+    The space also goes between other links and spans in three cases: a new word begins
+    behind several words, a new price begins, or a value follows its label.
     """
     for element in body.iter("a", "span"):
         if element.tail:
             continue
         behind = element.getnext()
-        if behind is None or behind.tag not in _PARTED:
+        if behind is None or behind.tag not in _SEPARATED:
             continue
         if behind.tag == element.tag and (
             element.tag == "a"
@@ -44,15 +44,15 @@ def part_words(body: Any) -> None:
                 continue
             before = "".join(texts_in(element))
             is_note = behind.tag == "a" and after.isdigit()
-            is_end = (not is_note and _are_apart(before, after)) or _are_labelled(
-                element, behind, before
-            )
+            is_end = (
+                not is_note and _are_apart(before, after)
+            ) or _are_label_and_value(element, behind, before)
         if is_end and not any(above.tag in _EXACT for above in element.iterancestors()):
             element.tail = " "
 
 
 def _are_apart(before: str, after: str) -> bool:
-    """Tell whether a word or a price ends and a new one begins, by their letters."""
+    """Return True if a word or a price ends and a new one begins, by their letters."""
     first = after[0]
     if before[-1:].isdigit():
         if first in _CURRENCY or (before[:1] in _CURRENCY and _REDUCTION.match(after)):
@@ -64,8 +64,8 @@ def _are_apart(before: str, after: str) -> bool:
     return " " in f"{before}{after}".strip()
 
 
-def _are_labelled(element: Any, behind: Any, before: str) -> bool:
-    """Tell a label and its value by what they are called."""
+def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
+    """Return True for a label and its value, by their class names."""
     names, others = element.get("class"), behind.get("class")
     return bool(
         names

@@ -1,9 +1,8 @@
-"""The text blocks of a page: one walk over the cleaned tree.
+"""The text blocks of a page, collected in one walk over the cleaned tree.
 
-A block is a run of text between the beginnings and ends of block-level elements. What the
-model needs of it is noted on the way, in columns, which are lists of one entry a block;
-elements that may hold blocks are numbered in document order and have columns too, so that
-all below one is a range of blocks.
+A block is a run of text between the boundaries of block-level elements. The walk fills
+columns: lists with one entry per block. Elements that may contain blocks ("nodes") are
+numbered in document order and have columns too. The blocks inside a node are a range.
 """
 
 from __future__ import annotations
@@ -13,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define
 
-from scraper_service.content.html.tags import BLOCKS, SKIPPED
-from scraper_service.content.main_content.tables import (
+from scraper_service.content.html.elements import BLOCKS, SKIPPED
+from scraper_service.content.main_content.learned_scores import (
     MAX_START,
     NO_NAMES,
     NameScores,
-    together,
+    combine_scores,
 )
 from scraper_service.content.passes import compiled
 
 if TYPE_CHECKING:
-    from scraper_service.content.main_content.tables import Tables
+    from scraper_service.content.main_content.learned_scores import Tables
 
-MAX_SHAPE = 60  # of a class, that elements are compared by
-WIDE_CHARACTERS = 2  # a word of scripts that put no spaces between words
+MAX_SHAPE = 60  # characters of a class that are part of an element's shape
+WIDE_CHARACTERS = 2  # characters that count as a word in scripts without spaces
 
-# The places a block can be in, as bits.
+# The kinds of elements around a block, as bits.
 PLACES = (
     "main article section nav aside header footer form table li figure button blockquote "
     "dialog details dl a p heading pre consent"
@@ -62,15 +61,16 @@ _PLACE_OF_ROLE = {
     "dialog": _PLACE_OF["dialog"],
     "alertdialog": _PLACE_OF["dialog"],
 }
-# Consent texts can be longer than the page itself.
+# The text of a consent dialog can be longer than the page.
 _CONSENT = re.compile(
     "onetrust|cybotcookiebot|didomi|usercentrics|cookie-?consent|cookie-?banner",
     re.IGNORECASE,
 )
 IN_CONSENT = 1 << PLACES.index("consent")
-# Each a block, besides the elements which are drawn as one.
+# Elements that start a block.
 _NODES = BLOCKS | {"button", "option", "video", "audio"}
-# The place that each of these is, or that it is left out; all others are inline.
+# The place bits of each tag in ``_NODES``; skipped tags have ``_LEFT_OUT``. Other tags are
+# inline.
 _LEFT_OUT = -1
 _ENTERED = {tag: _PLACE_OF.get(tag, 0) for tag in _NODES} | dict.fromkeys(
     SKIPPED, _LEFT_OUT
@@ -82,23 +82,29 @@ _WIDE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 
 @define
 class Nodes:
-    """The elements that may hold blocks, by columns; the first is the body.
+    """The elements that may contain blocks, as columns; the first node is the body."""
 
-    Of each: ``parent``, -1 for the body; ``start`` and ``end``, exclusive, of its blocks;
-    ``path``, one number for all of the same shape below the same path; ``shape``, the tag
-    with the class; the ``scores`` of its names; and its ``own`` id.
-    """
-
+    #: The lxml element.
     element: list[Any]
+    #: The tag name.
     tag: list[str]
+    #: The number of the parent node; -1 for the body.
     parent: list[int]
+    #: The number of the first block inside the node.
     start: list[int]
+    #: The depth below the body; 0 for the body.
     depth: list[int]
+    #: The bits of :data:`PLACES` of the node and its ancestors.
     places: list[int]
+    #: The tag with the class, shortened to :data:`MAX_SHAPE`.
     shape: list[str]
+    #: A number shared by all nodes of the same shape below the same path.
     path: list[int]
+    #: The learned scores of class, id, itemprop and label.
     scores: list[NameScores]
+    #: The id attribute.
     own: list[str | None]
+    #: The number behind the last block inside the node.
     end: list[int]
 
     def __len__(self) -> int:
@@ -107,20 +113,25 @@ class Nodes:
 
 @define
 class Blocks:
-    """The runs of text, by columns. ``node`` is the element a run stands directly in.
+    """The text blocks of a page, as columns."""
 
-    ``first`` is the score of its first words, ``inline_low`` the lowest of the names of
-    inline elements in it; ``linked`` counts its words in links.
-    """
-
+    #: The number of the innermost node around the block.
     node: list[int]
+    #: The number of words.
     words: list[int]
+    #: The number of words in links.
     linked: list[int]
+    #: The number of links.
     links: list[int]
+    #: The text, with its white space.
     text: list[str]
+    #: The bits of :data:`PLACES` of the elements around the block.
     places: list[int]
+    #: The learned score of the first words.
     first: list[float]
+    #: The learned score of a short text as a whole.
     phrase: list[float]
+    #: The lowest learned name score of the inline elements in the block.
     inline_low: list[float]
 
     def __len__(self) -> int:
@@ -128,7 +139,7 @@ class Blocks:
 
 
 class Walk:
-    """The walk; afterwards ``nodes`` and ``blocks`` are filled."""
+    """The walk over a body; the constructor fills ``nodes`` and ``blocks``."""
 
     def __init__(self, body: Any, tables: Tables) -> None:
         self.tables = tables
@@ -152,7 +163,7 @@ class Walk:
         self.blocks = Blocks(*_columns(self._block_rows, 9))
 
     def _begin(self, row: tuple[Any, ...]) -> None:
-        """Go through the element of ``row``, which has the columns of a node."""
+        """Add a node with the columns in ``row``, and walk its element."""
         number = len(self._ends)
         self._node_rows.append(row)
         self._ends.append(0)
@@ -196,10 +207,10 @@ class Walk:
             scores = self._of_names(names)
         if own or marked or said:
             given = [name for name in (own, marked, said) if name]
-            scores = together([scores, *map(self._of_names, given)])
+            scores = combine_scores([scores, *map(self._of_names, given)])
         if own or role:
-            places |= _said(own, role)
-        if tag == "main" or role == "main":  # in a menu that was never closed
+            places |= _declared_places(own, role)
+        if tag == "main" or role == "main":  # may stand in an unclosed menu
             places &= ~_AROUND_MAIN
         above = self._node_rows[parent]
         paths = self._paths
@@ -254,14 +265,14 @@ class Walk:
 
 
 def _compiled(body: Any, tables: Tables) -> tuple[Nodes, Blocks]:
-    """Return what the walk in Python returns."""
+    """Return the columns, collected by the compiled walk."""
     walk = compiled.Walk(
         body,
         entered=_ENTERED,
         of_names=tables.of_names,
         of_start=tables.of_start,
-        said=_said,
-        together=together,
+        said=_declared_places,
+        together=combine_scores,
         no_names=NO_NAMES,
         wide=_WIDE.findall,
         link=_LINK,
@@ -276,15 +287,17 @@ def _compiled(body: Any, tables: Tables) -> tuple[Nodes, Blocks]:
 
 
 def _places_of(body: Any) -> int:
-    return _PLACE_OF.get(body.tag, 0) | _said(body.get("id"), body.get("role"))
+    return _PLACE_OF.get(body.tag, 0) | _declared_places(
+        body.get("id"), body.get("role")
+    )
 
 
 def _columns(rows: list[tuple[Any, ...]], count: int) -> list[list[Any]]:
-    """Return the columns of ``rows``; it is faster than to add to each on the way."""
+    """Return the columns of ``rows``; this is faster than appending to each column."""
     return [[row[number] for row in rows] for number in range(count)]
 
 
-def _said(own: str | None, role: str | None) -> int:
-    """Return the places that the id and the role of an element say it is."""
+def _declared_places(own: str | None, role: str | None) -> int:
+    """Return the place bits that an element's id and role declare."""
     places = _PLACE_OF_ROLE.get(role, 0) if role else 0
     return places | IN_CONSENT if own and _CONSENT.search(own) else places

@@ -1,7 +1,7 @@
-"""Cards: siblings of one shape, whose parts are kept or dropped in all of them alike.
+"""Cards: siblings of the same shape; a part is kept or dropped in all cards of a list.
 
-The model judges each block alone, so that of one card the price stayed and of the next
-one the name.
+The model scores each block alone. Without this rule, one card could keep only its price
+and the next card only its name.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ if TYPE_CHECKING:
     from scraper_service.content.main_content.drafts import Draft
 
 LEAST_CARDS = 3
-MAX_CARDS = 1_000  # of one list; longer ones are left as they are
+MAX_CARDS = 1_000  # per list; longer lists stay as they are
 MAX_LISTS = 200
-MAX_WORDS = 100  # of a card, in the mean
-MOST_CARDS = 0.7  # of a list, that have a link or a price
-MAX_ALIKE = 4  # blocks of one shape in a card that are told apart
-MAJORITY = 0.6  # of the cards, whose part the model keeps
-LEAST_TITLED = 0.5  # of the cards, that have a title
-LEAST_LIKELY = 0.3  # of the bar: the chance of titles that stay with the rest
-FORUM = 0.5  # chance of one: posts are no cards, nor are those below them
-LEAST_KEPT = 0.25  # of the words of the cards: less goes, unless it is the title
+MAX_WORDS = 100  # mean words per card
+MOST_CARDS = 0.7  # minimum share of cards with a link or a price
+MAX_ALIKE = 4  # blocks of one shape that are distinguished within a card
+MAJORITY = 0.6  # share of cards in which a part must be kept to stay everywhere
+LEAST_TITLED = 0.5  # minimum share of cards with a title
+LEAST_LIKELY = 0.3  # minimum chance of titles that stay, as a factor on the bar
+FORUM = 0.5  # chance of a forum from which rows of siblings are separate lists
+LEAST_KEPT = 0.25  # share of a list's words; with fewer kept, the whole list is dropped
 
-# Of the names that page builders give to each of their elements.
+# The numbers that page builders put into the class names of their elements.
 _NUMBER = re.compile(r"[_-]\d[0-9a-f]*(?=$|[\s_-])")
-Column = list[int]  # the blocks of one part, of all cards
+Column = list[int]  # the blocks of one part in all cards of a list
 
 
 def unite_cards(draft: Draft) -> None:
-    """Decide each part of a card for all cards of a list.
+    """Keep or drop each part of a card in all cards of a list.
 
-    A title stays with what stays of its cards. Where that is little, it goes too: a
-    price without its name says nothing.
+    The titles stay if enough of the cards stays. Otherwise the cards are dropped: a price
+    without a name is useless.
     """
     paths = _paths(draft)
     for cards in _lists(draft, paths):
@@ -48,10 +48,10 @@ def unite_cards(draft: Draft) -> None:
             kept = draft.keep[column].mean()
             if len(column) >= LEAST_CARDS and 0 < kept < 1:
                 stays = kept >= MAJORITY or _chance(draft, column) >= draft.bar
-                draft.settle(column, stays, "as in the other cards")
+                draft.set_keep(column, stays, "as in the other cards")
         for column in columns:
             if _is_button(draft, column):
-                draft.settle(column, False, "said in all cards")
+                draft.set_keep(column, False, "said in all cards")
         blocks = [number for card in cards for number in card]
         kept = draft.keep[blocks]
         title = _titles(draft, columns, len(cards))
@@ -59,13 +59,13 @@ def unite_cards(draft: Draft) -> None:
             continue
         weight = draft.made.words[blocks] + 1.0
         if (weight * kept).sum() < LEAST_KEPT * weight.sum():
-            draft.settle(blocks, False, "little of a card")
+            draft.set_keep(blocks, False, "little of a card")
         elif _chance(draft, title) >= LEAST_LIKELY * draft.bar:
-            draft.settle(title, True, "the title of a card")
+            draft.set_keep(title, True, "the title of a card")
 
 
 def _paths(draft: Draft) -> list[int]:
-    """Return by node the number of its path, in which names are without numbers."""
+    """Return the path number of each node, comparing class names without numbers."""
     nodes = draft.walk.nodes
     shapes = set(nodes.shape)
     plain = {shape: _NUMBER.sub("", shape) for shape in shapes}
@@ -80,14 +80,14 @@ def _paths(draft: Draft) -> list[int]:
 
 
 def _lists(draft: Draft, paths: list[int]) -> list[list[range]]:
-    """Return the lists of small siblings of one shape that are kept in part."""
+    """Return the lists of small siblings of one shape that are partly kept."""
     made, nodes = draft.made, draft.walk.nodes
     start, end = made.start, made.end
     sizes = end - start
     full = np.flatnonzero(sizes[1:]) + 1
     around = made.parent[full]
     if made.columns["kind forum"][0] < FORUM:
-        around = made.parent[np.maximum(around, 0)]  # rows of cards are one list
+        around = made.parent[np.maximum(around, 0)]  # several rows form one list
     shapes = (around + 1) * (len(nodes) + 1) + np.array(paths, dtype=np.intp)[full]
     _, which, counts = np.unique(shapes, return_inverse=True, return_counts=True)
 
@@ -113,7 +113,7 @@ def _lists(draft: Draft, paths: list[int]) -> list[list[range]]:
 
 
 def _are_cards(draft: Draft, cards: list[range]) -> bool:
-    """Tell whether most of them lead somewhere or have a price."""
+    """Return True if most of the siblings have a link or a price."""
     blocks = draft.walk.blocks
     least = MOST_CARDS * len(cards)
     count = 0
@@ -126,7 +126,7 @@ def _are_cards(draft: Draft, cards: list[range]) -> bool:
 
 
 def _columns(draft: Draft, cards: list[range], paths: list[int]) -> list[Column]:
-    """Return the blocks of the cards by what they are in them."""
+    """Return the blocks of all cards, grouped by their part of a card."""
     node = draft.walk.blocks.node
     found: dict[tuple[int, int], Column] = {}
     for card in cards:
@@ -139,7 +139,7 @@ def _columns(draft: Draft, cards: list[range], paths: list[int]) -> list[Column]
 
 
 def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
-    """Return the headings of the cards, or the first links that differ from each other."""
+    """Return the headings of the cards, or else their first links with distinct texts."""
     blocks, headed = draft.walk.blocks, draft.made.columns["in heading"]
     density = draft.made.columns["link density"]
     full = [column for column in columns if len(column) >= LEAST_TITLED * count]
@@ -157,9 +157,9 @@ def _titles(draft: Draft, columns: list[Column], count: int) -> Column | None:
 
 
 def _is_button(draft: Draft, column: Column) -> bool:
-    """Tell a link that is written as a heading, the same in all cards.
+    """Return True if all cards have the same linked heading, such as "Read more".
 
-    Not one that a picture would go with.
+    A heading with a picture does not count: dropping it would drop the picture.
     """
     columns, texts = draft.made.columns, draft.walk.blocks.text
     return bool(
@@ -172,7 +172,7 @@ def _is_button(draft: Draft, column: Column) -> bool:
 
 
 def _has_picture(draft: Draft, block: int) -> bool:
-    """Tell whether a picture goes with a block, in an element of no other block."""
+    """Return True if an element with this block alone contains a picture."""
     nodes, node = draft.walk.nodes, draft.walk.blocks.node[block]
     above = nodes.parent[node]
     while above > 0 and nodes.end[above] - nodes.start[above] == 1:

@@ -1,4 +1,4 @@
-"""Text that stands only in the structured data of a page: what a product is."""
+"""Product descriptions that stand only in the JSON-LD of a page."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from lxml import etree
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-MAX_SCRIPT = 500_000  # characters of one that are parsed
+MAX_SCRIPT = 500_000  # characters; longer scripts are skipped
 MAX_SCRIPTS = 20
-MAX_VALUES = 2_000  # of one script that are looked at
+MAX_VALUES = 2_000  # values examined per script
 LEAST_WORDS = 8
 MAX_TEXT = 20_000  # characters
-KNOWN_SHARE = 0.8  # of its words: then the text is on the page already
+KNOWN_SHARE = 0.8  # share of known words above which the page already has the text
 _WORD = re.compile(r"\w+")
 _TAG = re.compile(r"<[^<>]*>")
 _BREAK = re.compile(r"<(?:br|/p|/li|/div)\b[^<>]*>|\n\s*\n", re.IGNORECASE)
 
 
 def product_description(scripts: Sequence[str]) -> str | None:
-    """Return what the JSON-LD of the page says of its product, None if it has none."""
+    """Return the product description in the JSON-LD ``scripts``, or None."""
     for script in scripts[:MAX_SCRIPTS]:
         if "Product" not in script or len(script) > MAX_SCRIPT:
             continue
@@ -40,7 +40,7 @@ def product_description(scripts: Sequence[str]) -> str | None:
 
 
 def _products(data: Any) -> Iterator[dict[str, Any]]:
-    """Yield the products, but not those of a list, which are other pages."""
+    """Yield the products, except those of an ``ItemList``: they have their own pages."""
     waiting, seen = [data], 0
     while waiting and seen < MAX_VALUES:
         value = waiting.pop(0)
@@ -58,7 +58,7 @@ def _products(data: Any) -> Iterator[dict[str, Any]]:
 
 
 def add_description(body: Any, text: str) -> None:
-    """Put ``text`` behind the title, as paragraphs, unless the page has it."""
+    """Insert ``text`` as paragraphs behind the title, unless the page has the text."""
     present = set(_WORD.findall(" ".join(body.itertext()).lower()))
     plain = html.unescape(text)
     paragraphs = [" ".join(_TAG.sub(" ", part).split()) for part in _BREAK.split(plain)]

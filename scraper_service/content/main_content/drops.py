@@ -1,4 +1,4 @@
-"""The rules that drop what the model kept: what leads elsewhere, asks or comments."""
+"""Rules that drop kept blocks: navigation, offers, forms, buttons, comments, consent."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ import numpy as np
 
 from scraper_service.content.main_content.blocks import IN_CONSENT, PLACES
 from scraper_service.content.main_content.drafts import is_chrome
-from scraper_service.content.main_content.tables import MAX_NAMES
+from scraper_service.content.main_content.learned_scores import MAX_NAMES
 
 if TYPE_CHECKING:
     from scraper_service.content.main_content.blocks import Walk
     from scraper_service.content.main_content.drafts import Draft
-    from scraper_service.content.main_content.feature_table import Table
+    from scraper_service.content.main_content.names import Table
 
-NAVIGATION = 0.5  # share of the words kept, from which navigation is the content
-FEW_WORDS = 300  # of a page
-OFFERS = 0.3  # share of the words of a page, up to which a section may go
-LINK_PAGE = 0.5  # share of the words of a page that are links
+NAVIGATION = 0.5  # share of the kept words from which navigation counts as content
+FEW_WORDS = 300  # a page with fewer words is small
+OFFERS = 0.3  # maximum share of the page's words in a section that is dropped
+LINK_PAGE = 0.5  # share of linked words above which the page consists of links
 LEAST_LINKS = 3
 SHORT_LINK = 5  # words
-ONLY_LINKS = 0.9  # share of the words of a block, in links
-MOSTLY = 0.5  # of the words of a block, in links
-LEAST_OFFER, MAX_OFFER = 3, 30  # words of a line that leads elsewhere
+ONLY_LINKS = 0.9  # minimum share of linked words in a row of links
+MOSTLY = 0.5  # minimum share of linked words in a line of links
+LEAST_OFFER, MAX_OFFER = 3, 30  # words of a line with a link to other pages
 MAX_FORM = 60  # words
 MAX_BUTTON = 3  # words
-MAX_IN_HEADING = 4  # elements around a text in a heading
-LEAST_TEXT = 40  # words of sentences that are no comments
+MAX_IN_HEADING = 4  # elements between a text and its heading
+LEAST_TEXT = 40  # minimum words of prose outside the comments
 _IN_NAV, _IN_BUTTON = (1 << PLACES.index(name) for name in ("nav", "button"))
 _OFFER = re.compile(
     r"(?:related|read also|read more|read next|more from|more stories|you (?:may|might) also|"
@@ -42,7 +42,7 @@ _OFFER = re.compile(
 _UNFOLDING = frozenset({"aria-expanded", "aria-controls", "data-bs-toggle"})
 _NEWS_PARTS = ("newsletter", "subscribe", "signup", "sign-up")
 _NEWS = re.compile("newsletter|subscribe|sign-?up", re.IGNORECASE)
-_COMMENT_PARTS = ("comment", "disqus", "respond", "replies")  # of all such names
+_COMMENT_PARTS = ("comment", "disqus", "respond", "replies")  # each match has a part
 _COMMENTS = re.compile(
     r"(?:(?:post|article|entry|user|reader|page|wp|blog|view|all|fb)[-_]*)?"
     r"(?:comments?|disqus|respond|replies)(?:[-_]*(?:list|area|section|container|"
@@ -52,10 +52,10 @@ _COMMENTS = re.compile(
 )
 
 
-def below_article(walk: Walk, made: Table) -> Any:
-    """Tell of each block whether elements say that it is a comment on the article.
+def article_comments(walk: Walk, made: Table) -> Any:
+    """Return per block True if its elements are named as comments on the article.
 
-    None is, where there is hardly any text besides: then it may be the article.
+    If hardly any prose stands elsewhere, no block counts: the "comments" may be the article.
     """
     nodes = walk.nodes
     found = np.zeros(len(walk.blocks), dtype=bool)
@@ -81,13 +81,13 @@ def _is_comments(names: str) -> bool:
 
 
 def drop_plain(draft: Draft) -> None:
-    """Apply the rules that hold on pages of a few words, too."""
+    """Apply the rules that suit pages of a few words, too."""
     _link_rows(draft)
     _buttons(draft)
 
 
 def drop_extras(draft: Draft) -> None:
-    """Apply the rules of this module but :func:`drop_consent`, which is the last."""
+    """Apply :func:`drop_plain` and the rules for navigation, offers, forms and headings."""
     drop_plain(draft)
     _navigation(draft)
     _offers(draft)
@@ -97,7 +97,7 @@ def drop_extras(draft: Draft) -> None:
 
 
 def _link_rows(draft: Draft) -> None:
-    """Drop rows of short links and nothing else, unless the page is made of links."""
+    """Drop blocks of only short links, unless the page consists of links."""
     if draft.made.columns["page density"][0] > LINK_PAGE:
         return
     blocks = draft.walk.blocks
@@ -109,13 +109,13 @@ def _link_rows(draft: Draft) -> None:
         and blocks.words[number] < SHORT_LINK * blocks.links[number]
     ]
     if len(rows) < draft.keep.sum():
-        draft.settle(rows, False, "a row of links")
+        draft.set_keep(rows, False, "a row of links")
 
 
 def _navigation(draft: Draft) -> None:
-    """Drop navigation elements, unless much of what is kept stands in them.
+    """Drop navigation elements, unless they contain much of the kept text.
 
-    On pages of few words, of which the model knows little, all that says it is chrome.
+    On small pages, where the model is weak, drop the blocks of all chrome elements.
     """
     places, words = draft.walk.blocks.places, draft.made.words
     is_small = words.sum() < FEW_WORDS
@@ -125,11 +125,11 @@ def _navigation(draft: Draft) -> None:
         if places[number] & _IN_NAV or (is_small and is_chrome(places[number]))
     ]
     if words[inside].sum() < NAVIGATION * words[draft.keep].sum():
-        draft.settle(inside, False, "navigation")
+        draft.set_keep(inside, False, "navigation")
 
 
 def _offers(draft: Draft) -> None:
-    """Drop lines that lead elsewhere, and small sections whose heading says so."""
+    """Drop linked lines and small sections that start like "Related" or "Read more"."""
     columns, words = draft.made.columns, draft.made.words
     headed, density = columns["in heading"] > 0, columns["link density"]
     is_line = (density >= MOSTLY) & (words >= LEAST_OFFER) & (words <= MAX_OFFER)
@@ -143,13 +143,13 @@ def _offers(draft: Draft) -> None:
                 and words[start:end].sum() <= OFFERS * words.sum()
                 and not (headed[number] and draft.is_sure(start, end))
             ):
-                draft.settle(range(start, end), False, "a section of offers")
+                draft.set_keep(range(start, end), False, "a section of offers")
 
 
 def _link_sections(draft: Draft) -> None:
-    """Drop a heading with links below it that are unlikely as a whole.
+    """Drop a heading and the links below it if their mean chance is below the bar.
 
-    One that holds much of the page stays: it is the list that the page is for.
+    A section with much of the page's text stays: it is the content of a list page.
     """
     columns, words = draft.made.columns, draft.made.words
     density = columns["link density"]
@@ -164,13 +164,13 @@ def _link_sections(draft: Draft) -> None:
         weight = words[start:end] + 1.0
         likely = (draft.chances[start:end] * weight).sum()
         if likely < draft.bar * weight.sum():
-            draft.settle(range(start, end), False, "a section of links")
+            draft.set_keep(range(start, end), False, "a section of links")
 
 
 def _forms(draft: Draft) -> None:
-    """Drop the few words around the field for an address to send news to."""
+    """Drop the few words around the email field of a newsletter form."""
     nodes = draft.walk.nodes
-    shapes = set(nodes.shape)  # few of all
+    shapes = set(nodes.shape)  # far fewer than nodes
     lower = " ".join(shapes).lower()
     if not [part for part in _NEWS_PARTS if part in lower]:
         return
@@ -183,11 +183,11 @@ def _forms(draft: Draft) -> None:
             and draft.made.words[start:end].sum() <= MAX_FORM
             and next(nodes.element[number].iter("input"), None) is not None
         ):
-            draft.settle(range(start, end), False, "a form for news")
+            draft.set_keep(range(start, end), False, "a form for news")
 
 
 def _buttons(draft: Draft) -> None:
-    """Drop what buttons say, but not the headings of what they unfold."""
+    """Drop the texts of buttons, except buttons that unfold a section."""
     blocks, nodes = draft.walk.blocks, draft.walk.nodes
     found = []
     for number in draft.kept():
@@ -199,13 +199,13 @@ def _buttons(draft: Draft) -> None:
         if node > 0 and _UNFOLDING.isdisjoint(nodes.element[node].attrib):
             found.append(number)
     if len(found) < draft.keep.sum():
-        draft.settle(found, False, "a button")
+        draft.set_keep(found, False, "a button")
 
 
 def _lone_headings(draft: Draft) -> None:
-    """Drop a heading when all else in its section is dropped, unless it is a link.
+    """Drop a heading if everything else in its section is dropped.
 
-    Those are the titles of cards, which lists are made of.
+    Linked headings stay: they are titles of cards.
     """
     columns = draft.made.columns
     headed = (columns["in heading"] > 0) & (columns["link density"] < MOSTLY)
@@ -214,13 +214,13 @@ def _lone_headings(draft: Draft) -> None:
     for number in np.flatnonzero(draft.keep & headed).tolist():
         start, end = draft.holder(number)
         if start == number and end - start > 1 and draft.keep[start:end].sum() == 1:
-            draft.settle((number,), False, "a heading without text")
+            draft.set_keep((number,), False, "a heading without text")
 
 
 def drop_empty_headings(draft: Draft) -> None:
-    """Drop a heading when all below it is dropped, up to the next one or the end.
+    """Drop a heading if all text up to the next heading or the end is dropped.
 
-    Not the title of the page, and no heading that is a link.
+    The title of the page and linked headings stay.
     """
     columns = draft.made.columns
     headed = (columns["in heading"] > 0) & (columns["link density"] < MOSTLY)
@@ -236,11 +236,11 @@ def drop_empty_headings(draft: Draft) -> None:
         around = draft.made.parent[draft.made.parent[draft.made.node[number]]]
         if _level(draft, number) > 1 and draft.made.end[around] > number + 1 and around:
             found.append(number)
-    draft.settle(found, False, "a heading without text")
+    draft.set_keep(found, False, "a heading without text")
 
 
 def _level(draft: Draft, number: int) -> int:
-    """Return the level of the heading around a block, 0 outside of any."""
+    """Return the level of the heading around a block; 0 outside a heading."""
     nodes = draft.walk.nodes
     node = draft.walk.blocks.node[number]
     for _ in range(MAX_IN_HEADING):
@@ -252,8 +252,8 @@ def _level(draft: Draft, number: int) -> int:
 
 
 def drop_consent(draft: Draft) -> None:
-    """Drop the text of a consent dialog, unless it is all there is."""
+    """Drop the text of a consent dialog, unless nothing else is kept."""
     places = draft.walk.blocks.places
     asked = [n for n in draft.kept() if places[n] & IN_CONSENT]
     if len(asked) < draft.keep.sum():
-        draft.settle(asked, False, "a consent dialog")
+        draft.set_keep(asked, False, "a consent dialog")

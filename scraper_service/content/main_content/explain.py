@@ -1,4 +1,4 @@
-"""Why a page's blocks are kept or dropped, in words and numbers."""
+"""Explains why the blocks of a page are kept or dropped: rules, features and weights."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import numpy as np
 
 from scraper_service.content.html.cleaning import clean
 from scraper_service.content.html.document import parse
-from scraper_service.content.main_content.kinds import declared
+from scraper_service.content.main_content.kinds import read_declarations
 from scraper_service.content.main_content.model import model
 from scraper_service.content.main_content.verdicts import judge
 
 if TYPE_CHECKING:
-    from scraper_service.content.main_content.feature_table import Table
     from scraper_service.content.main_content.model import Forest
+    from scraper_service.content.main_content.names import Table
     from scraper_service.content.main_content.verdicts import Verdict
 
-MAIN = 3  # features named for each block
+MAIN = 3  # features per block
 SHOWN = 160  # characters of a block's text
-PATH = 3  # elements of its path
+PATH = 3  # elements in the path of a block
 
 
 def explain(html: str | bytes, url: str) -> dict[str, Any]:
@@ -27,12 +27,13 @@ def explain(html: str | bytes, url: str) -> dict[str, Any]:
 
     ``{"kind", "kinds": {name: chance}, "evidence": [{sign, weight}], "bar", "blocks":
     [{number, keep, chance, words, path, rule, features: [{name, value, weight}], text}]}``.
-    A block is kept when its ``chance`` reaches ``bar``, unless ``rule`` names what
-    decided instead. Weights are log odds: above 0 they speak for keeping; those of all
-    features, of which the three strongest are shown, add up to the score of the block.
+    A block is kept if its ``chance`` reaches ``bar``. A ``rule`` names the rule that
+    overruled the chance. Weights are log odds; a weight above 0 favours keeping. The
+    weights of all features add up to the block's score minus a constant; the three strongest
+    are listed.
     """
     document = parse(html, url)
-    page = declared(document)
+    page = read_declarations(document)
     clean(document)
     verdict = judge(document.body, page)
     if verdict is None:
@@ -75,10 +76,10 @@ def _block(verdict: Verdict, number: int, own: dict[str, float]) -> dict[str, An
 
 
 def effects(forest: Forest, made: Table) -> list[dict[str, float]]:
-    """Return for each block what each feature added to its score.
+    """Return for each block the contribution of each feature to its score.
 
-    In a tree, a condition adds the mean of the leaves that are left after it less the
-    mean of those that were left before.
+    Each condition of a tree halves the reachable leaves. Its contribution is the mean of
+    the reachable leaves after the condition minus the mean before.
     """
     rows = made.matrix(forest.features)
     result: list[dict[str, float]] = []
@@ -100,7 +101,7 @@ def effects(forest: Forest, made: Table) -> list[dict[str, float]]:
 
 
 def _path(verdict: Verdict, node: int) -> str:
-    """Return the innermost elements around a block, with their classes."""
+    """Return the tags and classes of the innermost elements around a block."""
     names: list[str] = []
     nodes = verdict.walk.nodes
     while node > 0 and len(names) < PATH:

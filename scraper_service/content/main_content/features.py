@@ -1,4 +1,4 @@
-"""What the model looks at: a row of numbers for each block of a page."""
+"""The features of the model: a row of numbers for each block of a page."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from scraper_service.content.main_content.blocks import PLACES
-from scraper_service.content.main_content.feature_table import Table
 from scraper_service.content.main_content.kinds import KINDS
-from scraper_service.content.main_content.names import LEVELS, names
+from scraper_service.content.main_content.names import LEVELS, Table, names
 from scraper_service.content.passes import compiled
 
 if TYPE_CHECKING:
@@ -18,13 +17,13 @@ if TYPE_CHECKING:
     from scraper_service.content.main_content.blocks import Blocks, Nodes, Walk
 
 Array = Any  # of numpy, one dimension
-LONG = 8  # words of a sentence
-PROSE_SHARE = 0.6  # of the sentences of a page, which its text container holds
+LONG = 8  # minimum words of a block of prose
+PROSE_SHARE = 0.6  # minimum share of the page's prose in its text container
 _ENDS = (".", "!", "?", "。", "！", "？", "…", '."', ".”", ":", "।", "؟")  # noqa: RUF001
 
 
 def table(walk: Walk, kind: Sequence[float]) -> Table:
-    """Return the features of all blocks; ``kind`` are the chances of each page kind."""
+    """Return the features of all blocks; ``kind`` has the chance of each page kind."""
     nodes, blocks = walk.nodes, walk.blocks
     parent, start, end, depth, path = map(
         _whole, (nodes.parent, nodes.start, nodes.end, nodes.depth, nodes.path)
@@ -57,19 +56,19 @@ def table(walk: Walk, kind: Sequence[float]) -> Table:
 
 
 def _whole(values: list[int]) -> Array:
-    """Return an array; to name its type takes half the time of finding it."""
+    """Return an integer array; naming the type halves the time of the conversion."""
     return np.array(values, dtype=np.intp)
 
 
 def _sums(values: Array) -> Array:
-    """Return the sums of the first 0, 1, 2... values."""
+    """Return the sums of the first 0, 1, 2, ... values."""
     sums = np.zeros(len(values) + 1)
     np.cumsum(values, out=sums[1:])
     return sums
 
 
 def _tags(walk: Walk) -> Array:
-    """Return by block what its element in its parent says; the body has none."""
+    """Return per block the learned score of its tag in its parent's tag; 0 in the body."""
     known, tag, parent = walk.tables.tags, walk.nodes.tag, walk.nodes.parent
     scores = [
         known.get(f"{tag[parent[node]]} {tag[node]}", 0.0) if node else 0.0
@@ -79,7 +78,7 @@ def _tags(walk: Walk) -> Array:
 
 
 def _alike(parent: Array, path: Array) -> Array:
-    """Return by node how many children of its parent have its shape."""
+    """Return per node the number of its parent's children with the same shape."""
     _, kinds, counts = np.unique(
         parent * len(path) + path, return_inverse=True, return_counts=True
     )
@@ -88,7 +87,7 @@ def _alike(parent: Array, path: Array) -> Array:
 
 
 def _heading(out: dict[str, Array], walk: Walk) -> None:
-    """Add how deep the last element is that a block shares with the first h1."""
+    """Add the depth of the innermost element around both a block and the first h1."""
     nodes = walk.nodes
     shared = np.zeros(len(walk.blocks))
     headings = (n for n, tag in enumerate(nodes.tag) if tag == "h1")
@@ -123,7 +122,7 @@ def _own(out: dict[str, Array], blocks: Blocks, words: Array, linked: Array) -> 
 
 
 def _seen(texts: list[str]) -> Array:
-    """Return how often each text comes before and behind, up to 3."""
+    """Return how often each text occurs before and behind its block, up to 3."""
     known: dict[str, int] = {}
     before = []
     for text in texts:
@@ -135,7 +134,7 @@ def _seen(texts: list[str]) -> Array:
 
 
 def _counted(texts: list[str]) -> Sequence[Array]:
-    """Return of each text its length, whether a sentence ends it, commas, sentences."""
+    """Return per text: length, whether it ends a sentence, commas, sentences."""
     if compiled is not None:
         rows = compiled.counted(texts, _ENDS, "、،", "。")
         lengths, ends, commas, sentences = np.frombuffer(rows, np.intp).reshape(4, -1)
@@ -149,7 +148,7 @@ def _counted(texts: list[str]) -> Sequence[Array]:
 
 
 def _counts(texts: list[str], mark: str, others: str) -> list[int]:
-    """Count a mark and its likes in other scripts."""
+    """Count a punctuation mark and its equivalents in other scripts."""
     return [
         text.count(mark) + (0 if text.isascii() else sum(map(text.count, others)))
         for text in texts
@@ -206,7 +205,7 @@ def _containers(
 def _repetitions(
     out: dict[str, Array], made: Table, repeated: Array, sums: dict[str, Array]
 ) -> None:
-    """Weigh the most repeated element around each block: a card, a post, a row."""
+    """Add the size of the most repeated element around each block: a card, post or row."""
     at = made.node
     best = np.ones(len(at))
     item = made.node.copy()
@@ -284,7 +283,7 @@ def _groups(out: dict[str, Array], made: Table, linked: Array) -> None:
     out["group sentences"] = np.bincount(group, out["sentence"])[group] / count[group]
 
 
-# Places that told nothing which the rest does not tell.
+# Places that add no information to the other features.
 _USELESS = frozenset({"details", "p", "a", "dl", "consent"})
 _SHIFTED = ("words", "link density", "tag")
 _SPREAD = ("link density", "words", "sentence", "first words")
@@ -301,12 +300,12 @@ def _neighbours(out: dict[str, Array]) -> None:
         high = np.minimum(index + reach + 1, len(index))
         for name in _SPREAD:
             sums = _sums(out[name])
-            # The mean of the blocks up to ``reach`` before and behind.
+            # The mean of up to ``reach`` blocks before and behind.
             out[f"{name} around {reach}"] = (sums[high] - sums[low]) / (high - low)
 
 
 def _shifted(values: Array, step: int) -> Array:
-    """Return what stands ``step`` blocks before; zero beyond the ends."""
+    """Return the values shifted by ``step`` blocks, filled up with zeros."""
     result = np.zeros(len(values))
     if step > 0:
         result[step:] = values[:-step]

@@ -1,4 +1,4 @@
-"""The kind of a page, told from what it declares, its address and how it is built."""
+"""The kind of a page, classified by its declarations, its URL and its structure."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from attrs import frozen
 from lxml import etree
 
+from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
-from scraper_service.content.main_content.tables import name_parts
+from scraper_service.content.main_content.learned_scores import name_parts
 from scraper_service.content.passes import compiled, elements
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ KINDS = (
     "service",
 )
 MAX_SCRIPTS = 20
-MAX_SCRIPT = 50_000  # characters of one that are looked at
+MAX_SCRIPT = 50_000  # characters examined per script
 MAX_METAS = 9
 MAX_TITLES = 3
 MAX_TYPES = 20
-MAX_COUNTED = 3_000  # elements whose names are looked at
+MAX_COUNTED = 3_000  # elements whose class names are examined
 _ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
 PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
@@ -58,9 +58,11 @@ _COUNTED = {
 
 @frozen
 class Kind:
-    """The verdict: ``chances`` in the order of :data:`KINDS`, and what spoke for it."""
+    """The classification of a page."""
 
+    #: The probability of each kind, in the order of :data:`KINDS`.
     chances: tuple[float, ...]
+    #: The strongest signs of the likeliest kind, with their weights.
     evidence: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -74,16 +76,19 @@ class Kind:
 
 
 @frozen
-class Declared:
-    """What a page says of itself: signs of its kind, its titles, what its product is."""
+class PageDeclarations:
+    """The declarations of a page, read before its tree is cleaned."""
 
+    #: Signs of the page's kind: types, generator, body names, parts of the URL.
     signs: frozenset[str]
+    #: The description of its product, from JSON-LD.
     description: str | None = None
+    #: The texts of ``<title>`` and ``og:title``.
     titles: tuple[str, ...] = ()
 
 
-def declared(document: Document) -> Declared:
-    """Return what the page, untouched yet, says of itself."""
+def read_declarations(document: Document) -> PageDeclarations:
+    """Return the declarations of a page; call this before the tree is cleaned."""
     metas, scripts, names, titles = [], [], [], []
     for element in elements(document.root, "meta", "script", "body", "title"):
         if element.tag == "meta":
@@ -102,9 +107,9 @@ def declared(document: Document) -> Declared:
     for marked in _item_types(document.root):
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
-    signs |= _address_signs(document.base)
+    signs |= _url_signs(document.base)
     texts = tuple(text for text in titles[:MAX_TITLES] if text and not text.isspace())
-    return Declared(frozenset(signs), product_description(scripts), texts)
+    return PageDeclarations(frozenset(signs), product_description(scripts), texts)
 
 
 def _item_types(root: Any) -> list[str]:
@@ -114,7 +119,7 @@ def _item_types(root: Any) -> list[str]:
 
 
 def _meta_signs(metas: Iterable[Any]) -> set[str]:
-    """Return the types and the generator."""
+    """Return the ``og:type`` and the generator as signs."""
     signs: set[str] = set()
     count = 0
     for meta in metas:
@@ -131,11 +136,8 @@ def _meta_signs(metas: Iterable[Any]) -> set[str]:
     return signs
 
 
-def _address_signs(url: str) -> set[str]:
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        return set()
+def _url_signs(url: str) -> set[str]:
+    parts = url_parts(url)
     names = [name for name in parts.path.lower().split("/") if name]
     signs = {
         f"path:{word}" for name in names for word in re.findall(r"[a-z]+", name)[:6]
@@ -155,8 +157,8 @@ def _address_signs(url: str) -> set[str]:
     return signs
 
 
-def built(walk: Walk) -> set[str]:
-    """Return how the cleaned page is built: counts by powers of two, and names."""
+def structure_signs(walk: Walk) -> set[str]:
+    """Return signs of the cleaned page's structure: class names, counts as powers of two."""
     counts: dict[str, int] = {}
     names: dict[str, int] = {}
     for shape, count in Counter(walk.nodes.shape[:MAX_COUNTED]).items():
@@ -190,7 +192,7 @@ def built(walk: Walk) -> set[str]:
 
 
 def _has_money(text: str) -> bool:
-    """Tell, faster than :data:`PRICE`, whether there may be a price."""
+    """Return True if :data:`PRICE` may match; this check is faster."""
     return (
         not text.isascii()
         or "$" in text
@@ -201,10 +203,10 @@ def _has_money(text: str) -> bool:
 
 
 def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:
-    """Return the kind: a sum of the weights of all signs, as chances.
+    """Return the kind of a page: the summed weights of its signs, as probabilities.
 
-    ``weights`` has a list for each sign, one number for each of :data:`KINDS`, and one
-    under the empty name, which is where the sum begins.
+    ``weights`` has a row for each sign, with a number for each of :data:`KINDS`. The sum
+    starts with the row of the empty name.
     """
     known = [(sign, weights[sign]) for sign in signs if sign in weights]
     sums = list(map(sum, zip(weights[""], *[row for _, row in known], strict=True)))

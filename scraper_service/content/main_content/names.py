@@ -1,4 +1,4 @@
-"""Features of the class names, ids and itemprops around a block."""
+"""The feature table of a page, and the features of the names around a block."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from attrs import define
 
 from scraper_service.content.passes import compiled
 
@@ -14,12 +15,38 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.content.main_content.blocks import Walk
-    from scraper_service.content.main_content.feature_table import Table
-    from scraper_service.content.main_content.tables import NameScores
+    from scraper_service.content.main_content.learned_scores import NameScores
 
 Array = Any  # of numpy, one dimension
-LEVELS = 4  # elements around a block that are looked at one by one
-# Kinds of page on which names mean about the same; and the group of each kind.
+
+
+@define
+class Table:
+    """The features of the blocks of a page, and the positions of the blocks."""
+
+    #: The features by name, a value per block.
+    columns: dict[str, Array]
+    #: The number of words of each block.
+    words: Array
+    #: The node of each block.
+    node: Array
+    #: The parent of each node; 0 for the body.
+    parent: Array
+    #: The first block inside each node.
+    start: Array
+    #: The block behind the last block inside each node.
+    end: Array
+    #: The path number of each block's node.
+    group: Array
+
+    def matrix(self, names: Sequence[str]) -> Array:
+        """Return the named columns as a matrix; each column is contiguous in memory."""
+        columns = self.columns
+        return np.array([columns[name] for name in names], dtype=np.float32).T
+
+
+LEVELS = 4  # elements around a block with features of their own
+# Groups of page kinds on which names mean about the same; and the group of each kind.
 GROUPS = ("reading", "forum", "list", "product", "service")
 GROUP_OF = (0, 2, 0, 1, 2, 3, 4)
 
@@ -30,12 +57,12 @@ def names(
     kind: Sequence[float],
     made: Table,
 ) -> None:
-    """Add what the names of a block's elements say on any page, and on such a page.
+    """Add the scores of the names around each block: for any page and for this kind.
 
-    A comment in a forum is not one below an article.
+    A name such as "comment" is content in a forum, but not below an article.
     """
     nodes = walk.nodes
-    # The same scores stand at many nodes, and have one identity there.
+    # Many nodes share the same scores object.
     numbered = _numbered if compiled is None else compiled.numbered
     numbers, *known = numbered(nodes.scores)
     low, high, kind_low, kind_high = _by_kind(known, _kind_scores(walk, kind)).take(
@@ -48,9 +75,11 @@ def names(
 
 
 def _numbered(scores: list[NameScores]) -> tuple[array[int] | array[float], ...]:
-    """Return the number of each node's scores among all that differ; and of those
+    """Return five arrays: a number per node for its scores, and the distinct scores.
 
-    the lowest, the highest, all their rows, each time behind a -1, and where those begin.
+    The distinct scores are four arrays: lowest scores, highest scores, rows, starts. The
+    rows refer to ``Tables.kind_names``. A -1 precedes the rows of each score, and ``starts``
+    has the position of this -1.
     """
     each = list(map(id, scores))
     known = dict(zip(each, scores, strict=True))
@@ -73,9 +102,10 @@ def _numbered(scores: list[NameScores]) -> tuple[array[int] | array[float], ...]
 
 
 def _by_kind(known: Sequence[Any], kind_scores: Array) -> Array:
-    """Return four rows: lowest and highest, on any page and on one of these scores.
+    """Return four rows: lowest and highest on any page, then on pages of this kind.
 
-    The last of ``kind_scores`` is 0, which the lowest and the highest never pass.
+    The last of ``kind_scores`` is 0, therefore no lowest score is above 0 and no highest
+    score is below 0.
     """
     lows, highs = (np.frombuffer(part, np.float64) for part in known[:2])
     rows, starts = (np.frombuffer(part, np.int64) for part in known[2:])
@@ -86,7 +116,7 @@ def _by_kind(known: Sequence[Any], kind_scores: Array) -> Array:
 
 
 def _kind_scores(walk: Walk, kind: Sequence[float]) -> Array:
-    """Return what each row of the table of names by kind means on this page, and 0."""
+    """Return the score of each row of ``Tables.kind_names`` on this page, then 0."""
     chances = [0.0] * len(GROUPS)
     for number, chance in enumerate(kind):
         chances[GROUP_OF[number]] += chance
@@ -97,7 +127,7 @@ def _kind_scores(walk: Walk, kind: Sequence[float]) -> Array:
 
 
 def _inherited(parent: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Return by node the lowest, highest and sum of scores from the top down to it."""
+    """Return per node the lowest, highest and sum of the scores from the body to it."""
     least, most = low.tolist(), high.tolist()
     lowest, highest, sums = least[:], most[:], (low + high).tolist()
     for number, above in enumerate(parent.tolist()[1:], 1):
@@ -122,7 +152,7 @@ def _add(
     made: Table,
     inherited: tuple[Array, Array, Array],
 ) -> None:
-    """Add the lowest, highest and sum of scores from the top, and the nearest ones."""
+    """Add the lowest, highest and summed scores from the body, and the nearest scores."""
     parent = made.parent
     lowest, highest, sums = inherited
     at = made.node

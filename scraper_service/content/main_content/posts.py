@@ -1,4 +1,4 @@
-"""Posts of a forum: who wrote each and when stays with it, and a rule parts them."""
+"""Forum posts: keep the author and date of each post, and separate posts by rules."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lxml import etree
 
 from scraper_service.content.main_content.blocks import PLACES
 from scraper_service.content.main_content.drafts import is_chrome
-from scraper_service.content.main_content.tables import MAX_NAMES
+from scraper_service.content.main_content.learned_scores import MAX_NAMES
 from scraper_service.content.metadata.marks import DATED_TAGS
 
 if TYPE_CHECKING:
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
     from scraper_service.content.main_content.drafts import Draft
 
-LEAST_POST = 10  # words that are kept of it, in blocks of LEAST_BLOCK
+LEAST_POST = 10  # minimum kept words of a post, counted in blocks of LEAST_BLOCK
 LEAST_BLOCK = 5  # words
-MOST_OF_PAGE = 0.6  # of the words that are kept: not all posts of a list have more
-MAX_BYLINE = 6  # words
-MAX_NAMED = 12  # words of one that needs no other
-MAX_NEAR = 3  # elements around a block whose names are looked at
-MAX_INSIDE = 20  # elements in it
-_ITEMS = frozenset({"li", "tr", "td", "dd", "dt"})  # parted by lists and tables
+MOST_OF_PAGE = 0.6  # maximum share of the kept words in a post
+MAX_BYLINE = 6  # words of a block that is added as a byline
+MAX_NAMED = 12  # words of a block that may name an author or a date
+MAX_NEAR = 3  # elements around a block whose names are examined
+MAX_INSIDE = 20  # elements inside a block that are examined
+_ITEMS = frozenset({"li", "tr", "td", "dd", "dt"})  # already separate in the Markdown
 _AUTHOR = re.compile(
     r"(?:^|[\s_-])(?:user|poster|nick(?:name)?|handle|by)(?=$|[\s_-])|author|user-?name|byline",
     re.IGNORECASE,
@@ -46,9 +46,9 @@ _DATED = re.compile(r"date|time|posted|publish|created", re.IGNORECASE)
 
 
 def add_bylines(draft: Draft) -> list[Any]:
-    """Keep who wrote each post and when; return the elements of the posts.
+    """Keep the author and date of each post; return the elements of the posts.
 
-    A post is an element with text and a byline, beside others with both.
+    A post is an element with text and a byline whose siblings also have both.
     """
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
     start, end = draft.made.start, draft.made.end
@@ -81,19 +81,19 @@ def add_bylines(draft: Draft) -> list[Any]:
         if LEAST_POST <= own[node] <= MOST_OF_PAGE * total
     }
     lists = {places[node] for node in posts}
-    # The others of a list are long or short ones, if they have both.
+    # Longer and shorter siblings are posts too if they have an author and a date.
     posts |= {n for n in authors.keys() & dates.keys() if places[n] in lists}
     for found in (authors, dates):
         for node in posts & found.keys():
             numbers = found[node]
             short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE]
             if not draft.keep[numbers].any():
-                draft.settle(short[:1], True, "a byline")
+                draft.set_keep(short[:1], True, "a byline")
     return [nodes.element[node] for node in full if places[node] in lists]
 
 
 def _attribute(draft: Draft) -> None:
-    """Keep the few words before a quotation that say whose it is."""
+    """Keep the few words before a quotation that name its author."""
     blocks, keep = draft.walk.blocks, draft.keep
     numbers = [
         number
@@ -102,17 +102,17 @@ def _attribute(draft: Draft) -> None:
         and blocks.places[number + 1] & _IN_QUOTATION
         and _ATTRIBUTION.search(blocks.text[number])
     ]
-    draft.settle(numbers, True, "who is quoted")
+    draft.set_keep(numbers, True, "who is quoted")
 
 
 def _sums(values: Any, start: Any, end: Any) -> Any:
-    """Return by node the sum of what its blocks have."""
+    """Return per node the sum of the values of its blocks."""
     sums = np.concatenate(([0.0], np.cumsum(values)))
     return sums[end] - sums[start]
 
 
 def _kinds(draft: Draft) -> dict[int, tuple[bool, bool]]:
-    """Return the short blocks that name an author, or a date, and which."""
+    """Return for short blocks with an author or a date: (is author, is date)."""
     blocks, known = draft.walk.blocks, set(draft.walk.nodes.element)
     found = {}
     for number, count in enumerate(blocks.words):
@@ -124,9 +124,9 @@ def _kinds(draft: Draft) -> dict[int, tuple[bool, bool]]:
 
 
 def _kind(draft: Draft, number: int, known: set[Any]) -> tuple[bool, bool]:
-    """Tell whether a short block names an author, and a date."""
+    """Return whether a short block names an author, and whether it names a date."""
     text = draft.walk.blocks.text[number].strip()
-    if len(text) < 2:  # the letter that stands for a picture
+    if len(text) < 2:  # a letter in place of an avatar
         return False, False
     is_author = is_date = False
     for element in _near(draft, number, known):
@@ -147,7 +147,7 @@ def _kind(draft: Draft, number: int, known: set[Any]) -> tuple[bool, bool]:
 
 
 def _near(draft: Draft, number: int, known: set[Any]) -> Iterator[Any]:
-    """Yield the elements around a block that hold little else, and those in it."""
+    """Yield the elements that contain little but this block, and the elements inside."""
     nodes = draft.walk.nodes
     node = first = draft.walk.blocks.node[number]
     for _ in range(MAX_NEAR):
@@ -165,8 +165,8 @@ def _near(draft: Draft, number: int, known: set[Any]) -> Iterator[Any]:
             waiting += [child for child in element if child not in known]
 
 
-def part_posts(posts: Iterable[Any]) -> None:
-    """Put a rule between posts, which the reduction has left in the tree."""
+def separate_posts(posts: Iterable[Any]) -> None:
+    """Insert an ``<hr>`` between the posts that are still in the tree."""
     seen: set[Any] = set()
     for post in posts:
         above = post.getparent()

@@ -1,4 +1,4 @@
-"""Taking out of the tree the blocks that are not kept, with what stands around them."""
+"""Removes the dropped blocks from the tree, with the emptied elements around them."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.document import drop
-from scraper_service.content.html.tags import SKIPPED
+from scraper_service.content.html.elements import SKIPPED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.content.main_content.blocks import Walk
 
-Slot = tuple[Any, str]  # an element and which of its texts: "text" or "tail"
+Slot = tuple[Any, str]  # an element, and "text" or "tail"
 
 
 def reduce(walk: Walk, keep: Sequence[bool]) -> None:
-    """Remove every block that is not in ``keep`` from the tree.
+    """Remove every block whose ``keep`` is False from the tree.
 
-    What holds no text, such as an image, goes with the blocks beside it: it stays where
-    the one before it or behind it does.
+    An element without text, such as an image, stays if the block before or behind it stays.
     """
     _Reduction(walk, keep).run()
 
@@ -32,7 +31,7 @@ class _Reduction:
         self.kept = [0, *accumulate(map(int, keep))]
         self.numbers = {element: n for n, element in enumerate(walk.nodes.element)}
         self.doomed: list[Any] = []
-        self.slots: list[Slot] = []  # the run that is being read
+        self.slots: list[Slot] = []  # the texts of the current run
         self.inline: list[Any] = []
         self.has_text = False
 
@@ -43,14 +42,14 @@ class _Reduction:
                 drop(element)
 
     def _node(self, number: int) -> None:
-        """Go through an element that is kept in part."""
+        """Reduce an element that is partly kept."""
         element, bounds = self.nodes.element[number], self._bounds(number)
         self._text(element, "text")
         at = self._children(element, bounds[0], bounds)
         self._flush(at, bounds)
 
     def _children(self, element: Any, at: int, bounds: tuple[int, int]) -> int:
-        """Go through what is below ``element``; return the number of the next block."""
+        """Reduce the children of ``element``; return the number of the next block."""
         for child in element:
             number = self.numbers.get(child)
             if number is not None:
@@ -87,7 +86,7 @@ class _Reduction:
         return self.nodes.start[number], self.nodes.end[number]
 
     def _beside(self, at: int, bounds: tuple[int, int]) -> bool:
-        """Tell whether the block before ``at`` or the one there is kept."""
+        """Return True if block ``at`` or the block before is kept."""
         return (at > bounds[0] and self.keep[at - 1]) or (
             at < bounds[1] and self.keep[at]
         )
@@ -99,7 +98,7 @@ class _Reduction:
             self.has_text = self.has_text or not text.isspace()
 
     def _flush(self, at: int, bounds: tuple[int, int]) -> int:
-        """End a run of text, which is block ``at`` unless it is blank."""
+        """End a run of text, which is block ``at`` unless the run is blank."""
         wanted = self.keep[at] if self.has_text else self._beside(at, bounds)
         if not wanted:
             for element, which in self.slots:

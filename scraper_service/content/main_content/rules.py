@@ -1,4 +1,4 @@
-"""The few rules that correct the model: what readers expect of any page."""
+"""The rules that correct the model's verdict on a page."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from scraper_service.content.main_content.drops import (
 )
 from scraper_service.content.main_content.kinds import PRICE
 from scraper_service.content.markdown.tables import data_rows
-from scraper_service.content.text.words import likeness, shared_words
+from scraper_service.content.text.sentences import likeness, shared_words
 
-LEAST_IN_GAP = 0.3  # of the bar: the chance of a block that stays between others
+LEAST_IN_GAP = 0.3  # minimum chance in a gap, as a factor on the bar
 MAX_GAP = 3  # blocks
-LEAST_TABLE = 0.05  # of the bar, for a table with a header inside main or article
+LEAST_TABLE = 0.05  # factor on the bar for a table with a header inside main or article
 MAX_TITLE = 60  # words
 MAX_HEADINGS = 10
-LEAST_LIKE = 0.6  # of an h1 in chrome to a title
-LEAST_SHARED = 0.5  # of the words of a title or heading, with the other one
+LEAST_LIKE = 0.6  # likeness of an h1 to a declared title from which the h1 is the title
+LEAST_SHARED = 0.5  # minimum share of words that heading and title have in common
 MAX_PRICE = 6  # words
-PRODUCT = 0.5  # chance of a product
+PRODUCT = 0.5  # minimum chance of a product page
 PRICE_REACH = 12  # blocks behind the title
-LEAST_LOOSE = 5  # words at the start of the body; fewer are what is left of the head
-WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as one
-MAX_WHOLES = 2_000  # judged as one; further ones block by block
+LEAST_LOOSE = 5  # words at the start of the body; shorter text is a remnant of the head
+WHOLE = frozenset({"pre", "table", "dl"})  # kept or dropped as a whole
+MAX_WHOLES = 2_000  # elements decided as a whole; in further ones each block counts
 _IN_BUTTON = 1 << PLACES.index("button")
 _IN_MAIN = sum(1 << PLACES.index(name) for name in ("main", "article"))
 
 
 def correct(draft: Draft) -> None:
-    """Apply all rules; at least one block stays kept."""
+    """Apply all rules; keep at least one block."""
     before = draft.keep.copy()
     _wholes(draft)
     _gaps(draft)
@@ -48,7 +48,7 @@ def correct(draft: Draft) -> None:
         for n, node in enumerate(blocks.node)
         if not (node or blocks.linked[n]) and (n or blocks.words[n] >= LEAST_LOOSE)
     )
-    draft.settle(loose, True, "text of the body itself")
+    draft.set_keep(loose, True, "text of the body itself")
     _title(draft)
     _price(draft)
     drop_consent(draft)
@@ -58,7 +58,7 @@ def correct(draft: Draft) -> None:
 
 
 def _wholes(draft: Draft) -> None:
-    """Keep or drop tables of data, code and definitions as a whole."""
+    """Keep or drop data tables, code and definition lists as a whole."""
     done, count = 0, 0
     nodes = draft.walk.nodes
     for node, tag in [pair for pair in enumerate(nodes.tag) if pair[1] in WHOLE]:
@@ -72,19 +72,19 @@ def _wholes(draft: Draft) -> None:
         if tag == "table":
             element, places = nodes.element[node], nodes.places[node]
             if data_rows(element) is None:
-                continue  # it is layout
+                continue  # a layout table
             titled = next(element.iter("th"), None) is not None
             if titled and places & _IN_MAIN and not is_chrome(places):
                 least = LEAST_TABLE * draft.bar
         span = slice(start, end)
         weight = draft.made.words[span] + 1.0
         whole = bool((draft.chances[span] * weight).sum() >= least * weight.sum())
-        draft.settle(range(start, end), whole, f"as the whole {tag}")
+        draft.set_keep(range(start, end), whole, f"as the whole {tag}")
         done = end
 
 
 def _gaps(draft: Draft) -> None:
-    """Keep the few blocks between two kept ones of one element, if they may be content."""
+    """Keep a few dropped blocks between two kept blocks of the same parent element."""
     columns = draft.made.columns
     kept = np.flatnonzero(draft.keep)
     for number in np.flatnonzero(np.diff(kept) > 1):
@@ -99,24 +99,24 @@ def _gaps(draft: Draft) -> None:
             and columns["link density"][gap].max() < 0.9
             and not columns["in nav"][gap].any()
         ):
-            draft.settle(gap, True, "between content")
+            draft.set_keep(gap, True, "between content")
 
 
 def _headings(draft: Draft) -> None:
-    """Keep a heading whose text is kept."""
+    """Keep a heading if the block behind it in the same section is kept."""
     columns = draft.made.columns
     dropped = (columns["in heading"] > 0) & (columns["in nav"] == 0) & ~draft.keep
     for number in np.flatnonzero(dropped[:-1])[::-1].tolist():
         start, end = draft.holder(number)
         if draft.keep[number + 1] and start <= number and number + 1 < end:
-            draft.settle((number,), True, "the heading of content")
+            draft.set_keep((number,), True, "the heading of content")
 
 
 def _title(draft: Draft) -> None:
-    """Keep the h1 that is the title: readers want it.
+    """Keep the h1 that is the title of the page.
 
-    Of several, and in chrome, it is the one most like what the page declares as its
-    title; the name of the site is less so.
+    The h1 most similar to a declared title wins, even in chrome. An h1 with the name of
+    the site is less similar.
     """
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
     headings = [
@@ -128,12 +128,12 @@ def _title(draft: Draft) -> None:
     for n in headings:
         own = range(nodes.start[n], nodes.end[n])
         text = " ".join(blocks.text[own.start : own.stop])
-        # What was never closed has content in it.
+        # An unclosed chrome element contains the content, too.
         around = nodes.parent[n]
         beside = slice(nodes.start[around], nodes.end[around])
         is_outside = not is_chrome(nodes.places[n]) or draft.keep[beside].any()
         alike = max((likeness(text, title) for title in draft.titles), default=0.0)
-        if alike < LEAST_LIKE:  # the first of these counts, if no other is more alike
+        if alike < LEAST_LIKE:  # the first such h1 wins if no other is more similar
             shared = max((shared_words(text, t) for t in draft.titles), default=1.0)
             words = sum(blocks.words[own.start : own.stop])
             is_likely = len(headings) == 1 or shared >= LEAST_SHARED
@@ -143,11 +143,11 @@ def _title(draft: Draft) -> None:
         if not best or (alike, is_outside) > best_rank:
             best, best_rank = own, (alike, is_outside)
     parts = [number for number in best if not blocks.places[number] & _IN_BUTTON]
-    draft.settle(parts or best, True, "the title")
+    draft.set_keep(parts or best, True, "the title")
 
 
 def _price(draft: Draft) -> None:
-    """Keep the first price behind the title of a product."""
+    """Keep the first price behind the title of a product page."""
     nodes, blocks = draft.walk.nodes, draft.walk.blocks
     if draft.made.columns["kind product"][0] < PRODUCT or "h1" not in nodes.tag:
         return
@@ -158,5 +158,5 @@ def _price(draft: Draft) -> None:
             and PRICE.search(blocks.text[number])
             and not is_chrome(blocks.places[number])
         ):
-            draft.settle((number,), True, "the price")
+            draft.set_keep((number,), True, "the price")
             return

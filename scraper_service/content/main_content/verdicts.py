@@ -1,4 +1,4 @@
-"""Which blocks of a page are kept, and why."""
+"""Verdicts: which blocks of a page are kept, and which rule decided."""
 
 from __future__ import annotations
 
@@ -10,69 +10,77 @@ from attrs import field, frozen
 from scraper_service.content.html.document import drop
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.drafts import Draft, is_chrome
-from scraper_service.content.main_content.drops import below_article, drop_plain
-from scraper_service.content.main_content.feature_table import Table
+from scraper_service.content.main_content.drops import article_comments, drop_plain
 from scraper_service.content.main_content.kinds import (
     KINDS,
-    Declared,
     Kind,
-    built,
+    PageDeclarations,
     kind_of,
+    structure_signs,
 )
+from scraper_service.content.main_content.learned_scores import MAX_NAMES
 from scraper_service.content.main_content.model import Model, model
+from scraper_service.content.main_content.names import Table
 from scraper_service.content.main_content.posts import add_bylines
 from scraper_service.content.main_content.rules import correct
-from scraper_service.content.main_content.tables import MAX_NAMES
 from scraper_service.content.passes import compiled
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
 )
-MAX_BLOCKS = 20_000  # that are scored: 30 MB of numbers
-SMALL = 60  # words outside of chrome: too few for the model to judge by
-ENOUGH = 150  # words from which on it judges alone
-WHOLE_PAGE = 600  # words with those of chrome, from which it judges in any case
-ARTICLE = 0.6  # added to the bar where the page is surely an article: less stays
-SURE = 0.8  # chance of an article, from which comments are none of it
+MAX_BLOCKS = 20_000  # blocks that are scored: 30 MB of features
+SMALL = 60  # words outside chrome; the model is not used with fewer
+ENOUGH = 150  # words outside chrome from which the bar is not lowered
+WHOLE_PAGE = 600  # words including chrome from which the model is always used
+ARTICLE = 0.6  # raises the bar of articles by up to this factor
+SURE = 0.8  # chance of an article from which comments are dropped
 LEAST_CERTAINTY = 0.6
-CHROME_NAMES = -1.5  # a score of class names that on a small page means chrome
-CHROME_CHANCE = 0.4  # on a small page, below which such names count
+CHROME_NAMES = -1.5  # maximum score of class names that mean chrome on a small page
+CHROME_CHANCE = 0.4  # such names count only below this chance
 
 
 @frozen
 class Verdict:
-    """What was decided of a page. ``bar`` is the chance from which a block is kept;
-    ``rules`` names for some blocks, by number, the rule that decided instead.
-    ``table`` are their features, None when only rules were asked; ``posts`` are the
-    elements of the posts of a forum.
-    """
+    """The verdict on the blocks of a page."""
 
+    #: The nodes and blocks of the page.
     walk: Walk
+    #: The kind of the page.
     kind: Kind
+    #: Per block, the probability of main content.
     chances: Any
+    #: The chance from which a block is kept.
     bar: float
+    #: Per block, True if the block is kept.
     keep: list[bool]
+    #: The rule that overruled the chance, by block number.
     rules: dict[int, str]
+    #: The features of the blocks; None if the model was not used.
     table: Table | None
+    #: The elements of the posts of a forum.
     posts: list[Any] = field(factory=list)
 
 
-def judge(body: Any, page: Declared, learned: Model | None = None) -> Verdict | None:
-    """Judge the blocks of the cleaned ``body``; None when it has no text.
+def judge(
+    body: Any, page: PageDeclarations, learned: Model | None = None
+) -> Verdict | None:
+    """Return the verdict on the blocks of the cleaned ``body``; None if it has no text.
 
-    ``page`` is what it declared before it was cleaned. At least one block is kept. The
-    model, that of the weights file by default, does not judge pages of a few words or of
-    very many blocks.
+    ``page`` holds the declarations, read before cleaning. At least one block is kept. The
+    default model is that of the weights file. The model is not used for pages of a few
+    words, or of more than :data:`MAX_BLOCKS` blocks.
     """
     learned = learned or model()
     drop_marks(body)
     walk = Walk(body, learned.tables)
     if not len(walk.blocks):
         return None
-    kind = kind_of(page.signs | built(walk), learned.kinds)
+    kind = kind_of(page.signs | structure_signs(walk), learned.kinds)
     if len(walk.blocks) > MAX_BLOCKS:
         keep = ~_chrome(walk, np.zeros(len(walk.blocks)))
-        rules = dict.fromkeys(range(len(keep)), "a huge page: all but its chrome")
+        rules = dict.fromkeys(
+            range(len(keep)), "a huge page: all but menus and footers"
+        )
         return Verdict(walk, kind, keep * 1.0, 1.0, keep.tolist(), rules, None)
     chances, made = learned.chances(walk, kind.chances)
     return decide(walk, kind, chances, made, page.titles, learned.threshold)
@@ -86,13 +94,13 @@ def decide(
     titles: tuple[str, ...],
     factor: float,
 ) -> Verdict:
-    """Keep the blocks whose chance is worth it, and correct that by the rules.
+    """Keep the blocks whose chance reaches the bar, and apply the rules.
 
-    ``titles`` are those the page declares, ``factor`` is on the bar of the best F1.
+    ``titles`` are the declared titles; ``factor`` multiplies the bar of the best F1.
     """
     rules: dict[int, str] = {}
     if kind.chances[KINDS.index("article")] >= SURE:
-        comments = below_article(walk, made)
+        comments = article_comments(walk, made)
         chances = np.where(comments, 0.0, chances)
         rules.update(dict.fromkeys(np.flatnonzero(comments).tolist(), "a comment"))
     bar = threshold(chances, made.words) * factor
@@ -103,7 +111,7 @@ def decide(
     if not bar:
         keep[:] = ~_chrome(walk, chances)
         every = range(len(keep))
-        rules.update(dict.fromkeys(every, "a small page: all but its chrome"))
+        rules.update(dict.fromkeys(every, "a small page: all but menus and footers"))
     draft = Draft(walk, made, chances, bar, keep, rules, titles)
     if bar:
         correct(draft)
@@ -114,7 +122,7 @@ def decide(
 
 
 def drop_marks(body: Any) -> None:
-    """Drop what stands beside headings to link to them or to edit below them."""
+    """Drop the anchor links and edit links beside headings."""
     for element in _marks(body):
         drop(element)
 
@@ -140,10 +148,10 @@ def _is_mark(names: str) -> bool:
 
 
 def threshold(chances: Any, words: Any) -> float:
-    """Return the chance that is worth keeping a block for the best expected F1 in words.
+    """Return the minimum chance of a block for the best expected F1 of the kept words.
 
-    With blocks taken from the likeliest down, the expected F1 of the words kept rises to
-    a top value; a block below half of that lowers it (Lewis, "Evaluating and optimizing
+    Blocks are added from the likeliest down. The expected F1 rises to a maximum; blocks
+    with a chance below half of the maximum lower it (Lewis, "Evaluating and optimizing
     autonomous text classification systems", 1995).
     """
     order = np.argsort(-chances, kind="stable")
@@ -154,10 +162,10 @@ def threshold(chances: Any, words: Any) -> float:
 
 
 def _certainty(walk: Walk, made: Table) -> float:
-    """Return how far the model is to be followed, from 0 for pages of a few words to 1.
+    """Return a factor on the bar: 0 for pages of a few words, 1 for long pages.
 
-    It was learned from whole pages: on small ones it takes too much for chrome. One of
-    many words, nearly all in chrome, has its content there.
+    The model was trained on whole pages and takes too much of a small page for chrome. If
+    a long page has nearly all words in chrome, its content stands there.
     """
     chrome = _in_chrome(walk)
     words = float(made.words[~chrome].sum())
@@ -167,9 +175,9 @@ def _certainty(walk: Walk, made: Table) -> float:
 
 
 def _chrome(walk: Walk, chances: Any) -> Any:
-    """Tell of each block whether its elements, or names and chance, are those of chrome.
+    """Return per block True if its place, or its names and chance, mean chrome.
 
-    None is, where all would be.
+    If all blocks would count as chrome, no block does.
     """
     places, nodes = _in_chrome(walk), walk.nodes
     named = np.array([scores[0] for scores in nodes.scores]) <= CHROME_NAMES

@@ -1,20 +1,23 @@
-"""Markdown in numbered blocks, some of which a model finds to be no content."""
+"""Numbers the blocks of a page's Markdown, and drops blocks by number.
+
+A language model chooses the blocks to drop.
+"""
 
 from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING
 
-from scraper_service.content.text.markdown_blocks import is_open
+from scraper_service.content.text.fingerprint import is_open
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-MAX_SHOWN = 600  # characters of a block: enough to tell what it is
+MAX_SHOWN = 600  # characters of a block: enough to classify it
 
 
 def numbered(value: bytes) -> str:
-    """Return the Markdown of a JSON text with the number of each block before it."""
+    """Return the Markdown of a JSON text with a number before each block."""
     return "\n\n".join(
         f"[{number}] {block[:MAX_SHOWN]}"
         for number, block in enumerate(_blocks(json.loads(value)), 1)
@@ -24,7 +27,7 @@ def numbered(value: bytes) -> str:
 def without(value: bytes, numbers: Collection[int]) -> bytes:
     """Return the JSON text of Markdown without the blocks of these numbers.
 
-    Never without all: then nothing is left out.
+    Return ``value`` unchanged if no block would remain.
     """
     blocks = _blocks(json.loads(value))
     kept = [block for n, block in enumerate(blocks, 1) if n not in numbers]

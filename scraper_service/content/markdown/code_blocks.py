@@ -1,11 +1,11 @@
-"""Code: spans, and ``<pre>`` as a fenced block with its language."""
+"""Writes code as Markdown: code spans, and ``<pre>`` as fenced blocks with language."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.html.tags import BLOCKS
+from scraper_service.content.html.elements import BLOCKS
 from scraper_service.content.markdown.inline import PAD, plain
 
 if TYPE_CHECKING:
@@ -19,35 +19,37 @@ _ATTRIBUTES = (
     "syntax",
     "lang",
 )
-_NAME = r"([\w+#.-]{1,30})"
-# Prism and highlight.js, prettify, GitHub and Pygments, MediaWiki, SyntaxHighlighter,
-# Crayon, pandoc, docutils.
+_NAME_PATTERN = r"([\w+#.-]{1,30})"
+# Class names of Prism and highlight.js, prettify, GitHub and Pygments, MediaWiki,
+# SyntaxHighlighter, Crayon, pandoc and docutils.
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|highlight-text-|mw-highlight-lang-"
     r"|highlight-(?!source|text)|brush:\s*|lang:\s*|sourceCode\s+|src\s+src-|hljs\s+(?!lang)"
-    rf"|prettyprint\s+(?:linenums\s+)?(?!lang)|code\s+(?=[a-z]+$)){_NAME}"
+    rf"|prettyprint\s+(?:linenums\s+)?(?!lang)|code\s+(?=[a-z]+$)){_NAME_PATTERN}"
 )
-_NAMED = re.compile(_NAME)
+_LANGUAGE_NAME = re.compile(_NAME_PATTERN)
 _NO_LANGUAGE = frozenset(
     "none plaintext text nohighlight default plain txt auto decode wrapper copy code "
     "container block notranslate linenums prettyprinted line-numbers en en-us "
     "true false".split()
 )
 _BREAKS = BLOCKS | {"br"}
-# What highlighters call a line, its number, and what is beside the code.
-_LINE = re.compile(r"(?<![^\s_-])line(?![^\s_-])(?!-n|-highlight)", re.IGNORECASE)
+# Highlighters' class names for lines, line numbers, and elements beside the code.
+_LINE_NAME = re.compile(r"(?<![^\s_-])line(?![^\s_-])(?!-n|-highlight)", re.IGNORECASE)
 _HIGHLIGHTED = "code-line"
-_NUMBER = re.compile(
+_LINE_NUMBER_NAME = re.compile(
     r"(?<![^\s_-])(?:lnt?|lntd|blob-num|line-?(?:no|num(?:ber)?s?))(?![^\s_-])",
     re.IGNORECASE,
 )
-_NAMES = re.compile(rf"{_LINE.pattern}|{_NUMBER.pattern}|select-none", re.IGNORECASE)
-_NOT_SELECTED = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
+_LINE_NAMES = re.compile(
+    rf"{_LINE_NAME.pattern}|{_LINE_NUMBER_NAME.pattern}|select-none", re.IGNORECASE
+)
+_NOT_SELECTABLE = re.compile(r"user-select\s*:\s*none", re.IGNORECASE)
 _BLANK_END = re.compile(r"\n\s*\Z")
 
 
 def code_span(text: str) -> str:
-    """Return ``text`` as a code span, only its space where there is nothing else."""
+    """Return ``text`` as a code span; mere white space stays white space."""
     text = plain(text)
     if not text.strip():
         return text
@@ -61,13 +63,15 @@ def code_span(text: str) -> str:
 
 
 def text_with_breaks(element: Any) -> str:
-    """Return all text below ``element``; a newline for each ``br`` and each block.
+    """Return all text below ``element``, with a newline for each ``br`` and block.
 
     Highlighters put lines into elements of their own, with or without newlines.
     """
     if next(element.iterdescendants(), None) is None:
         return element.text or ""
-    marks = [e for e in element.iterdescendants() if e.tag in _BREAKS or _is_named(e)]
+    marks = [
+        e for e in element.iterdescendants() if e.tag in _BREAKS or _may_be_line(e)
+    ]
     if not marks:
         return "".join(element.itertext())
     unwritten = {e for e in marks if _is_no_code(e)}
@@ -77,32 +81,34 @@ def text_with_breaks(element: Any) -> str:
     return "".join(parts)
 
 
-def _is_named(element: Any) -> bool:
-    """Tell whether an element may be a line of code, or no code, by what it is called."""
+def _may_be_line(element: Any) -> bool:
+    """Return True if names or styles may mark an element as a line, or as no code."""
     names, style = element.get("class"), element.get("style")
     return bool(
-        (names and _NAMES.search(names))
+        (names and _LINE_NAMES.search(names))
         or (style and "user-select" in style)
         or "data-line" in element.attrib
     )
 
 
 def _is_no_code(element: Any) -> bool:
-    """Tell the number of a line, and what is not to be copied with the code."""
+    """Return True for line numbers, and for elements that users cannot select."""
     names, style = element.get("class", ""), element.get("style", "")
-    if _NOT_SELECTED.search(style) or "select-none" in names.split():
+    if _NOT_SELECTABLE.search(style) or "select-none" in names.split():
         return True
     return bool(
-        _NUMBER.search(names) and "".join("".join(element.itertext()).split()).isdigit()
+        _LINE_NUMBER_NAME.search(names)
+        and "".join("".join(element.itertext()).split()).isdigit()
     )
 
 
 def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
-    """Tell a line that styles draw as a block: one of those that are all of the code.
+    """Return True for a line that styles draw as a block.
 
-    Gatsby draws highlighted ones so, between lines that are text.
+    Usually all siblings are lines too. Gatsby draws only highlighted lines so, between
+    lines of plain text.
     """
-    if not _is_called_line(element):
+    if not _is_named_line(element):
         return False
     above = element.getparent()
     if _HIGHLIGHTED in element.get("class", ""):
@@ -110,27 +116,28 @@ def _is_line(element: Any, unwritten: Collection[Any]) -> bool:
         text = above.text if before is None else before.tail
         if text:
             return bool(text.endswith("\n"))
-        return before is None or _is_called_line(before)
+        return before is None or _is_named_line(before)
     if above.text and not above.text.isspace():
         return False
     return all(
-        (beside in unwritten or _is_called_line(beside))
+        (beside in unwritten or _is_named_line(beside))
         and (not beside.tail or beside.tail.isspace())
         for beside in above
     )
 
 
-def _is_called_line(element: Any) -> bool:
+def _is_named_line(element: Any) -> bool:
     return bool(
-        "data-line" in element.attrib or _LINE.search(element.get("class") or "")
+        "data-line" in element.attrib or _LINE_NAME.search(element.get("class") or "")
     )
 
 
 def _collect(
     element: Any, parts: list[str], unwritten: Collection[Any], lines: Collection[Any]
 ) -> None:
-    """Walk without recursion: events of an element's start and end."""
-    stack = [(element, -1)]  # with how many parts there were when it began
+    """Collect the text in ``parts`` without recursion, by starts and ends of elements."""
+    # Elements, with the number of parts at their start; -1 before the start.
+    stack = [(element, -1)]
     while stack:
         current, began = stack.pop()
         is_line = current in lines
@@ -151,7 +158,7 @@ def _collect(
         if is_empty or (block and parts and not parts[-1].endswith("\n")):
             parts.append("\n")
         if current is not element and current.tail:
-            # The newline between two lines that are elements is theirs.
+            # The line elements already bring the newline between them.
             tail = current.tail.removeprefix("\n") if block else current.tail
             if tail:
                 parts.append(tail)
@@ -178,7 +185,7 @@ def fenced(element: Any) -> str:
 
 
 def language_of(element: Any) -> str:
-    """Return the language that ``pre``, its code or its parents name, or nothing."""
+    """Return the language that a ``pre``, its code or its parents name, or no text."""
     parents: list[Any] = []
     parent = element.getparent()
     while parent is not None and len(parents) < 2:
@@ -190,14 +197,18 @@ def language_of(element: Any) -> str:
             continue
         for name in _ATTRIBUTES[:-1] if candidate in parents else _ATTRIBUTES:
             named = attributes.get(name)
-            if named and _NAMED.fullmatch(named) and (found := _settled(named)):
+            if (
+                named
+                and _LANGUAGE_NAME.fullmatch(named)
+                and (found := _known_language(named))
+            ):
                 return found
         match = _LANGUAGE.search(attributes.get("class") or "")
-        if match and (found := _settled(match[1])):
+        if match and (found := _known_language(match[1])):
             return found
     return ""
 
 
-def _settled(name: str) -> str:
+def _known_language(name: str) -> str:
     name = name.lower().rstrip(".;")
     return "" if name in _NO_LANGUAGE else name

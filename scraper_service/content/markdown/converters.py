@@ -1,4 +1,4 @@
-"""Which converter makes the Markdown of a page: the setting ``MARKDOWN_CONVERTER``."""
+"""The converters that make a page's Markdown, for the setting ``MARKDOWN_CONVERTER``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ NATIVE = "native"
 
 
 def html2text_markdown(document: Document, *, remove_base64_images: bool) -> str:
-    """Return html2text's own output, its lines not wrapped, of the cleaned tree.
+    """Return html2text's own output for the cleaned tree, without wrapped lines.
 
-    The addresses of removed images are replaced in the tree.
+    The URLs of removed images are replaced in the tree.
     """
     body = document.body
     for image in body.iter("img") if remove_base64_images else ():

@@ -1,4 +1,4 @@
-"""Footnotes: which references and which list items belong together."""
+"""Matches footnote references with the list items that hold the footnotes."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import re
 from typing import Any
 from urllib.parse import unquote
 
-LEAST_WORDS = 3  # with fewer, other readers take a footnote for the address of a link
+LEAST_WORDS = 3  # parsers may take shorter footnotes for link definitions
 _SIGNS = re.compile(r"[\w*†‡§¶]{1,20}")
 _NO_LABEL = re.compile(r"[^\w-]+")
 
 
-class Notes:
-    """The footnotes of a page; labels are given in the order of references."""
+class Footnotes:
+    """The footnotes of a page. References give them labels, in document order."""
 
     def __init__(self, body: Any) -> None:
         self._body = body
@@ -21,7 +21,7 @@ class Notes:
         self._taken: set[str] = set()
 
     def label(self, link: Any) -> str | None:
-        """Return the label of the footnote that ``link`` refers to, None for a link."""
+        """Return the label of the footnote behind ``link``, None for an ordinary link."""
         if not _is_reference(link):
             return None
         name = unquote(link.get("href").strip()[1:])
@@ -31,7 +31,7 @@ class Notes:
             items = self._body.iter("li")
             self._targets = {key: item for item in items if (key := item.get("id"))}
         target = self._targets.get(name)
-        # Wikipedia's are a bibliography: cited many times over, with marks of their own.
+        # Wikipedia's notes are a bibliography: cited repeatedly, with marks of their own.
         if target is None or name.startswith("cite_note"):
             return None
         if len(" ".join(target.itertext()).split()) < LEAST_WORDS:
@@ -46,7 +46,7 @@ class Notes:
         return text
 
     def label_of(self, item: Any) -> str | None:
-        """Return the label of a list item that was referred to before."""
+        """Return the label of a list item that an earlier reference names, or None."""
         return self._labels.get(item.get("id")) if self._labels else None
 
 

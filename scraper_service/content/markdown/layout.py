@@ -1,4 +1,4 @@
-"""Blocks of Markdown under each other, with the prefixes of what they are inside of."""
+"""Lays out blocks of Markdown in lines, with the prefixes of lists and quotations."""
 
 from __future__ import annotations
 
@@ -7,17 +7,22 @@ from attrs import define, field
 
 @define
 class ListLevel:
-    """One list. ``number`` is that of the next item, None in a bulleted list."""
+    """A list that is being written."""
 
+    #: Whether items follow each other without blank lines.
     tight: bool
+    #: The number of the next item, None in a bulleted list.
     number: int | None
+    #: The bullet, or the sign behind the number.
     bullet: str
+    #: How many levels surround the list.
     depth: int
+    #: How many items were written.
     count: int = 0
 
     @property
     def mark(self) -> str:
-        """What the next item begins with."""
+        """The marker of the next item, with a space."""
         return (
             f"{self.bullet} " if self.number is None else f"{self.number}{self.bullet} "
         )
@@ -25,42 +30,47 @@ class ListLevel:
 
 @define
 class Level:
-    """One container around a block: a list item, a quotation, a definition.
+    """A container around blocks: a list item, a quotation, a definition."""
 
-    ``first`` stands before its first line, ``rest`` before all others; ``path`` is
-    the ``rest`` of this and of all levels around.
-    """
-
+    #: The prefix of the first line.
     first: str
+    #: The prefix of all other lines.
     rest: str
+    #: Whether a line was written in it.
     used: bool = False
+    #: The list of a list item.
     in_list: ListLevel | None = None
+    #: Whether this is a definition.
     definition: bool = False
+    #: The ``rest`` of all levels around, and of this level.
     path: str = ""
 
 
 @define
 class Layout:
-    """Lines of Markdown; a blank one between blocks, unless these belong together."""
+    """Lines of Markdown, with a blank line between blocks that do not belong together."""
 
     lines: list[str] = field(factory=list)
     levels: list[Level] = field(factory=list)
-    ended: ListLevel | None = None  # the last list, and where it ended
+    #: The list that ended last, and the line behind it.
+    ended: ListLevel | None = None
     ended_at: int = -1
-    term_at: int = -1  # where a term ended that a definition may follow
-    joins: bool = False  # whether the next block follows without a blank line
+    #: The line behind a term, where a definition may follow.
+    term_at: int = -1
+    #: Whether the next block follows without a blank line.
+    joins: bool = False
 
     def text(self) -> str:
         """Return all lines."""
         return "\n".join(self.lines)
 
     def push(self, level: Level) -> None:
-        """Go into ``level``."""
+        """Enter ``level``."""
         level.path = (self.levels[-1].path if self.levels else "") + level.rest
         self.levels.append(level)
 
     def paragraph(self, text: str) -> None:
-        """Place a paragraph, which may be a definition of the term before it."""
+        """Add a paragraph, which may be a definition of the term before it."""
         level = self.levels[-1] if self.levels else None
         if level is not None and level.definition and not level.used:
             follows = self.term_at == len(self.lines)
@@ -72,12 +82,12 @@ class Layout:
             self.add(text)
 
     def add_once(self, text: str) -> None:
-        """Place a block, unless it is that before it: a copy for smaller screens."""
+        """Add a block unless it equals the previous block: a copy for smaller screens."""
         if self.levels or self.lines[-1:] != [text]:
             self.add(text)
 
     def add(self, text: str) -> None:
-        """Place one block below the levels around it."""
+        """Add a block inside the current levels."""
         lines, levels = self.lines, self.levels
         if not levels:
             if lines and not self.joins:
@@ -107,7 +117,7 @@ class Layout:
         lines += [rest + line if line else rest.rstrip() for line in others]
 
     def _is_tight(self, unused: int) -> bool:
-        """Tell whether the item that begins follows without a blank line."""
+        """Return True if the beginning item needs no blank line before it."""
         if unused == len(self.levels):
             return False
         own = self.levels[unused].in_list
@@ -116,22 +126,23 @@ class Layout:
         if own.count:
             return True
         inside = any(level.in_list for level in self.levels[:unused])
-        return inside and own.number in {None, 1}  # no other interrupts a paragraph
+        # A list that begins with another number cannot interrupt a paragraph.
+        return inside and own.number in {None, 1}
 
     def begin_list(self, *, tight: bool, number: int | None) -> ListLevel:
-        """Return a list with a mark that keeps it apart from one just before it."""
+        """Return a new list, with another marker than a list that has just ended."""
         first, second = ("-", "*") if number is None else (".", ")")
         before = self._just_ended()
         taken = before is not None and before.bullet == first
         return ListLevel(tight, number, second if taken else first, len(self.levels))
 
     def end_list(self, level: ListLevel) -> None:
-        """Remember the list, for what may follow it."""
+        """Remember the list, as another list may follow it."""
         if level.count:
             self.ended, self.ended_at = level, len(self.lines)
 
     def continued_list(self) -> ListLevel:
-        """Return the list just ended, or a new one: for items outside of any list."""
+        """Return the list that just ended, or a new list, for items outside of lists."""
         return self._just_ended() or self.begin_list(tight=True, number=None)
 
     def _just_ended(self) -> ListLevel | None:

@@ -1,4 +1,4 @@
-"""Formulas as TeX: what the page says they are, or MathML translated."""
+"""Writes formulas as TeX: the TeX that a page contains, or translated MathML."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from scraper_service.content.markdown.inline import escaped
 
-MAX_DEPTH = 40  # elements of a formula inside each other; deeper ones are plain text
+MAX_DEPTH = 40  # nested elements of a formula; deeper elements become plain text
 
 _IN_TEXT = re.compile(
     r"\\\(((?:(?!\\[(\[)]).){1,500}?)\\\)|\\\[((?:(?!\\[(\[\]]).){1,1000}?)\\\]"
@@ -39,7 +39,7 @@ _ACCENTS = {"\u00af": "bar", "^": "hat", "~": "tilde", "\u2192": "vec", "\u02d9"
 
 
 def tex_of(element: Any) -> tuple[str, bool] | None:
-    """Return the TeX in or below ``element`` and whether it is displayed, if any."""
+    """Return the TeX in or below ``element`` and whether it is displayed, or None."""
     maths = element if element.tag == "math" else next(element.iter("math"), None)
     if maths is None:
         return None
@@ -62,7 +62,7 @@ def tex_of(element: Any) -> tuple[str, bool] | None:
 
 
 def tex_of_image(image: Any) -> tuple[str, bool] | None:
-    """Return the TeX that an image of a formula has as its alternative text."""
+    """Return the TeX in the alternative text of a formula's image, or None."""
     names = (image.get("class") or "").lower().split()
     displayed = _DISPLAYED_IMAGE in names
     if not displayed and _TEX_IMAGES.isdisjoint(names):
@@ -72,7 +72,7 @@ def tex_of_image(image: Any) -> tuple[str, bool] | None:
 
 
 def with_tex(text: str) -> str | None:
-    r"""Return plain text with ``\(...\)`` as formulas, the rest escaped, or None."""
+    r"""Return escaped text with ``\(...\)`` as formulas, None if there are no formulas."""
     parts: list[str] = []
     end = 0
     for match in _IN_TEXT.finditer(text):
@@ -122,7 +122,7 @@ def _tex(element: Any, depth: int) -> str:
     return _row(element, depth)
 
 
-_LAYOUTS = {  # number of arguments, and where they go
+_LAYOUTS = {  # number of arguments, and their places
     "mfrac": (2, r"\frac{{{0}}}{{{1}}}"),
     "msup": (2, "{0}^{{{1}}}"),
     "msub": (2, "{0}_{{{1}}}"),

@@ -1,11 +1,11 @@
-"""Images and formulas, the third part of the Markdown writer."""
+"""The third part of the Markdown writer: images, media and formulas."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from scraper_service.content.html.elements import KATEX, MATHJAX, MATHS_RENDERED, role
 from scraper_service.content.html.page_urls import is_placeholder
-from scraper_service.content.html.roles import KATEX, MATHJAX, MATHS_RENDERED, role
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.inline import APART
 from scraper_service.content.markdown.spans import Spans
@@ -14,16 +14,17 @@ REMOVED_IMAGE = "<Base64-Image-Removed>"
 
 
 class Pictures(Spans):
-    """Writes what is shown, not read: images, and formulas as TeX."""
+    """Writes images and media, and formulas as TeX."""
 
     def span(self, element: Any) -> None:
-        """Write a ``span``, which may be a formula as it was drawn."""
+        """Write a ``span``, which may be a rendered formula."""
         if element.attrib and role(element) in MATHS_RENDERED:
             self.formula(element)
         else:
             self.content(element)
 
     def image(self, element: Any) -> None:
+        """Write an image, without tracking pixels and repeated images."""
         attributes = element.attrib
         source = (attributes.get("src") or "").strip()
         if "class" in attributes and (found := maths.tex_of_image(element)):
@@ -46,23 +47,23 @@ class Pictures(Spans):
             source = inline.destination(source)
         image = f"![{alt}]({source})"
         if self.is_main and alt.count(" ") >= 2 and self.run[-2:] == [image, APART]:
-            return  # the same for another size of screen; stars are counted
+            return  # a copy for another screen size; rating stars have shorter texts
         if not self.in_link:
             self.run.append(APART)
         self.run += [image, APART]
 
-    def film(self, element: Any) -> None:
-        """Write the links in a film or sound; the words there are for old browsers."""
+    def media(self, element: Any) -> None:
+        """Write the links inside a film or sound; its text is for old browsers."""
         for link in element.iter("a"):
             self.anchor(link)
 
     def formula(self, element: Any) -> None:
-        """Write MathML, or what KaTeX or MathJax made of a formula, as TeX."""
+        """Write MathML, or a formula that KaTeX or MathJax rendered, as TeX."""
         kind = role(element)
         following = element.getnext()
         if kind in MATHS_RENDERED and kind != KATEX:
             if following is not None and following.get("data-tex") is not None:
-                return  # the source of the formula stands behind it
+                return  # the formula's source follows
             if kind != MATHJAX:
                 return
         found = maths.tex_of(element)

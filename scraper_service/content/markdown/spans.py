@@ -1,6 +1,6 @@
-"""The inline half of the Markdown writer: text, links, images, code, emphasis.
+"""The inline part of the Markdown writer: text, links, code and emphasis.
 
-What it collects in ``run`` becomes a paragraph when ``flush`` is called.
+The writer collects inline Markdown in ``run``. ``flush`` makes a paragraph of it.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin
 
-from scraper_service.content.html.roles import role_of
-from scraper_service.content.markdown import emphasis, inline, maths
+from scraper_service.content.html.elements import role_of
+from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.code_blocks import (
     code_span,
     fenced,
     text_with_breaks,
 )
-from scraper_service.content.markdown.emphasis import MARKS
-from scraper_service.content.markdown.footnotes import Notes
-from scraper_service.content.markdown.inline import APART, BREAK
+from scraper_service.content.markdown.footnotes import Footnotes
+from scraper_service.content.markdown.inline import APART, BREAK, MARKS
 from scraper_service.content.markdown.layout import Layout
 from scraper_service.content.passes import compiled, finder
 
@@ -27,27 +26,27 @@ if TYPE_CHECKING:
 
     from scraper_service.content.html.document import Document
 
-MAX_JOINED = 2000  # characters of code in spans side by side that become one
+MAX_JOINED = 2000  # characters of a code span that the next span may join
 _AROUND = f" {BREAK}{APART}"
-MAX_DEPTH = 400  # elements inside each other; what is deeper loses its markup
+MAX_DEPTH = 400  # nested elements; deeper elements lose their markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
 _NO_TEXT = MARKS | {APART}
 _AFTER_BRACKET = frozenset("([:")
-# Of a link beside a heading, to be copied; and of one from a note back to the text.
+# Texts of a heading's own anchor, and of a footnote's link back to the text.
 _SIGNS_OF_PLACE = frozenset("# ¶ § 🔗 ↩ ↩︎ ↩️ ⏎ ↵ ↑ ⇑ ⬆ ⤴ ^ [↩] [↩︎] [↑] [^]".split())
 _HOST = re.compile(r"https?://(?:www\.)?")
-# A sign that parted what is no longer there.
+# A separator whose neighbours are gone.
 _LONE = re.compile(
     r"[\u200c\u200d\s.,;:|/\xb7\u2022\u2023\u203a\xbb\xab\u2039>\\\u2013\u2014+_*-]{1,3}"
 )
-MAX_SIGNS = 3  # elements in such a link
+MAX_SIGNS = 3  # an anchor with as many child elements is a real link
 _IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
-_holds_lines = finder("br", "div", "li", "pre")  # then code has lines
+_holds_lines = finder("br", "div", "li", "pre")
 _holds_links = finder("a")
 
 
 def _is_sign_of_place(link: Any) -> bool:
-    """Tell a link to where it stands itself, or back to where it was mentioned."""
+    """Return True for a heading's own anchor, or a footnote's link back to the text."""
     text = "".join(link.itertext()) if len(link) < MAX_SIGNS else ""
     if text.strip() not in _SIGNS_OF_PLACE or link.find(".//img") is not None:
         return False
@@ -56,17 +55,14 @@ def _is_sign_of_place(link: Any) -> bool:
 
 
 def _without_host(address: str) -> str:
-    """Return an address without what is often left out or added."""
+    """Return a URL without scheme, ``www.`` and final slash, for comparison."""
     return _HOST.sub("", address).rstrip("/")
 
 
 class Spans:
-    """A run of inline Markdown; ``writers`` are the methods for tags.
+    """Collects a run of inline Markdown; each method writes one kind of element."""
 
-    ``flat`` is what stands for the end of a block where no blocks can be: in cells and
-    headings. ``link`` is the address of the link around, until it is written.
-    """
-
+    #: The method for each tag.
     writers: ClassVar[Mapping[Any, Callable[[Any, Any], None]]] = {}
     role_of = staticmethod(role_of)
 
@@ -75,20 +71,20 @@ class Spans:
         self.is_main = document.is_main
         self.remove_base64 = remove_base64
         self.layout = Layout()
-        self.notes = Notes(document.body)
+        self.notes = Footnotes(document.body)
         self.run: list[str] = []
-        self.taken = 0  # how often the run was taken
+        self.taken = 0  # calls of ``take``
         self.depth = 0
-        self.names: dict[int, Any] = {}  # of the compiled pass, for its own use
-        self.last_code = ("", "")  # the last code span, and its text
-        self.flat: str | None = None
-        self.link: str | None = None
-        self.link_from = 0  # where its text begins in the run
+        self.names: dict[int, Any] = {}  # private to the compiled pass
+        self.last_code = ("", "")  # the last code span and its text
+        self.flat: str | None = None  # replaces block ends in cells and headings
+        self.link: str | None = None  # URL of the unfinished link around
+        self.link_from = 0  # where the link's text begins in the run
         self.in_link = False
-        self.emphasised: dict[str, str] = {}  # marks, and the tags of their elements
+        self.open_marks: dict[str, str] = {}  # open marks and their elements' tags
 
     def content(self, element: Any) -> None:
-        """Write all that is in ``element``, not the element itself."""
+        """Write the content of ``element``, but not the element itself."""
         if compiled is not None:
             compiled.content(self, element, MAX_DEPTH)
             return
@@ -121,7 +117,7 @@ class Spans:
                 run.append(" ")
             return
         text = inline.plain(text)
-        if inline.SOME_MEAN.search(text):
+        if inline.MAY_NEED_ESCAPE.search(text):
             if "\\" in text and (formulas := maths.with_tex(text)):
                 run.append(formulas)
                 return
@@ -135,7 +131,7 @@ class Spans:
         return last.endswith("]")
 
     def flush(self) -> None:
-        """End a paragraph, if there is one."""
+        """End a paragraph if text was collected."""
         run = self.run
         if not run:
             return
@@ -154,7 +150,7 @@ class Spans:
             self.layout.paragraph(text)
 
     def take(self, line_break: str) -> str:
-        """Return what was collected as Markdown, and begin anew."""
+        """Return the collected Markdown, and start a new run."""
         if self.link is not None:
             self._end_link()
             self.link_from = 0
@@ -162,16 +158,16 @@ class Spans:
         run = self.run
         text = (run[0] if len(run) == 1 else "".join(run)).strip(_AROUND)
         run.clear()
-        return inline.finished(text, line_break) if text else ""
+        return inline.finish_paragraph(text, line_break) if text else ""
 
     def spaced(self, element: Any) -> None:
-        """Write an element that stands apart from its neighbours."""
+        """Write an element with a space on both sides."""
         self.run.append(" ")
         self.content(element)
         self.run.append(" ")
 
     def apart(self, element: Any) -> None:
-        """Write an element that styles draw apart from the words beside it."""
+        """Write an element that styles separate from the words beside it."""
         self.run.append(APART)
         self.content(element)
         self.run.append(APART)
@@ -180,44 +176,44 @@ class Spans:
         """Write nothing."""
 
     def line_break(self, _element: Any) -> None:
-        """Write a break; two of them end a paragraph."""
+        """Write a line break; a second line break ends the paragraph."""
         run = self.run
         if not run:
             return
         again = run[-1] == BREAK or (run[-1] == " " and run[-2:-1] == [BREAK])
-        if again and not self.in_link and self.flat is None and not self.emphasised:
+        if again and not self.in_link and self.flat is None and not self.open_marks:
             self.flush()
         else:
             run.append(BREAK)
 
     def strong(self, element: Any) -> None:
-        self._emphasis(element, emphasis.STRONG, emphasis.STRONG_END)
+        self._emphasis(element, inline.STRONG, inline.STRONG_END)
 
-    def stressed(self, element: Any) -> None:
-        self._emphasis(element, emphasis.EM, emphasis.EM_END)
+    def italic(self, element: Any) -> None:
+        self._emphasis(element, inline.EM, inline.EM_END)
 
     def strike(self, element: Any) -> None:
-        self._emphasis(element, emphasis.STRIKE, emphasis.STRIKE_END)
+        self._emphasis(element, inline.STRIKE, inline.STRIKE_END)
 
     def _emphasis(self, element: Any, start: str, end: str) -> None:
-        """Mark the content, unless there are blocks in it.
+        """Mark the content as emphasised, unless it contains blocks.
 
-        What is bold by one tag and then again by another is so once, in main content by
-        the same tag, too.
+        Nested emphasis of the same kind gets no second marks if the tags differ. Nor
+        does nested strike-through, or nested bold type in main content.
         """
         mark, taken, lines = len(self.run), self.taken, len(self.layout.lines)
-        outer = self.emphasised.get(start)
+        outer = self.open_marks.get(start)
         if outer is not None and (
             outer != element.tag
-            or start == emphasis.STRIKE
-            or (self.is_main and start == emphasis.STRONG)
+            or start == inline.STRIKE
+            or (self.is_main and start == inline.STRONG)
         ):
             self.content(element)
             return
-        self.emphasised[start] = element.tag
+        self.open_marks[start] = element.tag
         self.content(element)
         if outer is None:
-            del self.emphasised[start]
+            del self.open_marks[start]
         if self.taken != taken:
             mark = 0
             if len(self.layout.lines) != lines:
@@ -225,7 +221,7 @@ class Spans:
         self._wrap(mark, start, end)
 
     def _wrap(self, mark: int, start: str, end: str) -> bool:
-        """Put marks around what was written since, the space at its edges left out."""
+        """Put marks around the run since ``mark``, but inside its outer white space."""
         run = self.run
         text = run[-1] if len(run) == mark + 1 else "".join(run[mark:])
         core = text.strip(_AROUND)
@@ -237,15 +233,15 @@ class Spans:
         run[mark:] = [start, core, end]
         return True
 
-    def quoted(self, element: Any) -> None:
+    def quote(self, element: Any) -> None:
         self.run.append("\u201c")
         self.content(element)
         self.run.append("\u201d")
 
-    def raised(self, element: Any) -> None:
-        """Write ``sup`` and ``sub`` as HTML, which Markdown has no signs for.
+    def superscript(self, element: Any) -> None:
+        """Write ``sup`` and ``sub`` as HTML, as Markdown has no signs for them.
 
-        Not where they are typography only, and not round links and footnotes.
+        Ordinals, trademarks, links and footnotes are written without the tags.
         """
         text = "".join(element.itertext()).strip()
         if _NO_SCRIPT.fullmatch(text) or _holds_links(element):
@@ -253,11 +249,11 @@ class Spans:
             return
         mark, taken = len(self.run), self.taken
         self.content(element)
-        if self.taken == taken:  # there are no blocks in it
+        if self.taken == taken:  # it contains no blocks
             self._wrap(mark, f"<{element.tag}>", f"</{element.tag}>")
 
     def reading(self, element: Any) -> None:
-        """Write the ``rt`` of a ruby in parentheses, where the page has none."""
+        """Write the ``rt`` of a ruby, in parentheses if the page has none."""
         bare = not "".join(self.run[-1:]).rstrip().endswith(("(", "\uff08"))
         if bare:
             self.run.append("(")
@@ -266,15 +262,15 @@ class Spans:
             self.run.append(")")
 
     def anchor(self, element: Any, code: str | None = None) -> None:
-        """Write a link; if there are blocks in it, the first paragraph is the link.
+        """Write a link; if it contains blocks, only its first paragraph is the link.
 
-        ``code`` stands for its content.
+        ``code`` is a code span that replaces the link's content.
         """
         href = (element.get("href") or "").strip()
         if self.in_link or not href or href == "#":
             self._inner(element, code)
             return
-        if href[0] == "#":  # cleaning leaves them, for the links format
+        if href[0] == "#":  # cleaning keeps fragments, for the format ``links``
             if label := self.notes.label(element):
                 self.run.append(f"[^{label}]")
                 return
@@ -292,7 +288,7 @@ class Spans:
         self.in_link, self.link = False, None
 
     def _is_here(self, href: str) -> bool:
-        """Tell whether a link leads to the page itself, or to a place on it."""
+        """Return True if a link leads to the page itself or to a fragment of it."""
         page, base = href.partition("#")[0], self.base.partition("#")[0]
         return page == base or _without_host(page) == _without_host(base)
 
@@ -303,7 +299,7 @@ class Spans:
             self.run.append(code)
 
     def _end_link(self) -> None:
-        """Make a link of what was written since it began, if that is anything."""
+        """Make a link of the run since the link began, unless that is empty."""
         assert self.link is not None
         run, start = self.run, self.link_from
         if not self._wrap(start, "[", f"]({inline.destination(self.link)})"):
@@ -317,9 +313,9 @@ class Spans:
         self.link = None
 
     def code(self, element: Any) -> None:
-        """Write a code span; a link that is all of its content goes around it."""
+        """Write a code span; a link that is its whole content goes around it."""
         if element.tag == "kbd" and self.run and self.run[-1] is self.last_code[0]:
-            self.run.append(" ")  # keys, one after the other
+            self.run.append(" ")  # keys in a row
         children = list(element)
         if not children:
             self._code_span(element.text or "")
@@ -339,7 +335,7 @@ class Spans:
         self._code_span(text)
 
     def _code_span(self, text: str) -> None:
-        """Write ``text`` as code; two spans side by side are one, as they look."""
+        """Write ``text`` as code; adjacent code spans become one span."""
         if self.run and self.run[-1] is self.last_code[0]:
             if len(self.last_code[1]) > MAX_JOINED:
                 self.run.append("<!-- -->")

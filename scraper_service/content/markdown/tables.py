@@ -1,4 +1,4 @@
-"""Tables: which hold data, and their cells as a rectangle."""
+"""Finds data tables, and returns their cells as a rectangular grid."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _LAYOUT = frozenset(
 def data_rows(table: Any) -> list[list[Any]] | None:
     """Return the cells of a data table, header first; None for a layout table.
 
-    All rows are of the same length; None stands for an empty cell. A table without
-    header cells gets an empty header, as GFM wants one.
+    All rows have the same length, with None for an empty cell. A table without header
+    cells gets an empty header, as GFM requires a header.
     """
     if table.get("role") in {"presentation", "none"}:
         return None
@@ -41,7 +41,7 @@ def data_rows(table: Any) -> list[list[Any]] | None:
 
 
 def alignments(header: list[Any]) -> list[str]:
-    """Return the cells of the line below the header."""
+    """Return the cells of the delimiter row below the header."""
     return [
         "---" if cell is None else _ALIGNED.get(_alignment(cell), "---")
         for cell in header
@@ -56,7 +56,7 @@ def _alignment(cell: Any) -> str:
 
 
 def _is_list(table: Any, rows: list[list[Any]]) -> bool:
-    """Tell a table of one column, which has a header of its own."""
+    """Return True for a table of one column with a header of its own."""
     return len(rows) > 1 and table.find("thead") is not None and rows[0][0].tag == "th"
 
 
@@ -80,7 +80,7 @@ def _is_header(row: list[Any]) -> bool:
 
 
 def _grid(rows: list[list[Any]]) -> list[list[Any]] | None:
-    """Spread spanning cells: their text stands in the first place only."""
+    """Spread spanning cells over the grid; only their first place holds the cell."""
     grid: list[list[Any]] = []
     pending: dict[int, int] = {}  # column: rows still covered from above
     for row in rows:
@@ -104,7 +104,7 @@ def _grid(rows: list[list[Any]]) -> list[list[Any]] | None:
 
 
 def _without_empty(grid: list[list[Any]]) -> list[list[Any]]:
-    """Leave out rows and columns in which there is nothing at all."""
+    """Drop the rows and columns without any content."""
     full = [[cell is not None and _has_content(cell) for cell in line] for line in grid]
     columns = [n for n, cells in enumerate(zip(*full, strict=True)) if any(cells)]
     lines = [line for line, cells in zip(grid, full, strict=True) if any(cells)]

@@ -1,7 +1,7 @@
-"""GitHub-flavoured Markdown of the cleaned tree, written in one walk.
+"""Writes the cleaned tree as GitHub-flavoured Markdown, in one walk.
 
-Text is collected until a block begins or ends (``spans.py``); then it is laid out as a
-paragraph, below the list items and quotations around it (``layout.py``).
+``spans`` collects text until a block begins or ends. ``layout`` then places the
+paragraph inside the list items and quotations around it.
 """
 
 from __future__ import annotations
@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING, Any
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
-from scraper_service.content.html.roles import MATHS_RENDERED, TITLE, role
-from scraper_service.content.html.tags import BLOCKS, SKIPPED
-from scraper_service.content.markdown.emphasis import STRONG, STRONG_END
-from scraper_service.content.markdown.inline import BREAK
+from scraper_service.content.html.elements import (
+    BLOCKS,
+    MATHS_RENDERED,
+    SKIPPED,
+    TITLE,
+    role,
+)
+from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
 from scraper_service.content.markdown.pictures import Pictures
 from scraper_service.content.markdown.tables import alignments, data_rows
@@ -25,9 +29,9 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
     from scraper_service.content.markdown.layout import ListLevel
 
-MAX_TITLE = 5000  # characters of what may lose its asterisks
+MAX_TITLE = 5000  # characters; longer texts keep their bold marks
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
-# What a heading cannot hold: then it is a heading by mistake.
+# Elements that no true heading contains.
 _holds_big = finder(
     *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
 )
@@ -37,7 +41,7 @@ _holds_title = finder("h1")
 _holds_pictures = finder("img")
 _WRAPPERS = frozenset({"li", "div", "span", "nav", "section"})
 RULE = "---"
-# Also addresses, which are not read.
+# Bold texts, and the URLs of links, which are not shown.
 _EMBOLDENED = re.compile(
     rf"{STRONG}[^{STRONG}{STRONG_END}]*{STRONG_END}|\]\((?:<[^>]*>|[^\s<][^\s{STRONG}]*)\)"
 )
@@ -47,7 +51,7 @@ _HAS_PARAGRAPHS = etree.XPath("boolean(*/p)")
 
 
 def markdown(document: Document, *, remove_base64_images: bool) -> str:
-    """Return the Markdown of the cleaned tree; ends without a newline."""
+    """Return the Markdown of the cleaned tree, without a final newline."""
     writer = _Writer(document, remove_base64=remove_base64_images)
     writer.content(document.body)
     writer.flush()
@@ -77,7 +81,7 @@ class _Writer(Pictures):
             self.flush()
 
     def _callout(self, element: Any, kind: str) -> None:
-        """Write a note or warning as GitHub's; its title only if it says more."""
+        """Write a GitHub callout; drop a title that only repeats its kind."""
         first = next(
             (e for e in element.iter() if e.text and not e.text.isspace()), None
         )
@@ -109,7 +113,7 @@ class _Writer(Pictures):
             self._inside(Level("> ", "> "), element)
 
     def attribution(self, element: Any) -> None:
-        """Write who was quoted, as forums do: on a line before what was said."""
+        """Write the author of a quotation, as forums do: on a line before the text."""
         self.content(element)
         above = element.getparent()
         if (
@@ -132,7 +136,7 @@ class _Writer(Pictures):
             or lines[-1].startswith("#")
             or (levels and levels[-1].in_list)
         ):
-            return  # nothing to part, or parted by a heading or the marks of a list
+            return  # nothing above, or already separated by a rule, heading or marker
         self.layout.add("___" if self.layout.levels else RULE)
 
     def heading(self, element: Any) -> None:
@@ -152,7 +156,7 @@ class _Writer(Pictures):
             add(f"{'#' * int(element.tag[1])} {text}")
 
     def _unembolden(self) -> None:
-        """Take bold type back where all words are bold that would be so without it."""
+        """Remove bold marks if all words are bold; headings are bold anyway."""
         if STRONG not in self.run:
             return
         text = "".join(self.run)
@@ -172,9 +176,9 @@ class _Writer(Pictures):
             self._inside(Level("", "", definition=True), element)
 
     def listing(self, element: Any) -> None:
-        """Write a list; text between its items stands between them.
+        """Write a list; text between its items stays between them.
 
-        One with the title of the page in it is layout.
+        A list that contains the page's title is layout.
         """
         if self.flat is not None or (self.is_main and _holds_title(element)):
             self.block(element)
@@ -204,7 +208,7 @@ class _Writer(Pictures):
         self.layout.end_list(own)
 
     def _gallery(self, element: Any) -> None:
-        """Write a list of nothing but pictures as a row of them."""
+        """Write a list of pictures without text as a row of pictures."""
         self.flat = " "
         self.content(element)
         self.flat = None
@@ -212,7 +216,7 @@ class _Writer(Pictures):
             self.layout.add(text)
 
     def _list_in_list(self, element: Any, own: ListLevel) -> None:
-        """Write a list that was put straight into a list, as part of the last item."""
+        """Write a list directly inside a list, as part of the previous item."""
         if not own.count:
             self.listing(element)
             return
@@ -223,14 +227,14 @@ class _Writer(Pictures):
         self.layout.levels.pop()
 
     def item(self, element: Any) -> None:
-        """Write an item which is in no list."""
+        """Write an item outside of any list."""
         if self.flat is not None or (self.is_main and _holds_title(element)):
             self.block(element)
             return
         self.flush()
         around = self.layout.levels[-1:]
         if self.is_main and around and around[0].in_list and not around[0].used:
-            self.content(element)  # it is all of another item
+            self.content(element)  # the whole content of another item
             self.flush()
             return
         own = self.layout.continued_list()
@@ -264,7 +268,10 @@ class _Writer(Pictures):
             own.number += 1
 
     def checkbox(self, element: Any) -> None:
-        """Write the box of a task, which has no name: others open menus or are sent."""
+        """Write the checkbox of a task, which has no name.
+
+        Named checkboxes open menus or belong to forms.
+        """
         if (
             element.get("type") == "checkbox"
             and _is_task(element.attrib)
@@ -274,13 +281,13 @@ class _Writer(Pictures):
             self.run += [box, " "]
 
     def table(self, element: Any) -> None:
-        """Write a table of data; one that is layout, or in a cell, as its content."""
+        """Write a data table; write any other table, or a table in a cell, as its content."""
         rows = data_rows(element) if self.flat is None else None
         if rows is None:
             self.block(element)
             return
         if not any(cell is not None for cell in rows[0]):
-            del rows[0]  # the first row stands for the header that GFM wants
+            del rows[0]  # the first row becomes the header that GFM requires
         self.flush()
         caption = element.find("caption")
         if caption is not None:
@@ -307,7 +314,7 @@ class _Writer(Pictures):
 
 
 def _only_list(item: Any) -> Any:
-    """Return the list that is all of an item, as some indent lists; else the item."""
+    """Return the list that is an item's whole content, as for indents; else the item."""
     inner = item
     while inner.tag not in _LISTS:
         if inner.tag not in _WRAPPERS or (inner.text and not inner.text.isspace()):
@@ -324,7 +331,7 @@ def _is_gallery(element: Any) -> bool:
 
 
 def _has_content(element: Any) -> bool:
-    """Tell whether there is anything to write in an element or behind it."""
+    """Return True if an element has content, or text follows it."""
     if element.tail and not element.tail.isspace():
         return True
     if element.tag in SKIPPED or not isinstance(element.tag, str):
@@ -356,11 +363,11 @@ _Writer.writers = {
     **dict.fromkeys(_LISTS, _Writer.listing),
     **dict.fromkeys(("pre", "listing", "xmp", "plaintext"), _Writer.preformatted),
     **dict.fromkeys(("b", "strong"), _Writer.strong),
-    **dict.fromkeys(("i", "em"), _Writer.stressed),
+    **dict.fromkeys(("i", "em"), _Writer.italic),
     **dict.fromkeys(("del", "s", "strike"), _Writer.strike),
     **dict.fromkeys(("code", "kbd", "samp", "tt"), _Writer.code),
-    **dict.fromkeys(("sup", "sub"), _Writer.raised),
-    **dict.fromkeys(("video", "audio"), _Writer.film),
+    **dict.fromkeys(("sup", "sub"), _Writer.superscript),
+    **dict.fromkeys(("video", "audio"), _Writer.media),
     **dict.fromkeys(("math", "mjx-container"), _Writer.formula),
     **dict.fromkeys((f"h{level}" for level in range(1, 7)), _Writer.heading),
     "a": _Writer.anchor,
@@ -374,7 +381,7 @@ _Writer.writers = {
     "img": _Writer.image,
     "input": _Writer.checkbox,
     "li": _Writer.item,
-    "q": _Writer.quoted,
+    "q": _Writer.quote,
     "rt": _Writer.reading,
     "span": _Writer.span,
     "table": _Writer.table,

@@ -1,9 +1,8 @@
-"""What a page says of itself: in its head, as structured data, and in plain sight."""
+"""Metadata of a page, from its head, its structured data and its visible text."""
 
-from scraper_service.content.metadata.evidence import Evidence
+from scraper_service.content.metadata.evidence import Evidence, parse_refresh, refresh
 from scraper_service.content.metadata.facts import canonical, metadata
-from scraper_service.content.metadata.reading import reading
-from scraper_service.content.metadata.refresh import parse_refresh, refresh
+from scraper_service.content.metadata.language import reading
 
 __all__ = [
     "Evidence",

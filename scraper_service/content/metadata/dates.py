@@ -1,4 +1,4 @@
-"""Dates as pages write them, in ISO 8601."""
+"""Parses dates as pages write them, into ISO 8601."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import re
 from datetime import UTC, date, datetime, timedelta
 
 FIRST_YEAR = 1990
-DAYS_AHEAD = 366  # of now; what is later is no date of a publication
-MAX_TEXT = 200  # characters that are looked at
+DAYS_AHEAD = 366  # from now; later dates are no dates of a publication
+MAX_TEXT = 200  # characters that are searched
 
-# Months by their first letters, each longer than what tells it from the others.
+# First letters of the names of months in several languages.
 _MONTHS = (
     "jan janv ene gen januar styc янв ocak",
     "feb febr févr fev fevr лют фев şub lut",
@@ -50,17 +50,15 @@ _AS_IT_IS = re.compile(
     r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:\d\d)?)?"
 )
 _EPOCH = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
-_IN_ADDRESS = re.compile(
-    r"/(?P<y>(?:19|20)\d\d)[/-](?P<m>\d\d?)[/-](?P<d>\d\d?)(?=\D|$)"
-)
+_IN_URL = re.compile(r"/(?P<y>(?:19|20)\d\d)[/-](?P<m>\d\d?)[/-](?P<d>\d\d?)(?=\D|$)")
 
 
 def iso_date(text: str, language: str = "", *, any_year: bool = False) -> str | None:
     """Return the first date of ``text`` in ISO 8601, with time and zone if it has them.
 
-    ``language`` (a tag) tells whether ``1/2/2024`` is in January, as in the USA, or in
-    February. None where there is no date, or one that no page can have been written at
-    unless ``any_year`` is allowed.
+    ``language`` (a tag) decides whether ``1/2/2024`` is in January, as in the USA, or
+    in February. Returns None if ``text`` has no date. Dates before 1990 or far ahead
+    count only with ``any_year``.
     """
     text = text[:MAX_TEXT].strip()
     if not any(character.isdigit() for character in text):
@@ -75,18 +73,20 @@ def iso_date(text: str, language: str = "", *, any_year: bool = False) -> str | 
         return moment.isoformat().replace("+00:00", "Z")
     for form in _FORMS:
         for match in form.finditer(text):
-            if found := _matched(match.groupdict(), language, any_year):
+            if found := _date_of_match(match.groupdict(), language, any_year):
                 return found
     return None
 
 
-def address_date(url: str) -> str | None:
-    """Return the day that the path of an address names, as in ``/2024/05/31/title``."""
-    match = _IN_ADDRESS.search(url)
+def url_date(url: str) -> str | None:
+    """Return the date in the path of a URL, such as ``/2024/05/31/title``, or None."""
+    match = _IN_URL.search(url)
     return _day(match["y"], match["m"], match["d"]) if match else None
 
 
-def _matched(parts: dict[str, str | None], language: str, any_year: bool) -> str | None:
+def _date_of_match(
+    parts: dict[str, str | None], language: str, any_year: bool
+) -> str | None:
     if word := parts.get("word"):
         month: int | None = None
         lower = word.lower()
@@ -115,7 +115,7 @@ def _day(
 
 
 def _time(match: re.Match[str]) -> str:
-    """Return the time of day and its zone as ISO 8601 has them."""
+    """Return time of day and zone in ISO 8601; empty without a valid time."""
     if match["h"] is None or int(match["h"]) > 23 or int(match["min"]) > 59:
         return ""
     zone = match["zone"] or ""

@@ -1,10 +1,15 @@
-"""All that a page says of itself, gathered in one walk of its tree."""
+"""Collects the sources of a page's metadata in one walk of its tree.
+
+Also parses meta refreshes, which redirect to another URL.
+"""
 
 from __future__ import annotations
 
+import re
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.html.page_urls import absolute, has_host, is_web
 from scraper_service.content.metadata.linked_data import (
     LinkedData,
     folded,
@@ -13,7 +18,8 @@ from scraper_service.content.metadata.linked_data import (
 )
 from scraper_service.content.metadata.marks import Marks, marks
 from scraper_service.content.passes import elements, texts_in
-from scraper_service.content.text.words import main_words
+from scraper_service.content.text.sentences import main_words
+from scraper_service.items import MetaRefresh
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -29,8 +35,8 @@ _WANTED = ("meta", "link", "script", "title", "h1")
 class Evidence:
     """The ``<meta>`` values, links, headings and structured data of a page.
 
-    ``metas`` are pairs of the name as written and the value, ``links`` the elements, all
-    in document order. It has to be made before the page is cleaned.
+    ``metas`` are pairs of the name as written and the value; ``links`` are elements.
+    All are in document order. Create this before the page is cleaned.
     """
 
     def __init__(self, document: Document):
@@ -64,16 +70,16 @@ class Evidence:
             )
 
     def all(self, name: str) -> list[str]:
-        """Return the values of ``name`` (lower case), empty ones left out."""
+        """Return the non-empty values of ``name`` (lower case)."""
         return [value for value in self._by_name.get(name, ()) if value]
 
     def first(self, *names: str) -> str:
-        """Return the first value of the first of ``names`` that has one."""
+        """Return the first value of the first of ``names`` with a value; else empty."""
         return next((value for name in names for value in self.all(name)), "")
 
     @property
     def title(self) -> str:
-        """The text of ``<title>``, which is no part of a drawing."""
+        """The text of the first non-empty ``<title>`` outside of SVG drawings."""
         for title in self._titles:
             if next(title.iterancestors("svg"), None) is None and (
                 text := _text(title)
@@ -83,12 +89,12 @@ class Evidence:
 
     @property
     def headings(self) -> list[str]:
-        """The texts of the first ``<h1>``."""
+        """The texts of the first ``<h1>`` elements."""
         return [text for text in map(_text, self._headings) if text]
 
     @cached_property
     def site_names(self) -> frozenset[str]:
-        """Names of the site or its publisher, as :func:`folded` has them."""
+        """Names of the site and its publisher, as :func:`folded` returns them."""
         names = [*self.all("og:site_name"), *self.all("application-name")]
         names += [text_of(n.get("publisher")) for n in self.linked.subjects]
         return frozenset(folded(name) for name in names) - {""}
@@ -100,12 +106,12 @@ class Evidence:
 
     @cached_property
     def words(self) -> str:
-        """The text outside menus and forms, from the start a part."""
+        """The start of the text outside menus and forms."""
         return main_words(self.document)
 
     @cached_property
     def marks(self) -> Marks:
-        """What stands in plain sight of author and dates."""
+        """Visible marks of the author and the dates."""
         return marks(self.document.body)
 
 
@@ -119,3 +125,38 @@ def _text(element: Any) -> str:
         ]
     text = " ".join("".join(parts).split())[:MAX_VALUE]
     return text.rstrip("¶ ") or text
+
+
+_REFRESH = re.compile(
+    r"\s*(?P<time>\d+)?(?P<rest>[\d.]*)(?:[\s;,]\s*[;,]?\s*(?P<url>.*))?\Z", re.DOTALL
+)
+_URL_PREFIX = re.compile(r"url\s*=\s*", re.IGNORECASE)
+
+
+def refresh(evidence: Evidence) -> MetaRefresh | None:
+    """Return the page's meta refresh to an http(s) URL, or None."""
+    for meta in evidence.meta_elements:
+        if (meta.get("http-equiv") or "").strip().lower() != "refresh":
+            continue
+        content = meta.get("content")
+        if content is not None and next(meta.iterancestors("noscript"), None) is None:
+            return parse_refresh(content, evidence.document.base)
+    return None
+
+
+def parse_refresh(content: str, base: str) -> MetaRefresh | None:
+    """Parse a meta refresh, or the ``Refresh`` header of a response.
+
+    Source: the HTML standard, "shared declarative refresh steps". Returns None without
+    an http(s) URL.
+    """
+    match = _REFRESH.match(content)
+    if not match or not match["url"] or not (match["time"] or match["rest"]):
+        return None
+    url = _URL_PREFIX.sub("", match["url"], count=1)
+    if url[:1] in {'"', "'"}:
+        url = url[1:].split(url[0], 1)[0]
+    address = absolute(base, url)
+    if address is None or not is_web(address) or not has_host(address):
+        return None
+    return MetaRefresh(float(int((match["time"] or "0")[:9])), address)

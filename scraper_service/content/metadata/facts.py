@@ -1,4 +1,4 @@
-"""The metadata of a page: which facts there are, and which source of each one wins."""
+"""Makes the metadata of a page: selects the winning source of each fact."""
 
 from __future__ import annotations
 
@@ -8,18 +8,22 @@ from typing import TYPE_CHECKING
 
 from scraper_service.content.html.page_urls import absolute, is_web
 from scraper_service.content.metadata.evidence import MAX_VALUE
-from scraper_service.content.metadata.languages import language_of
+from scraper_service.content.metadata.language import language_of
 from scraper_service.content.metadata.linked_data import folded, text_of
-from scraper_service.content.metadata.sources import authors, modified, published
-from scraper_service.content.text.words import likeness, shared_words
+from scraper_service.content.metadata.sources import (
+    authors,
+    modification_date,
+    publication_date,
+)
+from scraper_service.content.text.sentences import likeness, shared_words
 
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence
 
 MAX_FEEDS = 20
 LEAST_HEADLINE = 3  # words
-LEAST_LIKE = 0.6  # of a heading to a title
-LEAST_SHARED = 0.5  # of the words of the shorter one
+LEAST_LIKE = 0.6  # similarity of a heading to a title
+LEAST_SHARED = 0.5  # share of the words of the shorter text
 
 _NAMED = {
     "description": "description",
@@ -57,7 +61,7 @@ _CUT_MARKS = " .\u2026"
 _REFERENCE = re.compile(r"&(?:#\d{1,6}|#[xX][0-9a-fA-F]{1,5}|[a-zA-Z]{2,8}\d{0,2});")
 _HAS_TAGS = re.compile(r"</(?:a|b|div|em|h\d|i|li|p|span|strong|ul)>")
 _TAG = re.compile(r"</?(?:(a|b|em|i|span|strong)\b|[a-zA-Z])[^<>]*>")
-# Keys of the page object which a page must not be able to set.
+# Keys of the page object that a page must not set.
 _RESERVED = frozenset("title language favicon description keywords robots".split())
 _FEED_TYPES = frozenset(
     {"application/rss+xml", "application/atom+xml", "application/feed+json"}
@@ -67,7 +71,7 @@ Facts = dict[str, "str | list[str]"]
 
 
 def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
-    """Return the facts with names of their own and all other ``<meta>`` values."""
+    """Return the named facts, and the ``<meta>`` values by their names as written."""
     known: dict[str, list[str]] = {}
     other: dict[str, list[str]] = {}
     for key, value in evidence.metas:
@@ -79,16 +83,16 @@ def metadata(evidence: Evidence) -> tuple[Facts, Facts]:
             other.setdefault(key, []).append(value)
     if "description" in known:
         known["description"] = _descriptions(evidence)
-    facts = {name: _merged(name, values) for name, values in known.items()}
-    facts |= _found(evidence, facts)
+    facts = {name: _join_values(name, values) for name, values in known.items()}
+    facts |= _sourced_facts(evidence, facts)
     return facts, {name: v[0] if len(v) == 1 else v for name, v in other.items()}
 
 
 def _descriptions(evidence: Evidence) -> list[str]:
     """Return the descriptions, each once.
 
-    Pages repeat it as microdata, whole or cut: an ``itemprop`` counts only without a
-    ``name``, and a text that is the start of another one does not count.
+    Pages repeat the description as microdata, whole or cut. An ``itemprop`` therefore
+    counts only without a ``name``, and a text that starts another text does not count.
     """
     given: list[str] = []
     for attribute in ("name", "property", "itemprop"):
@@ -99,7 +103,7 @@ def _descriptions(evidence: Evidence) -> list[str]:
         ]
         if any(given):
             break
-    texts: dict[str, str] = {}  # by what they are compared by
+    texts: dict[str, str] = {}  # by the text for comparison
     for text in given:
         start = " ".join(_plain(text).split()).rstrip(_CUT_MARKS)
         if not any(other.startswith(start) for other in texts):
@@ -109,7 +113,7 @@ def _descriptions(evidence: Evidence) -> list[str]:
     return list(texts.values())
 
 
-def _merged(name: str, values: list[str]) -> str | list[str]:
+def _join_values(name: str, values: list[str]) -> str | list[str]:
     if name == "og_locale_alternate":
         return values
     values = list(filter(str.strip, values)) or [""]
@@ -123,7 +127,7 @@ def _merged(name: str, values: list[str]) -> str | list[str]:
 
 
 def _plain(text: str) -> str:
-    """Return a text without tags, and without what was escaped once too often."""
+    """Return a text without tags, and with references that are left resolved."""
     if "<" in text and _HAS_TAGS.search(text):
         text = " ".join(_TAG.sub(lambda tag: "" if tag[1] else " ", text).split())
     if "&" in text:
@@ -132,13 +136,13 @@ def _plain(text: str) -> str:
     return text
 
 
-def _found(evidence: Evidence, named: Facts) -> Facts:
-    """Return the facts that have several sources, those without any left out."""
+def _sourced_facts(evidence: Evidence, named: Facts) -> Facts:
+    """Return the facts with several sources; facts without a value are left out."""
     language = language_of(evidence)
     headline = _headline(evidence)
     title = evidence.title or headline
     names = authors(evidence)
-    feeds = _linked(evidence, "alternate", _FEED_TYPES)
+    feeds = _linked_urls(evidence, "alternate", _FEED_TYPES)
     facts: dict[str, str | list[str] | None] = {
         "title": title,
         "headline": headline if headline != title else "",
@@ -147,22 +151,22 @@ def _found(evidence: Evidence, named: Facts) -> Facts:
             evidence.first("og:description", "twitter:description", "dc.description")
         ),
         "language": language,
-        "favicon": next(iter(_linked(evidence, "icon")), None),
+        "favicon": next(iter(_linked_urls(evidence, "icon")), None),
         "canonical_url": canonical(evidence),
         "feeds": feeds[:MAX_FEEDS],
         "author": names if len(names) > 1 else "".join(names),
-        "published_time": published(evidence, language or "")
+        "published_time": publication_date(evidence, language or "")
         or named.get("published_time"),
-        "modified_time": modified(evidence, language or "")
+        "modified_time": modification_date(evidence, language or "")
         or named.get("modified_time"),
     }
     return {name: value for name, value in facts.items() if value}
 
 
 def _headline(evidence: Evidence) -> str:
-    """Return the heading that the page's title or that for other sites speaks of.
+    """Return the heading that matches the page's title or ``og:title``.
 
-    Those of a site's name, or of a part of the page, share few words with them.
+    Headings with a site's name or of a part of the page share few words with a title.
     """
     named = evidence.first("og:title", "twitter:title")
     titles = [text for text in (evidence.title, named) if text]
@@ -180,15 +184,15 @@ def _headline(evidence: Evidence) -> str:
 
 
 def canonical(evidence: Evidence) -> str | None:
-    """Return the address that the page names as its own, absolute."""
-    address = next(iter(_linked(evidence, "canonical")), None)
+    """Return the page's canonical URL, absolute; None without an http(s) URL."""
+    address = next(iter(_linked_urls(evidence, "canonical")), None)
     return address if address and is_web(address) else None
 
 
-def _linked(
+def _linked_urls(
     evidence: Evidence, relation: str, types: frozenset[str] = frozenset()
 ) -> list[str]:
-    """Return the addresses of ``<link>`` of a relation, and of one of ``types``."""
+    """Return the URLs of ``<link>`` with a relation and, if given, one of ``types``."""
     found = []
     base = evidence.document.base
     for link in evidence.links:

@@ -1,7 +1,8 @@
-"""JSON-LD: what a page tells search engines about its subject."""
+"""Reads JSON-LD, the structured data of a page about its subject."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,7 @@ MAX_NODES = 500
 
 NodeT = dict[str, Any]
 
-# What a page is about, best first; a type counts by its ending.
+# Types of subjects, best first; a type matches by its ending.
 _SUBJECTS = (
     "Article",
     "Posting",
@@ -46,36 +47,39 @@ _WRAPPING = re.compile(
 
 @frozen
 class LinkedData:
-    """The nodes of a page's JSON-LD: subjects best first, and all by their ``@id``."""
+    """The nodes of a page's JSON-LD."""
 
+    #: Nodes that the page may be about, best first.
     subjects: tuple[NodeT, ...] = ()
+    #: Nodes with a name, by ``@id``.
     by_id: dict[str, NodeT] = field(factory=dict)
+    #: Types of all nodes.
     types: frozenset[str] = frozenset()
 
     def first(self, *names: str) -> Any:
-        """Return the first value of the first property that a subject has."""
+        """Return the first non-empty value of the first of ``names`` with a value."""
         for name in names:
             for node in self.subjects:
                 if value := node.get(name):
                     return value
         return None
 
-    def first_said(self, name: str) -> Any:
-        """Return the first value of a property, be it ``False``; None if none has it."""
+    def first_present(self, name: str) -> Any:
+        """Return the first value of a property, even ``False``; None if it is absent."""
         return next((node[name] for node in self.subjects if name in node), None)
 
-    def resolved(self, node: Any) -> Any:
-        """Return the node that a reference names, or ``node`` itself."""
+    def resolve(self, node: Any) -> Any:
+        """Return the node that a reference points to, or ``node`` itself."""
         if isinstance(node, dict) and "name" not in node:
             return self.by_id.get(str(node.get("@id")), node)
         return node
 
 
 def linked_data(scripts: list[Any]) -> LinkedData:
-    """Read the JSON-LD among a page's scripts; what is not JSON is left out."""
+    """Parse the JSON-LD among a page's scripts; invalid JSON is left out."""
     nodes: list[NodeT] = []
     for text in script_texts(scripts, MAX_SCRIPTS, MAX_SCRIPT):
-        nodes += _nodes(_parsed(text))
+        nodes += _nodes(parse_json(text))
     ranked = [(_rank(node), number, node) for number, node in enumerate(nodes)]
     subjects = [
         entry[2]
@@ -90,9 +94,9 @@ def linked_data(scripts: list[Any]) -> LinkedData:
 
 
 def script_texts(scripts: list[Any], most: int, longest: int) -> Iterator[str]:
-    """Yield the texts of the first ``most`` scripts that are said to be JSON-LD.
+    """Yield the texts of the first ``most`` scripts of type JSON-LD.
 
-    Those of more than ``longest`` characters are left out.
+    Scripts of more than ``longest`` characters are left out.
     """
     fitting = [x for x in scripts if "ld+json" in x.get("type", "").lower()]
     for script in fitting[:most]:
@@ -101,13 +105,23 @@ def script_texts(scripts: list[Any], most: int, longest: int) -> Iterator[str]:
             yield text
 
 
-def unwrapped(text: str) -> str:
-    """Return a script without the comment around it and the semicolon behind it."""
-    return _WRAPPING.sub("", text).rstrip(" \n;")
+def parse_json(text: str) -> Any:
+    """Parse a script as JSON; None if it is invalid.
+
+    Surrounding comment marks, a trailing semicolon and character references are
+    repaired.
+    """
+    unwrapped = _WRAPPING.sub("", text).rstrip(" \n;")
+    for tried in (text, unwrapped, html.unescape(unwrapped)):
+        try:
+            return json.loads(tried, strict=False)
+        except (ValueError, RecursionError):
+            continue
+    return None
 
 
 def text_of(value: Any) -> str:
-    """Return the text of a value: itself, its ``name`` or ``@value``, or of its first."""
+    """Return a value as text: a node's ``name`` or ``@value``, a list's first item."""
     if isinstance(value, list):
         value = value[0] if value else ""
     if isinstance(value, dict):
@@ -117,19 +131,8 @@ def text_of(value: Any) -> str:
 
 
 def folded(name: str) -> str:
-    """Return a name as it is compared: without case, punctuation and spaces."""
+    """Return a name for comparison: without case, punctuation and spaces."""
     return "".join(_WORDS.findall(name.lower()))
-
-
-def _parsed(text: str) -> Any:
-    try:
-        return json.loads(text, strict=False)
-    except (ValueError, RecursionError):
-        pass
-    try:
-        return json.loads(unwrapped(text), strict=False)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _nodes(data: Any) -> Iterator[NodeT]:
@@ -151,7 +154,7 @@ def _types(node: NodeT) -> list[str]:
 
 
 def _rank(node: NodeT) -> int:
-    """Return how likely the page is about this node; the less, the more."""
+    """Return the rank of a node as the page's subject; 0 is best."""
     kinds = _types(node)
     return next(
         (

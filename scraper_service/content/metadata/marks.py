@@ -1,4 +1,4 @@
-"""Author and dates as readers see them: elements named for it, and short texts."""
+"""Finds visible marks of author and dates: elements by name, and short texts."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from scraper_service.content.passes import compiled, texts_in
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-MAX_ELEMENTS = 3000  # looked at
-MAX_AFTER_HEADING = 400  # of them
+MAX_ELEMENTS = 3000  # elements that are examined
+MAX_AFTER_HEADING = 400  # of these after the first ``h1``
 MAX_MARKS = 100
-MAX_TEXT = 120  # characters of a byline, or of what stands around a date
+MAX_TEXT = 120  # characters of a byline or of a text with a date
 MAX_TEXTS = 40
 
-# Parts of what elements are named that hold one; found faster than by an expression.
+# Parts of names of elements with an author. Searching parts beats an expression.
 _AUTHOR = (
     "author byline by-line username user-name writer contributor postedby posted-by "
     "writtenby written-by"
 ).split()
 _AUTHORISED = re.compile(r"authori\w*")
 _DATE = "date publish posted created time byline meta".split()
-# Attributes in which forum software and the like names who wrote a post, and when.
+# Attributes in which forum software and others give author and date of a post.
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
-# Attributes, besides its class, that may say so of any element.
+# Attributes besides ``class`` that may mark any element.
 _NAMING = frozenset(
     "itemprop rel data-author-username author created-timestamp".split()
 )
@@ -38,16 +38,17 @@ _BY = re.compile(
     r"(?:by|von|par|por|door|di|av)\b[:\s]",
     re.IGNORECASE,
 )
-_STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())  # of _BY
+# First letters of the words of _BY.
+_STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())
 _STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
 _NEITHER = (False, False)
 DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
-# They hold text, and seldom an ``itemprop``.
+# Tags with text, but seldom with an ``itemprop``.
 _PLAIN_TAGS = frozenset(
     "li ul ol p br img svg path td tr th b i h2 h3 h4 option".split()
 )
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b")
-# What stands in these belongs to something else than the page.
+# Class names and ids of elements outside the page's main content.
 _FOREIGN = re.compile(
     r"(?:^|[\s_-])(?:comments?|comment-list|commentlist|respond|related|recommended|"
     r"recommendations|sidebar|site-footer|recent-posts|recent|popular|trending|carousel|"
@@ -56,24 +57,28 @@ _FOREIGN = re.compile(
 )
 _OUTSIDE = frozenset({"footer", "nav", "script", "style", "template"})
 
-Kind = tuple[bool, bool]  # of an author, of a date
+Kind = tuple[bool, bool]  # whether of an author, whether of a date
 
 
 @frozen
 class Marks:
-    """Elements that say they hold an author or a date, and texts that look like it.
+    """Elements and texts that may have the author or a date of a page.
 
     Each list is in document order; texts before the first ``h1`` come last.
     """
 
+    #: Elements that are marked as author.
     authors: list[Any] = field(factory=list)
+    #: Elements that are marked as date.
     dates: list[Any] = field(factory=list)
+    #: Short texts that begin like a byline.
     bylines: list[str] = field(factory=list)
+    #: Short texts with a year.
     dated: list[str] = field(factory=list)
 
 
 def marks(body: Any) -> Marks:
-    """Look for author and dates in one walk of the page."""
+    """Find the marks of author and dates in one walk of the page."""
     found, early = Marks(), Marks()
     seen = early
     for element, text, tail, kind in _signs(body):
@@ -90,7 +95,7 @@ def marks(body: Any) -> Marks:
     return found
 
 
-# An element, its text and its tail if they are telling, and its kind.
+# An element, its text and tail (None unless telling), and its kind.
 Sign = tuple[Any, str | None, str | None, Kind]
 
 
@@ -114,9 +119,9 @@ def _signs(body: Any) -> Iterable[Sign]:
 
 
 def signs(body: Any) -> Iterator[Sign]:
-    """Yield the elements with anything to look at, and each h1.
+    """Yield the elements with a mark or a telling text, and each ``h1``.
 
-    It is what metadata costs most: nothing is called for a usual element.
+    This loop is the most expensive part of metadata: a usual element costs no call.
     """
     kinds: dict[str | None, Kind] = {None: _NEITHER, "": _NEITHER}
     left = MAX_ELEMENTS
@@ -155,12 +160,12 @@ def _is_telling(text: str) -> bool:
     return "20" in text or "19" in text or text.lstrip()[:2] in _STARTS
 
 
-@lru_cache(maxsize=10_000)  # those of a site are on all its pages
+@lru_cache(maxsize=10_000)  # the pages of a site share their names
 def _kind(names: str) -> Kind:
-    """Tell whether a class or the like is of an author, and of a date."""
+    """Return whether a class or similar name marks an author, and whether a date."""
     lower = names.lower()
     is_author = bool([part for part in _AUTHOR if part in lower])
-    if is_author and "authori" in lower:  # what is authorised, or an authority
+    if is_author and "authori" in lower:  # as in "authorised" or "authority"
         rest = _AUTHORISED.sub("", lower)
         is_author = any(part in rest for part in _AUTHOR)
     is_date = bool([part for part in _DATE if part in lower])
@@ -168,7 +173,7 @@ def _kind(names: str) -> Kind:
 
 
 def _kind_of(element: Any, kind: Kind) -> Kind:
-    """Tell the same of an element by its other attributes."""
+    """Return the kind of an element by its class and its other attributes."""
     names = element.get("itemprop") or element.get("rel")
     is_author, is_date = kind
     if names:
@@ -203,7 +208,7 @@ def _take_text(text: str, parent: Any, seen: Marks) -> None:
 
 
 def date_of(element: Any) -> str:
-    """Return what an element says of a date, in an attribute or in words."""
+    """Return the date text of an element, from an attribute or its text."""
     attributes = element.attrib
     for name in _DATE_ATTRIBUTES:
         value = attributes.get(name)
@@ -213,7 +218,7 @@ def date_of(element: Any) -> str:
 
 
 def author_of(element: Any) -> str:
-    """Return what an element says of an author, in an attribute or in words."""
+    """Return the author text of an element, from an attribute or its text."""
     attributes = element.attrib
     for name in _AUTHOR_ATTRIBUTES:
         if value := attributes.get(name):
@@ -225,7 +230,7 @@ def author_of(element: Any) -> str:
 
 
 def text_of(element: Any) -> str:
-    """Return the text of an element, its parts apart."""
+    """Return the text of an element, with spaces between its parts."""
     return " ".join(" ".join(texts_in(element)).split())
 
 
@@ -235,7 +240,7 @@ def _is_foreign_name(names: str) -> bool:
 
 
 def is_foreign(element: Any) -> bool:
-    """Tell whether the element belongs to a comment, a teaser or the page's frame."""
+    """Return True for an element of a comment, a teaser, a menu or a footer."""
     while element is not None:
         tag = element.tag
         if tag in _OUTSIDE:

@@ -1,11 +1,11 @@
-"""Who wrote a page, and when: every place that may say so, the surest first."""
+"""Finds authors and dates of a page in all possible sources, the surest first."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.content.metadata.dates import address_date, iso_date
+from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
 from scraper_service.content.metadata.marks import author_of, date_of
 
@@ -55,7 +55,7 @@ _NO_NAME = re.compile(
     r"view all posts|posts?|n/a|staff|user|webmaster|editor|contributors?|\d+|stories|"
     rf"topic author|staff writer|original poster|(?:{_MONTHS.replace('may|', '')})[a-z]*|"
     r"(?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?|"
-    # After "by" in menus, and what a click does.
+    # Words after "by" in menus, and labels of controls.
     r"brand|category|collection|colou?r|date|feature|gender|industry|manufacturer|material|popularity|"
     r"price|rating|relevance|reviews?|room|size|style|topic|type|use|weight|"
     r"account|home|log ?in|my account|register|search|sign(?: in| up)?|unlock|view|the|"
@@ -65,7 +65,7 @@ _NO_NAME = re.compile(
 )
 _UPDATED = re.compile(r"modif|updat|review|revis|edited", re.IGNORECASE)
 _NO_DATE = re.compile(r"©|copyright|\(c\)|all rights", re.IGNORECASE)
-# It begins with letters that all names have, which are searched for fast.
+# The pattern begins with letters that all names share, for a fast search.
 _IN_SCRIPT = re.compile(
     r"ubli(?:(?:(?<=[\"']datePubli)|(?<=[\"']date_publi))shed"
     r"|(?<=[\"']publi)(?:shed_?[aA]t|sh(?:ed)?_?[dD]ate|cation_?[dD]ate)"
@@ -77,9 +77,9 @@ _PUBLISHED = re.compile(
 
 
 def authors(evidence: Evidence) -> list[str]:
-    """Return the names of who wrote the page, from the first source that has some.
+    """Return the names of the page's authors, from the first source with any.
 
-    The name of the site counts only where no source has another one.
+    The name of the site counts only if no source has another name.
     """
     publisher: list[str] = []
     site = evidence.site_names
@@ -92,13 +92,13 @@ def authors(evidence: Evidence) -> list[str]:
     return publisher
 
 
-def published(evidence: Evidence, language: str) -> str | None:
-    """Return when the page was published, in ISO 8601, from the first source."""
+def publication_date(evidence: Evidence, language: str) -> str | None:
+    """Return the date of publication in ISO 8601, from the first source."""
     return _first_date(PUBLISHED, evidence, language)
 
 
-def modified(evidence: Evidence, language: str) -> str | None:
-    """Return when the page was changed last, in ISO 8601, from the first source."""
+def modification_date(evidence: Evidence, language: str) -> str | None:
+    """Return the date of the last change in ISO 8601, from the first source."""
     return _first_date(MODIFIED, evidence, language)
 
 
@@ -119,7 +119,7 @@ def _first_date(
 
 
 def _name(text: str) -> str | None:
-    """Return ``text`` as a name, without what stands around it; None if it is none."""
+    """Return ``text`` as a name without surrounding words; None if it is no name."""
     name = _BY.sub("", " ".join(text.split())[:MAX_BYLINE]).strip(" ,.:;-\u2013—|\"'")
     if not 1 < len(name) <= MAX_NAME or _NO_NAME.search(name):
         return None
@@ -141,7 +141,7 @@ def _linked_authors(evidence: Evidence) -> Iterator[str]:
     for node in linked.subjects:
         given = node.get("author") or node.get("creator")
         for author in given if isinstance(given, list) else [given]:
-            yield text_of(linked.resolved(author))
+            yield text_of(linked.resolve(author))
         if given:
             return
 
@@ -156,7 +156,7 @@ def _labelled_authors(evidence: Evidence) -> Iterator[str]:
 
 
 def _marked_authors(evidence: Evidence) -> Iterator[str]:
-    """Yield the first name in an element that says it names the author."""
+    """Yield the first name in an element that is marked as author."""
     for element in evidence.marks.authors:
         if _name(text := _from_byline(author_of(element))):
             yield text
@@ -164,7 +164,7 @@ def _marked_authors(evidence: Evidence) -> Iterator[str]:
 
 
 def _bylines(evidence: Evidence) -> Iterator[str]:
-    """Yield the first name after a ``by``: all its long words have capitals."""
+    """Yield the first name after a ``by``; all its long words have capitals."""
     for text in evidence.marks.bylines:
         name = _name(_from_byline(text))
         if name and all(w[:1].isupper() for w in name.split() if len(w) > 3):
@@ -200,7 +200,7 @@ def _linked_modified(evidence: Evidence) -> Iterator[str]:
 
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
-    """Yield dates of elements that say they hold one, those of a publication first."""
+    """Yield dates of elements that are marked as date, dates of publication first."""
     sure: list[str] = []
     rest: list[str] = []
     for element in evidence.marks.dates:
@@ -213,14 +213,14 @@ def _marked_dates(evidence: Evidence) -> Iterator[str]:
 
 
 def _dated_texts(evidence: Evidence) -> Iterator[str]:
-    """Yield short texts with a date, those after the heading first."""
+    """Yield short texts with a date, texts after the heading first."""
     for text in evidence.marks.dated:
         if not _NO_DATE.search(text):
             yield text
 
 
-def _scripted(evidence: Evidence) -> Iterator[str]:
-    """Yield dates from the data that scripts make the page of."""
+def _script_dates(evidence: Evidence) -> Iterator[str]:
+    """Yield dates of publication from data in scripts."""
     for script in evidence.scripts:
         text = script.text
         if text and "ublish" in text and len(text) <= MAX_SCRIPT:
@@ -228,12 +228,12 @@ def _scripted(evidence: Evidence) -> Iterator[str]:
                 yield match[1]
 
 
-def _address(evidence: Evidence) -> Iterator[str]:
-    if found := address_date(evidence.document.base):
+def _url_dates(evidence: Evidence) -> Iterator[str]:
+    if found := url_date(evidence.document.base):
         yield found
 
 
-# Which source wins: the first one that has something.
+# Sources in order; the first source with a result wins.
 AUTHORS = (
     _meta_authors,
     _linked_authors,
@@ -246,7 +246,7 @@ PUBLISHED = (
     _linked_published,
     _marked_dates,
     _dated_texts,
-    _scripted,
-    _address,
+    _script_dates,
+    _url_dates,
 )
 MODIFIED = (_meta_modified, _linked_modified)

@@ -1,9 +1,13 @@
-"""Passes over the elements of a page, compiled where there was a compiler.
+"""The optional compiled passes over the elements of a page.
 
-``compiled`` is None where there was none, for a libxml2 that it was not compiled for, and
-where its sources were changed since.
-What is compiled has a twin in Python that gives the same, beside where it is used, or
-here; ``_compiled.pyx`` is built when the package is installed.
+``_compiled.pyx`` is built when the package is installed and a C compiler exists.
+``compiled`` is the built module, or None in these cases:
+
+- the module was not built,
+- it was built for another version of lxml or libxml2,
+- its sources have changed since.
+
+Each compiled function has a Python equivalent, here or in the module that calls it.
 """
 
 from __future__ import annotations
@@ -20,13 +24,13 @@ if TYPE_CHECKING:
 def _load() -> Any:
     try:
         found = import_module("scraper_service.content.passes._compiled")
-    except (ImportError, ValueError):  # ValueError: for another lxml
+    except (ImportError, ValueError):  # ValueError: built for another lxml
         return None
     return found if found.checksum == _checksum() else None
 
 
 def _checksum() -> int:
-    """Return what ``setup.py`` makes of the same files when it compiles them."""
+    """Return the checksum of the sources; ``setup.py`` computes it in the same way."""
     sources = sorted(Path(__file__).parent.glob("*.p[xy][xi]"))
     return zlib.crc32(b"".join(path.read_bytes() for path in sources))
 
@@ -35,14 +39,14 @@ compiled = _load()
 
 
 def elements(root: Any, *tags: str) -> Iterable[Any]:
-    """Return the elements of these tags, ``root`` among them, in document order."""
+    """Return the elements with these tags in document order, including ``root``."""
     if compiled is not None:
         return compiled.elements(root, *tags)  # type: ignore[no-any-return]
     return root.iter(*tags)  # type: ignore[no-any-return]
 
 
 def finder(*tags: str) -> Callable[[Any], bool]:
-    """Return what tells whether there is an element of these tags below another."""
+    """Return a predicate: True if an element has a descendant with one of these tags."""
     if compiled is not None:
         return compiled.Finder(*tags)  # type: ignore[no-any-return]
     return lambda element: next(element.iterdescendants(*tags), None) is not None

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The passes over a page that cost most, compiled, on libxml2's own nodes.
+"""The most expensive passes over a page, compiled, on the nodes of libxml2.
 
-Each gives what its twin in Python gives, which stands where it is used. Nothing here
-changes the tree. What needs a closer look is left to Python by a call.
+Each function returns the same as its Python equivalent in the calling module. No function
+changes the tree. Rare cases call back into Python.
 """
 
 from cpython cimport array
@@ -43,7 +43,7 @@ cdef extern from "Python.h":
     bint Py_UNICODE_ISSPACE(Py_UCS4 character)
 
 api.import_lxml__etree()
-# Nodes are read as the headers had them that this was compiled with.
+# The layout of a node comes from the libxml2 headers at compile time.
 cdef tuple HEADERS = tuple(map(int, LIBXML_DOTTED_VERSION.decode().split(".")[:2]))
 if HEADERS != etree.LIBXML_VERSION[:2]:
     raise ImportError("compiled for another libxml2")

@@ -1,7 +1,7 @@
-# The walk of the blocks of a page.
+# The walk over the text blocks of a page.
 
 cdef class Walk:
-    """See ``main_content/blocks.py``, whose columns these are."""
+    """The walk of ``main_content/blocks.py``, with the same columns."""
 
     cdef dict tags, paths
     cdef object of_names, of_start, said, wide, no_names, together
@@ -182,7 +182,7 @@ cdef class Walk:
         return self.below(c_node, number, path, depth, places)
 
     cdef int take_from(self, xmlNode* first, long places) except -1:
-        """Take the text that begins at ``first``; what is blank parts words of a run."""
+        """Add the text that begins at ``first``; a blank text adds a space to a run."""
         cdef unicode text
         if first is NULL:
             return 0

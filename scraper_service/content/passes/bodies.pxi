@@ -1,8 +1,8 @@
-# The bytes of an answer.
+# Checks on the bytes of a response.
 
 
 def is_utf8(bytes data not None):
-    """Tell whether ``decode`` would succeed, without the text that it makes."""
+    """Return True if ``data`` is valid UTF-8, without creating a string."""
     cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(data)
     cdef const unsigned char* end = at + len(data)
     cdef unsigned char first, least, most
@@ -18,8 +18,8 @@ def is_utf8(bytes data not None):
         at += 1
         if first < 0x80:
             continue
-        # The first byte bounds the second: no long forms, no surrogates, no more than
-        # Unicode has.
+        # The first byte limits the second: no overlong forms, no surrogates, nothing above
+        # U+10FFFF.
         least, most = 0x80, 0xBF
         if 0xC2 <= first <= 0xDF:
             more = 1
@@ -48,7 +48,7 @@ def is_utf8(bytes data not None):
 
 
 def has_one_of(bytes data not None, bytes wanted not None):
-    """Tell whether one of the bytes ``wanted`` is there."""
+    """Return True if ``data`` contains one of the bytes ``wanted``."""
     cdef const unsigned char* at = <const unsigned char*>PyBytes_AS_STRING(data)
     cdef const unsigned char* end = at + len(data)
     cdef unsigned char[256] known

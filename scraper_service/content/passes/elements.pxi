@@ -1,11 +1,11 @@
-# Elements and attributes by what they are.
+# Searches for elements and attributes.
 
 cdef enum:
     MAX_TAGS = 16
-    LEAST_SESSION = 20  # characters, see urls.py
+    LEAST_SESSION = 20  # characters of a session id; see html/page_urls.py
 
 cdef class Tags:
-    """A few names of tags, none in a namespace."""
+    """A few tag names without a namespace."""
 
     cdef const char* names[MAX_TAGS]
     cdef Py_ssize_t count
@@ -23,7 +23,7 @@ cdef class Tags:
         return self.number(node) >= 0
 
     cdef inline Py_ssize_t number(self, xmlNode* node) noexcept:
-        """Return which of the tags an element has, -1 for none."""
+        """Return the index of an element's tag among the tags; -1 if it is not there."""
         cdef const char* name = <const char*>node.name
         cdef Py_ssize_t n
         for n in range(self.count):
@@ -33,7 +33,7 @@ cdef class Tags:
 
 
 cdef class Finder:
-    """Tells whether there is an element of some tags below another."""
+    """A predicate: True if an element has a descendant with one of the tags."""
 
     cdef Tags wanted
 
@@ -51,7 +51,7 @@ cdef class Finder:
 
 
 def elements(_Element root not None, *tags):
-    """Return what ``iter`` yields, of no more tags than :data:`MAX_TAGS`."""
+    """Return the elements that ``iter`` yields; accepts up to ``MAX_TAGS`` tags."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
     cdef Tags wanted = Tags(tags)
@@ -64,7 +64,7 @@ def elements(_Element root not None, *tags):
 
 
 def classed(_Element root not None, is_wanted, *tags):
-    """Return the elements of some tags whose class is wanted."""
+    """Return the elements with some tags for whose class ``is_wanted`` returns True."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
     cdef xmlAttr* own
@@ -87,7 +87,7 @@ def classed(_Element root not None, is_wanted, *tags):
 
 
 def values(_Element root not None, str name not None, Py_ssize_t most):
-    """Return the first values of an attribute, at ``most`` so many."""
+    """Return the first ``most`` values of an attribute."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
     cdef xmlAttr* own
@@ -103,7 +103,7 @@ def values(_Element root not None, str name not None, Py_ssize_t most):
 
 
 def is_deeper(_Element root not None, Py_ssize_t depth):
-    """Tell whether there are more than so many elements inside each other."""
+    """Return True if elements are nested more than ``depth`` levels deep."""
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
     cdef Py_ssize_t level = 1
@@ -123,8 +123,10 @@ def is_deeper(_Element root not None, Py_ssize_t depth):
 
 
 def addresses(_Element root not None, dict names not None, related=None, relations=()):
-    """Return the attribute that ``names`` has for each tag, if it is there, and whether
-    it is complete beyond doubt; of elements ``related`` only those of some relations.
+    """Return (URL, whether it is certainly absolute) of the elements in ``names``.
+
+    ``names`` maps each tag to its URL attribute. Elements with the tag ``related`` count
+    only if their ``rel`` is in ``relations``.
     """
     cdef xmlNode* top = root._c_node
     cdef xmlNode* node = top
@@ -150,7 +152,7 @@ def addresses(_Element root not None, dict names not None, related=None, relatio
 
 
 def unfinished(_Element body not None, dict names not None):
-    """See ``cleaning.py``."""
+    """Return the elements whose URLs may need work; see ``html/cleaning.py``."""
     cdef xmlNode* root = body._c_node
     cdef xmlNode* node = root
     cdef xmlAttr* own
@@ -181,9 +183,9 @@ def unfinished(_Element body not None, dict names not None):
 
 
 cdef inline bint is_finished(xmlNode* value) noexcept:
-    """Tell whether an address is complete beyond doubt, and has no session in it."""
+    """Return True if a URL is certainly absolute and contains no session id."""
     cdef const char* text
-    cdef Py_ssize_t value_of_name = -1  # how long it is so far
+    cdef Py_ssize_t value_of_name = -1  # length so far of a query value; -1 outside
     if value is NULL or value.next is not NULL or value.type != XML_TEXT_NODE:
         return False
     text = <const char*>value.content
@@ -208,7 +210,7 @@ cdef inline bint is_finished(xmlNode* value) noexcept:
 
 
 def suspects(_Element body not None, is_watched, ids):
-    """See ``hidden/elements.py``."""
+    """Return the elements that may be hidden; see ``html/hidden_text.py``."""
     cdef xmlNode* root = body._c_node
     cdef xmlNode* node = root
     cdef xmlAttr* own

@@ -1,11 +1,11 @@
-# What was learned of names and words: see ``main_content/tables.py``.
+# The learned scores of names and words; see ``main_content/learned_scores.py``.
 
 cdef enum:
     MOST = 200  # characters
 
 
 def name_parts(unicode names not None):
-    """Return the parts of names in ASCII, see ``main_content/tables.py``."""
+    """Return the parts of ASCII names; see ``main_content/learned_scores.py``."""
     cdef const unsigned char* text = <const unsigned char*>PyUnicode_DATA(names)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(names), start, end = 0
     cdef set parts = set()
@@ -15,7 +15,7 @@ def name_parts(unicode names not None):
 
 
 def score_names(unicode names not None, dict known not None, no_names):
-    """Return the scores of names in ASCII, see ``main_content/tables.py``."""
+    """Return the scores of ASCII names; see ``main_content/learned_scores.py``."""
     cdef const unsigned char* text = <const unsigned char*>PyUnicode_DATA(names)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(names), start, end = 0
     cdef double low = 0.0, high = 0.0, score
@@ -37,7 +37,7 @@ def score_names(unicode names not None, dict known not None, no_names):
 
 cdef inline bint next_part(const unsigned char* text, Py_ssize_t size,
                            Py_ssize_t* start, Py_ssize_t* end) noexcept:
-    """Find the next of two letters or more: ``[A-Z]?[a-z]+|[A-Z]+(?![a-z])``."""
+    """Find the next part of at least two letters: ``[A-Z]?[a-z]+|[A-Z]+(?![a-z])``."""
     cdef Py_ssize_t at = end[0], first
     while at < size:
         first = at
@@ -73,7 +73,7 @@ cdef inline bint is_lower(unsigned char letter) noexcept:
 
 
 cdef inline unicode lowered(const unsigned char* text, Py_ssize_t start, Py_ssize_t end):
-    """Return a part in lower case, its first 200 characters."""
+    """Return the first 200 characters of a part, in lower case."""
     cdef char[MOST] buffer
     cdef Py_ssize_t n
     end = min(end, start + MOST)
@@ -84,7 +84,7 @@ cdef inline unicode lowered(const unsigned char* text, Py_ssize_t start, Py_ssiz
 
 def score_start(unicode text not None, dict known not None, dict phrases not None, Py_ssize_t max_words,
                 Py_ssize_t max_phrase_words):
-    """Return the scores of a text in ASCII, see ``main_content/tables.py``."""
+    """Return the scores of an ASCII text; see ``main_content/learned_scores.py``."""
     cdef const unsigned char* letters = <const unsigned char*>PyUnicode_DATA(text)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(text), at = 0, start, count = 0, n
     cdef double first = 0.0, phrase = 0.0
@@ -123,7 +123,7 @@ def score_start(unicode text not None, dict known not None, dict phrases not Non
 
 
 def numbered(list scores not None):
-    """Return five arrays, see ``main_content/names.py``."""
+    """Return five arrays; see ``_numbered`` in ``main_content/names.py``."""
     cdef Py_ssize_t count = len(scores), n, size = 0
     cdef array.array numbers = array.clone(WHOLE, count, False)
     cdef dict places = {}
@@ -157,7 +157,7 @@ def numbered(list scores not None):
 
 
 def inherited(parent, low, high):
-    """Return three arrays of decimals, see ``main_content/names.py``."""
+    """Return three arrays of doubles; see ``_inherited`` in ``main_content/names.py``."""
     cdef Py_buffer above, least, most
     cdef Py_ssize_t n, place
     cdef array.array lowest, highest, sums

@@ -1,7 +1,7 @@
-# What lxml does for ``text``, ``tail``, ``tag`` and ``get``, without its elements.
+# The ``text``, ``tail``, ``tag`` and ``get`` of lxml, without creating element objects.
 
 cdef inline xmlNode* text_from(xmlNode* node) noexcept:
-    """Return the node of text at or behind ``node`` that stands before any other."""
+    """Return the text node at or behind ``node``, unless another node comes first."""
     while node is not NULL:
         if node.type == XML_TEXT_NODE or node.type == XML_CDATA_SECTION_NODE:
             return node
@@ -12,7 +12,7 @@ cdef inline xmlNode* text_from(xmlNode* node) noexcept:
 
 
 cdef inline bint is_blank(const char* text) noexcept:
-    """Tell whether there is nothing but white space of ASCII."""
+    """Return True if the text contains only ASCII white space."""
     while text[0] == 32 or 9 <= text[0] <= 13 or 28 <= text[0] <= 31:
         text += 1
     return text[0] == 0
@@ -23,7 +23,7 @@ cdef inline bint is_space(unsigned char letter) noexcept:
 
 
 cdef unicode text_at(xmlNode* first):
-    """Return the text that begins at ``first``, all nodes of it; None if it is blank."""
+    """Return the joined text nodes that begin at ``first``; None if blank."""
     cdef xmlNode* other
     cdef unicode text
     if first is NULL:
@@ -44,7 +44,7 @@ cdef unicode text_at(xmlNode* first):
 
 
 cdef unicode full_text(xmlNode* first):
-    """Return the text that begins at ``first``, blank or not."""
+    """Return the joined text nodes that begin at ``first``, even if blank."""
     cdef xmlNode* other = text_from(first.next)
     if other is NULL:
         return decoded(<const char*>first.content) if first.content is not NULL else ""
@@ -83,7 +83,7 @@ cdef inline unicode tag_of(xmlNode* node):
 
 
 cdef inline xmlNode* following(xmlNode* node, xmlNode* root) noexcept:
-    """Return the node behind ``node`` in document order, NULL at the end of ``root``."""
+    """Return the node behind ``node`` in document order; NULL at the end of ``root``."""
     if node.type == XML_ELEMENT_NODE and node.children is not NULL:
         return node.children
     while node is not root:

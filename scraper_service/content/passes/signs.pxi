@@ -1,8 +1,8 @@
-# Elements with anything to look at for authors and dates.
+# Elements that may name an author or a date.
 
 def signs(_Element body not None, *, is_telling, kind_of, kind_of_attributes, neither, dated,
           plain, naming, starts, Py_ssize_t left, Py_ssize_t after_heading, Py_ssize_t longest):
-    """See ``metadata/marks.py``."""
+    """Return candidates for authors and dates; see ``metadata/marks.py``."""
     cdef xmlNode* root = body._c_node
     cdef xmlNode* node = root
     cdef xmlAttr* own
@@ -58,7 +58,7 @@ def signs(_Element body not None, *, is_telling, kind_of, kind_of_attributes, ne
 
 
 cdef bint is_named(xmlNode* node, naming) except -1:
-    """Tell whether the element has one of the attributes ``naming``."""
+    """Return True if the element has one of the attributes ``naming``."""
     cdef xmlAttr* own = node.properties
     while own is not NULL:
         if own.ns is NULL and decoded(<const char*>own.name) in naming:
@@ -68,7 +68,7 @@ cdef bint is_named(xmlNode* node, naming) except -1:
 
 
 cdef unicode short_text(xmlNode* first, Py_ssize_t longest, starts):
-    """Return a text of 5 to ``longest`` characters that may be telling, or None."""
+    """Return a text of 5 to ``longest`` characters that may hold a byline, or None."""
     cdef unicode text
     cdef const char* letters
     if first is NULL or first.content is NULL:

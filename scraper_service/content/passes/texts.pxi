@@ -1,7 +1,7 @@
-# Texts, and what is counted in them.
+# The texts of elements, and counts of words and punctuation.
 
 def collect(_Element root not None, list parts not None, Py_ssize_t left, shared):
-    """See ``words.py``."""
+    """Collect the text of a page; see ``text/sentences.py``."""
     collected(root._c_node, parts, left, shared, {})
 
 
@@ -34,7 +34,7 @@ cdef Py_ssize_t taken(xmlNode* first, list parts, Py_ssize_t left) except? -1:
 
 
 def texts(_Element element not None):
-    """Return what ``itertext`` yields of an element without comments."""
+    """Return the texts that ``itertext`` yields for an element without comments."""
     cdef list parts = []
     all_texts(element._c_node, parts)
     return parts
@@ -61,7 +61,7 @@ cdef int add_text(xmlNode* first, list parts) except -1:
 
 
 def spoken(unicode text not None):
-    """Return how many words have a letter or a digit, see ``metadata/reading.py``."""
+    """Return the number of words with a letter or digit; see ``metadata/language.py``."""
     cdef int kind = PyUnicode_KIND(text)
     cdef void* data = PyUnicode_DATA(text)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(text), n
@@ -79,7 +79,7 @@ def spoken(unicode text not None):
 
 
 cdef long words_in(unicode text) noexcept:
-    """Return how many words there are, as ``split`` counts them."""
+    """Return the number of words, as ``split`` counts them."""
     cdef int kind = PyUnicode_KIND(text)
     cdef void* data = PyUnicode_DATA(text)
     cdef Py_ssize_t size = PyUnicode_GET_LENGTH(text), n
@@ -95,7 +95,7 @@ cdef long words_in(unicode text) noexcept:
 
 
 def counted(list texts not None, tuple ends not None, unicode commas not None, unicode stops not None):
-    """Return four rows of whole numbers, see ``main_content/features.py``."""
+    """Return four rows of integers; see ``_counted`` in ``main_content/features.py``."""
     cdef Py_ssize_t count = len(texts), number, size, n
     cdef bytes result = PyBytes_FromStringAndSize(NULL, 4 * count * sizeof(Py_ssize_t))
     cdef Py_ssize_t* rows = <Py_ssize_t*>PyBytes_AS_STRING(result)

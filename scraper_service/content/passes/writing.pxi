@@ -5,7 +5,7 @@ cdef enum:
 
 
 def content(self, _Element element not None, Py_ssize_t max_depth):
-    """See ``spans.py``."""
+    """Write the children of an element; see ``markdown/spans.py``."""
     cdef dict writers = self.writers
     written(self, self.run, writers, writers["div"], self.names, element._doc,
             element._c_node, self.depth, max_depth)
@@ -50,7 +50,7 @@ cdef int written(self, list run, dict writers, block, dict names, _Document docu
 
 
 cdef bint has_no_role(self, xmlNode* node) except -1:
-    """Tell whether a block is nothing but a block: see ``markdown.py``."""
+    """Return True if the class of a block has no role; see ``html/elements.py``."""
     cdef xmlAttr* own = attribute(node, "class")
     if own is NULL or self.flat is not None:
         return True
@@ -58,7 +58,7 @@ cdef bint has_no_role(self, xmlNode* node) except -1:
 
 
 cdef int add_inline(self, list run, xmlNode* first) except -1:
-    """Add a text to the run; what needs a closer look is left to Python."""
+    """Add a text to the run; the method ``text`` handles all but plain text."""
     cdef unicode text
     if first is NULL:
         return 0
@@ -77,7 +77,7 @@ cdef int add_inline(self, list run, xmlNode* first) except -1:
 
 
 cdef inline bint is_plain(const char* text) noexcept:
-    """Tell whether a text is its own Markdown wherever it stands."""
+    """Return True if a text needs no escaping in Markdown at any position."""
     cdef char before = 0
     if text[0] == c"(" or text[0] == c":":
         return False

@@ -1,4 +1,4 @@
-"""What the blocks of a file are: headings, lists, code, tables, paragraphs."""
+"""Classifies the text blocks of a PDF file: headings, lists, code, tables, paragraphs."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from typing import TYPE_CHECKING, Literal
 
 from attrs import define, field
 
-from scraper_service.content.pdf.hyphens import Hyphens
-from scraper_service.content.pdf.lines import Block, turned
-from scraper_service.content.pdf.order import blocks_in_order
-from scraper_service.content.pdf.running import drop_repeated
+from scraper_service.content.pdf.lines import Block, Hyphens, rotate_box
+from scraper_service.content.pdf.order import blocks_in_order, drop_repeated
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.content.pdf.lines import Line, PageText
 
-HEADING_RATIO = 1.12  # size of a heading against the text
-MAX_HEADING = 200  # letters
-INDENT = 0.6  # of the first line of a paragraph, in sizes of the letters
+HEADING_RATIO = 1.12  # minimum size of a heading relative to the text
+MAX_HEADING = 200  # characters
+INDENT = 0.6  # minimum indent of a paragraph's first line, relative to the font size
 
 Kind = Literal["heading", "list", "paragraph", "code", "table"]
-Piece = tuple[str, "str | None"]  # text, and where it leads
+Piece = tuple[str, "str | None"]  # a text, and the URL it links to
 
 _BULLET = re.compile(
     r"^(?:[\u2022\u25cf\u25cb\u25aa\u25e6\u2023\u2043\u25a0\uf0b7\uf0a7\u2219]"
@@ -36,15 +34,17 @@ _ENDS = re.compile(r"[.!?:;\u2026][\"')\]\u201d\u2019]?\Z")
 
 @define
 class Part:
-    """One block of the document. ``level`` is that of a heading, 1...6.
+    """A classified block of the document."""
 
-    ``pieces`` are its text; of a table, ``rows`` instead.
-    """
-
+    #: Heading, list item, paragraph, code or table.
     kind: Kind
+    #: The text; empty for a table.
     pieces: list[Piece] = field(factory=list)
+    #: The level of a heading, 1 to 6; 0 for other kinds.
     level: int = 0
+    #: The cells of a table; empty for other kinds.
     rows: list[list[str]] = field(factory=list)
+    #: Left, bottom, right and top on the page, in points.
     box: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
 
     @property
@@ -54,7 +54,7 @@ class Part:
 
 
 def parts_of(pages: list[PageText]) -> list[list[Part]]:
-    """Return the parts of each page; lines are taken out of ``pages`` on the way."""
+    """Return the parts of each page; remove repeated lines from ``pages``."""
     drop_repeated(pages)
     sizes = Counter[float]()
     for page in pages:
@@ -70,13 +70,13 @@ def _page_parts(page: PageText, styles: _Styles) -> list[Part]:
     parts = _with_whole_code(part for block in blocks for part in _parts(block, styles))
     parts = _with_whole_words(parts, styles.hyphens)
     if page.turn:
-        for part in parts:  # back to where they are on the page
-            part.box = turned(part.box, 4 - page.turn)
+        for part in parts:  # back to the coordinates of the page
+            part.box = rotate_box(part.box, 4 - page.turn)
     return parts
 
 
 def _with_whole_code(parts: Iterable[Part]) -> list[Part]:
-    """Join code that stands below code; a single line alone is a paragraph."""
+    """Join consecutive code parts; turn single lines of code into paragraphs."""
     found: list[Part] = []
     for part in parts:
         last = found[-1] if found else None
@@ -95,7 +95,7 @@ def _with_whole_code(parts: Iterable[Part]) -> list[Part]:
 
 
 def _with_whole_words(parts: list[Part], hyphens: Hyphens) -> list[Part]:
-    """Join paragraphs between which a word is broken, however far apart they are."""
+    """Join paragraphs that a hyphenated word connects, at any distance on the page."""
     found: list[Part] = []
     for part in parts:
         last = found[-1] if found else None
@@ -106,16 +106,14 @@ def _with_whole_words(parts: list[Part], hyphens: Hyphens) -> list[Part]:
             and continues(last, part)
             and hyphens.joint(last.pieces[-1][0], part.text)[1] == ""
         ):
-            found[-1] = joined(last, part, hyphens)
+            found[-1] = join_parts(last, part, hyphens)
         else:
             found.append(part)
     return found
 
 
 class _Styles:
-    """What a file has in common: which sizes are headings, by how much text has them,
-    and which words have hyphens.
-    """
+    """Properties of a whole file: the font sizes of headings, and the hyphenated words."""
 
     def __init__(self, sizes: Counter[float], hyphens: Hyphens):
         self.hyphens = hyphens
@@ -132,7 +130,7 @@ class _Styles:
         self._levels = {size: min(rank, 5) for rank, size in enumerate(larger, 1)}
 
     def level(self, block: Block) -> int:
-        """Return the level of a block that is a heading, else 0."""
+        """Return the heading level of a block; 0 if it is no heading."""
         lines = block.lines
         size = max(lines, key=lambda line: len(line.text)).size
         level = self._levels.get(size, 0)
@@ -148,7 +146,7 @@ class _Styles:
 
 
 def _parts(block: Block, styles: _Styles) -> Iterable[Part]:
-    """Yield what a block consists of."""
+    """Yield the parts of a block."""
     if block.rows is not None:
         yield Part("table", rows=block.rows, box=block.box)
         return
@@ -175,7 +173,7 @@ def _parts(block: Block, styles: _Styles) -> Iterable[Part]:
 def _paragraphs(
     block: Block,
 ) -> Iterable[tuple[Literal["list", "paragraph"], list[Line]]]:
-    """Cut a block where an item or a paragraph begins."""
+    """Split a block where an item or a paragraph begins."""
     left = min(line.x0 for line in block.lines)
     right = max(line.x1 for line in block.lines)
     kind: Literal["list", "paragraph"] = "paragraph"
@@ -196,7 +194,7 @@ def _paragraphs(
 
 
 def _begins(run: list[Line], line: Line, left: float, right: float) -> bool:
-    """Tell whether ``line`` is the first one of a paragraph."""
+    """Return True if ``line`` starts a paragraph."""
     last = run[-1]
     indent = line.x0 - left
     if indent > INDENT * line.size and last.x0 - left < 0.3 * line.size:
@@ -206,20 +204,20 @@ def _begins(run: list[Line], line: Line, left: float, right: float) -> bool:
 
 
 def _pieces(lines: list[Line], hyphens: Hyphens) -> list[Piece]:
-    """Return the text of lines as pieces, words put together that a line end broke."""
+    """Return the text of lines as pieces; join words hyphenated at a line end."""
     pieces: list[Piece] = []
     for line in lines:
         if pieces:
-            before, address = pieces[-1]
+            before, url = pieces[-1]
             ends, link = hyphens.joint(before, line.text)
-            pieces[-1] = (before[:ends], address)
+            pieces[-1] = (before[:ends], url)
             if link:
                 pieces.append((link, None))
         at = 0
-        for start, end, address in line.links:
+        for start, end, url in line.links:
             if start > at:
                 pieces.append((line.text[at:start], None))
-            pieces.append((line.text[start:end], address))
+            pieces.append((line.text[start:end], url))
             at = end
         if at < len(line.text):
             pieces.append((line.text[at:], None))
@@ -227,22 +225,22 @@ def _pieces(lines: list[Line], hyphens: Hyphens) -> list[Piece]:
 
 
 def _merged(pieces: list[Piece]) -> list[Piece]:
-    """Join neighbours which lead to the same place, white space between them too."""
+    """Join neighbouring pieces with the same link, and white space between them."""
     result: list[Piece] = []
     for index, (text, target) in enumerate(pieces):
-        address = target
+        url = target
         following = pieces[index + 1][1] if index + 1 < len(pieces) else None
         if result and result[-1][1] and text == " " and following == result[-1][1]:
-            address = following
-        if result and result[-1][1] == address:
-            result[-1] = (result[-1][0] + text, address)
+            url = following
+        if result and result[-1][1] == url:
+            result[-1] = (result[-1][0] + text, url)
         else:
-            result.append((text, address))
+            result.append((text, url))
     return result
 
 
 def _code(block: Block) -> list[Piece]:
-    """Return lines of one width of letters with the spaces they begin with."""
+    """Return lines of a fixed-width font with their indents as spaces."""
     lines = block.lines
     width = sum(line.x1 - line.x0 for line in lines) / sum(len(x.text) for x in lines)
     return [
@@ -256,18 +254,18 @@ def _code(block: Block) -> list[Piece]:
 
 
 def continues(last: Part, first: Part) -> bool:
-    """Tell whether a paragraph goes on from one page to the next."""
+    """Return True if the paragraph ``last`` continues in ``first``."""
     if last.kind not in {"paragraph", "list"} or first.kind != "paragraph":
         return False
     return not _ENDS.search(last.text.rstrip()) and first.text[:1].islower()
 
 
-def joined(last: Part, first: Part, hyphens: Hyphens | None = None) -> Part:
-    """Return the one paragraph that two are."""
+def join_parts(last: Part, first: Part, hyphens: Hyphens | None = None) -> Part:
+    """Join a paragraph that a page break or column break has split."""
     pieces = list(last.pieces)
-    text, address = pieces[-1]
+    text, url = pieces[-1]
     ends, link = (hyphens or Hyphens()).joint(text, first.text)
-    pieces[-1] = (text[:ends], address)
+    pieces[-1] = (text[:ends], url)
     if link:
         pieces.append((link, None))
     return Part(last.kind, _merged([*pieces, *first.pieces]), last.level, box=last.box)

@@ -1,73 +1,96 @@
-"""PDF files as Markdown: each page by the reader that gets the most out of it.
+"""Converts PDF files to Markdown, HTML and metadata.
 
-PDFium reads nearly all pages; pdfminer.six those whose letters PDFium does not know;
-scanned pages are recognised where that is possible and wanted. The caller bounds memory
-and time by ending the process; here pages are capped before they are read, and a time
-budget is looked at between pages.
+PDFium reads nearly all pages. pdfminer.six reads pages with fonts that PDFium cannot
+decode. Tesseract recognises the text of scanned pages if it is installed and ``mode``
+allows it. The number of pages is limited before reading, and the time budget is checked
+between pages. The caller enforces limits on memory and time by ending the process.
 """
 
 from __future__ import annotations
 
 import subprocess
 import time
+from datetime import UTC, datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 import pypdfium2 as pdfium
 from attrs import field, frozen
 
-from scraper_service.content.decode import Unreadable
+from scraper_service.content.decode import Unreadable, clean_text
 from scraper_service.content.pdf import ocr
 from scraper_service.content.pdf.blocks import Part, parts_of
-from scraper_service.content.pdf.facts import metadata
 from scraper_service.content.pdf.lines import Line, PageText, unread_share
 from scraper_service.content.pdf.pdfium import (
     PASSWORD_ERROR,
     SECURITY_ERROR,
     PdfiumFile,
 )
-from scraper_service.content.pdf.writing import by_page, html_of, listed, whole
+from scraper_service.content.pdf.writing import (
+    by_page,
+    html_of,
+    join_pages,
+    list_blocks,
+)
 from scraper_service.items import PageError
-from scraper_service.options.available import can_recognise_text
+from scraper_service.options.availability import can_recognise_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scraper_service.options.scrape import PdfParser
 
-MAX_PAGES = 10_000  # the largest maxPages a caller may ask for
+MAX_PAGES = 10_000  # the largest ``maxPages`` of a request
 MAX_LINKS = 10_000
-MAX_LISTED = 10  # numbers of pages in one warning
+MAX_LISTED = 10  # page numbers in a warning
 
+_FACTS = {
+    "Author": "author",
+    "Subject": "subject",
+    "Keywords": "keywords",
+    "Creator": "creator",
+    "Producer": "producer",
+}
+_DATES = {"CreationDate": "published_time", "ModDate": "modified_time"}
 _NO_TEXT = "The PDF has no text layer; it may be a scan."
 
 
 @frozen(kw_only=True)
 class PdfContent:
-    """A converted file. ``total_pages`` counts those that were not parsed as well."""
+    """A converted PDF file."""
 
+    #: The whole text as Markdown.
     markdown: str
+    #: The classified blocks of each page.
     parts: list[list[Part]]
+    #: The Markdown of each page, if requested.
     pages: list[dict[str, Any]]
+    #: The blocks with kind and position, if requested.
     blocks: list[dict[str, Any]]
+    #: The distinct URLs that the pages link to.
     links: list[str]
+    #: Title, language and dates.
     known: dict[str, str | list[str]]
+    #: Author, subject, keywords, creator and producer.
     other: dict[str, str | list[str]]
+    #: The number of parsed pages.
     num_pages: int
+    #: The number of all pages of the file.
     total_pages: int
+    #: Messages about pages that were not read.
     warnings: list[str] = field(factory=list)
 
     @property
     def html(self) -> str:
-        """The same as HTML, a section for each page."""
+        """The file as HTML, with a section for each page."""
         return html_of(self.parts, str(self.known.get("title", "")))
 
 
 def pdf_content(
     body: bytes, parser: PdfParser, deadline_s: float | None = None
 ) -> PdfContent:
-    """Convert a PDF file; ``deadline_s`` are the seconds left for it.
+    """Convert a PDF file within ``deadline_s`` seconds; None means no limit.
 
-    :raises Unreadable: for a damaged or encrypted file, and when time runs out.
+    :raises Unreadable: if the file is damaged or encrypted, or the time is too short.
     """
     reading = _Reading(body, parser, deadline_s)
     try:
@@ -76,12 +99,12 @@ def pdf_content(
         raise
     except RecursionError as exc:
         raise _unsupported("its structure is nested too deeply") from exc
-    except Exception as exc:  # pdfminer raises whatever a broken file makes it meet
+    except Exception as exc:  # pdfminer raises arbitrary exceptions for broken files
         raise _unsupported(_reason(exc)) from exc
 
 
 class _Reading:
-    """One file being read. ``parser`` says how much of it, and how."""
+    """Reads one file with the options ``parser``."""
 
     def __init__(self, body: bytes, parser: PdfParser, deadline_s: float | None):
         self._body = body
@@ -115,7 +138,7 @@ class _Reading:
 
     def _page(self, file: PdfiumFile, index: int) -> PageText:
         if self._parser.mode == "ocr":
-            return self._recognised(file, index)
+            return self._recognise(file, index)
         is_broken = False
         try:
             page, is_doubtful = file.page(index)
@@ -129,13 +152,13 @@ class _Reading:
             self._unread.append(index + 1)
             return page
         if self._parser.mode == "auto" and can_recognise_text():
-            page = self._recognised(file, index)
+            page = self._recognise(file, index)
         if not page.lines:
             self._scanned.append(index + 1)
         return page
 
     def _better(self, page: PageText, index: int) -> PageText:
-        """Return what pdfminer reads of a page if it is more, else ``page``."""
+        """Return the page as read by pdfminer if it has more text, else ``page``."""
         try:
             other = self._mined(index)
         except (RecursionError, MemoryError):
@@ -170,13 +193,13 @@ class _Reading:
             raise _unsupported("it has no readable pages")
         return self._content(pages, total, self._miner.facts())
 
-    def _recognised(self, file: PdfiumFile, index: int) -> PageText:
-        """Return the text in the picture of a page, as lines below each other."""
+    def _recognise(self, file: PdfiumFile, index: int) -> PageText:
+        """Return the lines that Tesseract recognises in the picture of a page."""
         left = None
         if self._deadline_s is not None:
             left = self._deadline_s - (time.monotonic() - self._started)
         try:
-            text = ocr.recognised(file.picture(index, ocr.DPI), left)
+            text = ocr.recognise_text(file.picture(index, ocr.DPI), left)
         except (OSError, subprocess.SubprocessError, pdfium.PdfiumError):
             self._unread.append(index + 1)
             return PageText()
@@ -201,15 +224,15 @@ class _Reading:
     def _content(
         self, pages: list[PageText], total: int, facts: dict[str, str]
     ) -> PdfContent:
-        links = dict.fromkeys(address for page in pages for address in page.links)
+        links = dict.fromkeys(url for page in pages for url in page.links)
         parts = parts_of(pages)
         self._warn(len(pages))
         known, other = metadata(facts)
         return PdfContent(
-            markdown=whole(parts, markers=self._parser.page_markers),
+            markdown=join_pages(parts, markers=self._parser.page_markers),
             parts=parts,
             pages=by_page(parts) if self._parser.pages else [],
-            blocks=listed(parts) if self._parser.blocks else [],
+            blocks=list_blocks(parts) if self._parser.blocks else [],
             links=list(links)[:MAX_LINKS],
             known=known,
             other=other,
@@ -232,13 +255,49 @@ class _Reading:
             )
 
 
+def metadata(facts: dict[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return title, language and dates, and the PDF's own fields."""
+
+    def said(name: str) -> str:
+        return " ".join(clean_text(facts.get(name, "")).split())[:2000]
+
+    known = {"title": said("Title"), "language": said("Lang")[:100]}
+    known |= {name: _date(said(key)) for key, name in _DATES.items()}
+    other = {name: said(key) for key, name in _FACTS.items()}
+    return _present(known), _present(other)
+
+
+def _present(facts: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in facts.items() if value}
+
+
+def _date(text: str) -> str:
+    """Return a PDF date (ISO 32000-1, 7.9.4) in ISO 8601; empty if invalid."""
+    digits = text.removeprefix("D:").replace("'", "")
+    try:
+        moment = datetime.strptime(digits[:14], "%Y%m%d%H%M%S")  # zone: see below
+        sign, hours, minutes = digits[14:15], digits[15:17], digits[17:19]
+        shift = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))
+        zone = (
+            UTC
+            if sign not in "+-" or not sign
+            else timezone(-shift if sign == "-" else shift)
+        )
+        return moment.replace(tzinfo=zone).isoformat()
+    except (ValueError, OverflowError):
+        return ""
+
+
 def _score(page: PageText) -> float:
     text = "".join(line.text for line in page.lines)
     return page.letters * (1 - unread_share(text))
 
 
 def _typed(text: str) -> list[Line]:
-    """Return plain text as lines at made-up places, paragraphs apart."""
+    """Return the rows of plain text as lines with invented positions.
+
+    Empty rows leave a gap, so that paragraphs stay separate.
+    """
     lines = []
     y = 10_000.0
     for row in text.split("\n"):

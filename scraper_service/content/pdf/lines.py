@@ -1,10 +1,15 @@
-"""Lines of text with their places on a page, whichever library read them."""
+"""The lines of a PDF page with their positions, for both readers; and hyphenation."""
 
 from __future__ import annotations
 
+import itertools
 import re
+from typing import TYPE_CHECKING
 
 from attrs import define, field
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 BOLD = re.compile(r"bold|black|heavy|semib|demi|-medi\b|CMBX|CMB\d|SFBX", re.IGNORECASE)
 FIXED = re.compile(
@@ -13,7 +18,7 @@ FIXED = re.compile(
     r"|Cousine",
     re.IGNORECASE,
 )
-# Signs that no text has: what is left where a font does not say what its glyphs mean.
+# Characters that occur if a font does not map its glyphs to Unicode.
 _UNREAD = re.compile(
     "[\x00-\x08\x0e-\x1f\x7f-\x9f\ufffd\uffff\ue000-\uefff\uf100-\uf8ff]"
 )
@@ -29,8 +34,8 @@ _LIGATURES = str.maketrans(
         "\u00a0": " ",
         "\u2007": " ",
         "\u202f": " ",
-        "\u00ad": "-",  # visible, as it stands at the end of a line
-        "\ufffe": "-",  # PDFium's sign for the same
+        "\u00ad": "-",  # a soft hyphen at the end of a line is visible
+        "\ufffe": "-",  # PDFium's character for a hyphen at the end of a line
     }
 )
 
@@ -39,51 +44,56 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top, in points
 
 @define
 class Cell:
-    """A part of a line, apart from the next one by a wide gap."""
+    """A part of a line, separated from the next part by a wide gap."""
 
     text: str
+    #: The left edge, in points.
     x0: float
+    #: The right edge, in points.
     x1: float
 
 
 @define
 class Line:
-    """One line; places are in points from the lower left corner of the page.
-
-    ``size`` is that of its letters, in points. ``cells`` has one element for most lines.
-    ``links`` are parts of the text that lead somewhere: start, end, address. ``turned``
-    lines do not run from left to right.
-    """
+    """A line of text; positions are in points from the lower left corner of the page."""
 
     text: str
+    #: The font size in points.
     size: float
+    #: The left edge.
     x0: float
+    #: The lower edge.
     y0: float
+    #: The right edge.
     x1: float
+    #: The upper edge.
     y1: float
+    #: The cells; most lines have a single cell.
     cells: list[Cell] = field(factory=list)
+    #: The linked parts of the text: start, end, URL.
     links: list[tuple[int, int, str]] = field(factory=list)
     is_bold: bool = False
+    #: True for a fixed-width font.
     is_fixed: bool = False
-    turned: bool = False
+    #: True if the text does not run from left to right on the page.
+    is_rotated: bool = False
 
 
 @define
 class Block:
-    """Lines which belong together; ``rows`` are the cells of one that is a table.
-
-    ``is_listing`` marks an entry of a table of contents. ``margin`` is where code
-    begins on the page, in points.
-    """
+    """The lines of a paragraph or table."""
 
     lines: list[Line]
+    #: The cells of a table; None for other blocks.
     rows: list[list[str]] | None = None
+    #: True for an entry of a table of contents.
     is_listing: bool = False
+    #: The left margin of the page's code, in points.
     margin: float = 0.0
 
     @property
     def box(self) -> Box:
-        """The place on the page: left, bottom, right, top."""
+        """Left, bottom, right and top on the page, in points."""
         return (
             min(line.x0 for line in self.lines),
             min(line.y0 for line in self.lines),
@@ -94,13 +104,13 @@ class Block:
 
 @define
 class PageText:
-    """The lines of a page in the order of the file, and the addresses it links to.
+    """The text of a page."""
 
-    Places in ``lines`` are those after ``turn`` quarters of a circle against the clock.
-    """
-
+    #: The lines in the order of the file, positioned on the rotated page.
     lines: list[Line] = field(factory=list)
+    #: The URLs that the page links to.
     links: list[str] = field(factory=list)
+    #: The rotation of the page in counterclockwise quarter turns.
     turn: int = 0
 
     @property
@@ -109,8 +119,8 @@ class PageText:
         return sum(sum(map(str.isalnum, line.text)) for line in self.lines)
 
 
-def turned(box: Box, quarters: int) -> Box:
-    """Return a box turned about the corner of the page, against the clock."""
+def rotate_box(box: Box, quarters: int) -> Box:
+    """Return a box, rotated counterclockwise about the page's lower left corner."""
     left, bottom, right, top = box
     if quarters == 1:
         return -top, left, -bottom, right
@@ -121,18 +131,58 @@ def turned(box: Box, quarters: int) -> Box:
     return box
 
 
-def shown(text: str) -> str:
-    """Return ``text`` with ligatures as letters and hyphens as hyphens."""
+def plain_letters(text: str) -> str:
+    """Return ``text`` with plain letters, spaces and hyphens for their variants."""
     return text if text.isascii() else text.translate(_LIGATURES)
 
 
 def tidy(text: str) -> str:
-    """Return ``text`` as shown, white space collapsed."""
-    return " ".join(shown(text).split())
+    """Return ``text`` with plain letters and collapsed white space."""
+    return " ".join(plain_letters(text).split())
 
 
 def unread_share(text: str) -> float:
-    """Return the share of signs in ``text`` that are no readable ones, 0...1."""
+    """Return the share of unreadable characters in ``text``, 0 to 1."""
     if not text or (text.isascii() and text.replace("\r\n", "").isprintable()):
         return 0.0
     return len(_UNREAD.findall(text)) / len(text)
+
+
+_WORD = r"(?<![^\W\d_])[^\W\d_]++"  # whole: a line may be one long word
+_BROKEN = re.compile(rf"({_WORD})[-\u2010]\Z")
+_FIRST = re.compile(r"[^\W\d_]+")
+_COMPOUND = re.compile(rf"{_WORD}(?:[-\u2010][^\W\d_]++)+")
+
+
+class Hyphens:
+    """The hyphenated words of a file, collected inside lines."""
+
+    def __init__(self, lines: Iterable[str] = ()):
+        found: set[str] = set()
+        for line in lines:
+            if "-" in line or "\u2010" in line:
+                found.update(_COMPOUND.findall(line))
+        self._pairs = {
+            pair
+            for word in found
+            for pair in _pairs(re.split("[-\u2010]", word.lower()))
+        }
+
+    def joint(self, before: str, after: str) -> tuple[int, str]:
+        """Return the length of ``before`` that stays, and the separator for ``after``.
+
+        A hyphen inside a continued word is removed. It stays if the file writes the word
+        with a hyphen elsewhere, or if capitals precede it, as in "PDF-based".
+        """
+        broken = _BROKEN.search(before) if before[-1:] in {"-", "\u2010"} else None
+        if broken is None or not after[:1].islower():
+            return len(before), " "
+        first = _FIRST.match(after)
+        pair = (broken[1].lower(), first[0].lower() if first else "")
+        if pair in self._pairs or (len(broken[1]) > 1 and broken[1].isupper()):
+            return len(before), ""
+        return len(before) - 1, ""
+
+
+def _pairs(words: list[str]) -> Iterable[tuple[str, str]]:
+    return itertools.pairwise(words)

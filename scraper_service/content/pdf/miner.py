@@ -1,4 +1,4 @@
-"""Pages read by pdfminer.six: slower, but it reads some fonts that PDFium does not."""
+"""Reads pages with pdfminer.six: slower than PDFium, but it decodes more fonts."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from scraper_service.content.pdf.lines import BOLD, FIXED, Cell, Line, PageText,
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MAX_COUNT = 1_000_000  # a higher page count in a file is a lie
+MAX_COUNT = 1_000_000  # a higher page count in a file is ignored
 
 
 class MinerFile:
-    """A file whose pages are read in rising order.
+    """An open file; read its pages in ascending order.
 
-    What pdfminer raises for a broken file is anything: callers catch :exc:`Exception`.
+    pdfminer raises arbitrary exceptions for broken files: callers catch :exc:`Exception`.
     """
 
     def __init__(self, body: bytes):
@@ -40,7 +40,7 @@ class MinerFile:
         self._interpreter = PDFPageInterpreter(resources, self._device)
 
     def page(self, index: int) -> PageText | None:
-        """Return the text of a page, None where the file has no such page."""
+        """Return the text of a page; None if the file has no such page."""
         for number, page in self._pages:
             if number == index:
                 self._interpreter.process_page(page)
@@ -50,13 +50,13 @@ class MinerFile:
         return None
 
     def count(self) -> int:
-        """Return the number of pages the file claims, 0 for an unlikely one."""
+        """Return the page count in the file's catalogue; 0 if it is implausible."""
         tree = resolve1(self._document.catalog.get("Pages"))
         count = resolve1(tree.get("Count")) if isinstance(tree, dict) else 0
         return count if isinstance(count, int) and 0 < count <= MAX_COUNT else 0
 
     def facts(self) -> dict[str, str]:
-        """Return what the file says of itself, as :meth:`PdfiumFile.facts`."""
+        """Return the document information, like :meth:`PdfiumFile.facts`."""
         found: dict[str, str] = {}
         for info in self._document.info:
             for name, value in info.items():
@@ -72,7 +72,7 @@ class _Aggregator(PDFPageAggregator):
 
 
 def _lines(layout: Any) -> Iterator[Any]:
-    """Yield the lines of text, those in figures as well."""
+    """Yield the lines of text, including the lines in figures."""
     for item in layout:
         if isinstance(item, LTTextLine):
             yield item
@@ -103,6 +103,6 @@ def _uris(page: Any) -> Iterator[str]:
         action = resolve1(annotation.get("A")) if isinstance(annotation, dict) else None
         uri = resolve1(action.get("URI")) if isinstance(action, dict) else None
         if isinstance(uri, bytes):
-            address = clean_text(uri.decode("utf-8", "replace")).strip()
-            if address.startswith(("http://", "https://", "mailto:")):
-                yield address
+            url = clean_text(uri.decode("utf-8", "replace")).strip()
+            if url.startswith(("http://", "https://", "mailto:")):
+                yield url

@@ -1,7 +1,7 @@
-"""Text of scanned pages, recognised by the program ``tesseract`` where it is installed.
+"""Recognises the text of scanned pages with the program ``tesseract``.
 
-It is a system package, such as Debian's ``tesseract-ocr``; the languages are those that
-are installed beside it.
+Tesseract is an optional system package, such as Debian's ``tesseract-ocr``. It uses all
+installed languages.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from __future__ import annotations
 import functools
 import subprocess
 
-from scraper_service.options.available import RECOGNISER
+from scraper_service.options.availability import RECOGNISER
 
 DPI = 200
 PAGE_TIMEOUT_S = 30.0
 
 
-def recognised(picture: bytes, timeout_s: float | None = None) -> str:
-    """Return the text in ``picture``, a file of any kind that the program reads.
+def recognise_text(picture: bytes, timeout_s: float | None = None) -> str:
+    """Return the text in ``picture``, an image file in any format Tesseract reads.
 
-    :raises OSError: if the program cannot be run.
-    :raises subprocess.SubprocessError: if it fails or takes over ``timeout_s``.
+    :raises OSError: if the program cannot be started.
+    :raises subprocess.SubprocessError: if the program fails or exceeds ``timeout_s``.
     """
     limit = min(PAGE_TIMEOUT_S, PAGE_TIMEOUT_S if timeout_s is None else timeout_s)
     command = [RECOGNISER, "stdin", "stdout", "--dpi", str(DPI)]
     if languages := _languages():
         command += ["-l", languages]
-    done = subprocess.run(  # noqa: S603  # a fixed program, a picture on its input
+    done = subprocess.run(  # noqa: S603  # a fixed program reads the picture from stdin
         command, input=picture, capture_output=True, timeout=max(limit, 0.1), check=True
     )
     return done.stdout.decode("utf-8", "replace").replace("\f", "")

@@ -1,26 +1,32 @@
-"""From lines to blocks, and the order in which a reader takes them."""
+"""Groups lines into blocks, sorts blocks into reading order, drops headers and footers."""
 
 from __future__ import annotations
 
 import itertools
+import re
+from collections import Counter
 from statistics import median
+from typing import TYPE_CHECKING
 
-from scraper_service.content.pdf.grids import LEADER, has_leader, table, table_end
 from scraper_service.content.pdf.lines import Block, Box, Line
+from scraper_service.content.pdf.tables import LEADER, has_leader, table, table_end
 
-MAX_SORTED = 1500  # blocks of a page; beyond it columns are not looked for
+if TYPE_CHECKING:
+    from scraper_service.content.pdf.lines import PageText
+
+MAX_SORTED = 1500  # blocks of a page; columns are not searched among more blocks
 COLUMN_GAP = 6.0  # points between two columns
-MAX_LEADING = 1.75  # from line to line in one paragraph, in sizes of the letters
-MAX_DOUBLE = 2.7  # the same where most lines of the page are so far apart
-MIN_DOUBLE = 6  # lines that say so
-FULL = 30  # width of a line that goes on in the next one, in sizes of the letters
+MAX_LEADING = 1.75  # line pitch in a paragraph, relative to the font size
+MAX_DOUBLE = 2.7  # line pitch on pages with double spacing
+MIN_DOUBLE = 6  # lines that prove double spacing
+FULL = 30  # minimum width of a full line, relative to the font size
 
 
 _Boxed = list[tuple[Box, Block]]
 
 
 def blocks_in_order(lines: list[Line]) -> list[Block]:
-    """Return the blocks of a page as they are read."""
+    """Return the blocks of a page in reading order."""
     rows = _rows(lines)
     leading = _leading(rows)
     found: list[Block] = []
@@ -42,13 +48,13 @@ def blocks_in_order(lines: list[Line]) -> list[Block]:
 
 
 def _rows(lines: list[Line]) -> list[Line]:
-    """Join what stands beside each other, follows in the file, and is one line."""
+    """Join consecutive pieces of the file that stand on the same line."""
     rows: list[Line] = []
     for line in lines:
         last = rows[-1] if rows else None
         if (
             last is not None
-            and not (line.turned or last.turned)
+            and not (line.is_rotated or last.is_rotated)
             and abs(line.y0 - last.y0) < 0.35 * min(line.size, last.size)
             and 0 <= line.x0 - last.x1 + 1
         ):
@@ -94,10 +100,10 @@ def _append(blocks: list[Block], line: Line, leading: float) -> None:
 
 
 def _continues(block: Block, line: Line, leading: float) -> bool:
-    """Tell whether ``line`` is the next one of a block."""
+    """Return True if ``line`` continues a block."""
     last = block.lines[-1]
-    if line.turned or last.turned:
-        return line.turned == last.turned
+    if line.is_rotated or last.is_rotated:
+        return line.is_rotated == last.is_rotated
     size = max(line.size, last.size)
     if abs(line.size - last.size) > 0.12 * size:
         return False
@@ -106,7 +112,7 @@ def _continues(block: Block, line: Line, leading: float) -> bool:
         or abs(line.x0 - last.x0) > 1
         or last.x1 - last.x0 < FULL * size
     ):
-        return False  # code begins or ends; else a line of a paragraph that names code
+        return False  # code begins or ends; else the paragraph only mentions code
     pitch = last.y0 - line.y0
     if not 0 < pitch <= leading * size:
         return False
@@ -120,7 +126,7 @@ def _continues(block: Block, line: Line, leading: float) -> bool:
 
 
 def _leading(rows: list[Line]) -> float:
-    """Return how far apart lines of a paragraph may be, in sizes of the letters."""
+    """Return the maximum line pitch in a paragraph, relative to the font size."""
     if len(rows) <= MIN_DOUBLE:
         return MAX_LEADING
     pitches = [
@@ -139,13 +145,13 @@ def _leading(rows: list[Line]) -> float:
 
 
 def _ordered(blocks: list[Block]) -> list[Block]:
-    """Sort blocks unless the order of the file makes sense, as it mostly does.
+    """Sort the blocks, unless the file's order is plausible (as in most files).
 
-    Turned text, as of axes or a stamp at the margin, comes last.
+    Rotated text, such as axis labels or a stamp in the margin, comes last.
     """
-    turned = [block for block in blocks if block.lines[0].turned]
+    turned = [block for block in blocks if block.lines[0].is_rotated]
     if turned:
-        upright = [block for block in blocks if not block.lines[0].turned]
+        upright = [block for block in blocks if not block.lines[0].is_rotated]
         return _ordered(upright) + turned if upright else turned
     if len(blocks) < 2:
         return blocks
@@ -161,7 +167,7 @@ def _ordered(blocks: list[Block]) -> list[Block]:
 
 
 def _is_wrong(a: Box, b: Box) -> bool:
-    """Tell whether ``b`` stands above ``a`` without being in a column further right."""
+    """Return True if ``b`` stands above ``a``, but not in a column further right."""
     return b[1] >= a[3] - 1 and b[0] < a[2]
 
 
@@ -175,7 +181,7 @@ def _has_columns(boxed: _Boxed) -> bool:
 
 
 def _by_strips(boxed: _Boxed) -> list[Block]:
-    """Sort into strips from the top, and columns from the left inside them."""
+    """Sort into strips from the top, and inside each strip into columns from the left."""
     strips = _split(boxed, low=1, high=3, gap=0.0, reverse=True)
     ordered: list[Block] = []
     while strips:
@@ -196,7 +202,7 @@ def _columns(boxed: _Boxed) -> list[_Boxed]:
 def _split(
     boxed: _Boxed, *, low: int, high: int, gap: float, reverse: bool
 ) -> list[_Boxed]:
-    """Cut at the gaps of the projection on one axis."""
+    """Split the blocks at the gaps of their projection on one axis."""
     ordered = sorted(boxed, key=lambda item: item[0][low])
     groups: list[_Boxed] = []
     edge = float("-inf")
@@ -206,3 +212,65 @@ def _split(
         groups[-1].append(item)
         edge = max(edge, item[0][high])
     return groups[::-1] if reverse else groups
+
+
+MIN_REPEATED = 3  # pages with the same header or footer text
+MIN_NUMBERED = 0.6  # minimum share of pages with a consecutive page number
+MIN_SHARE = 0.4  # minimum share of pages with a repeated text at the same height
+
+_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b")
+_END_NUMBER = re.compile(r"^\W*(\d+)(?=\W|$)|(?<!\S)(\d+)\W*$")
+
+
+def drop_repeated(pages: list[PageText]) -> None:
+    """Remove headers, footers and page numbers that stand on many pages."""
+    if len(pages) <= 3:
+        return
+    edges = [_edge(page) for page in pages]
+    counts: Counter[tuple[str, int]] = Counter()
+    offsets: Counter[int] = Counter()
+    for number, edge in enumerate(edges):
+        counts.update({_running(line) for line in edge})
+        offsets.update({n - number for line in edge for n in _numbers(line)})
+    shares: Counter[int] = Counter()
+    for (_, place), count in counts.items():
+        shares[place] += count if count >= MIN_REPEATED else 0
+    # The same text on most pages, or chapter names that each stand on some pages.
+    places = {place for place, n in shares.items() if n >= MIN_SHARE * len(pages)}
+    numbered = {n for n, count in offsets.items() if count >= MIN_NUMBERED * len(pages)}
+    for number, (page, edge) in enumerate(zip(pages, edges, strict=True)):
+        unwanted = {
+            id(line)
+            for line in edge
+            if (_running(line)[1] in places and counts[_running(line)] > 1)
+            or any(n - number in numbered for n in _numbers(line))
+        }
+        if unwanted and len(unwanted) < len(page.lines):
+            page.lines = [line for line in page.lines if id(line) not in unwanted]
+
+
+def _running(line: Line) -> tuple[str, int]:
+    return _DIGITS.sub("#", line.text), round(line.y0 / 4)
+
+
+def _numbers(line: Line) -> set[int]:
+    """Return the numbers at both ends of a line: candidates for the page number."""
+    found = (first or last for first, last in _END_NUMBER.findall(line.text))
+    return {int(number) for number in found if len(number) < 6}
+
+
+def _edge(page: PageText) -> list[Line]:
+    """Return the lines at the top and bottom that a gap separates from the text."""
+    lines = sorted(
+        (line for line in page.lines if not line.is_rotated), key=lambda line: -line.y1
+    )
+    return [*_apart(lines), *_apart(lines[::-1])]
+
+
+def _apart(lines: list[Line]) -> list[Line]:
+    """Return the first lines up to a gap; no lines if there is no gap."""
+    for index, (line, following) in enumerate(itertools.pairwise(lines)):
+        gap = max(line.y0 - following.y1, following.y0 - line.y1)
+        if gap > 0.6 * line.size:
+            return lines[: index + 1]
+    return []

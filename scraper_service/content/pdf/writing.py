@@ -1,4 +1,4 @@
-"""The parts of a PDF file as Markdown and as HTML."""
+"""Writes the parts of a PDF file as Markdown and HTML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.decode import clean_text
 from scraper_service.content.markdown.inline import destination, escaped, plain
-from scraper_service.content.pdf.blocks import continues, joined
+from scraper_service.content.pdf.blocks import continues, join_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -19,8 +19,8 @@ _LINE_START = re.compile(r"^(?=#{1,6}\s|[-+]\s|>|=+$|-+$|~~~)")
 _LOOSE_ITEMS = re.compile(r"(?m)^(- .*)\n\n(?=- )")
 
 
-def whole(pages: list[list[Part]], *, markers: bool) -> str:
-    """Return the Markdown of a file; ``markers`` tell where its pages begin."""
+def join_pages(pages: list[list[Part]], *, markers: bool) -> str:
+    """Return the Markdown of a file; with ``markers``, mark where pages begin."""
     if markers:
         texts = [markdown_of(parts) for parts in pages]
         marked = [
@@ -31,7 +31,7 @@ def whole(pages: list[list[Part]], *, markers: bool) -> str:
     flow: list[Part] = []
     for parts in pages:
         if flow and parts and continues(flow[-1], parts[0]):
-            flow[-1] = joined(flow[-1], parts[0])
+            flow[-1] = join_parts(flow[-1], parts[0])
             flow += parts[1:]
         else:
             flow += parts
@@ -39,15 +39,15 @@ def whole(pages: list[list[Part]], *, markers: bool) -> str:
 
 
 def by_page(pages: list[list[Part]]) -> list[dict[str, Any]]:
-    """Return the Markdown of each page, with its number from 1."""
+    """Return the Markdown of each page with its number, counted from 1."""
     return [
         {"pageNumber": number, "markdown": markdown_of(parts)}
         for number, parts in enumerate(pages, 1)
     ]
 
 
-def listed(pages: list[list[Part]]) -> list[dict[str, Any]]:
-    """Return the parts with their kinds and places: left, bottom, right, top."""
+def list_blocks(pages: list[list[Part]]) -> list[dict[str, Any]]:
+    """Return the parts with kind, text and position: left, bottom, right, top."""
     return [
         {
             "pageNumber": number,
@@ -61,7 +61,7 @@ def listed(pages: list[list[Part]]) -> list[dict[str, Any]]:
 
 
 def markdown_of(parts: Iterable[Part]) -> str:
-    """Return the Markdown of parts, without a newline at its end."""
+    """Return the Markdown of parts, without a newline at the end."""
     texts = [text for part in parts if (text := part_markdown(part))]
     joined = "\n\n".join(texts)
     return clean_text(
@@ -70,7 +70,7 @@ def markdown_of(parts: Iterable[Part]) -> str:
 
 
 def part_markdown(part: Part) -> str:
-    """Return the Markdown of one part; empty if it says nothing."""
+    """Return the Markdown of one part; empty if the part has no text."""
     if part.kind == "code":
         text = part.text
         fence = "```"
@@ -90,7 +90,7 @@ def part_markdown(part: Part) -> str:
 
 
 def html_of(pages: Iterable[Iterable[Part]], title: str) -> str:
-    """Return a whole HTML document, a section for each page."""
+    """Return an HTML document with a section for each page."""
     name = html.escape(title, quote=False)
     head = f"<head><title>{name}</title></head>" if title else ""
     body = "\n".join(f"<section>\n{_section(parts)}</section>" for parts in pages)
@@ -98,10 +98,10 @@ def html_of(pages: Iterable[Iterable[Part]], title: str) -> str:
 
 
 def _piece(piece: Piece) -> str:
-    text, address = piece
-    if address is None:
+    text, url = piece
+    if url is None:
         return escaped(plain(text))
-    return f"[{escaped(plain(text), label=True)}]({destination(address)})"
+    return f"[{escaped(plain(text), label=True)}]({destination(url)})"
 
 
 def _table(rows: list[list[str]]) -> str:
@@ -138,5 +138,5 @@ def _element(part: Part) -> str:
 
 
 def _anchor(piece: Piece) -> str:
-    text, address = html.escape(piece[0], quote=False), piece[1]
-    return f'<a href="{html.escape(address)}">{text}</a>' if address else text
+    text, url = html.escape(piece[0], quote=False), piece[1]
+    return f'<a href="{html.escape(url)}">{text}</a>' if url else text

@@ -1,11 +1,19 @@
-"""From a page to data by a schema or a prompt, by rules alone.
+"""Extraction of structured data from a page, by a JSON Schema or a prompt.
 
-``page.py`` is what is looked at, ``engine.py`` the way through a schema, ``results.py``
-what comes back. Nothing is fetched and no model is asked.
+Extraction follows rules: it makes no requests and calls no language model.
+
+``extract.py`` is the entry; ``page.py`` holds its input and its result.
+``requested_fields.py`` interprets the fields of a schema, and ``prompts.py`` derives
+fields from a prompt. ``run.py`` goes through the fields, and ``candidates.py`` collects
+possible values for each field. ``products.py`` and ``menus.py`` build the formats of
+the same name.
 """
 
-from scraper_service.content.structured_data.engine import extract
-from scraper_service.content.structured_data.page import ExtractionPage
-from scraper_service.content.structured_data.results import Extraction, Place
+from scraper_service.content.structured_data.extract import extract
+from scraper_service.content.structured_data.page import (
+    Extraction,
+    ExtractionPage,
+    Origin,
+)
 
-__all__ = ["Extraction", "ExtractionPage", "Place", "extract"]
+__all__ = ["Extraction", "ExtractionPage", "Origin", "extract"]

@@ -1,191 +1,181 @@
-"""Lists of plain values: texts, names, numbers, addresses."""
+"""Lists of plain values, such as texts, names, numbers and URLs.
+
+The lists stand in structured data, below headings, beside labels or in elements of their
+own.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.structured_data.fields.concepts import words_of
-from scraper_service.content.structured_data.fields.wishes import SUBJECTS, wish_of
-from scraper_service.content.structured_data.matching.declared import of_a_node
-from scraper_service.content.structured_data.results import Place, Value
-from scraper_service.content.structured_data.sources import places
-from scraper_service.content.structured_data.sources.nodes import plain
-from scraper_service.content.structured_data.sources.scope import Found
-from scraper_service.content.structured_data.sources.sections import (
-    alike,
-    choices,
-    first_list,
-    items_below,
+from scraper_service.content.structured_data.candidates import from_cells
+from scraper_service.content.structured_data.declared_values import of_a_node
+from scraper_service.content.structured_data.nodes import plain
+from scraper_service.content.structured_data.page import Origin, Value
+from scraper_service.content.structured_data.places import PLACES, contact, names
+from scraper_service.content.structured_data.places.around import (
+    is_foreign,
+    main_heading,
+    one_line,
 )
-from scraper_service.options.schemas import Field
+from scraper_service.content.structured_data.reading import MAX_ELEMENTS
+from scraper_service.content.structured_data.requested_fields import (
+    LINK_FORMATS,
+    SUBJECTS,
+    content_words_of,
+    interpret_field,
+)
+from scraper_service.content.structured_data.scope import Candidate
+from scraper_service.content.structured_data.vocabulary import phrase_of
+from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from typing import Any
 
-    from scraper_service.content.structured_data.fields.wishes import Wish
-    from scraper_service.content.structured_data.run import Run
-    from scraper_service.content.structured_data.sources.scope import Scope
+    from scraper_service.content.structured_data.reading import TextLine
+    from scraper_service.content.structured_data.requested_fields import RequestedField
+    from scraper_service.content.structured_data.run import ExtractionRun
+    from scraper_service.content.structured_data.scope import Scope
 
+MAX_LINES = 200  # lines of a section
+MAX_TEXTS = 20  # lines of a section without a list
+MAX_BETWEEN = 6  # lines between a label and its list
+MAX_LABEL = 60  # characters
+MAX_LABELS = 20  # lines with the same label that are searched
+MAX_CHOICES = 40  # options of a select or of radio buttons
 MAX_ITEMS = 500
-MAX_LABELS = 20  # of the same words that are looked at
-MAX_ITEM = 300  # characters of an item that is known by a name only
-MAX_SPLIT = 400  # characters of a text that is taken for several items
-LEAST = 0.5  # trust of a list
+MAX_ITEM = 300  # characters of an item in an element with the field's name
+MAX_SPLIT = 400  # characters of a text that is split into items
+LEAST_ALIKE = 0.5  # share of a field's words that a heading must have
+LEAST_ITEMS = 3
+LEAST_WORDS = 3  # average words of an item in a list without a label
+LEAST = 0.5  # trust that a list needs
 
+_CHOOSE = re.compile(r"^(?:choose|select|please|pick|all|any|-)", re.IGNORECASE)
+_LABELS = frozenset({"strong", "b", "summary", "legend", "dt", "button", "th"})
 _SPLIT = re.compile(r"\s*[,;\u2022|\n]\s*|\s+/\s+")
 _BULLET = re.compile(r"^\s*(?:[-\u2013\u2022\u25cf\u25aa*\u2713\u2714]|\d{1,2}[.)])\s+")
+_KEYWORDS = ("article:tag", "keywords", "news_keywords")
 _ITEM_SHAPES = {
     "urls": "url",
     "images": "image",
     "words": "word",
     "persons": "person",
-    "proses": "prose",
+    "emails": "email",
+    "phones": "phone",
 }
-_KEYWORDS = ("article:tag", "keywords", "news_keywords")
-_MANY = {  # places that hold several values of a concept
-    "image": places.images,
-    "images": places.images,
-    "social": places.social,
-    "email": places.emails,
-    "emails": places.emails,
-    "phone": places.phones,
-    "phones": places.phones,
-    "links": places.links,
-    "url": places.links,
+_MANY = {
+    name: PLACES.get(name, contact.links)
+    for name in "image images social email emails phone phones links url".split()
 }
 
 
-def plain_list(run: Run, wanted: Field, scope: Scope, around: str) -> Value | None:
-    """Return the values of the first place that has some of the right type."""
-    wish = wish_of(wanted, around)
-    one = _item_wish(wanted.items or Field(kind="string"), wish)
-    limit = min(wanted.max_items or MAX_ITEMS, MAX_ITEMS)
-    for found in _places(run, wish, scope):
-        if found.trust < LEAST:
-            continue
-        typed: list[Any] = []
-        for part in found.parts or (found.text,):
-            text = part if wish.what == "headings" else _BULLET.sub("", part)
-            value = run.page.typing.value(one, text)
-            if value is not None and value not in typed:
-                typed.append(value)
-        if typed:
-            return Value(typed[:limit], {"": Place(found.source, found.text)})
+def plain_list(
+    run: ExtractionRun, field: Field, scope: Scope, around: str
+) -> Value | None:
+    """Return the first list that has values of the requested type."""
+    requested = interpret_field(field, around)
+    item = field.items or Field()
+    kind = item.kind or "string"
+    one = interpret_field(evolve(item, name=item.name or requested.name, kind=kind))
+    if kind == "string":  # the item takes its meaning from the list's name
+        shape = _ITEM_SHAPES.get(requested.shape, "text")
+        is_link = item.format in LINK_FORMATS and shape != "image"
+        one = evolve(one, shape="url" if is_link else shape)
+    limit = min(field.max_items or MAX_ITEMS, MAX_ITEMS)
+    for found in _places(run, requested, scope):
+        texts = found.parts or (found.text,)
+        if requested.concept_name != "headings":
+            texts = tuple(_BULLET.sub("", text) for text in texts)
+        read = (run.page.typing.value(one, text) for text in texts)
+        typed = list(dict.fromkeys(value for value in read if value is not None))
+        if typed and found.trust >= LEAST:
+            return Value(typed[:limit], {"": Origin(found.source, found.text)})
     return None
 
 
-def _item_wish(item: Field, wish: Wish) -> Wish:
-    """Return the wish of one item, which has the meaning of the list's name."""
-    kind = item.kind or "string"
-    one = wish_of(evolve(item, name=item.name or wish.name, kind=kind))
-    shape = _ITEM_SHAPES.get(wish.shape, "text")
-    if wish.what in {"emails", "phones"}:
-        shape = wish.what[:-1]
-    if item.format in {"uri", "url"} and shape not in {"url", "image"}:
-        shape = "url"
-    return evolve(one, shape=shape) if kind == "string" else one
-
-
-def _places(run: Run, wish: Wish, scope: Scope) -> Iterator[Found]:
-    """Yield lists of values, the surest places first."""
-    for phrase in wish.phrases:
-        if (cell := scope.cells.get(phrase)) is not None:
-            found = scope.of(cell, f'{scope.name}, column "{phrase}"', 0.9)
-            yield evolve(found, parts=found.parts or _split(found.text))
-            return
-    yield from _declared(run, wish, scope)
-    if (made := _MANY.get(wish.what)) is not None:
-        yield from _together((f.text for f in made(scope)), wish.what)
-    yield from _made_for(run, wish, scope)
-    labelled = list(_labelled(wish, scope))
-    if scope.is_page and (words := wish.content - SUBJECTS):
-        labelled += filter(None, [alike(scope, words)])
+def _places(
+    run: ExtractionRun, requested: RequestedField, scope: Scope
+) -> Iterator[Candidate]:
+    """Yield lists of values, the most trusted origins first."""
+    name = requested.concept_name
+    for found in from_cells(scope, requested):
+        yield evolve(found, parts=found.parts or _split(found.text))
+        return
+    yield from _from_structured_data(run, requested, scope)
+    if name in _MANY:
+        yield from _list((found.text for found in _MANY[name](scope)), name)
+    if name == "headings":
+        for tag in ("h2", "h3", "h4"):
+            shown = [h for h in scope.all(tag) if not is_foreign(h)]
+            if len(shown) > 1:
+                yield from _list((one_line(scope, h) for h in shown), "headings")
+    labelled = list(_from_labels(requested, scope))
+    if scope.is_page and (words := requested.content_words - SUBJECTS):
+        labelled += filter(None, [_below_similar_heading(scope, words)])
     yield from sorted(labelled, key=lambda found: -found.trust)
-    if wish.what == "features" and scope.is_page:
-        yield from filter(None, [first_list(scope)])
-    yield from _named(wish, scope)
-    if wish.what == "author" or wish.shape == "persons":
-        if not scope.is_page:
-            yield from _together((f.text for f in places.persons(scope)), "names")
-    elif wish.what == "tags" and scope.is_page:
-        told = [v for name in _KEYWORDS for v in run.page.evidence.all(name)]
-        yield from _together(told if len(told) > 1 else _split("".join(told)), "meta")
+    if name == "features" and scope.is_page:
+        yield from _first_list(scope)
+    yield from _from_names(requested, scope)
+    if not scope.is_page and (name == "author" or requested.shape == "persons"):
+        yield from _list((found.text for found in names.persons(scope)), "names")
+    elif name == "tags" and scope.is_page:
+        keywords = [v for meta in _KEYWORDS for v in run.page.evidence.all(meta)]
+        yield from _list(chain.from_iterable(map(_split, keywords)), "meta")
 
 
-def _declared(run: Run, wish: Wish, scope: Scope) -> Iterator[Found]:
-    """Yield what the structured data and the metadata have."""
-    node, name = scope.node, scope.name
+def _from_structured_data(
+    run: ExtractionRun, requested: RequestedField, scope: Scope
+) -> Iterator[Candidate]:
+    """Yield lists from the structured data and the metadata."""
+    node, source = scope.node, scope.name
     if scope.is_page and run.main is not None:
-        node, name = run.main.data, f"{run.main.syntax} {run.main.type}"
+        node, source = run.main.data, run.main.name
     graph = run.page.graph
-    for found in of_a_node(graph, node, name, wish, 0.9) if node is not None else ():
+    for found in of_a_node(graph, node, source, requested, 0.9) if node else ():
         parts = found.parts
-        if wish.what == "steps" and node is not None:
+        if requested.concept_name == "steps" and node:
             parts = tuple(_steps(graph.values(node, "recipeInstructions")))
-        elif len(parts) == 1 and wish.shape in {"words", "persons"}:
-            parts = _split(found.text)
         elif len(parts) == 1:
-            parts = tuple(found.text.split("\n"))
+            is_split = requested.shape in {"words", "persons"}
+            parts = _split(found.text) if is_split else tuple(found.text.split("\n"))
         yield evolve(found, parts=parts)
-    if scope.is_page and wish.what == "author":
-        names = run.page.known.get("author") or ()
-        yield from _together([names] if isinstance(names, str) else names, "byline")
+    if scope.is_page and requested.concept_name == "author":
+        known = run.page.known.get("author") or ()
+        yield from _list([known] if isinstance(known, str) else known, "byline")
 
 
 def _steps(values: list[Any]) -> Iterator[str]:
-    """Yield the texts of the steps of a recipe, those of its sections in order."""
+    """Yield the texts of a recipe's steps, section by section."""
     for value in values:
         if isinstance(value, dict) and isinstance(value.get("itemListElement"), list):
             yield from _steps(value["itemListElement"])
         elif isinstance(value, dict):
             yield plain(value.get("text")) or plain(value)
-        elif text := plain(value):
-            yield from text.split("\n")
+        else:
+            yield from plain(value).split("\n")
 
 
-def _made_for(run: Run, wish: Wish, scope: Scope) -> Iterator[Found]:
-    """Yield headings, breadcrumbs and tags, which have elements of their own."""
-    if wish.what == "headings":
-        for tag in ("h2", "h3", "h4"):
-            headings = [h for h in scope.all(tag) if not places.is_foreign(h)]
-            texts = [text for h in headings if (text := places.one_line(scope, h))]
-            if len(texts) > 1:
-                yield from _together(texts, "headings")
-                return
-    elif wish.what == "breadcrumbs":
-        yield from _breadcrumbs(run, scope)
-    elif wish.what == "tags":
-        links = [a for a in scope.all("a") if "tag" in (a.get("rel") or "").split()]
-        yield from _together((places.one_line(scope, a) for a in links), "tags")
-
-
-def _breadcrumbs(run: Run, scope: Scope) -> Iterator[Found]:
-    graph = run.page.graph
-    for node in graph.nodes:
-        if node.type == "BreadcrumbList":
-            entries = graph.values(node.data, "itemListElement")
-            names = [
-                plain(e.get("name")) or plain(e.get("item"))
-                for e in entries
-                if isinstance(e, dict)
-            ]
-            yield from _together(names, f"{node.syntax} BreadcrumbList")
-    for word in ("breadcrumb", "breadcrumbs"):
-        for element in scope.named((word,)):
-            ends = [e for e in element.iter("a", "li", "span") if len(e) == 0]
-            yield from _together((places.one_line(scope, e) for e in ends), word)
-
-
-def _labelled(wish: Wish, scope: Scope) -> Iterator[Found]:
-    """Yield lists behind and below labels, each with how well it fits."""
-    for number, phrase in enumerate(wish.phrases):
-        lower = 0.0 if number < wish.own else 0.03 + 0.001 * number
-        yield from _sections(scope, phrase, lower)
-        for found in scope.labelled(phrase):
+def _from_labels(requested: RequestedField, scope: Scope) -> Iterator[Candidate]:
+    """Yield the lists after and below labels, each with its trust."""
+    for number, phrase in enumerate(requested.phrases):
+        penalty = 0.0 if number < requested.own_count else 0.03 + 0.001 * number
+        for place in scope.reading.labels.get(phrase, ())[:MAX_LABELS]:
+            line = scope.reading.lines[place]
+            if phrase_of(line.text) != phrase or not scope.holds(line.block):
+                continue
+            if (found := choices(scope, line) or items_below(scope, line)) is not None:
+                own = 0.1 if line.heading else 0.05
+                if line.frame or is_foreign(line.block):
+                    own -= 0.4 if line.frame in {"nav", "footer", "header"} else 0.2
+                if len(found.parts) == 1:
+                    own -= 0.3
+                yield evolve(found, trust=found.trust + own - penalty)
+        for found in scope.labelled_values(phrase):
             if "below" in found.source or "above" in found.source:
                 continue
             parts = found.parts
@@ -193,56 +183,134 @@ def _labelled(wish: Wish, scope: Scope) -> Iterator[Found]:
                 is_short = len(found.text) < MAX_SPLIT
                 parts = _split(found.text) if is_short else (found.text,)
             single = 0.25 if len(parts) == 1 else 0.0
-            yield evolve(found, parts=parts, trust=found.trust - lower - single)
+            yield evolve(found, parts=parts, trust=found.trust - penalty - single)
 
 
-def _sections(scope: Scope, phrase: str, lower: float) -> Iterator[Found]:
-    """Yield the items of the lists below headings or labels of these words."""
-    reading = scope.reading
-    for number in reading.labels.get(phrase, ())[:MAX_LABELS]:
-        line = reading.lines[number]
-        if " ".join(words_of(line.text)) != phrase or not scope.holds(line.block):
+def items_below(scope: Scope, line: TextLine) -> Candidate | None:
+    """Return the items of the lists after a line, up to the next heading.
+
+    After a heading without a list, the lines of text are the items, with less trust.
+    """
+    items: list[str] = []
+    texts: list[str] = []
+    holder = None
+    lines = scope.reading.lines[line.number + 1 : line.number + MAX_LINES]
+    for following in lines:
+        if following.heading and following.heading <= (line.heading or 6):
+            break
+        item = _item_around(following.block, line.block)
+        parent = item.getparent() if item is not None else following.block
+        is_apart = holder is not None and not _are_close(holder, parent)
+        if item is None:
+            is_end = items and (following.heading or is_apart)
+            if is_end or not (items or line.heading or len(texts) < MAX_BETWEEN):
+                break
+            texts.append(following.text)
             continue
-        shade = 0.0 if line.heading else 0.05
-        if line.frame not in {"", "aside"}:
-            shade += 0.4
-        elif line.frame or places.is_foreign(line.block):
-            shade += 0.2
-        found = choices(scope, line) or items_below(scope, line)
-        if found is not None:
-            shade += 0.3 if len(found.parts) == 1 else 0.0
-            yield evolve(found, trust=found.trust + 0.1 - shade - lower)
+        if is_apart and not line.heading:
+            break
+        holder = holder if holder is not None else parent
+        items.append(one_line(scope, item))
+    label = f'below "{line.text[:MAX_LABEL]}"'
+    if items:
+        return next(_list(items, f"list {label}", 0.75), None)
+    if texts and line.heading:
+        return next(_list(texts[:MAX_TEXTS], f"text {label}", 0.35))
+    return None
 
 
-def _named(wish: Wish, scope: Scope) -> Iterator[Found]:
-    """Yield the items of elements whose names have the words of the field."""
-    for phrase in wish.phrases[: wish.own + 4]:
-        elements = list(scope.named(tuple(phrase.split())))
-        for element in elements:
-            if scope.is_page and places.is_foreign(element):
-                continue
-            inner = element.iter("li", "a", "option", "label", "button")
-            items = _texts(scope, inner)
-            if len(items) >= 2:
-                yield from _together(items, f"elements named {phrase}", 0.55)
-                return
-        same = _texts(scope, elements)
-        if len(same) >= 2 and not scope.is_page:
-            yield from _together(same, f"elements named {phrase}", 0.5)
+def _item_around(block: Any, label: Any) -> Any:
+    """Return the outermost list item around a block that does not hold the label."""
+    found = None
+    above = {label, *label.iterancestors()}
+    for element in (block, *block.iterancestors()):
+        if element in above or element.tag in {"body", "table"}:
+            break
+        if element.tag in {"li", "dd"}:
+            found = element
+    return found
+
+
+def _are_close(one: Any, other: Any) -> bool:
+    near = [one, *list(one.iterancestors())[:2]]
+    return any(element in near for element in (other, *other.iterancestors()))
+
+
+def choices(scope: Scope, line: TextLine) -> Candidate | None:
+    """Return the options beside a label, such as sizes or colours."""
+    for holder in list(line.block.iterancestors())[:4] if not line.heading else ():
+        start, end = scope.reading.span(holder)
+        if holder.tag in {"form", "body"} or end - start > MAX_CHOICES:
+            return None
+        texts = [" ".join((e.text or "").split()) for e in holder.iter("option")]
+        inputs = [e for e in holder.iter("input") if e.get("type") == "radio"]
+        texts += [given.get("value") or "" for given in inputs]
+        texts = [text for text in texts if not _CHOOSE.match(text)]
+        if 1 < len(texts) <= MAX_CHOICES:
+            label = f'choices of "{line.text[:MAX_LABEL]}"'
+            return next(_list(texts, label, 0.75), None)
+    return None
+
+
+def _below_similar_heading(scope: Scope, words: frozenset[str]) -> Candidate | None:
+    """Return the list below the label with the largest share of the words."""
+    best, most = None, 0.0
+    for line in scope.lines:
+        names = {element.tag for _, element in line.parts} | {line.block.tag}
+        is_label = line.heading or line.text.endswith(":") or names <= _LABELS
+        if line.frame or len(line.text) > MAX_LABEL or not is_label:
+            continue
+        share = len(words & content_words_of(phrase_of(line.text))) / len(words)
+        is_better = share > most and share >= LEAST_ALIKE
+        if is_better and not is_foreign(line.block):
+            found = items_below(scope, line)
+            best, most = (found, share) if found else (best, most)
+    return best and evolve(best, trust=0.35 + 0.3 * most)
+
+
+def _first_list(scope: Scope) -> Iterator[Candidate]:
+    """Yield the first list of prose after the main heading.
+
+    Fewer than a third of the items may hold links or buttons.
+    """
+    start = scope.reading.order.get(main_heading(scope), MAX_ELEMENTS)
+    for holder in scope.all("ul"):
+        entries = list(holder.iterchildren("li"))
+        linked = [e for e in entries if next(e.iter("a", "button"), None) is not None]
+        items = [one_line(scope, entry) for entry in entries]
+        words = sum(len(item.split()) for item in items)
+        if (
+            scope.reading.order[holder] > start
+            and len(items) >= LEAST_ITEMS
+            and words >= LEAST_WORDS * len(items)
+            and len(linked) < len(items) / 3
+            and not is_foreign(holder)
+        ):
+            yield from _list(items, "first list", LEAST)
             return
 
 
-def _texts(scope: Scope, elements: Iterable[Any]) -> list[str]:
-    seen = scope.reading.order
-    texts = [places.one_line(scope, e) for e in elements if e in seen]
-    return [text for text in texts if 0 < len(text) <= MAX_ITEM]
+def _from_names(requested: RequestedField, scope: Scope) -> Iterator[Candidate]:
+    """Yield the items of elements whose names have the words of the field."""
+    for phrase in requested.phrases[: requested.own_count + 4]:
+        elements = list(scope.elements_named(tuple(phrase.split())))
+        groups = [e.iter("li", "a", "label", "button") for e in elements]
+        if not scope.is_page:
+            groups.append(elements)
+        for group in groups:
+            known = [e for e in group if e in scope.reading.order]
+            is_apart = scope.is_page and any(map(is_foreign, known[:1]))
+            items = [t for e in known if 0 < len(t := one_line(scope, e)) <= MAX_ITEM]
+            if len(items) >= 2 and not is_apart:
+                yield from _list(items, f"elements named {phrase}", 0.55)
+                return
 
 
-def _together(texts: Iterable[str], source: str, trust: float = 0.7) -> Iterator[Found]:
-    """Yield several texts as one find, if there are any."""
+def _list(texts: Iterable[str], source: str, trust: float = 0.7) -> Iterator[Candidate]:
+    """Yield several texts as a single candidate; without texts, yield nothing."""
     parts = tuple(dict.fromkeys(text for text in texts if text))[:MAX_ITEMS]
     if parts:
-        yield Found(", ".join(parts), source, trust, None, parts)
+        yield Candidate(", ".join(parts), source, trust, None, parts)
 
 
 def _split(text: str) -> tuple[str, ...]:

@@ -1,112 +1,110 @@
-"""One extraction: the way through the fields of a schema."""
+"""An extraction run: finds a value for each field of a schema.
+
+This module finds single values and objects; its callers give it the readers of lists.
+"""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
-from scraper_service.content.structured_data.fields.wishes import Wish, wish_of
-from scraper_service.content.structured_data.matching.candidates import candidates
-from scraper_service.content.structured_data.matching.declared import (
+from scraper_service.content.structured_data.candidates import candidates
+from scraper_service.content.structured_data.declared_values import (
     of_a_node,
     property_name,
 )
-from scraper_service.content.structured_data.results import Extraction, Place, Value
-from scraper_service.content.structured_data.sources.nodes import FRAME, MAKERS, Node
-from scraper_service.content.structured_data.sources.scope import Found, Scope
-from scraper_service.options.schemas import Field
+from scraper_service.content.structured_data.nodes import FRAME, SUBJECT, Node, plain
+from scraper_service.content.structured_data.page import Extraction, Origin, Value
+from scraper_service.content.structured_data.places.around import is_foreign, one_line
+from scraper_service.content.structured_data.requested_fields import (
+    RequestedField,
+    interpret_field,
+)
+from scraper_service.options.json_schema import Field
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from scraper_service.content.structured_data.page import ExtractionPage
+    from scraper_service.content.structured_data.scope import Candidate, Scope
 
-ENOUGH = 0.9  # trust from which on nothing else is looked at
-LEAST = 0.4  # trust below which a value is none
-MANY = 3  # nodes of a type, which then is not what the page as a whole is about
-LEAST_SUBJECT = 6  # rank of types that alone say what a page is about
+ENOUGH = 0.9  # trust that ends the search
+LEAST = 0.4  # trust that a value needs
+MANY = 3  # nodes of a type, which are then not the subject of the page
+MAX_NODES = 60  # nodes that are compared
+MAX_FACTS = 200
+MAX_NAME = 80  # characters of the name of a fact
+LEAST_FACTS = 2
 
-# Fields of a nested object that mean something only beside its name.
+# Fields of a nested object that are vague without the object's name.
 _VAGUE = frozenset("title url description body image count published".split())
 _OWNED = frozenset("name person place".split())
+_NOT_OF_MAKERS = frozenset("title price author published".split())
+# Properties of nested objects beside those of their concept.
+_INNER = {"rating": ("aggregateRating", "reviewRating"), "price": ("offers",)}
 
 
-class Records(Protocol):
-    """Finds lists of objects, for one run."""
-
-    def find(self, wanted: Field, scope: Scope) -> Value | None: ...
-
-
-@frozen
-class Readers:
-    """What reads lists and facts; each of them comes back to the run for their parts."""
-
-    facts: Callable[[Run, Field, Scope], Value | None]
-    plain_list: Callable[[Run, Field, Scope, str], Value | None]
-    records: Callable[[Run], Records]
-
-
-class Run:
-    """One extraction: its page, what the page is about, and when it has to end."""
+class ExtractionRun:
+    """A single extraction: its page, the page's subject and the deadline."""
 
     def __init__(
-        self, page: ExtractionPage, wanted: Field, ends: float, readers: Readers
+        self,
+        page: ExtractionPage,
+        field: Field,
+        ends: float,
+        plain_list: Callable[[ExtractionRun, Field, Scope, str], Value | None],
+        find_records: Callable[[ExtractionRun, Field, Scope], Value | None],
     ):
         self.page = page
         self.ends = ends
-        self._readers = readers
-        self.records = readers.records(self)
-        self.main = self._main(wanted)
-        titled = any(wish_of(f).what == "title" for f in wanted.properties)
-        page.scope.is_titled = titled
-        page.scope.is_listing = not titled and any(
-            f.items is not None and f.items.properties for f in wanted.properties
-        )
+        self._plain_list, self._find_records = plain_list, find_records
+        #: The groups of records of the page, None before the first search.
+        self.record_sets: list[Any] | None = None
+        self.main = self._main(field)
 
     @property
     def is_late(self) -> bool:
+        """True after the deadline."""
         return time.thread_time() > self.ends
 
     @property
     def is_of_one(self) -> bool:
-        """Whether the page declares that it is about one thing."""
+        """True if the page declares that it is about a single thing."""
         nodes = self.page.graph.nodes
         if self.main is None:
             return self.page.is_of_a_product and all(node.rank for node in nodes)
         same = sum(node.type == self.main.type for node in nodes)
-        return same == 1 and self.main.rank <= LEAST_SUBJECT
+        return same == 1 and self.main.rank <= SUBJECT
 
-    def one_thing(self, wanted: Field) -> Value | None:
-        """Return an object with a list of what the page as a whole is; None if nothing.
+    def one_thing(self, field: Field) -> Value | None:
+        """Return a list whose only item is the page's subject, None without data.
 
-        A page that does not declare what it is about needs more than a title.
+        If the page declares no single subject, the item needs more than vague values
+        such as a title.
         """
-        item = wanted.items
-        if item is None or wish_of(wanted).concept is not None:
-            return None  # authors are what the page has, and not what it is
+        item = field.items
+        if item is None or interpret_field(field).concept is not None:
+            # a known concept such as authors is a part of the page, not its subject
+            return None
         found = self.object(item, self.page.scope)
         if found is None or not found.data:
             return None
-        told = {wish_of(f).what for f in item.properties if f.name in found.data}
-        if not self.is_of_one and (lacks(found.data, item) or told <= _VAGUE):
+        below = [interpret_field(f) for f in item.properties if f.name in found.data]
+        is_vague = _VAGUE.issuperset(requested.concept_name for requested in below)
+        if not self.is_of_one and (is_vague or is_incomplete(found.data, item)):
             return None
-        pointer = f"/{wanted.name}/0"
-        places = {pointer + at: place for at, place in found.places.items()}
-        return Value({wanted.name: [found.data]}, places)
+        places = {f"/{field.name}/0{at}": place for at, place in found.places.items()}
+        return Value({field.name: [found.data]}, places)
 
-    def result(self, wanted: Field, found: Value | None) -> Extraction:
-        """Return the answer, with a warning where not all of the page was searched."""
+    def result(self, field: Field, found: Value | None) -> Extraction:
+        """Return the extraction with warnings about parts that were not searched."""
         warnings = []
         if found is None:
-            data: Any = (
-                []
-                if wanted.kind == "array"
-                else {}
-                if wanted.kind == "object"
-                else None
-            )
+            empty: dict[str, Any] = {"array": [], "object": {}}
+            data = empty.get(field.kind)
             found = Value(data, {}, ("",) if data is None else ())
         if self.is_late:
             warnings.append("The page took too long to search: values may be missing.")
@@ -114,222 +112,224 @@ class Run:
             warnings.append("The page is very large: only its first part was searched.")
         return Extraction(found.data, found.places, found.missing, tuple(warnings))
 
-    def _main(self, wanted: Field) -> Node | None:
-        """Return the node that has most of the fields; of equal ones the likelier."""
-        kinds = Counter(n.type for n in self.page.graph.nodes)
-        nodes = [
-            n
-            for n in self.page.graph.nodes[:60]
-            if n.type not in FRAME and (kinds[n.type] < MANY or n.rank > 10)
-        ]
-        wishes = [wish_of(f) for f in wanted.properties][:60]
-        best, most = None, 0.0
+    def _main(self, field: Field) -> Node | None:
+        """Return the node with most of the fields, on a tie the likelier subject."""
         graph = self.page.graph
-        for node in nodes:
-            count = sum(
-                next(of_a_node(graph, node.data, "", w, 1.0), None) is not None
-                for w in wishes
-                if w.field.kind != "object" or w.concept
-            )
-            if node.rank > LEAST_SUBJECT and count < 2:
+        kinds = Counter(node.type for node in graph.nodes)
+        fields = [interpret_field(f) for f in field.properties][:MAX_NODES]
+        best, most = None, 0.0
+        for node in graph.nodes[:MAX_NODES]:
+            if node.type in FRAME or (kinds[node.type] >= MANY and node.rank <= 10):
                 continue
+            count = sum(
+                any(of_a_node(graph, node.data, "", requested, 1.0))
+                for requested in fields
+                if requested.field.kind != "object" or requested.concept
+            )
             score = count + max(0.0, 1.5 - 0.15 * node.rank)
-            if node.type in MAKERS or node.rank == 12:
-                score -= 1.0 * any(
-                    w.what in {"title", "price", "author", "published"} for w in wishes
-                )
-            if score > most:
+            if node.is_maker:
+                score -= any(r.concept_name in _NOT_OF_MAKERS for r in fields)
+            if score > most and (node.rank <= SUBJECT or count > 1):
                 best, most = node, score
         return best
 
     # -- values ----------------------------------------------------------------------
 
-    def value(self, wanted: Field, scope: Scope, around: str = "") -> Value | None:
-        """Return what a scope has of a field, None if it has nothing."""
-        if self.is_late:
-            return None
-        for choice in (wanted, *wanted.others):
-            found = self._one(choice, scope, around)
+    def value(self, field: Field, scope: Scope, around: str = "") -> Value | None:
+        """Return the value of a field in a scope, None without a value."""
+        for choice in (field, *field.others):
+            found = None if self.is_late else self._one(choice, scope, around)
             if found is not None:
                 return found
         return None
 
-    def _one(self, wanted: Field, scope: Scope, around: str) -> Value | None:
-        if wanted.kind == "object":
-            if wanted.properties:
-                return self.object(wanted, scope)
-            return self._readers.facts(self, wanted, scope)
-        if wanted.kind == "array":
-            items = wanted.items
-            if items is not None and (items.kind == "object" and items.properties):
-                return self.records.find(wanted, scope)
-            return self._readers.plain_list(self, wanted, scope, around)
-        return self.scalar(wish_of(wanted, around), scope)
+    def _one(self, field: Field, scope: Scope, around: str) -> Value | None:
+        if field.kind == "object":
+            has_names = bool(field.properties)
+            return self.object(field, scope) if has_names else self._facts(field, scope)
+        if field.kind == "array":
+            if field.items is not None and field.items.properties:
+                return self._find_records(self, field, scope)
+            return self._plain_list(self, field, scope, around)
+        return self.scalar(interpret_field(field, around), scope)
 
-    def scalar(self, wish: Wish, scope: Scope) -> Value | None:
+    def scalar(self, requested: RequestedField, scope: Scope) -> Value | None:
         """Return the most trusted value that has the type of the field."""
-        best: tuple[float, Found, Any] | None = None
-        for found in candidates(self.page, scope, wish, self.main):
-            if best is not None and found.trust <= best[0]:
+        best, most = None, 0.0
+        for found in candidates(self.page, scope, requested, self.main):
+            if found.trust <= most or found.trust < LEAST:
                 continue
-            data = self.typed(wish, found)
+            data = self.convert(requested, found)
             if data is not None:
-                best = (found.trust, found, data)
-                if found.trust >= ENOUGH:
+                best = Value(data, {"": Origin(found.source, found.text)})
+                most = found.trust
+                if most >= ENOUGH:
                     break
-        if best is None or best[0] < LEAST:
-            return None
-        _trust, found, data = best
-        return Value(data, {"": Place(found.source, found.text)})
+        return best
 
-    def typed(self, wish: Wish, found: Found) -> Any:
-        """Return what was found as the field's type; links stand for their address."""
-        text = found.text
-        if (
-            wish.shape == "url"
-            and found.element is not None
-            and "link" not in found.source
-        ):
-            link = _link_of(found.element)
-            text = link or text
-        elif (
-            wish.shape == "image"
-            and found.element is not None
-            and found.source != "image"
-        ):
-            image = next(found.element.iter("img"), None)
+    def convert(self, requested: RequestedField, found: Candidate) -> Any:
+        """Return a candidate as a value of the field's type; a link becomes its URL."""
+        text, shape, element = found.text, requested.shape, found.element
+        if shape == "url" and element is not None and "link" not in found.source:
+            text = _link_of(element) or text
+        elif shape == "image" and element is not None and found.source != "image":
+            image = next(element.iter("img"), None)
             text = (image.get("src") or "") if image is not None else text
-        elif wish.shape in {"name", "code", "word", "text"} and "\n" in text:
-            text = (
-                ", ".join(text.split("\n"))
-                if wish.shape == "text"
-                else text.split("\n")[0]
-            )
-        if wish.shape == "date" and found.parts and not wish.field.format:
-            text = found.parts[0]  # as it is shown
+        elif shape in {"name", "code", "word"}:
+            text = text.split("\n")[0]
+        elif shape == "text":
+            text = text.replace("\n", ", ")
+        elif shape == "date" and found.parts and not requested.field.format:
+            text = found.parts[0]  # the date as the page shows it
         is_cell = found.source.startswith("table row")
-        return self.page.typing.value(wish, text, is_cell=is_cell)
+        return self.page.typing.value(requested, text, is_cell=is_cell)
 
     # -- objects ---------------------------------------------------------------------
 
-    def object(self, wanted: Field, scope: Scope) -> Value | None:
-        """Return an object with what was found; None if that is nothing."""
-        wish = wish_of(wanted)
-        inner = self._inner(wish, scope) if wanted.name else scope
-        if inner is None:
+    def object(self, field: Field, scope: Scope) -> Value | None:
+        """Return an object with the values that were found.
+
+        A nested object without values is None.
+        """
+        inner = self._inner(interpret_field(field), scope) if field.name else scope
+        values = {
+            f.name: self._property(f, field, inner, scope) for f in field.properties
+        }
+        if field.name and not any(values.values()):
             return None
+        self._name_record(field, inner, values)
+        _drop_lower_price(field, values)
         data: dict[str, Any] = {}
-        places: dict[str, Place] = {}
+        places: dict[str, Origin] = {}
         missing: list[str] = []
-        count = 0
-        for below in wanted.properties:
-            found = self._property(below, wanted, inner, scope)
+        for below in field.properties:
+            found = values[below.name]
             pointer = f"/{below.name.replace('~', '~0').replace('/', '~1')}"
             if found is not None:
-                count += 1
                 data[below.name] = found.data
                 places |= {pointer + p: place for p, place in found.places.items()}
                 missing += [pointer + p for p in found.missing]
             elif below.required:
                 data[below.name] = None
                 missing.append(pointer)
-        if not count and wanted.name:
-            return None
-        self._name_record(wanted, inner, data, places, missing)
-        _drop_lower_price(wanted, data)
         return Value(data, places, tuple(missing))
 
     def _name_record(
-        self,
-        wanted: Field,
-        scope: Scope,
-        data: dict[str, Any],
-        places: dict[str, Place],
-        missing: list[str],
+        self, field: Field, scope: Scope, values: dict[str, Value | None]
     ) -> None:
-        """Take a record's title for its first text, where no field asks for a title."""
-        if scope.is_page or scope.node is not None or scope.cells:
+        """Use a record's title for the first text field if no field requests the title."""
+        texts = [f for f in field.properties if f.kind == "string"]
+        if scope.is_page or scope.node is not None or scope.cells or not texts:
             return
-        wishes = [wish_of(f, wanted.name) for f in wanted.properties]
-        first = next((w for w in wishes if w.field.kind == "string"), None)
-        if first is None or data.get(first.name) is not None:
+        below = [interpret_field(f, field.name) for f in field.properties]
+        is_titled = any(
+            r.concept_name in {"title", "question"} or r.is_subject for r in below
+        )
+        shape = interpret_field(texts[0], field.name).shape
+        if is_titled or values[texts[0].name] or shape not in {"name", "code", "text"}:
             return
-        if first.shape not in {"name", "code", "text", "title"} or any(
-            w.what in {"title", "question"} or w.is_subject for w in wishes
-        ):
-            return
-        title = wish_of(evolve(first.field, name="title", description=""))
+        title = interpret_field(evolve(texts[0], name="title", description=""))
         found = self.scalar(title, scope)
-        if found is not None and found.data not in data.values():
-            pointer = f"/{first.name}"
-            data[first.name] = found.data
-            places[pointer] = found.places[""]
-            if pointer in missing:
-                missing.remove(pointer)
+        if found and found.data not in [
+            value.data for value in values.values() if value
+        ]:
+            values[texts[0].name] = found
 
     def _property(
-        self, below: Field, wanted: Field, inner: Scope, scope: Scope
+        self, below: Field, field: Field, inner: Scope, scope: Scope
     ) -> Value | None:
-        """Return one property; outside of a node, vague names only with their owner's."""
-        if inner.node is not None or inner is not scope or not wanted.name:
-            return self.value(below, inner, wanted.name)
-        wish = wish_of(below)
-        if wish.what in _VAGUE and wish_of(wanted).concept is not None:
-            if wish.what == "title" and wish_of(wanted).shape in _OWNED:
-                named = Field(name=wanted.name, kind="string")
-                return self.scalar(wish_of(named), scope)
-            return None
-        return self.value(below, scope, wanted.name)
+        """Return the value of a property.
 
-    def _inner(self, wish: Wish, scope: Scope) -> Scope | None:
-        """Return what a nested object is read from."""
+        Outside structured data, a vague property needs an object whose name gives it a
+        meaning.
+        """
+        if inner.node is None and field.name:
+            name, of = interpret_field(below).concept_name, interpret_field(field)
+            if name in _VAGUE and of.concept is not None:
+                if name == "title" and of.shape in _OWNED:
+                    return self.scalar(
+                        interpret_field(Field(name=field.name, kind="string")), scope
+                    )
+                return None
+        return self.value(below, inner, field.name)
+
+    def _inner(self, requested: RequestedField, scope: Scope) -> Scope:
+        """Return the scope of a nested object."""
         node = scope.node
-        syntax = scope.syntax
         if node is None and scope.is_page and self.main is not None:
-            node, syntax = self.main.data, self.main.syntax
-        if node is not None:
-            paths = list(wish.concept.paths if wish.concept else ())
-            paths += [property_name(phrase) for phrase in wish.phrases[:1]]
-            paths += {
-                "rating": ["aggregateRating", "reviewRating"],
-                "price": ["offers"],
-            }.get(wish.what, [])
-            if wish.phrases and wish.phrases[0] in {"offer", "offers", "pricing"}:
-                paths.append("offers")
-            for path in paths:
-                for value in self.page.graph.values(node, path):
-                    if isinstance(value, dict):
-                        return Scope(
-                            scope.reading,
-                            scope.elements,
-                            path,
-                            node=value,
-                            syntax=syntax,
-                        )
+            node = self.main.data
+        paths = [*(requested.concept.paths if requested.concept else ())]
+        paths += map(property_name, requested.phrases[:1])
+        paths += _INNER.get(requested.concept_name, ())
+        if {"offer", "pricing"}.intersection(requested.phrases):
+            paths.append("offers")
+        for path in paths if node is not None else ():
+            for value in self.page.graph.nodes_at(node or {}, path):
+                return evolve(scope, name=path, node=value, is_page=False)
         return scope
 
+    # -- facts -----------------------------------------------------------------------
 
-def _drop_lower_price(wanted: Field, data: dict[str, Any]) -> None:
-    """Leave out a price of before that is not above that of now: another thing's."""
-    named = {wish_of(below).what: below.name for below in wanted.properties}
-    now, before = data.get(named.get("price", "")), named.get("old_price", "")
-    then = data.get(before)
-    are_numbers = isinstance(now, (int, float)) and isinstance(then, (int, float))
-    if are_numbers and now is not None and then is not None and then <= now:
-        del data[before]
+    def _facts(self, field: Field, scope: Scope) -> Value | None:
+        """Return names and values from structured data or the largest table of facts."""
+        node, graph = scope.node, self.page.graph
+        if node is None and scope.is_page and self.main is not None:
+            node = self.main.data
+        data: dict[str, str] = {}
+        concept = interpret_field(field).concept
+        for path in concept.paths if concept else ():
+            for value in graph.nodes_at(node or {}, path):
+                named = {plain(value.get("name")): plain(value.get("value"))}
+                texts = {k: plain(v) for k, v in value.items() if not k.startswith("@")}
+                data |= named if path == "additionalProperty" else texts
+        source = "structured data" if data else "table of facts"
+        data = data or _shown_facts(scope)
+        kept = [(name, text) for name, text in data.items() if name and text]
+        return Value(dict(kept[:MAX_FACTS]), {"": Origin(source)}) if kept else None
+
+
+def _shown_facts(scope: Scope) -> dict[str, str]:
+    """Return the pairs of the largest table or definition list."""
+    best: dict[str, str] = {}
+    for holder in scope.all("table", "dl"):
+        pairs = [[c for c in row if c.tag in {"td", "th"}] for row in holder.iter("tr")]
+        pairs += [[term, term.getnext()] for term in holder.iter("dt")]
+        found = {
+            one_line(scope, pair[0]).rstrip(": "): scope.reading.text(pair[1])
+            for pair in pairs
+            if len(pair) == 2 and pair[1] is not None
+        }
+        found = {
+            name: text for name, text in found.items() if text and len(name) <= MAX_NAME
+        }
+        if len(found) > len(best) and not is_foreign(holder):
+            best = found
+    return best if len(best) >= LEAST_FACTS else {}
+
+
+def _drop_lower_price(field: Field, values: dict[str, Value | None]) -> None:
+    """Delete an old price that is not above the current price.
+
+    Such a price belongs to another thing.
+    """
+    names = {interpret_field(f).concept_name: f.name for f in field.properties}
+    now, then = (values.get(names.get(n, "")) for n in ("price", "old_price"))
+    amounts = [price.data for price in (now, then) if price]
+    are_numbers = all(isinstance(amount, int | float) for amount in amounts)
+    if len(amounts) == 2 and are_numbers and amounts[1] <= amounts[0]:
+        values[names["old_price"]] = None
 
 
 def _link_of(element: Any) -> str:
-    for link in (element, *list(element.iterancestors("a"))[:1], *element.iter("a")):
-        if link.tag == "a" and link.get("href"):
-            return str(link.get("href"))
-    return ""
+    links = (element, *list(element.iterancestors("a"))[:1], *element.iter("a"))
+    hrefs = (link.get("href") for link in links if link.tag == "a")
+    return next(filter(None, hrefs), "")
 
 
-def lacks(data: dict[str, Any], item: Field) -> bool:
-    """Tell whether a record lacks what makes it one.
+def is_incomplete(data: dict[str, Any], item: Field) -> bool:
+    """Return True if a record lacks essential values.
 
-    That is the first of its required fields; where none is, all values but one.
+    These are the first required field or, without required fields, at least two values.
     """
     given = sum(value not in (None, [], {}) for value in data.values())
     required = [below.name for below in item.properties if below.required]

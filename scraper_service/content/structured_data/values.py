@@ -1,231 +1,174 @@
-"""Values as pages write them: numbers, prices, times, and what else has a form."""
+"""Parsers for values as pages write them, such as numbers, prices and durations."""
 
 from __future__ import annotations
 
 import math
 import re
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-MAX_TEXT = 400  # characters of a text in which a number or the like is looked for
+from price_parser import Price
+from price_parser.parser import parse_number
+
+if TYPE_CHECKING:
+    from decimal import Decimal
+
+MAX_TEXT = 400  # characters of a text that are searched for a value
+MAX_NAME = 80  # characters of a person's name
+MAX_NAME_WORDS = 8
 
 _NUMBER = re.compile(
-    r"(?<![\w.,])[-\u2212+]?(?:\d{1,3}(?:[,.\u00a0\u202f' ]\d{3})+|\d+)(?:[.,]\d+)?(?![\d])"
-    r"\s?(?P<unit>[kKmMbB](?![\w])|million|billion|thousand)?"
+    r"(?<![\w.,])(?P<number>[-\u2212+]?(?:\d{1,3}(?:[,.\u00a0\u202f' ]\d{3})+|\d+)"
+    r"(?:[.,]\d+)?)(?!\d)\s?(?P<unit>[kKmMbB](?!\w)|million|billion|thousand)?"
 )
-_SCALES = {
-    "k": 1e3,
-    "m": 1e6,
-    "b": 1e9,
-    "thousand": 1e3,
-    "million": 1e6,
-    "billion": 1e9,
-}
-_AMOUNT = r"\d(?:[\d.,\u00a0\u202f' ]*\d)?(?:[.,]-)?"
+_SCALES = {"k": 1e3, "t": 1e3, "m": 1e6, "b": 1e9}  # by the first letter of the unit
+# Bounded: pages may be long rows of numbers.
+_AMOUNT = r"(?<!\d)\d(?:[\d.,\u00a0\u202f' ]{0,24}\d)?(?:[.,]-)?"
 _SYMBOL = (
     r"(?:(?:US|CA|AU|NZ|C|A|R|HK|S)?\$|[€£¥₹₽₩₺₪₫฿₴]|zł|Kč|\bkr\b\.?|\bCHF\b|\bRs\.?"
     r"|\b(?:USD|EUR|GBP|CAD|AUD|NZD|SEK|NOK|DKK|PLN|CZK|JPY|INR|BRL|ZAR|SGD|HKD|BGN)\b)"
 )
 PRICE = re.compile(
-    rf"(?:{_SYMBOL}\s?{_AMOUNT}(?:\s?(?:USD|CAD|AUD|NZD)\b)?|{_AMOUNT}\s?{_SYMBOL})(?![\d])"
+    rf"(?:{_SYMBOL}\s?{_AMOUNT}(?:\s?(?:USD|CAD|AUD|NZD)\b)?|{_AMOUNT}\s?{_SYMBOL})(?!\d)"
 )
 EMAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,6}[A-Za-z]{2,24}(?![\w@])")
 PHONE = re.compile(
     r"(?<![\w./-])(?:\+\d{1,3}[\s.\-\u2011]?)?(?:\(\d{1,5}\)[\s.\-\u2011]?)?"
     r"\d{1,5}(?:[\s.\-\u2011/]\d{2,5}){1,5}(?![\w/-])"
 )
-_ISO_DURATION = re.compile(
-    r"P(?:(?P<w>\d+)W)?(?:(?P<d>\d+)D)?(?:T(?:(?P<h>\d+)H)?(?:(?P<m>\d+)M)?(?:(?P<s>\d+)(?:\.\d+)?S)?)?\Z",
-    re.IGNORECASE,
+_DATE_LIKE = re.compile(
+    r"^(?:19|20)\d\d[-./]\d|\d[-./](?:19|20)\d\d$|^(?:19|20)\d\d[\s-]+(?:19|20)\d\d$"
 )
+_YEAR = re.compile(r"(?<!\d)(?:1[0-9]|20)\d\d(?!\d)")
+_ISO_DURATION = re.compile(r"P[\dWDTHMS.]+", re.IGNORECASE)
 _DURATION = re.compile(
-    r"(?P<n>\d+(?:[.,]\d+)?)\s*(?:[-\u2013]\s*\d+\s*)?"
-    r"(?P<unit>seconds?|secs?|s|minutes?|mins?|minuten|min|m|hours?|hrs?|hr|h|stunden?|std|"
-    r"heures?|horas?|days?|d|tage?|jours?|weeks?|wks?|wochen?|semaines?|months?|monate?|mois|"
-    r"years?|yrs?)\b",
+    r"(?P<n>\d+(?:[.,]\d+)?)\s*(?:[-\u2013]\s*\d+\s*)?(?P<unit>seconds?|secs?|s|minutes?|mins?|m|"
+    r"hours?|hrs?|h|days?|d|weeks?|wks?|w|months?|years?|yrs?)\b",
     re.IGNORECASE,
 )
-_SECONDS = (
-    (("sec", "s"), 1),
-    (("min", "m"), 60),
-    (("h", "std", "stund"), 3600),
-    (("d", "tag", "jour"), 86400),
-    (("w", "sem"), 604800),
-    (("mo",), 2629800),
-    (("y",), 31557600),
-)
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800, "mo": 2629800}
+_SECONDS["y"] = 31557600
 _RATING = re.compile(
-    r"(?P<value>\d(?:[.,]\d{1,2})?|10(?:[.,]0)?)\s*"
-    r"(?:/|out of|of|von|sur|de|stars?|★|⭐|sterne|étoiles)\s*(?P<best>5|10|100)?",
+    r"(?P<value>\d(?:[.,]\d{1,2})?|10(?:[.,]0)?)\s*(?:/|out of|of|stars?|★|⭐)",
     re.IGNORECASE,
 )
-CURRENCIES = {
-    "€": "EUR",
-    "£": "GBP",
-    "¥": "JPY",
-    "₹": "INR",
-    "₽": "RUB",
-    "₩": "KRW",
-    "₺": "TRY",
-    "₪": "ILS",
-    "₫": "VND",
-    "฿": "THB",
-    "₴": "UAH",
-    "zł": "PLN",
-    "kč": "CZK",
-    "rs": "INR",
-    "rs.": "INR",
-    "us$": "USD",
-    "ca$": "CAD",
-    "c$": "CAD",
-    "au$": "AUD",
-    "a$": "AUD",
-    "nz$": "NZD",
-    "r$": "BRL",
-    "hk$": "HKD",
-    "s$": "SGD",
-    "chf": "CHF",
-}
-# What a sign that several countries have means on a site of one of them.
-_DOLLARS = {
-    "au": "AUD",
-    "ca": "CAD",
-    "nz": "NZD",
-    "sg": "SGD",
-    "hk": "HKD",
-    "mx": "MXN",
-}
+_SIGNS = dict(
+    pair.split("=")
+    for pair in (
+        "€=EUR £=GBP ¥=JPY ₹=INR ₽=RUB ₩=KRW ₺=TRY ₪=ILS ₫=VND ฿=THB ₴=UAH zł=PLN Kč=CZK "
+        "Rs=INR US$=USD CA$=CAD C$=CAD AU$=AUD A$=AUD NZ$=NZD R$=BRL HK$=HKD S$=SGD"
+    ).split()
+)
+# Currencies of ambiguous signs by the top-level domain of the site.
+_DOLLARS = {"au": "AUD", "ca": "CAD", "nz": "NZD", "sg": "SGD", "hk": "HKD"}
 _CROWNS = {"se": "SEK", "no": "NOK", "dk": "DKK", "is": "ISK"}
-_YES = frozenset("yes true y ja oui si sí available ✓ ✔ ☑ included 1".split())
-_NO = frozenset("no false n nein non unavailable none ✗ ✘ ☒ 0".split())
+_FLAGS = {
+    **dict.fromkeys("yes true y available ✓ ✔ ☑ included 1".split(), True),
+    **dict.fromkeys("no false n unavailable none ✗ ✘ ☒ 0".split(), False),
+}
 _OUT = re.compile(
-    r"out\s*-?_?of\s*-?_?stock|sold\s*-?_?out|unavailable|not available|ausverkauft|épuisé|"
-    r"agotado|discontinued|esaurito|rupture|nicht verfügbar|no longer available|"
-    r"not in stock|uitverkocht|back\s?order",
+    r"out\s*-?_?of\s*-?_?stock|sold\s*-?_?out|unavailable|not available|discontinued|"
+    r"no longer available|not in stock|\boos\b",
     re.IGNORECASE,
 )
 _IN = re.compile(
-    r"in\s*-?_?stock|available|add to (?:cart|bag|basket)|en stock|auf lager|lieferbar|"
-    r"disponible|disponibile|op voorraad|instoreonly|onlineonly|limitedavailability|"
-    r"preorder|pre-order",
+    r"in\s*-?_?stock|available|add to (?:cart|bag|basket)|buy now|instoreonly|onlineonly|"
+    r"limitedavailability|pre-?(?:order|sale)|back-?order|madetoorder|reserved",
+    re.IGNORECASE,
+)
+BY = re.compile(
+    r"^(?:(?:written|posted|asked|answered|started|submitted|published|created|recipe|story|words|"
+    r"article|text|photos?) )?(?:by|via)\b[:\s]\s*(?P<name>.+)$",
+    re.IGNORECASE,
+)
+_BEHIND = re.compile(r"\s[|·•»]\s|\n|,? on behalf of\b|, for the\b|\s\(")
+_NO_NAME = re.compile(
+    r"(?:view|see|reply|follow|login|sign|original poster|topic author|about|all|more|posts?|"
+    r"joined|author|sold|read|share|comments?|guest)\b",
+    re.IGNORECASE,
+)
+AGO = re.compile(
+    r"\b(?:an?|\d+)\+?\s*(?:seconds?|secs?|minutes?|mins?|hours?|hrs?|days?|weeks?|months?|years?|"
+    r"mo|[smhdwy])\s+ago\b|\byesterday\b|\bjust now\b|\btoday at\b|^\d{1,3}\s?(?:[smhdwy]|mo|hr|min)$",
+    re.IGNORECASE,
+)
+DATE = re.compile(
+    r"\b(?:19|20)\d\d\b|\b\d{1,2}[/.]\d{1,2}[/.]\d{2,4}\b|\b(?:jan|feb|mar|apr|may|jun|jul|aug|sep"
+    r"|oct|nov|dec)[a-z]*\.? \d{1,2}\b",
     re.IGNORECASE,
 )
 
 
 def number_of(text: str) -> float | int | None:
-    """Return the first number of a text, whole where it is; 1.2k is 1200."""
+    """Return the first number of a text, None without a number.
+
+    Whole numbers are integers; ``1.2k`` is 1200.
+    """
     match = _NUMBER.search(text[:MAX_TEXT])
     if match is None:
         return None
-    written = match[0]
-    unit = match["unit"]
-    if unit:
-        written = written[: -len(unit)]
-    value = _plain_number(written.strip())
-    if value is None:
-        return None
-    if unit:
-        value *= _SCALES[unit.lower()]
-    return _whole(value) if math.isfinite(value) else None
-
-
-def _plain_number(written: str) -> float | None:
-    """Read digits with whatever signs for thousands and decimals."""
-    text = re.sub(r"[\u00a0\u202f' +]", "", written).replace("\u2212", "-")
-    last = max(text.rfind("."), text.rfind(","))
-    if last >= 0:
-        sign = text[last]
-        after = len(text) - last - 1
-        other = "," if sign == "." else "."
-        if other in text or after != 3 or text.lstrip("-").startswith("0"):
-            if text.count(sign) == 1:
-                text = text.replace(other, "").replace(sign, ".")
-            else:
-                text = text.replace(sign, "").replace(other, ".")
-        elif text.count(sign) == 1 and sign == "." and after == 3:
-            text = text.replace(".", "") if len(text.split(".")[0]) <= 3 else text
-        else:
-            text = text.replace(sign, "")
-    try:
-        return float(text)
-    except ValueError:
-        return None
+    written = re.sub(r"[^\d.,-]", "", match["number"].replace("\u2212", "-"))
+    separator = "." if re.match(r"-?0\.", written) else None
+    unit = (match["unit"] or " ")[0].lower()
+    return _whole(parse_number(written, separator), _SCALES.get(unit, 1))
 
 
 def price_of(text: str, host: str = "") -> tuple[float | int, str] | None:
-    """Return amount and currency (ISO 4217, empty if unknown) of the first price."""
+    """Return amount and currency of the first price, None without a price.
+
+    The currency is an ISO 4217 code, empty if unknown.
+    """
     match = PRICE.search(text[:MAX_TEXT])
     return amount_of(match[0], host) if match else None
 
 
 def amount_of(text: str, host: str = "") -> tuple[float | int, str] | None:
-    """Return the same of a text that is known to be a price, with or without a sign."""
-    from price_parser import Price  # noqa: PLC0415  # many expressions to compile
-
-    found = Price.fromstring(text[:MAX_TEXT])
-    if found.amount is None:
-        return None
-    amount = float(found.amount)
-    if not math.isfinite(amount):
-        return None
-    return _whole(amount), currency_code(found.currency or "", host, text)
+    """Return amount and currency of a text that is a price with or without a sign."""
+    found = _whole(Price.fromstring(text[:MAX_TEXT]).amount)
+    return None if found is None else (found, currency_of(text, host))
 
 
-def currency_code(sign: str, host: str = "", text: str = "") -> str:
-    """Return the code of a sign; a dollar is that of the site's country, else the US one."""
-    key = sign.strip().lower().rstrip(".")
-    if re.fullmatch(r"[a-z]{3}", key) and key != "rs.":
-        return key.upper() if key != "kr" else ""
-    if named := re.search(r"\b(USD|CAD|AUD|NZD|SGD|HKD|MXN)\b", text):
-        return named[1]
+def currency_of(text: str, host: str = "") -> str:
+    """Return the ISO 4217 code of the currency in a text, empty if unknown.
+
+    A bare dollar is the dollar of the host's country, by default the US dollar.
+    Without a host it is unknown.
+    """
+    sign = (Price.fromstring(text[:MAX_TEXT]).currency or "").rstrip(".")
     country = host.rsplit(".", 1)[-1]
-    if key == "$":
-        return _DOLLARS.get(country, "USD")
-    if key in {"kr", "kr."}:
+    if sign == "$":
+        return _DOLLARS.get(country, "USD") if host else ""
+    if sign == "kr":
         return _CROWNS.get(country, "")
-    return CURRENCIES.get(key, "")
+    return sign if re.fullmatch(r"[A-Z]{3}", sign) else _SIGNS.get(sign, "")
 
 
 def rating_of(text: str) -> float | int | None:
-    """Return the rating of ``4.5 out of 5``, ``4,5/5``, ``4.5 stars`` or a bare number."""
+    """Return the rating in ``4.5 out of 5``, ``4,5/5``, ``4.5 stars`` or a bare number."""
     match = _RATING.search(text[:MAX_TEXT])
-    if match:
-        return _whole(float(match["value"].replace(",", ".")))
-    if re.fullmatch(r"\s*\d{1,2}(?:[.,]\d{1,2})?\s*", text):
-        return _whole(float(text.replace(",", ".")))
-    return None
+    if match is None:
+        match = re.fullmatch(r"\s*(?P<value>\d{1,2}(?:[.,]\d{1,2})?)\s*", text)
+    return number_of(match["value"]) if match else None
 
 
 def seconds_of(text: str) -> int | None:
-    """Return a duration, ISO 8601 or in words, in seconds."""
+    """Return the seconds of a duration in ISO 8601 or in words."""
     text = text.strip()[:MAX_TEXT]
-    if match := _ISO_DURATION.match(text):
-        sizes = {"w": 604800, "d": 86400, "h": 3600, "m": 60, "s": 1}
-        found = sum(int(match[k] or 0) * size for k, size in sizes.items())
-        return found or None
-    total = 0.0
-    end = None
+    if _ISO_DURATION.fullmatch(text):
+        text = " ".join(re.findall(r"\d+[WDHMS]", text.upper()))
+    total, end = 0.0, None
     for match in _DURATION.finditer(text):
         if end is not None and match.start() - end > 6:
-            break  # another duration
-        total += float(match["n"].replace(",", ".")) * _unit(match["unit"].lower())
+            break  # start of another duration
+        unit = match["unit"].lower()
+        size = _SECONDS["mo" if unit.startswith("mo") else unit[0]]
+        total += float(match["n"].replace(",", ".")) * size
         end = match.end()
     return int(total) or None if math.isfinite(total) else None
 
 
-def _unit(word: str) -> int:
-    if word.startswith(("mo", "mois")):
-        return 2629800
-    for starts, size in _SECONDS:
-        if word.startswith(starts) and not (size == 60 and word.startswith("mo")):
-            return size
-    return 60
-
-
 def duration_text(text: str) -> str:
-    """Return ``PT1H30M`` as ``1 hour 30 minutes``; other texts as they are."""
-    match = _ISO_DURATION.match(text.strip())
-    if match is None:
+    """Return ``PT1H30M`` as ``1 hour 30 minutes``, other texts with single spaces."""
+    if not _ISO_DURATION.fullmatch(text.strip()):
         return " ".join(text.split())
     seconds = seconds_of(text) or 0
     parts = []
@@ -237,19 +180,19 @@ def duration_text(text: str) -> str:
 
 
 def stock_of(text: str) -> bool | None:
-    """Tell whether a text says that something is to be had."""
-    head = text[:MAX_TEXT]
-    if _OUT.search(head):
+    """Return whether a text states that something is in stock, None without such words.
+
+    The names of schema.org/ItemAvailability count as words.
+    """
+    if _OUT.search(text[:MAX_TEXT]):
         return False
-    return True if _IN.search(head) else None
+    return True if _IN.search(text[:MAX_TEXT]) else None
 
 
 def flag_of(text: str) -> bool | None:
-    """Return the truth of a word such as yes, no, true or a tick."""
-    word = text.strip().lower().strip(".!")
-    if word in _YES:
-        return True
-    return False if word in _NO else None
+    """Return the boolean of a text that starts with a word such as yes, no or a tick."""
+    words = text.lower().replace(",", " ").split()
+    return _FLAGS.get(words[0].strip(".!")) if words else None
 
 
 def email_of(text: str) -> str | None:
@@ -258,7 +201,7 @@ def email_of(text: str) -> str | None:
 
 
 def phone_of(text: str) -> str | None:
-    """Return the first number of a phone in a text, as it is written there."""
+    """Return the first phone number of a text as the text writes it."""
     for match in PHONE.finditer(text[:2000]):
         digits = re.sub(r"\D", "", match[0])
         if 7 <= len(digits) <= 15 and not _DATE_LIKE.search(match[0]):
@@ -266,46 +209,53 @@ def phone_of(text: str) -> str | None:
     return None
 
 
-_DATE_LIKE = re.compile(
-    r"^(?:19|20)\d\d[-./]\d|\d[-./](?:19|20)\d\d$|^(?:19|20)\d\d[\s-]+(?:19|20)\d\d$"
-)
-
-
-@lru_cache(maxsize=4096)
 def year_of(text: str) -> int | None:
-    match = re.search(r"(?<!\d)(?:1[0-9]|20)\d\d(?!\d)", text[:MAX_TEXT])
+    match = _YEAR.search(text[:MAX_TEXT])
     return int(match[0]) if match else None
 
 
+def person_of(text: str) -> str:
+    """Return the name in a byline, an empty string if the text holds no name."""
+    if match := BY.match(text):
+        text = match["name"]
+    text = re.sub(r"^author\b[:\s]+", "", text, flags=re.IGNORECASE)
+    text = _BEHIND.split(text)[0].strip(" ,:·|-\u2013@")
+    is_short = 1 < len(text) <= MAX_NAME and len(text.split()) <= MAX_NAME_WORDS
+    is_name = is_short and "://" not in text and re.search(r"[^\W\d_]", text)
+    if not is_name or any(p.search(text) for p in (AGO, DATE)) or _NO_NAME.match(text):
+        return ""
+    return text
+
+
 def enum_of(choices: tuple[Any, ...], text: str) -> Any | None:
-    """Return the one of ``choices`` that a text is, or names alone among them."""
-    wanted = _folded(text)
-    if not wanted:
-        return None
-    folded = {choice: _folded(str(choice)) for choice in choices if choice != ""}
+    """Return the choice that a text names, None without a match.
+
+    An equal choice comes first, then the longest choice inside the text, then a choice
+    with the same meaning about stock. Letter case, spaces and punctuation do not
+    matter.
+    """
+    folded = {choice: f" {_folded(str(choice))} " for choice in choices}
+    whole = f" {_folded(text)} "
+    within = [choice for choice, own in folded.items() if own.strip() and own in whole]
+    if within:
+        return max(within, key=lambda choice: len(folded[choice]))
+    stock = stock_of(text) if len(whole.split()) <= 6 else None
     for choice, own in folded.items():
-        if own == wanted:
+        if own.replace(" ", "") == whole.replace(" ", "") or (
+            stock is not None and stock_of(own) is stock
+        ):
             return choice
-    within = [c for c, own in folded.items() if own and f" {own} " in f" {wanted} "]
-    longest = max(within, key=lambda c: len(folded[c]), default=None)
-    if longest is not None:
-        return longest
-    joined = wanted.replace(" ", "")
-    for choice, own in folded.items():
-        if own.replace(" ", "") == joined:
-            return choice
-    if (known := stock_of(text)) is not None and len(wanted.split()) <= 6:
-        return next(
-            (c for c, own in folded.items() if own and stock_of(own) is known), None
-        )
     return None
 
 
 def _folded(text: str) -> str:
-    text = text.rsplit("schema.org/", 1)[-1]
-    split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    split = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text.rsplit("schema.org/", 1)[-1])
     return " ".join(re.findall(r"[^\W_]+", split.lower()))
 
 
-def _whole(value: float) -> float | int:
-    return int(value) if value == int(value) else value
+def _whole(value: Decimal | None, scale: float = 1) -> float | int | None:
+    """Return a number as an integer if it is whole, None if it is not finite."""
+    number = float(value) * scale if value is not None else math.nan
+    if not math.isfinite(number):
+        return None
+    return int(number) if number == int(number) else round(number, 6)

@@ -1,4 +1,4 @@
-"""Whole numbers in attributes of pages and documents."""
+"""Parses whole numbers in attributes of pages and documents."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ MAX_DIGITS = 15  # Python refuses to parse numbers of some thousand digits
 
 
 def parse_digits(text: str, default: int = 0) -> int:
-    """Return the number that ``text`` is, ``default`` for a text with other characters.
+    """Return ``text`` as a number; ``default`` if it has other characters than digits.
 
-    A number of more than :data:`MAX_DIGITS` digits becomes the largest one.
+    A number with more than :data:`MAX_DIGITS` digits becomes the largest with as many.
     """
     digits = text.strip()
     if not (digits.isascii() and digits.isdecimal()):

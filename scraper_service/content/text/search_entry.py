@@ -1,96 +1,95 @@
-"""What the index of scraped pages keeps of a page; made where the page is converted."""
+"""Entry of a page in a team's search index, and snippets for search results.
+
+Converter processes make the entries, because they have the page's text.
+"""
 
 from __future__ import annotations
 
 import json
-import struct
+import re
 import zlib
 from collections import Counter
-from functools import lru_cache
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
-import numpy as np
 from attrs import frozen
 
 from scraper_service.content.text.search_terms import (
     folded,
     language_code,
-    stem,
     stems,
     tokens_of,
     words_of,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
-
-    from numpy.typing import NDArray
+    from collections.abc import Iterable, Mapping, Sequence
 
 MAX_TEXT = 12_000  # characters of a page, from its beginning
 MAX_TITLE = 300
 USUAL_LANGUAGE = "en"
-REMEMBERED = 40_000  # words of a language, in a process; most pages have few new ones
+REMEMBERED = 30_000  # cached words of a language in a process
+MAX_REMEMBERED = 30  # bytes; longer words rarely return
 MAX_DESCRIPTION = 600
-MAX_TERMS = 4000  # of a page, the most telling ones
-# How much a word counts where it stands, once in the text being 1.
-IN_TITLE, IN_URL, IN_DESCRIPTION = 6, 2, 1
-# BM25 (Robertson and Zaragoza, 2009); the usual length is that of pages, in words, and
-# no average, so that what was written once stays true.
-K1, B, USUAL_LENGTH = 1.2, 0.75, 400
-FULL = 255  # the impact of a word that could not stand in a page more often
+MORE_TIMES = 4  # occurrences of a word that count beside the first
 
-_GOOD = frozenset({None, "ok", "truncated"})  # verdicts of pages that are worth finding
-_HEAD = struct.Struct("<3I")
+_GOOD = frozenset({None, "ok", "truncated"})  # verdicts of pages worth finding
+_QUOTES = re.compile(r"[\s\x00'\"\\]+")  # have a meaning in queries
 
-# Of the language's words, stems of words, words of titles and addresses, facts.
-WORD, STEM, TITLE, URL, SITE, FILE, KIND = "w", "s", "t", "u", "h", "f", "k"
-NEWS, IMAGE = "news", "image"
+# Kinds of marks: word of the title, word of the URL, host, file type, fact.
+TITLE, URL, SITE, FILE, FACT = "title", "url", "site", "file", "is"
+PAGE, NEWS, IMAGE = "page", "news", "image"
 
 
 @frozen
 class SearchEntry:
-    """A page in the index: its facts as JSON, its text, its terms (:func:`terms_of`)."""
+    """The entry of a page in the index. Stems and marks are separated by spaces."""
 
+    #: Facts as JSON.
     facts: str
+    #: Stems of the title.
+    title: str
+    #: Stems of the description and the URL.
+    about: str
+    #: Stems of the text, not in order. At most 1 + :data:`MORE_TIMES` occurrences of a
+    #: word are there, since each tells less than the one before.
+    body: str
+    #: Conditions that the page meets, see :func:`mark`.
+    marks: str
+    #: Compressed text.
     text: bytes
-    terms: bytes
 
     def packed(self) -> bytes:
-        """Return it as it travels between processes."""
-        facts = self.facts.encode()
-        head = _HEAD.pack(len(facts), len(self.text), len(self.terms))
-        return head + facts + self.text + self.terms
+        """Return the entry as bytes for transport between processes."""
+        lines = (self.facts, self.title, self.about, self.body, self.marks)
+        return b"\n".join((*(x.encode(errors="replace") for x in lines), self.text))
 
 
-def unpacked(data: bytes) -> SearchEntry:
-    """Return what :meth:`SearchEntry.packed` packed."""
-    facts, text, _ = _HEAD.unpack_from(data)
-    start, middle = _HEAD.size, _HEAD.size + facts
-    behind = middle + text
-    return SearchEntry(data[start:middle].decode(), data[middle:behind], data[behind:])
+def unpack_entry(data: bytes) -> SearchEntry:
+    """Return the entry that :meth:`SearchEntry.packed` packed."""
+    *lines, text = data.split(b"\n", 5)
+    facts, title, about, body, marks = (line.decode() for line in lines)
+    return SearchEntry(facts, title, about, body, marks, text)
 
 
-@lru_cache(maxsize=20_000)  # most words of a page are on others, too
-def term(kind: str, text: str) -> int:
-    """Return the number that a term is known by in the index."""
-    digest = blake2b(f"{kind}:{text}".encode(errors="replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "little")
+def mark(kind: str, text: str) -> str:
+    """Return a mark, such as ``site:a.example``. Words of texts have no colon."""
+    return f"{kind}:{_QUOTES.sub('_', text)}"
 
 
 def search_entry(
     url: str, text: str, known: Mapping[str, Any], other: Mapping[str, Any], kind: str
 ) -> SearchEntry | None:
-    """Return the entry of a page; None if there is nothing to find in it.
+    """Return the entry of a page; None for a page without text or with a bad verdict.
 
-    ``known`` and ``other`` are its metadata, ``kind`` is what sort of file it is, such
-    as ``html`` or ``pdf``.
+    ``known`` and ``other`` are the page's metadata. ``kind`` is its file type, such as
+    ``html`` or ``pdf``.
     """
     title = _one(known.get("title"))
-    text = " ".join(text[: 2 * MAX_TEXT].split())[:MAX_TEXT]
-    while title and text.startswith(title):  # once of the head, once of the heading
-        text = text.removeprefix(title).lstrip()
+    words, heading = text[: 2 * MAX_TEXT].split(), title.split()
+    while heading and words[: len(heading)] == heading:  # from the head, then the h1
+        del words[: len(heading)]
+    text = " ".join(words)[:MAX_TEXT]
     if known.get("verdict") not in _GOOD or not (text or title):
         return None
     facts = {
@@ -101,102 +100,77 @@ def search_entry(
         **_image(known, other),
     }
     facts = {name: value for name, value in facts.items() if value}
+    stems_of = _stems[facts.get("language", "")]
+    in_url = _url_tokens(url)
+    titles = stems_of.joined(_parts(facts.get("title", "")))
+    about = stems_of.joined(
+        _parts(f"{facts.get('description', '')} {' '.join(in_url)}")
+    )
+    counts = Counter(_parts(text))
+    again = [stems_of[k] * min(n - 1, MORE_TIMES) for k, n in counts.items() if n > 1]
+    marks = [mark(TITLE, each) for each in titles.split()]
+    marks += [mark(TITLE, each) for each in words_of(facts.get("title", ""))]
+    marks += [mark(URL, folded(each)) for each in in_url]
+    marks += [mark(SITE, each) for each in _sites(url)]
+    marks += [mark(FILE, each) for each in _files(url, kind)]
+    marks += [mark(FACT, PAGE)]
+    marks += [mark(FACT, NEWS)] * ("date" in facts)
+    marks += [mark(FACT, IMAGE)] * ("image" in facts)
     return SearchEntry(
-        json.dumps(facts, ensure_ascii=False),
-        zlib.compress(text.encode(errors="replace"), 1),
-        terms_of(url, text, facts, kind),
+        facts=json.dumps(facts, ensure_ascii=False),
+        title=titles,
+        about=about,
+        body=stems_of.joined(counts) + "".join(again),
+        marks=" ".join(dict.fromkeys(marks)),
+        text=zlib.compress(text.encode(errors="replace"), 1),
     )
 
 
-def terms_of(url: str, text: str, facts: Mapping[str, Any], kind: str) -> bytes:
-    """Return the terms of a page, by number: 8 bytes each, then a byte of impact each.
+# Maps ASCII letters and digits to lower case, other ASCII characters to spaces.
+_PLAIN = bytes(
+    n if n > 127 else ord(chr(n).lower() if chr(n).isalnum() else " ")
+    for n in range(256)
+)
 
-    The impact of a word (1 to 255) grows with how often it stands in the page, less and
-    less so, and falls with the length of the page; in a title it counts more.
+
+def _parts(text: str) -> list[bytes]:
+    """Split a text at ASCII characters that are in no word, and fold ASCII letters.
+
+    Only parts with other characters need :func:`tokens_of`, which takes far longer.
     """
-    language = facts.get("language", "")
-    tokens = tokens_of(text)
-    titles, in_url = tokens_of(facts.get("title", "")), _url_tokens(url)
-    about = tokens_of(facts.get("description", ""))
-    weights: Counter[str] = Counter(tokens)
-    for some, weight in (
-        (titles, IN_TITLE),
-        (about, IN_DESCRIPTION),
-        (in_url, IN_URL),
-    ):
-        for token in some:
-            weights[token] += weight
-    norm = K1 * (1 - B + B * len(tokens) / USUAL_LENGTH)
-    numbers, impacts = _impacts(weights, language, norm)
-    facts_of_page = [(TITLE, each) for each in {*words_of(facts.get("title", ""))}]
-    facts_of_page += [(TITLE, each) for each in {*stems(titles, language)}]
-    facts_of_page += [(URL, folded(each)) for each in in_url]
-    facts_of_page += [(SITE, each) for each in _sites(url)]
-    facts_of_page += [(FILE, each) for each in _files(url, kind)]
-    facts_of_page += [(KIND, NEWS)] * ("date" in facts)
-    facts_of_page += [(KIND, IMAGE)] * ("image" in facts)
-    more = np.array([term(*name) for name in dict.fromkeys(facts_of_page)], "<u8")
-    more = more[~np.isin(more, numbers)]
-    ones = np.ones(len(more), "u1")
-    both = np.concatenate((numbers, more)), np.concatenate((impacts, ones))
-    return both[0].tobytes() + both[1].tobytes()
+    return text.encode(errors="replace").translate(_PLAIN).split()
 
 
-def _impacts(
-    weights: Mapping[str, int], language: str, norm: float
-) -> tuple[NDArray[np.uint64], NDArray[np.uint8]]:
-    """Return the terms of some tokens, each once, and what impact each has."""
-    if not weights:
-        return np.zeros(0, "<u8"), np.zeros(0, "u1")
-    pairs = _numbers[language].of(weights)
-    # Its stem, and itself where that is another word.
-    numbers = np.concatenate((pairs[:, 0], pairs[:, 1]))
-    heavy = np.tile(np.fromiter(weights.values(), float, len(weights)), 2)
-    is_there = numbers > 0
-    found, places = np.unique(numbers[is_there], return_inverse=True)
-    total = np.bincount(places, heavy[is_there])
-    if len(found) > MAX_TERMS:
-        most = np.sort(np.argpartition(-total, MAX_TERMS)[:MAX_TERMS])
-        found, total = found[most], total[most]
-    impacts = (FULL * total / (total + norm)).astype("u1")
-    return found.astype("<u8"), np.maximum(impacts, 1)
-
-
-class _Numbers(dict[str, int]):
-    """The terms of the tokens of a language: of the stem, of the word, 0 for the same.
-
-    They are rows of a table; here is which row a token has.
-    """
+class _Stems(dict[bytes, str]):
+    """Cache of the stems in a part of a text, each with a space behind."""
 
     def __init__(self, language: str):
         super().__init__()
         self._language = language
-        self._rows = np.zeros((REMEMBERED, 2), "<u8")
 
-    def of(self, tokens: Collection[str]) -> NDArray[np.uint64]:
-        """Return a row for each token."""
-        if len(self) + len(tokens) > REMEMBERED:
-            self.clear()
-        places = map(self.__getitem__, tokens)
-        return self._rows[np.fromiter(places, np.int64, len(tokens))]
+    def __missing__(self, part: bytes) -> str:
+        found = stems(list(dict.fromkeys(tokens_of(part.decode()))), self._language)
+        joined = "".join(f"{each} " for each in found)
+        if len(part) <= MAX_REMEMBERED:
+            if len(self) >= REMEMBERED:
+                self.clear()
+            self[part] = joined
+        return joined
 
-    def __missing__(self, token: str) -> int:
-        root, word = stem(token, self._language), folded(token)
-        place = self[token] = len(self)
-        other = 0 if word == root else term(WORD, word)
-        self._rows[place] = term(STEM, root), other
-        return place
+    def joined(self, parts: Iterable[bytes]) -> str:
+        """Return the stems of parts."""
+        return "".join(map(self.__getitem__, parts))
 
 
-class _Languages(dict[str, _Numbers]):
-    """Those of each language that pages of this process were in."""
+class _Languages(dict[str, _Stems]):
+    """The cached stems of each language that this process has seen."""
 
-    def __missing__(self, language: str) -> _Numbers:
-        found = self[language] = _Numbers(language)
+    def __missing__(self, language: str) -> _Stems:
+        found = self[language] = _Stems(language)
         return found
 
 
-_numbers = _Languages()
+_stems = _Languages()
 
 
 def _url_tokens(url: str) -> list[str]:
@@ -206,7 +180,7 @@ def _url_tokens(url: str) -> list[str]:
 
 
 def _sites(url: str) -> Iterable[str]:
-    """Yield the host of an address, and the domains it belongs to."""
+    """Yield the host of a URL and its parent domains."""
     host = (urlsplit(url).hostname or "").rstrip(".")
     while host:
         yield host
@@ -222,7 +196,7 @@ def _files(url: str, kind: str) -> set[str]:
 
 
 def _language(tag: str, text: str) -> str:
-    """Return the language whose stems are taken; of short texts it may be unknown."""
+    """Return the language for stems; empty for non-ASCII text of unknown language."""
     return language_code(tag) or (USUAL_LANGUAGE if text.isascii() else "")
 
 
@@ -232,7 +206,7 @@ def _one(value: Any) -> str:
 
 
 def _image(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the picture that a page names as its own."""
+    """Return URL and size of the image in a page's Open Graph metadata."""
     address = _one(known.get("og_image") or other.get("og:image"))
     if not address.startswith(("http://", "https://")):
         return {}
@@ -244,3 +218,49 @@ def _image(known: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]
         and len(size) <= 6  # digits
     }
     return {"image": address[:2000], **sizes}
+
+
+LENGTH = 240  # characters of a snippet
+LOOKED_AT = 8000  # characters of the text that are searched
+STEP = 60  # characters between two candidates
+PREFIX = 4  # least letters that two forms of a word share
+
+
+def snippet(text: str, description: str, words: Sequence[str]) -> str:
+    """Return the description of a page if it has all words, else a part of its text.
+
+    The part is the first with the most words, cut at spaces. If no part has any word,
+    the description is preferred.
+    """
+    wanted = {word[: max(PREFIX, len(word) - 3)] for word in words if word}
+    about = folded(description)
+    if description and all(word in about for word in wanted):
+        return _cut(description, 0)
+    text = text[:LOOKED_AT]
+    plain = folded(text)
+    if not wanted or len(plain) != len(text):
+        plain = text.lower() if len(text.lower()) == len(text) else text
+    best, most = 0, 0
+    for start in range(0, max(1, len(plain) - LENGTH // 2), STEP):
+        part = plain[start : start + LENGTH]
+        count = sum(word in part for word in wanted)
+        if count > most:
+            best, most = start, count
+            if most == len(wanted):
+                break
+    if not most and description:
+        return _cut(description, 0)
+    return _cut(text, best)
+
+
+def _cut(text: str, start: int) -> str:
+    """Return a part of a text from a word near ``start``, with dots where it is cut."""
+    if start:
+        space = text.find(" ", start, start + STEP)
+        start = start if space < 0 else space + 1
+    end = start + LENGTH
+    if end >= len(text):
+        return ("… " if start else "") + text[start:]
+    space = text.rfind(" ", start, end)
+    end = end if space <= start else space
+    return f"{'… ' if start else ''}{text[start:end]} …"

@@ -1,4 +1,4 @@
-"""The text of a search: words, phrases and operators, and what results they allow."""
+"""Parses search queries (words, phrases, operators) and filters results by them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from scraper_service.content.text.search_terms import folded, is_unspaced, words
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-# Interface document, 14.2.
+# Domains of the category ``research``.
 RESEARCH_SITES = (
     *("arxiv.org", "scholar.google.com", "pubmed.ncbi.nlm.nih.gov"),
     *("researchgate.net", "nature.com", "science.org", "ieee.org", "acm.org"),
     *("springer.com", "wiley.com", "sciencedirect.com", "plos.org", "biorxiv.org"),
     "medrxiv.org",
 )
-MAX_PARTS = 64  # words, phrases and operators of one query; further ones are dropped
+MAX_PARTS = 64  # words, phrases and operators of a query; the rest is dropped
 
 _PART = re.compile(
     r"""(?P<minus>-(?=\S))?
@@ -36,22 +36,21 @@ _JOINING = frozenset({"OR", "AND", "|"})
 
 
 @frozen
-class Place:
-    """Where a result may be: ``kind`` is ``site`` or ``file``.
+class PlaceCondition:
+    """A condition on where a result is."""
 
-    ``value`` is a host name, maybe with the beginning of a path, or an extension.
-    """
-
+    #: ``site`` or ``file``.
     kind: str
+    #: Host name, with the start of a path or without, or file extension.
     value: str
 
     @property
     def operator(self) -> str:
-        """The place as engines write it."""
+        """The place as a search operator."""
         return f"{'site' if self.kind == 'site' else 'filetype'}:{self.value}"
 
     def has(self, url: str) -> bool:
-        """Tell whether an address is there, as far as it tells."""
+        """Return True if a URL is in this place, judged by the URL alone."""
         parts = urlsplit(url)
         if self.kind == "file":
             return unquote(parts.path).lower().endswith(f".{self.value}")
@@ -63,32 +62,35 @@ class Place:
 
 @frozen(kw_only=True)
 class SearchQuery:
-    """A query, read. Words and phrases are as written, without their quotes.
-
-    A result has to be in one place of each group of ``places`` and in none of
-    ``not_places``. ``in_url`` and ``in_title`` are words that have to stand there, the
-    ones with ``not_`` words that may not. ``passed_on`` is for engines alone.
-    """
+    """A parsed query. Words and phrases are as written, without quotes."""
 
     words: tuple[str, ...] = ()
     phrases: tuple[str, ...] = ()
+    #: Words and phrases that a result must not have.
     without: tuple[str, ...] = ()
-    places: tuple[tuple[Place, ...], ...] = ()
-    not_places: tuple[Place, ...] = ()
+    #: A result must be in one place of each group.
+    places: tuple[tuple[PlaceCondition, ...], ...] = ()
+    #: A result must be in none of these places.
+    not_places: tuple[PlaceCondition, ...] = ()
+    #: Words that the URL must have.
     in_url: tuple[str, ...] = ()
+    #: Words that the URL must not have.
     not_in_url: tuple[str, ...] = ()
+    #: Words that the title must have.
     in_title: tuple[str, ...] = ()
+    #: Words that the title must not have.
     not_in_title: tuple[str, ...] = ()
+    #: Operators that only search engines evaluate.
     passed_on: tuple[str, ...] = ()
 
     @property
     def asks_for_words(self) -> bool:
-        """Whether there is anything but places and exclusions."""
+        """Whether the query has more than places and exclusions."""
         return bool(self.words or self.phrases or self.in_url or self.in_title)
 
     @property
     def is_strict(self) -> bool:
-        """Whether results of an engine may have to be left out afterwards."""
+        """Whether the results of an engine need a check by :meth:`allows`."""
         return bool(
             self.phrases
             or self.without
@@ -101,9 +103,9 @@ class SearchQuery:
         )
 
     def allows(self, url: str, title: str, description: str) -> bool:
-        """Tell whether a result is what the query asks for, by what is shown of it.
+        """Return True if the URL, title and description of a result match the query.
 
-        Types of files are left to the engine: an address need not tell them.
+        File types are left to the engine, because a URL need not show its file type.
         """
         for group in self.places:
             is_told = all(place.kind == "site" for place in group)
@@ -130,11 +132,11 @@ class SearchQuery:
 
 
 def parse_query(text: str) -> SearchQuery:
-    """Return what a query asks for; nothing is an error, as with other engines."""
+    """Parse a query; as in other search engines, every text is valid."""
     found: dict[str, list[str]] = {}
-    sites: list[Place] = []
-    files: list[Place] = []
-    not_places: list[Place] = []
+    sites: list[PlaceCondition] = []
+    files: list[PlaceCondition] = []
+    not_places: list[PlaceCondition] = []
     for part in list(_PART.finditer(text.replace("(", " ").replace(")", " ")))[
         :MAX_PARTS
     ]:
@@ -144,7 +146,7 @@ def parse_query(text: str) -> SearchQuery:
         if not value or (value in _JOINING and not name and part["quoted"] is None):
             continue
         if kind := _PLACES.get(name):
-            place = Place(kind, _place_value(kind, value))
+            place = PlaceCondition(kind, _place_value(kind, value))
             goal = sites if kind == "site" else files
             (not_places if part["minus"] else goal).append(place)
         elif field := _FIELDS.get(name):
@@ -164,35 +166,38 @@ def parse_query(text: str) -> SearchQuery:
     return SearchQuery(places=places, not_places=tuple(not_places), **texts)
 
 
-def narrowed(
+def narrow_query(
     query: SearchQuery,
     categories: Iterable[str] = (),
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
 ) -> SearchQuery:
-    """Return a query for results of some categories and domains only."""
+    """Return a query that is limited to categories and domains."""
     groups = (
         tuple(place for name in categories for place in places_of(name)),
-        tuple(Place("site", domain) for domain in include),
+        tuple(PlaceCondition("site", domain) for domain in include),
     )
     return evolve(
         query,
         places=(*query.places, *(group for group in groups if group)),
-        not_places=(*query.not_places, *(Place("site", name) for name in exclude)),
+        not_places=(
+            *query.not_places,
+            *(PlaceCondition("site", name) for name in exclude),
+        ),
     )
 
 
-def places_of(category: str) -> tuple[Place, ...]:
-    """Return where the results of a category are."""
+def places_of(category: str) -> tuple[PlaceCondition, ...]:
+    """Return the places of a category; a result is in at least one."""
     if category == "github":
-        return (Place("site", "github.com"),)
+        return (PlaceCondition("site", "github.com"),)
     if category == "pdf":
-        return (Place("file", "pdf"),)
-    return tuple(Place("site", name) for name in RESEARCH_SITES)
+        return (PlaceCondition("file", "pdf"),)
+    return tuple(PlaceCondition("site", name) for name in RESEARCH_SITES)
 
 
 def category_of(url: str, categories: Iterable[str]) -> str | None:
-    """Return the first of ``categories`` that an address belongs to, None for none."""
+    """Return the first of ``categories`` that a URL belongs to, or None."""
     for name in categories:
         if any(place.has(url) for place in places_of(name)):
             return name
@@ -205,8 +210,8 @@ def engine_text(
     include: Iterable[str] = (),
     exclude: Iterable[str] = (),
 ) -> str:
-    """Return the query as engines are asked, with operators for all conditions."""
-    added = narrowed(SearchQuery(), categories, include, exclude)
+    """Return the query for search engines, with operators for all conditions."""
+    added = narrow_query(SearchQuery(), categories, include, exclude)
     parts = [text]
     for group in added.places:
         either = " OR ".join(place.operator for place in group)
@@ -216,27 +221,27 @@ def engine_text(
 
 
 def spaced(text: str) -> str:
-    """Return the words of a text, folded, with one space around each."""
+    """Return the folded words of a text, with single spaces between and around."""
     return f" {' '.join(words_of(text))} "
 
 
 def stands_in(text: str, spaced_text: str) -> bool:
-    """Tell whether words stand in a text of :func:`spaced`, one behind the other."""
+    """Return True if words occur in a text of :func:`spaced`, in sequence."""
     return spaced(text) in spaced_text
 
 
 def phrase_pattern(text: str) -> re.Pattern[str]:
-    """Return what finds words in a folded text, one behind the other and nothing else.
+    """Return a pattern that finds words in sequence in a folded text.
 
-    Quicker than :func:`stands_in` where the text is long.
+    The pattern is faster than :func:`stands_in` on long texts.
     """
     words = re.findall(r"\w+", folded(text).replace("_", " "))
     if not words:
-        return re.compile("")  # signs alone are everywhere
+        return re.compile("")  # a phrase without words matches every text
     first, *others = map(re.escape, words)
     inner = "".join(rf"[\W_]+{word}" for word in others)
-    # In a script without spaces words have no edges. The first edge is looked for behind
-    # the word: a pattern that begins with characters is found several times as fast.
+    # In a script without spaces words have no edges. The first edge is checked behind
+    # the word: patterns that begin with literal characters are several times as fast.
     before = "" if is_unspaced(words[0][0]) else rf"(?<![^\W_]{first})"
     last = "" if is_unspaced(words[-1][-1]) else r"(?![^\W_])"
     return re.compile(f"{first}{before}{inner}{last}")

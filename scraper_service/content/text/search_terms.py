@@ -1,4 +1,4 @@
-"""Words of texts as searches compare them: folded, in their stems, CJK in pairs."""
+"""Splits texts into the words that searches compare: folded, as stems, CJK in pairs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 import Stemmer
 
-MAX_WORD = 64  # characters; the rest of a longer one is a word of its own
+MAX_WORD = 64  # characters; the rest of a longer word becomes a further word
 
 # Snowball's stemmers by the language of a page (ISO 639-1).
 LANGUAGES = {
@@ -49,7 +49,7 @@ LANGUAGES = {
     "yi": "yiddish",
 }
 
-# Words that tell nothing of a page, folded; they are left out of a query with others.
+# Words that are too common to find pages, folded. Queries with other words omit them.
 COMMON = frozenset(
     """
     a about an and are as at be but by can did do does for from had has have how i if in
@@ -66,13 +66,13 @@ COMMON = frozenset(
 )
 
 _PLAIN_WORD = re.compile(f"[a-z0-9]{{1,{MAX_WORD}}}")
-# Letters and digits, with the signs that some scripts write above, below or around them;
-# an underscore is none, but the class is one without it only where it is taken out first.
+# Letters and digits, with the marks that some scripts write above, below or around
+# letters. The class includes the underscore; tokens_of() replaces underscores first.
 _WORD = re.compile(
     "[\\w\u0300-\u036f\u0591-\u05c7\u064b-\u065f\u0670\u0900-\u0963\u0966-\u0dff]"
     f"{{1,{MAX_WORD}}}"
 )
-# Scripts that are written without spaces between words: Han, kana, Thai, Lao, Khmer.
+# Scripts without spaces between words: Han, kana, Thai, Lao, Burmese, Khmer.
 _UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf"
     "\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003134f]+"
@@ -89,9 +89,9 @@ def folded(text: str) -> str:
 
 
 def tokens_of(text: str) -> list[str]:
-    """Return the words of a text in their order, in lower case, with their accents.
+    """Return the words of a text in order, in lower case, with accents.
 
-    Text of a script without spaces becomes pairs of characters that overlap.
+    Text in a script without spaces becomes overlapping pairs of characters.
     """
     if text.isascii():
         return _PLAIN_WORD.findall(text.lower())
@@ -109,29 +109,29 @@ def tokens_of(text: str) -> list[str]:
 
 
 def is_unspaced(character: str) -> bool:
-    """Tell whether a character is of a script without spaces between words."""
+    """Return True if a character is of a script without spaces between words."""
     return _UNSPACED.match(character) is not None
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text as :func:`tokens_of` does, folded."""
+    """Return the words of :func:`tokens_of`, folded."""
     return [folded(token) for token in tokens_of(text)]
 
 
 def stem(token: str, language: str) -> str:
-    """Return the folded stem of a token in a language, the word where none is known."""
+    """Return the folded stem of a token; the folded token in an unknown language."""
     return stems([token], language)[0]
 
 
 def stems(tokens: list[str], language: str) -> list[str]:
-    """Return :func:`stem` of each of some tokens."""
+    """Return the :func:`stem` of each token."""
     stemmer = _stemmer(language)
     found = tokens if stemmer is None else stemmer.stemWords(tokens)
     return [folded(each) for each in found]
 
 
 def language_code(tag: str | None) -> str:
-    """Return the language of a tag such as ``de-AT``, empty if none is known of it."""
+    """Return the language of a tag such as ``de-AT``; empty if it has no stemmer."""
     code = (tag or "").replace("_", "-").partition("-")[0].lower()
     return code if code in LANGUAGES else ""
 
@@ -143,7 +143,7 @@ def _stemmer(language: str) -> Stemmer.Stemmer | None:
 
 
 def _pieces(word: str) -> list[str]:
-    """Return the parts of a word that mixes scripts, and pairs of what has no spaces."""
+    """Split a word of mixed scripts; text of scripts without spaces becomes pairs."""
     found: list[str] = []
     end = 0
     for match in _UNSPACED.finditer(word):

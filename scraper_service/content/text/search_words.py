@@ -1,4 +1,4 @@
-"""How well an address fits the words of a search; runs in the converter pool."""
+"""Scores how well URLs match the words of a search; runs in the converter pool."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from urllib.parse import unquote
 from attrs import define, field
 
 MAX_WORDS = 50  # of one search
-# For each word, who has more of them comes first, whole ones before parts of others;
-# then it counts where it stands: address and title the same, the description less.
+# Points for each word: URLs with more of the words come first, and whole words count
+# more than parts of words. Then the position counts: URL and title the same, the
+# description less.
 WHOLE, PART = 1000, 500
 WHOLE_IN, PART_IN = 10, 2
 WHOLE_DESCRIBED, PART_DESCRIBED = 5, 1
-MIN_PART = 3  # letters: shorter ones are part of everything, outside ASCII none is
+MIN_PART = 3  # letters of an ASCII word; shorter ones are part of everything
 
 _WORD = re.compile(r"\w+")
 
@@ -34,7 +35,7 @@ class SearchWords:
         )
 
     def score(self, url: str, title: str | None, description: str | None) -> int:
-        """Return how well they fit, 0 for not at all."""
+        """Return the score of a page; 0 if no word matches."""
         texts = [(_folded(_visible(url)), WHOLE_IN, PART_IN)]
         if title:
             texts.append((_folded(title), WHOLE_IN, PART_IN))
@@ -58,7 +59,7 @@ class SearchWords:
 
 
 def _visible(url: str) -> str:
-    """Return what follows the scheme, as a reader would write it."""
+    """Return the URL without its scheme and percent-encoding."""
     rest = url.partition("://")[2]
     return unquote(rest) if "%" in rest else rest
 

@@ -1,15 +1,17 @@
-"""The prose of a page as sentences, in any script.
+"""Splits the text of a page into sentences, in any script, and compares words of texts.
 
-Markdown in, for it is the same for web pages, documents and PDF files.
+Sentences are read from Markdown, which web pages, documents and PDF files share.
 """
 
 from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
+
+from scraper_service.content.passes import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -17,14 +19,18 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-MAX_TEXT = 100_000  # characters of Markdown that are looked at
-PIECE = 90  # characters, about, of a script whose sentences have no mark
+    from scraper_service.content.html.document import Document
 
-# What ends a sentence only before a space, and what always does.
+MAX_TEXT = 100_000  # characters of Markdown that are read
+PIECE = 90  # characters, about, of a piece in a script without sentence marks
+
 _CLOSING = "\"'\u201d\u2019\u00bb)\\]"
 _WIDE_CLOSING = "\u201d\u2019\u300d\u300f\uff09"
+_MARKS = r"[.!?\u2026\u061f\u06d4\u0589\u0964\u0965]"
+# Marks that end a sentence only before a space, then marks that always do. Possessive,
+# for long rows of marks.
 _END = re.compile(
-    rf"[.!?\u2026\u061f\u06d4\u0589\u0964\u0965]+[{_CLOSING}]*(?=\s)"
+    rf"(?<!{_MARKS}){_MARKS}++[{_CLOSING}]*+(?=\s)"
     rf"|[\u3002\uff01\uff1f\uff61]+[{_WIDE_CLOSING}]*|[\u104b\u17d4\u17d5]+"
 )
 _UNMARKED = re.compile(r"[\u0e00-\u0eff\u1780-\u17ff]")  # Thai, Lao, Khmer
@@ -44,9 +50,11 @@ _ABBREVIATIONS = frozenset(
 
 @frozen
 class Sentence:
-    """``text`` as it stands in the page, spaces made one; ``paragraph`` counts from 0."""
+    """A sentence of a page."""
 
+    #: The text with single spaces.
     text: str
+    #: Number of the paragraph, from 0.
     paragraph: int
 
 
@@ -60,7 +68,7 @@ def sentences(markdown: str) -> list[Sentence]:
 
 
 def paragraphs(markdown: str) -> Iterator[str]:
-    """Yield the texts of paragraphs and list items: no headings, tables or code."""
+    """Yield the texts of paragraphs and list items, without headings, tables, code."""
     around: list[str] = []
     for token in _parser().parse(markdown[:MAX_TEXT]):
         if token.nesting == 1:
@@ -86,7 +94,7 @@ def split(paragraph: str) -> Iterator[str]:
 
 
 def _ends(paragraph: str, stop: int, end: int) -> bool:
-    """Tell whether a mark ends a sentence, and not only a word, a number or a quote."""
+    """Return True if a mark ends a sentence, not just a word, number or quote."""
     rest = paragraph[end : end + 12]
     if next((c for c in rest if c.isalnum()), "A").islower():
         return False
@@ -96,14 +104,14 @@ def _ends(paragraph: str, stop: int, end: int) -> bool:
     if last is None:
         return True
     word = last[1].lower()
-    if word.isdecimal():  # the third of May, in German and others
+    if word.isdecimal():  # an ordinal number before a month, as in German
         return len(word) > 2 or not _MONTH.match(rest)
     is_initial = len(word) == 1 and word.isalpha()
     return not (is_initial or word in _ABBREVIATIONS)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Yield a sentence; where the script has no mark for its end, at spaces."""
+    """Yield a sentence; in a script without sentence marks, pieces cut at spaces."""
     if len(text) <= 2 * PIECE or not _UNMARKED.search(text):
         if text:
             yield text
@@ -130,6 +138,57 @@ def _text(token: Token) -> str:
 
 @cache
 def _parser() -> MarkdownIt:
-    from markdown_it import MarkdownIt  # noqa: PLC0415  # only where it is asked for
+    from markdown_it import MarkdownIt  # noqa: PLC0415  # loaded on first use
 
     return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+MAX_WORDS_TEXT = 20_000  # characters of :func:`main_words`
+
+_WORDS = re.compile(r"\w+")
+_SHARED = frozenset(
+    "nav header footer aside form script style noscript template select".split()
+)
+
+
+def shared_words(one: str, other: str) -> float:
+    """Return the share of the shorter text's words that the other text has."""
+    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
+    return len(words & others) / max(1, min(len(words), len(others)))
+
+
+def likeness(one: str, other: str) -> float:
+    """Return the similarity of two texts: 1 if both have the same words."""
+    words, others = (set(_WORDS.findall(text.lower())) for text in (one, other))
+    return 2 * len(words & others) / max(1, len(words) + len(others))
+
+
+def main_words(document: Document) -> str:
+    """Return the text outside menus, forms and other parts that a site's pages share.
+
+    At most the first :data:`MAX_WORDS_TEXT` characters are returned.
+    """
+    parts: list[str] = []
+    if compiled is None:
+        _collect(document.root, parts, MAX_WORDS_TEXT)
+    else:
+        compiled.collect(document.root, parts, MAX_WORDS_TEXT, _SHARED)
+    return " ".join(parts)[:MAX_WORDS_TEXT]
+
+
+def _collect(element: Any, parts: list[str], left: int) -> int:
+    """Add the text in ``element``; return how many characters may still be added."""
+    text = element.text
+    if text:
+        parts.append(text)
+        left -= len(text)
+    for child in element:
+        if left < 0:
+            break
+        if child.tag not in _SHARED:
+            left = _collect(child, parts, left)
+        text = child.tail
+        if text and left >= 0:
+            parts.append(text)
+            left -= len(text)
+    return left

@@ -1,7 +1,8 @@
-"""A summary of sentences that stand in the page, without a model.
+"""Summarises a page with its own sentences, without a model.
 
-TextRank (Mihalcea and Tarau, 2004): a sentence counts that shares rare words with others
-that count; more so near the top, and with words of the title.
+TextRank (Mihalcea and Tarau, 2004) ranks a sentence higher if it shares rare words with
+other highly ranked sentences. Sentences near the top and sentences with words of the
+title weigh more.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from scraper_service.content.text.sentences import Sentence, sentences
 
 MAX_SENTENCES = 200  # of a page that are compared
 SHORTEST, LONGEST = 30, 450  # characters of a sentence that may stand in a summary
-# The same of scripts that need fewer.
+# The same for scripts that need fewer characters.
 SHORTEST_WIDE, LONGEST_WIDE = 10, 200
 DAMPING = 0.85
 ROUNDS = 30
-ALIKE = 0.5  # cosine of two sentences that say the same
+ALIKE = 0.5  # cosine from which two sentences are duplicates
 
 _WORD = re.compile(r"[^\W_]+")
 _WIDE = re.compile(
@@ -29,14 +30,14 @@ _WIDE = re.compile(
 
 
 def summary(markdown: str, title: str = "", description: str = "") -> str:
-    """Return two to five sentences of a page, in its order.
+    """Return two to five sentences of a page, in page order.
 
-    Fewer where it has fewer; ``description`` where it has none.
+    A short page may give fewer. A page without sentences gives ``description``.
     """
     found = [s for s in sentences(markdown) if _may_stand(s.text)][:MAX_SENTENCES]
     if not found:
         return description
-    wanted = _wanted(len(found))
+    wanted = _target_count(len(found))
     if len(found) > wanted:
         found = _best(found, title, wanted)
     is_wide = all(_is_wide(s.text) and not s.text.isascii() for s in found)
@@ -44,7 +45,7 @@ def summary(markdown: str, title: str = "", description: str = "") -> str:
     return glue.join(s.text for s in found)
 
 
-def _wanted(count: int) -> int:
+def _target_count(count: int) -> int:
     return min(5, max(2, 2 + count // 8))
 
 
@@ -54,12 +55,12 @@ def _may_stand(text: str) -> bool:
     if not shortest <= len(text) <= longest:
         return False
     letters = sum(c.isalpha() or c.isspace() for c in text)
-    # Prices, codes and lists of names are no sentences.
+    # Prices, codes and lists of names are not sentences.
     return letters >= 0.7 * len(text) and (wide or text.count(" ") >= 4)
 
 
 def _is_wide(text: str) -> bool:
-    """Tell whether a text is of a script that is written without spaces."""
+    """Return True if most of a text is in a script without spaces."""
     return 2 * len(_WIDE.findall(text)) > len(text.replace(" ", ""))
 
 
@@ -68,7 +69,7 @@ def _has_spaces(found: list[Sentence]) -> bool:
 
 
 def _words(text: str) -> list[str]:
-    """Return the words of a text; of scripts without spaces, pairs of signs."""
+    """Return the words of a text; in scripts without spaces, pairs of characters."""
     found = []
     for word in _WORD.findall(text.lower()):
         if _WIDE.search(word):
@@ -94,7 +95,7 @@ def _best(found: list[Sentence], title: str, wanted: int) -> list[Sentence]:
 
 
 def _vectors(counts: list[Counter[str]]) -> np.ndarray:
-    """Return a row of unit length for each sentence, rare words counting more."""
+    """Return a row of unit length for each sentence; rare words weigh more."""
     seen = Counter(word for count in counts for word in count)
     columns = {word: i for i, word in enumerate(w for w, n in seen.items() if n > 1)}
     rows = np.zeros((len(counts), max(1, len(columns))))
@@ -118,7 +119,7 @@ def _ranks(alike: np.ndarray) -> np.ndarray:
 def _weights(
     found: list[Sentence], counts: list[Counter[str]], title: str
 ) -> np.ndarray:
-    """Return how much more than others a sentence counts for where it stands."""
+    """Return the weight of each sentence by position and words of the title."""
     named = set(_words(title))
     weights = []
     for sentence, count in zip(found, counts, strict=True):

@@ -1,4 +1,4 @@
-"""The text of XML documents as sites send them, made fit for a parser, in pieces."""
+"""Repairs the text of XML documents for a parser, piece by piece."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ FORBIDDEN = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def cut_of(text: str) -> int:
-    """Return how much of ``text`` can be parsed before more of it has come.
+    """Return how many characters of ``text`` can be parsed before more text comes.
 
-    It cuts neither a reference nor a CDATA section, which :func:`repaired` has to see
-    whole.
+    The cut keeps references and CDATA sections whole for :func:`repair_text`.
     """
     end = text.rfind(">") + 1
     section = text.rfind("<![CDATA[", 0, end)
@@ -28,7 +27,7 @@ def cut_of(text: str) -> int:
 
 
 def without_prolog(text: str) -> str:
-    """Drop XML declaration and document type, keeping the line numbers."""
+    """Remove XML declaration and document type; line numbers stay the same."""
     if part := _DECLARATION.match(text):
         text = "\n" * part[0].count("\n") + text[part.end() :]
     begin = _DOCTYPE.search(text)
@@ -38,22 +37,22 @@ def without_prolog(text: str) -> str:
     return text
 
 
-def repaired(text: str) -> str:
-    """Make references of what XML does not know, and drop what it forbids."""
+def repair_text(text: str) -> str:
+    """Replace references unknown to XML, and remove forbidden characters."""
     text = FORBIDDEN.sub("", text)
-    return _REFERENCE.sub(_known, text) if "&" in text else text
+    return _REFERENCE.sub(_replacement, text) if "&" in text else text
 
 
-def _known(match: re.Match[str]) -> str:
+def _replacement(match: re.Match[str]) -> str:
     if match[0][0] == "<":
         return match[0]
     if not match[1]:
-        return "&amp;"  # never escaped: an address with a query
-    return _meaning(match[0])
+        return "&amp;"  # unescaped, as in a URL with a query
+    return _resolve_reference(match[0])
 
 
 @lru_cache(maxsize=256)
-def _meaning(reference: str) -> str:
+def _resolve_reference(reference: str) -> str:
     name = reference[1:]
     text = html.unescape(reference) if name[0] == "#" else html5.get(name, reference)
     return html.escape(FORBIDDEN.sub("", text))

@@ -1,4 +1,4 @@
-"""The steps on a page before it is taken, and what they bring."""
+"""Actions on a page before its content is read, and their results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from attrs import define, field
 from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.browser import scripts
-from scraper_service.crawling.browser.errors import ActionFailed
 from scraper_service.crawling.browser.loading import content, settle
+from scraper_service.crawling.download.download_errors import ActionFailed
 from scraper_service.options import actions
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
     from scraper_service.crawling.browser.open_page import OpenPage
 
-MAX_VALUE = 2**20  # characters of JSON of what a script returns
-MAX_HEIGHT = 16_384  # pixels of a screenshot; what Chromium draws in one piece
+MAX_VALUE = 2**20  # characters of JSON of a script's result
+MAX_HEIGHT = 16_384  # pixels of a screenshot, the limit of Chromium
 SCROLL_MS = 1500
 
 
 @define
 class Results:
-    """What the actions of a page brought, in their order; files are addresses."""
+    """The results of a page's actions, in order. Files are URLs."""
 
     screenshots: list[str] = field(factory=list)
     scrapes: list[dict[str, str]] = field(factory=list)
@@ -35,7 +35,7 @@ class Results:
     pdfs: list[str] = field(factory=list)
 
     def as_json(self) -> bytes:
-        """Return the JSON text of all four lists."""
+        """Return the JSON of all four lists."""
         found = {
             "screenshots": self.screenshots,
             "scrapes": self.scrapes,
@@ -46,9 +46,9 @@ class Results:
 
 
 async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> Results:
-    """Do what is wanted, one after the other.
+    """Run actions in order.
 
-    Raises :exc:`ActionFailed` for the first that cannot be done.
+    Raises :exc:`ActionFailed` for the first action that fails.
     """
     results = Results()
     for index, action in enumerate(wanted):
@@ -65,7 +65,7 @@ async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> R
 
 
 def _why(error: Exception) -> str:
-    """Return the sentence of an error, without the log that Playwright adds."""
+    """Return the message of an error, without the log of Playwright."""
     first = str(error).split("\nCall log:")[0].strip().split("\n")[0]
     _, separator, rest = first.partition(": ")
     return (rest if separator and "." in _ else first)[:300]
@@ -95,7 +95,7 @@ async def _click(opened: OpenPage, action: actions.Click, _: Results) -> None:
             raise
         raise ValueError(_absent(action.selector)) from error
     if action.all:
-        # As they are now: a click may bring or take others.
+        # The current elements: a click may add or remove others.
         for element in await found.element_handles():
             await element.click(timeout=opened.patience_ms)
     else:
@@ -174,7 +174,7 @@ async def _javascript(
 
 
 def _is_body(found: dict[str, Any]) -> bool:
-    """Tell whether a script is the body of a function, which may return and await."""
+    """Return True if a script is the body of a function, with ``return`` or ``await``."""
     thrown = str(found.get("exceptionDetails", {}).get("exception", {}))
     signs = ("Illegal return", "await is only valid", "already been declared")
     return "SyntaxError" in thrown and any(sign in thrown for sign in signs)
@@ -195,7 +195,7 @@ async def _evaluated(session: CDPSession, script: str) -> dict[str, Any]:
 
 
 async def screenshot(page: Page, *, full_page: bool, quality: int | None) -> bytes:
-    """Return a picture in CSS pixels: a JPEG with ``quality``, else a PNG."""
+    """Return a screenshot in CSS pixels: a JPEG with ``quality``, else a PNG."""
     facts: dict[str, Any] = {"type": "png", "scale": "css", "animations": "disabled"}
     if quality is not None:
         facts |= {"type": "jpeg", "quality": quality}

@@ -1,7 +1,7 @@
-"""What ``blockAds`` keeps a page from: hosts and paths of advertising and tracking.
+"""The hosts and paths of advertising and tracking that ``blockAds`` blocks.
 
-The rules are our own. An operator may add a list by ``scraper-service blocklist update``:
-host names, one a line, also in the form of a hosts file or as ``||host^``.
+The built-in rules are our own. ``scraper-service blocklist update`` adds a list of the
+operator: a host name per line, also as a hosts file or as ``||host^``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HOSTS = frozenset(
     """.split()
 )
 
-# Patterns of Chromium's own blocking, on any host.
+# URL patterns of Chromium, on any host.
 PATHS = (
     "*/ads.js*",
     "*/adsbygoogle*",
@@ -59,11 +59,11 @@ PATHS = (
 _NAME = re.compile(
     r"(?:\|\||(?:0\.0\.0\.0|127\.0\.0\.1)\s+)?([a-z0-9_.-]+\.[a-z0-9-]+)\^?"
 )
-_LOCAL = frozenset({"localhost.localdomain", "0.0.0.0"})  # noqa: S104  # of hosts files
+_LOCAL = frozenset({"localhost.localdomain", "0.0.0.0"})  # noqa: S104  # in hosts files
 
 
 def read_hosts(lines: Iterable[str]) -> frozenset[str]:
-    """Return the host names that a list blocks; what is no host name is left out."""
+    """Return the host names of a list. Ignores invalid lines."""
     found: set[str] = set()
     for line in lines:
         match = _NAME.fullmatch(line.partition("#")[0].strip().lower())
@@ -75,7 +75,7 @@ def read_hosts(lines: Iterable[str]) -> frozenset[str]:
 
 
 def load_hosts(data_dir: Path) -> frozenset[str]:
-    """Return all host names to block, those of the operator's list among them."""
+    """Return all blocked host names, with those of the operator."""
     try:
         with (data_dir / FILE).open(encoding="utf-8", errors="replace") as lines:
             return HOSTS | read_hosts(lines)
@@ -84,6 +84,6 @@ def load_hosts(data_dir: Path) -> frozenset[str]:
 
 
 def is_blocked(host: str, blocked: frozenset[str]) -> bool:
-    """Tell whether ``host`` or a domain above it is in ``blocked``."""
+    """Return True if ``host`` or a parent domain is in ``blocked``."""
     labels = host.lower().split(".")
     return any(".".join(labels[at:]) in blocked for at in range(len(labels) - 1))

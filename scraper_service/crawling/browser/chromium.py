@@ -1,14 +1,24 @@
-"""Where Chromium is, and how it is started so that nothing gets past our proxy."""
+"""Finds Chromium, and has the options of its start and its certificate authorities.
+
+All traffic of Chromium has to pass our proxy.
+"""
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import logging
 import os
 import shutil
+import ssl
+import subprocess
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy.settings import BaseSettings
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -20,8 +30,8 @@ INSTALL = (
     " or name one by SCRAPER_CHROMIUM_PATH"
 )
 
-# What Playwright switches off, whose list ours takes the place of, and processes that are
-# started for a next page: contexts share none, so they cost a fourth of all and help nobody.
+# Replaces Playwright's list. Also off: processes started ahead for a next page, which cost
+# a fourth of all time and are never used, since contexts share no processes.
 FEATURES_OFF = (
     "AvoidCorsURLLoaderRestartOnRedirect",
     "AvoidUnnecessaryBeforeUnloadCheckSync",
@@ -39,8 +49,8 @@ FEATURES_OFF = (
     "ThirdPartyStoragePartitioning",
 )
 
-# What stands between a page and the network beside the proxy: names are resolved by
-# nobody but the proxy, no datagram leaves, and Chromium sends nothing of its own.
+# Nothing may pass the proxy: it resolves all names, no datagram leaves, and Chromium sends
+# no requests of its own.
 FLAGS = (
     "--force-webrtc-ip-handling-policy=disable_non_proxied_udp",
     "--webrtc-ip-handling-policy=disable_non_proxied_udp",
@@ -56,12 +66,12 @@ FLAGS = (
     "--mute-audio",
     f"--js-flags=--max-old-space-size={HEAP_MB}",
 )
-# A browser has no business with anything else of our environment.
+# The only variables of our environment that the browser gets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "FONTCONFIG_PATH", "XDG_DATA_DIRS")
 
 
 def find_chromium(settings: BaseSettings) -> str | None:
-    """Return the path of the browser: the setting's, Playwright's, or one of the PATH.
+    """Return the path of Chromium: of the setting, of Playwright, or in the PATH.
 
     None if there is none.
     """
@@ -70,7 +80,7 @@ def find_chromium(settings: BaseSettings) -> str | None:
 
 
 def _of_playwright() -> str | None:
-    """Return the newest Chromium that ``playwright install`` brought."""
+    """Return the newest Chromium of ``playwright install``."""
     folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")).expanduser()
     if folder == Path():
         folder = PLAYWRIGHT_FOLDER.expanduser()
@@ -81,15 +91,15 @@ def _of_playwright() -> str | None:
 
 @functools.lru_cache(maxsize=16)
 def _found(path: str, browsers_path: str, search_path: str) -> str | None:
-    """Return what :func:`find_chromium` returns; it looks at the disk."""
-    del browsers_path, search_path  # what the answer depends on
+    """Search the disk for :func:`find_chromium`."""
+    del browsers_path, search_path  # keys of the cache
     if path:
         return shutil.which(path)
     return _of_playwright() or next(filter(None, map(shutil.which, NAMES)), None)
 
 
 def why_missing(settings: BaseSettings) -> str | None:
-    """Tell why no browser can be used, None if one can."""
+    """Return why no browser is usable, None if one is."""
     if str(settings["RENDER"]) == "never":
         return "the operator has switched the browser off (SCRAPER_RENDER is never)"
     if find_chromium(settings) is None:
@@ -109,7 +119,7 @@ def why_missing(settings: BaseSettings) -> str | None:
 
 
 def launch_options(settings: BaseSettings, proxy: str, home: str) -> dict[str, Any]:
-    """Return what Playwright's ``launch`` takes; ``home`` is a directory to be deleted."""
+    """Return the arguments of Playwright's ``launch``. ``home`` is a temporary directory."""
     known = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     return {
         "executable_path": find_chromium(settings),
@@ -118,8 +128,113 @@ def launch_options(settings: BaseSettings, proxy: str, home: str) -> dict[str, A
         "proxy": {"server": proxy},
         "args": list(FLAGS),
         "env": {**known, "HOME": home, "TMPDIR": home},
-        # The service says when it ends.
+        # The service itself handles signals.
         "handle_sigint": False,
         "handle_sigterm": False,
         "handle_sighup": False,
     }
+
+
+CERTUTIL = "certutil"
+INSTALL_CERTUTIL = "install it with `apt-get install libnss3-tools`"
+DATABASE = Path(".pki/nssdb")  # below Chromium's HOME
+IMPORT_S = 60.0
+#: NSS syncs the disk for each certificate, 10 s in all. In memory it takes 1 s.
+SHARED_MEMORY = Path("/dev/shm")  # noqa: S108   # the directory in it is private
+
+logger = logging.getLogger(__name__)
+
+
+def why_authorities_missing() -> str | None:
+    """Return why the browser cannot use the machine's authorities, None if it can."""
+    if shutil.which(CERTUTIL):
+        return None
+    return f"the program {CERTUTIL} is missing: {INSTALL_CERTUTIL}"
+
+
+def trust_authorities(home: str, data_dir: Path) -> None:
+    """Make a Chromium whose HOME is ``home`` trust the authorities of this machine.
+
+    These are the authorities of OpenSSL (``SSL_CERT_FILE``, ``SSL_CERT_DIR``), as in a fetch
+    without a browser. They are imported once and kept in ``data_dir`` until they change. A run
+    without a ``data_dir`` imports them each time, which takes some seconds. After a failure,
+    logs a warning, and Chromium trusts its built-in authorities only.
+    """
+    if why_authorities_missing():
+        return
+    found = sorted(set(_authorities()))
+    database = Path(home, DATABASE)
+    checksum = hashlib.sha256(b"".join(found)).hexdigest()[:16]
+    kept = data_dir.absolute() / "authorities" / checksum
+    try:
+        if not data_dir.is_dir():
+            _import(found, database)
+            return
+        if not kept.exists():
+            _import(found, kept)
+        shutil.copytree(kept, database)
+    except (OSError, subprocess.SubprocessError) as error:
+        logger.warning("the browser does not know the machine's authorities: %s", error)
+
+
+def _authorities() -> Iterator[bytes]:
+    """Yield the certificates of OpenSSL in DER, some more than once."""
+    paths = ssl.get_default_verify_paths()
+    files = [Path(paths.cafile)] if paths.cafile else []
+    for folder in (paths.capath or "").split(os.pathsep):
+        files += [
+            each for each in Path(folder or "/nowhere").glob("*") if each.is_file()
+        ]
+    for file in files:
+        try:
+            text = file.read_text("ascii", "replace")
+        except OSError:
+            continue
+        for part in text.split("-----BEGIN CERTIFICATE-----")[1:]:
+            body = part.partition("-----END CERTIFICATE-----")[0]
+            try:
+                yield ssl.PEM_cert_to_DER_cert(
+                    f"-----BEGIN CERTIFICATE-----{body}-----END CERTIFICATE-----"
+                )
+            except ValueError:
+                continue
+
+
+def _import(certificates: list[bytes], kept: Path) -> None:
+    """Create the certificate database ``kept``, possibly an empty one."""
+    memory = SHARED_MEMORY if os.access(SHARED_MEMORY, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=memory) as folder:
+        made = Path(folder, "made")
+        made.mkdir()
+        _certutil("-N", "--empty-password", "-d", f"sql:{made}")
+        commands = []
+        for number, certificate in enumerate(certificates):
+            file = Path(folder, f"{number}.der")
+            file.write_bytes(certificate)
+            commands.append(f"-A -n {number} -t C,, -d sql:{made} -i {file}\n")
+        batch = Path(folder, "batch")
+        batch.write_text("".join(commands))
+        _certutil("-B", "-d", f"sql:{made}", "-i", str(batch))
+        _keep(made, kept)
+
+
+def _keep(made: Path, kept: Path) -> None:
+    """Copy the database ``made`` to ``kept``, unless another process was faster."""
+    kept.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=kept.parent) as folder:
+        copy = shutil.copytree(made, Path(folder, "copy"))
+        try:
+            copy.rename(kept)
+        except OSError:
+            if not kept.exists():
+                raise
+
+
+def _certutil(*arguments: str) -> None:
+    subprocess.run(  # noqa: S603  # the program of NSS in the PATH
+        (shutil.which(CERTUTIL) or CERTUTIL, *arguments),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=IMPORT_S,
+        check=True,
+    )

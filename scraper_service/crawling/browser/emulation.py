@@ -1,15 +1,20 @@
-"""Whom a page takes its visitor for: device, place, language."""
+"""The client that a page sees: device, location and language."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.options.countries import LANGUAGES, TIME_ZONES
 from scraper_service.options.formats import Screenshot
-from scraper_service.options.scrape import DEFAULT_COUNTRY, GENERIC_COUNTRY
+from scraper_service.options.location import (
+    DEFAULT_COUNTRY,
+    GENERIC_COUNTRY,
+    LANGUAGES,
+    TIME_ZONES,
+)
 
 if TYPE_CHECKING:
-    from scraper_service.options.scrape import Location, ScrapeOptions
+    from scraper_service.options.location import Location
+    from scraper_service.options.scrape import ScrapeOptions
 
 DESKTOP = {"width": 1280, "height": 720}
 MOBILE = {"width": 412, "height": 839}
@@ -27,20 +32,20 @@ _MOBILE_AGENT = (
 
 
 def user_agent(browser_version: str, name: str, *, mobile: bool) -> str:
-    """Return what the browser calls itself; ``name`` says whose it is."""
+    """Return the User-Agent of the browser. ``name`` has the operator's product tokens."""
     text = _MOBILE_AGENT if mobile else _DESKTOP_AGENT
     return text.format(major=browser_version.partition(".")[0], name=name)
 
 
 def time_zone(place: Location | None) -> str | None:
-    """Return the zone of a place, None where the service's own is as good."""
+    """Return the time zone of a location, None for the zone of the service."""
     if place is None or place.country == GENERIC_COUNTRY:
         return None
     return TIME_ZONES.get(place.country)
 
 
 def languages(place: Location | None) -> tuple[str, ...]:
-    """Return the languages of a visitor, best first."""
+    """Return the languages of a location, best first."""
     if place is None:
         return (LOCALE, "en")
     if place.languages:
@@ -52,7 +57,7 @@ def languages(place: Location | None) -> tuple[str, ...]:
 
 
 def context_options(options: ScrapeOptions, version: str, name: str) -> dict[str, Any]:
-    """Return what Playwright's ``new_context`` takes for a page of ``options``."""
+    """Return the arguments of Playwright's ``new_context`` for a page."""
     shot = options.format(Screenshot)
     viewport = MOBILE if options.mobile else DESKTOP
     if shot and shot.viewport:

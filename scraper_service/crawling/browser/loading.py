@@ -1,4 +1,4 @@
-"""Loading a page, and waiting until it stands still."""
+"""Loads a page, waits until it is stable, and reads its content with its frames."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import contextlib
 import time
 from typing import TYPE_CHECKING, Any
 
+from attrs import define, field
 from playwright.async_api import Error as PlaywrightError
 from playwright.async_api import TimeoutError as PlaywrightTimeout
 from scrapy.exceptions import (
@@ -16,25 +17,87 @@ from scrapy.exceptions import (
 )
 
 from scraper_service.crawling.browser import scripts
-from scraper_service.crawling.browser.errors import NotAPage, PageTooLarge
-from scraper_service.crawling.browser.frames import put_frames
+from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.download.download_errors import (
     CertificateError,
     NoCommonTls,
+    NotAPage,
+    PageTooLarge,
     TooManyRedirects,
 )
 
 if TYPE_CHECKING:
+    from playwright.async_api import Frame, Page
+
     from scraper_service.crawling.browser.open_page import OpenPage
 
-LOAD_S = 15.0  # for what a page loads after its text is there
-QUIET_MS = 150  # without change: then the page is there
-MOMENT_MS = 30  # the same, for a page that has no means to change later
-SETTLE_MS = 4000  # at most, for one that is never quiet
-MAX_MOVES = 5  # pages that a script moves on to, while one is looked at
+MAX_DEPTH = 5  # of nested frames
+MAX_FRAMES = 50  # of one page, as in the conversion of its HTML
+MAX_CHARS = 500_000  # of one frame with its nested frames
+FRAME_S = 3.0  # for one frame with its nested frames
+
+SLOW = "A frame of the page did not answer in time; its text is left out."
+LARGE = f"A frame of the page has more than {MAX_CHARS} characters; it is left out."
+MANY = f"The page has more than {MAX_FRAMES} frames; the others are left out."
+
+
+async def put_frames(page: Page, passage: Passage) -> list[str]:
+    """Insert the content of each frame beside its element.
+
+    Includes nested frames and frames of other sites. Returns warnings.
+    """
+    reading = _Reading(passage)
+    await reading.put(page.main_frame, 1)
+    return list(dict.fromkeys(reading.warnings))
+
+
+@define
+class _Reading:
+    passage: Passage
+    left: int = MAX_FRAMES
+    warnings: list[str] = field(factory=list)
+
+    async def put(self, parent: Frame, depth: int) -> None:
+        """Insert the frames of ``parent``, each with a time-out of its own."""
+        if depth <= MAX_DEPTH:
+            await asyncio.gather(*(self._put(f, depth) for f in parent.child_frames))
+
+    async def _put(self, frame: Frame, depth: int) -> None:
+        try:
+            async with asyncio.timeout(FRAME_S if depth == 1 else None):
+                await self._read(frame, depth)
+        except TimeoutError:
+            self.warnings.append(SLOW)
+        except PlaywrightError:
+            pass  # a frame may disappear at any time
+
+    async def _read(self, frame: Frame, depth: int) -> None:
+        element = await frame.frame_element()
+        if not await element.evaluate(scripts.IS_SEEN):
+            return
+        if frame.url.startswith("chrome") or self.passage.failure(frame.url):
+            return
+        if not self.left:
+            self.warnings.append(MANY)
+            return
+        self.left -= 1
+        await self.put(frame, depth + 1)
+        html = await frame.evaluate(scripts.FRAME, MAX_CHARS)
+        if html is None:
+            self.warnings.append(LARGE)
+        elif html:
+            with contextlib.suppress(PlaywrightError):
+                await element.evaluate(scripts.PUT_FRAME, html)
+
+
+LOAD_S = 15.0  # for files that a page loads after its text
+QUIET_MS = 150  # without a change, until a page counts as stable
+MOMENT_MS = 30  # the same, for a page without a means to change later
+SETTLE_MS = 4000  # the longest wait for a stable page
+MAX_MOVES = 5  # navigations by scripts while the content is read
 CRASH_TOLD_S = 0.2
 
-# What Chromium says, and what the downloader of plain pages raises for it.
+# Errors of Chromium, and the errors of downloads over HTTP for them.
 _TLS_FAILURES = (("ERR_CERT", CertificateError), ("ERR_SSL", NoCommonTls))
 _FAILURES: tuple[tuple[tuple[str, ...], type[Exception]], ...] = (
     (("ERR_TOO_MANY_REDIRECTS",), TooManyRedirects),
@@ -43,10 +106,10 @@ _FAILURES: tuple[tuple[tuple[str, ...], type[Exception]], ...] = (
 
 
 async def goto(opened: OpenPage) -> Any:
-    """Ask for the page and return the answer, when its text is there.
+    """Navigate to the page. Return the response once its text is there.
 
-    Raises what the downloader of plain pages raises, :exc:`NotAPage`, what the page's
-    passage says, and Playwright's errors where the browser ended.
+    Raises errors of downloads over HTTP, :exc:`NotAPage`, failures of the page's passage, and
+    errors of Playwright if the browser ended.
     """
     order = opened.order
     time_s = max(0.001, min(order.load_s, order.ends_at - time.monotonic()))
@@ -58,7 +121,7 @@ async def goto(opened: OpenPage) -> Any:
     except PlaywrightTimeout as error:
         raise DownloadTimeoutError("the page did not load in time") from error
     except PlaywrightError as error:
-        await asyncio.sleep(CRASH_TOLD_S)  # an end of the process is told after it
+        await asyncio.sleep(CRASH_TOLD_S)  # the end of the process is reported later
         if opened.lost.done() or not opened.running.is_alive:
             raise
         raise _failure(opened, str(error)) from error
@@ -68,9 +131,9 @@ async def goto(opened: OpenPage) -> Any:
 
 
 def _failure(opened: OpenPage, text: str) -> Exception:
-    """Return why a page did not load, of which the browser says ``text``."""
+    """Return the error for a page that did not load, from Chromium's ``text``."""
     if "Download is starting" in text or "ERR_ABORTED" in text:
-        return NotAPage("the address leads to a file")
+        return NotAPage("the URL leads to a file")
     reason = text.split("\n", maxsplit=1)[0]
     for sign, failure in _TLS_FAILURES:
         if sign in text:
@@ -84,7 +147,7 @@ def _failure(opened: OpenPage, text: str) -> Exception:
 
 
 async def loaded(opened: OpenPage) -> None:
-    """Wait until the page has all that it wants at first, but not for ever."""
+    """Wait until the page has loaded its files, at most :data:`LOAD_S`."""
     left_s = min(LOAD_S, (opened.order.ends_at - time.monotonic()) / 2)
     with contextlib.suppress(PlaywrightTimeout):
         await opened.page.wait_for_load_state("load", timeout=max(1, left_s * 1000))
@@ -92,9 +155,9 @@ async def loaded(opened: OpenPage) -> None:
 
 
 async def settle(opened: OpenPage, *, anew: bool = True) -> None:
-    """Wait until the page has been quiet for a moment, also where it moves on.
+    """Wait until the page is stable, also after navigations.
 
-    With ``anew`` the moment begins now, as something was done to the page.
+    With ``anew`` the wait starts now, for example after an action.
     """
     left_ms = (opened.order.ends_at - time.monotonic()) * 1000 / 2
     most = max(0.0, min(SETTLE_MS, left_ms))
@@ -112,7 +175,7 @@ async def settle(opened: OpenPage, *, anew: bool = True) -> None:
 
 
 def has_moved(error: PlaywrightError) -> bool:
-    """Tell whether a page was replaced by another while it was looked at."""
+    """Return True if another page has replaced the page meanwhile."""
     text = str(error)
     return (
         "context was destroyed" in text
@@ -122,16 +185,16 @@ def has_moved(error: PlaywrightError) -> bool:
 
 
 async def content(opened: OpenPage) -> dict[str, Any]:
-    """Return the page as it stands: ``html``, ``type``, ``status``, ``size``, ``url``.
+    """Return the content of the page: ``html``, ``type``, ``status``, ``size``, ``url``.
 
-    ``size`` is that of the file it came from, in bytes. Raises :exc:`PageTooLarge`.
+    ``size`` is the size of its file in bytes. Raises :exc:`PageTooLarge`.
     """
-    most = opened.order.max_bytes  # characters; each takes a byte or more
+    most = opened.order.max_bytes  # characters; each has at least one byte
     for _ in range(MAX_MOVES):
         try:
-            remarks = await put_frames(opened.page, opened.passage)
+            warnings = await put_frames(opened.page, opened.passage)
             found: dict[str, Any] = await opened.page.evaluate(scripts.CONTENT, most)
-            opened.warnings += [r for r in remarks if r not in opened.warnings]
+            opened.warnings += [r for r in warnings if r not in opened.warnings]
         except PlaywrightError as error:
             if not has_moved(error):
                 raise

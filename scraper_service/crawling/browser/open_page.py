@@ -1,36 +1,107 @@
-"""One page in the browser, in a context of its own: opened and closed."""
+"""A page in the browser with a context of its own, its order and its result."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import time
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Self
 
-from attrs import define, field
+from attrs import define, field, frozen
 from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.browser import scripts
-from scraper_service.crawling.browser.ads import PATHS
+from scraper_service.crawling.browser.ads import PATHS, is_blocked
 from scraper_service.crawling.browser.emulation import context_options
-from scraper_service.crawling.browser.errors import BrowserGone
-from scraper_service.crawling.browser.headers import OwnHeaders
-from scraper_service.crawling.browser.moves import Moves
-from scraper_service.crawling.browser.order import PageOrder
-from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.browser.running import RunningBrowser
+from scraper_service.crawling.browser.navigation import Judge, Moves, OwnHeaders
+from scraper_service.crawling.browser.proxy import Blocked, Passage
+from scraper_service.crawling.browser.running_browser import RunningBrowser
+from scraper_service.crawling.download.download_errors import (
+    SITE_BLOCKED,
+    BlockedSite,
+    BrowserGone,
+    SiteRefused,
+)
+from scraper_service.crawling.download.egress import EgressPolicy
+from scraper_service.crawling.download.proxies import UpstreamProxy
+from scraper_service.items import Rendered
+from scraper_service.options.limits import BlockedSites
+from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.options.urls import OriginT, host_of
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
 
-ACTION_MS = 10_000  # for an element to be there, and to take a click
+
+@define(kw_only=True)
+class PageOrder:
+    """The order for a rendered page."""
+
+    url: str
+    #: The origin that the caller requested. Only it gets the headers of ``options``.
+    first_origin: OriginT
+    options: ScrapeOptions
+    #: Seconds for the first load.
+    load_s: float
+    #: Deadline, a time of :func:`time.monotonic`.
+    ends_at: float
+    #: The largest size of the HTML or file.
+    max_bytes: int
+    #: Product tokens of the operator.
+    name: str
+    policy: EgressPolicy
+    #: Sites that the page must not reach.
+    sites: BlockedSites
+    #: Hosts that the page must not reach with ``block_ads``.
+    ads: frozenset[str]
+    #: Decides about navigations.
+    judge: Judge
+    #: The largest number of redirects in a row.
+    max_moves: int
+    #: Stores a file, given its bytes and kind (``png``, ``jpeg``, ``pdf``). Returns its URL.
+    keep: Callable[[bytes, str], Awaitable[str]]
+    upstream: UpstreamProxy | None = None
+    #: Cookies and storage to begin with, as Playwright's storage state.
+    state: dict[str, Any] | None = None
+    #: True once the page was requested.
+    has_begun: bool = False
+
+    def refusal(self, host: str) -> Exception | None:
+        """Return the error for a host that the page must not reach, None if it may."""
+        if self.sites.covers_host(host):
+            return BlockedSite(SITE_BLOCKED)
+        rules = self.options.site_rules
+        if rules is not None and not rules.allows(host):
+            return SiteRefused("the site is excluded by threatProtection")
+        if not self.options.block_ads or host == host_of(self.url):
+            return None
+        return Blocked(host) if is_blocked(host, self.ads) else None
+
+
+@frozen(kw_only=True)
+class RenderedPage:
+    """A rendered page."""
+
+    url: str
+    status: int
+    headers: dict[str, str]
+    body: bytes
+    latency_s: float
+    rendered: Rendered
+    #: Cookies and storage, None unless requested.
+    state: dict[str, Any] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+ACTION_MS = 10_000  # for an element to appear and to accept a click
 OPEN_S = 20.0  # for an empty page
 
 
-# Playwright keeps notes on the objects whose methods it is given.
+# Not slots: Playwright sets attributes on the owners of handlers.
 @define(eq=False, slots=False)
 class OpenPage:
-    """A page in a context of its own; use as an async context manager."""
+    """A page in a context of its own, an asynchronous context manager."""
 
     running: RunningBrowser
     order: PageOrder
@@ -40,7 +111,8 @@ class OpenPage:
     page: Any = None
     moves: Any = None
     warnings: list[str] = field(factory=list)
-    _context: Any = None
+    #: Playwright's context of the page.
+    context: Any = None
     _debugger: Any = None
 
     async def __aenter__(self) -> Self:
@@ -48,34 +120,34 @@ class OpenPage:
         facts = context_options(order.options, browser.version, order.name)
         if order.state:
             facts["storage_state"] = order.state
-        # Without the rule Chromium would go to addresses of this machine directly.
+        # Without this rule Chromium connects to addresses of this machine directly.
         facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
-        self._context = await browser.new_context(**facts)
+        self.context = await browser.new_context(**facts)
         try:
-            # Playwright waits for ever for a page whose process dies at its birth.
+            # Playwright waits forever for a page whose process dies at its start.
             async with asyncio.timeout(OPEN_S):
                 await self._prepare()
         except (PlaywrightError, TimeoutError) as error:
-            # Nothing of the page was asked for yet.
-            await self.running.close_context(self._context)
+            # Nothing of the page was requested yet.
+            await self.running.close_context(self.context)
             raise BrowserGone("no page could be opened") from error
         except BaseException:
-            await self.running.close_context(self._context)
+            await self.running.close_context(self.context)
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.running.close_context(self._context)
+        await self.running.close_context(self.context)
 
     async def _prepare(self) -> None:
         options = self.order.options
-        await self._context.add_init_script(scripts.WATCH)
-        self.page = await self._context.new_page()
-        self._context.on("page", self._close_popup)
+        await self.context.add_init_script(scripts.WATCH)
+        self.page = await self.context.new_page()
+        self.context.on("page", self._close_popup)
         self.page.on("crash", self._crashed)
-        headers = OwnHeaders(self.order.asked, options.headers)
+        headers = OwnHeaders(self.order.first_origin, options.headers)
         if headers.cookies:
-            await self._context.add_cookies(headers.cookies)
+            await self.context.add_cookies(headers.cookies)
         if options.location and len(options.location.languages) > 1:
             await self._speak(options.location.languages)
         self.moves = Moves(headers, self.order.judge, self.order.max_moves)
@@ -86,7 +158,7 @@ class OpenPage:
             await session.send("Network.setBlockedURLs", {"urls": list(PATHS)})
 
     async def _speak(self, tags: tuple[str, ...]) -> None:
-        """Have the page see several languages; Playwright knows one."""
+        """Set several languages for the page. Playwright supports one."""
         session = await self.debugger()
         agent = await self.page.evaluate("navigator.userAgent")
         facts = {"userAgent": agent, "acceptLanguage": ",".join(tags)}
@@ -94,18 +166,18 @@ class OpenPage:
 
     @property
     def patience_ms(self) -> float:
-        """For how long an action may wait for its element."""
+        """The time for an action to find its element."""
         left_ms = (self.order.ends_at - time.monotonic()) * 1000
         return max(1.0, min(ACTION_MS, left_ms / 2))
 
     async def debugger(self) -> CDPSession:
-        """Return a session of the browser's own protocol for the page."""
+        """Return a session of the DevTools protocol for the page."""
         if self._debugger is None:
-            self._debugger = await self._context.new_cdp_session(self.page)
+            self._debugger = await self.context.new_cdp_session(self.page)
         return self._debugger  # type: ignore[no-any-return]
 
     async def keep(self, data: bytes, kind: str) -> str:
-        """Store a file and return its address."""
+        """Store a file and return its URL."""
         return await self.order.keep(data, kind)
 
     def _crashed(self, _: object) -> None:
@@ -116,8 +188,3 @@ class OpenPage:
         if page is not self.page:
             with contextlib.suppress(PlaywrightError):
                 await page.close()
-
-    @property
-    def context(self) -> Any:
-        """Playwright's context of the page."""
-        return self._context

@@ -1,8 +1,8 @@
-"""The forward proxy that Chromium is behind: nothing is dialled past the egress rule.
+"""The forward proxy between Chromium and the network, with the egress rule.
 
-Each page has a :class:`Passage` of its own, a port that lives as long as the page: so
-what is refused and how much was carried belong to a page. The browser itself is given a
-port that refuses everything: its own traffic stays at home.
+Each page has a :class:`Passage` of its own, a port that lives as long as the page. So
+refusals and traffic belong to a page. The browser itself gets a port that refuses all
+connections.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from scrapy.exceptions import (
 
 from scraper_service.crawling.download.egress import EgressPolicy
 from scraper_service.crawling.download.proxies import vetted
+from scraper_service.options.urls import host_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -36,7 +37,7 @@ logger = logging.getLogger(__name__)
 HEAD_BYTES = 64 * 1024  # of one request
 CHUNK_BYTES = 64 * 1024
 CONNECT_S = 15.0
-HEAD_S = 30.0  # until a request is there; Chromium opens connections ahead
+HEAD_S = 30.0  # for the head of a request; Chromium opens connections ahead
 MAX_CONNECTIONS = 256  # of one page
 MARK = "X-Egress-Refused"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
@@ -44,15 +45,15 @@ _HOP = ("proxy-", "connection:", "keep-alive:", "te:", "trailer:")
 
 
 class Blocked(DownloadFailedError):
-    """A host that the page's own rules keep it from, such as advertising."""
+    """Raised for a host that the options of the page block, such as advertising."""
 
 
 class Passage:
-    """The way to the network for one page; use as an async context manager.
+    """The proxy of one page, an asynchronous context manager.
 
-    ``refusal`` returns why a host name must not be reached, None if it may;
-    ``max_bytes`` bounds what is carried. ``upstream`` is the operator's proxy to go through, None for none. :attr:`failures`
-    holds, by host, why it could not be reached.
+    ``refusal`` returns the error for a blocked host name, None otherwise. ``max_bytes`` limits
+    the traffic. ``upstream`` is the operator's proxy, or None. :attr:`failures` has the errors
+    by host.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Passage:
         self._upstream = upstream
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.mark = secrets.token_hex(16)  # a site cannot forge a refusal of ours
+        self.mark = secrets.token_hex(16)  # so that a site cannot forge a refusal
         self.carried = 0
         self.failures: dict[str, Exception] = {}
 
@@ -89,13 +90,13 @@ class Passage:
 
     @property
     def address(self) -> str:
-        """Where it listens, as a browser is told it."""
+        """The URL of the proxy for the browser."""
         assert self._server is not None
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def failure(self, url: str) -> Exception | None:
-        """Return why the host of ``url`` could not be reached, None if it could."""
-        return self.failures.get((urlsplit(url).hostname or "").rstrip("."))
+        """Return why the host of ``url`` was not reached, None if it was."""
+        return self.failures.get(host_of(url))
 
     async def _accept(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
@@ -159,14 +160,14 @@ class Passage:
             far_writer.transport.abort()
 
     def _plain(self, method: str, target: str, fields: list[str]) -> bytes:
-        """Return the head of a request without TLS, as the site is to see it."""
+        """Return the head of a request without TLS, as sent to the site."""
         parts = urlsplit(target)
         path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         kept = [f for f in fields if not f.lower().startswith(_HOP)]
         if self._upstream is not None:
             path = target
             kept += self._upstream.credentials()
-        # One request a connection: where its answer ends needs no understanding.
+        # One request per connection, so the end of the response is the end of the connection.
         lines = [f"{method} {path} HTTP/1.1", *kept, "Connection: close", "", ""]
         return "\r\n".join(lines).encode("latin-1")
 
@@ -215,7 +216,7 @@ class Passage:
 async def _connect(
     found: list[AddressT],
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Connect to the first of the addresses that answers."""
+    """Connect to the first address that accepts a connection."""
     loop = asyncio.get_running_loop()
     last: Exception = OSError("no address")
     for family, kind, proto, address in found:
@@ -236,6 +237,6 @@ async def _connect(
 
 @contextlib.asynccontextmanager
 async def no_passage() -> AsyncIterator[str]:
-    """Give the address of a port that refuses everything."""
+    """Yield the address of a port that refuses all connections."""
     async with Passage(EgressPolicy(), refusal=Blocked) as passage:
         yield passage.address

@@ -1,4 +1,4 @@
-"""One page by the browser: loaded, acted upon, and taken."""
+"""Renders one page in the browser: loads it, runs its actions, reads its content."""
 
 from __future__ import annotations
 
@@ -10,17 +10,10 @@ from urllib.parse import urlsplit
 from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 
-from scraper_service.content.html.browser_styles import with_looks
+from scraper_service.content.html.browser_styles import append_browser_styles
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.actions import run_actions, screenshot
 from scraper_service.crawling.browser.emulation import time_zone
-from scraper_service.crawling.browser.errors import (
-    BrowserGone,
-    MovedOn,
-    NotAPage,
-    PageTooLarge,
-)
-from scraper_service.crawling.browser.guard import is_too_large
 from scraper_service.crawling.browser.loading import (
     content,
     goto,
@@ -28,20 +21,26 @@ from scraper_service.crawling.browser.loading import (
     loaded,
     settle,
 )
-from scraper_service.crawling.browser.open_page import OpenPage
-from scraper_service.crawling.browser.order import PageOrder, RenderedPage
+from scraper_service.crawling.browser.open_page import OpenPage, PageOrder, RenderedPage
 from scraper_service.crawling.browser.proxy import MARK, Passage
+from scraper_service.crawling.browser.running_browser import is_too_large
+from scraper_service.crawling.download.download_errors import (
+    BrowserGone,
+    MovedOn,
+    NotAPage,
+    PageTooLarge,
+)
 from scraper_service.crawling.download.egress import ForbiddenDestination
 from scraper_service.items import Rendered
 from scraper_service.options.formats import Branding, Screenshot
 
 if TYPE_CHECKING:
-    from scraper_service.crawling.browser.running import RunningBrowser
+    from scraper_service.crawling.browser.running_browser import RunningBrowser
 
 LOST = "the process of the page ended"
 MAX_LOOKS = 2**20  # characters
-MAX_PAGE_BYTES = 200 * 2**20  # that one page may carry in all
-# Headers of what was sent, not of what became of it.
+MAX_PAGE_BYTES = 200 * 2**20  # of traffic of one page
+# Headers of the transfer, which do not describe the rendered page.
 NOT_OF_THE_PAGE = frozenset(
     {"content-encoding", "content-length", "location", "refresh", "set-cookie"}
 )
@@ -50,9 +49,9 @@ PDF = "application/pdf"
 
 
 async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
-    """Return a page as its scripts left it; nothing of it stays in the browser.
+    """Return a page after its scripts have run. Removes it from the browser.
 
-    Raises what the downloader of plain pages raises, and the errors of this package.
+    Raises errors of downloads over HTTP and in the browser.
     """
     passage = Passage(
         order.policy,
@@ -72,9 +71,9 @@ async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
 
 
 async def _taken(opened: OpenPage) -> RenderedPage:
-    """Load the page, do what is wanted, and return what came of it.
+    """Load the page, run its actions, and return the result.
 
-    Ends at once where the page moves to what it may not.
+    Ends at once if the page navigates to a refused URL.
     """
     work = asyncio.ensure_future(_take(opened))
     refused: asyncio.Future[Exception] = opened.moves.refused
@@ -114,8 +113,8 @@ async def _take(opened: OpenPage) -> RenderedPage:
     if headers.get(MARK.lower()) == opened.passage.mark:
         raise _failure(opened, answer.url)
     mime = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if mime == PDF:  # of which the browser shows what is no content
-        raise NotAPage("the address leads to a file")
+    if mime == PDF:  # shown by a viewer of the browser, without content
+        raise NotAPage("the URL leads to a file")
     is_page = not mime or mime in HTML
     await loaded(opened)
     if options.block_ads and is_page and await _without_banner(opened):
@@ -134,7 +133,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
         if len(body) > opened.order.max_bytes:
             raise PageTooLarge(opened.order.max_bytes)
         if options.format(Branding):
-            body = with_looks(body, await _looks(opened))
+            body = append_browser_styles(body, await _looks(opened))
         if _page_of(found["url"]) != _page_of(answer.url):
             status = found["status"] or 200
         headers["content-type"] = "text/html; charset=utf-8"
@@ -174,7 +173,7 @@ async def _without_banner(opened: OpenPage) -> bool:
 
 
 async def _looks(opened: OpenPage) -> str:
-    """Return CSS with the computed styles that tell of a brand."""
+    """Return CSS with the computed styles of brand elements."""
     try:
         return str(await opened.page.evaluate(scripts.LOOKS, MAX_LOOKS))
     except PlaywrightError as error:
@@ -194,7 +193,7 @@ async def _screenshot(opened: OpenPage) -> str | None:
 
 
 def _check_place(opened: OpenPage, url: str) -> None:
-    """Raise what happened where a script moved on to what cannot be shown."""
+    """Raise the failure of a page that a script navigated to."""
     if urlsplit(url).scheme not in {"http", "https"}:
         raise _failure(opened, opened.page.url)
 

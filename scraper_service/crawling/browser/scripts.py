@@ -1,9 +1,9 @@
-"""What is run inside pages."""
+"""Scripts that run inside pages."""
 
 from __future__ import annotations
 
-# Before the page's own scripts: note what is under way, and keep shadow trees readable.
-# A page is restless once it uses what may change it later.
+# Runs before the page's scripts: counts pending work and keeps shadow trees readable.
+# A page is restless after it starts work that may change the page later.
 WATCH = """
 (() => {
   const setTimeout = window.setTimeout.bind(window);
@@ -88,8 +88,8 @@ WATCH = """
 })();
 """
 
-# Wait until the page has been quiet for a while, or for long enough; one that has no
-# means to change any more only for a moment.
+# Waits until the page is quiet for a while, or a time-out. A page without a means to change
+# only gets a moment.
 SETTLE = """
 async ([quiet, moment, most, anew]) => {
   const state = window[Symbol.for('scraper-watch')];
@@ -106,7 +106,7 @@ async ([quiet, moment, most, anew]) => {
 }
 """
 
-# A document as HTML, with its shadow trees and with what is known of its frames.
+# The document as HTML, with shadow trees and known contents of frames.
 _SERIAL = """
   const FRAMES = Symbol.for('scraper-frames');
   const frames = window[FRAMES];
@@ -133,7 +133,7 @@ _SERIAL = """
   };
 """
 
-# ``html`` is null if the document is larger than that.
+# ``html`` is null for a larger document.
 CONTENT = (
     """
 (most) => {"""
@@ -164,8 +164,7 @@ CONTENT = (
 """
 )
 
-# A frame as HTML whose addresses do not depend on where it stands; null if it is larger
-# than that.
+# A frame as HTML with absolute URLs. Null for a larger frame.
 FRAME = (
     """
 (most) => {"""
@@ -180,7 +179,7 @@ FRAME = (
 IS_SEEN = (
     "(e) => { const b = e.getBoundingClientRect(); return b.width * b.height > 4; }"
 )
-# Beside the document, whose own scripts are to find it as they left it.
+# Kept beside the document, which stays as its scripts left it.
 PUT_FRAME = """
 (element, html) => {
   const FRAMES = Symbol.for('scraper-frames');
@@ -188,7 +187,7 @@ PUT_FRAME = """
 }
 """
 
-# How the page looks with all of its style sheets, as CSS of that many characters at most.
+# The rules of all style sheets as CSS, up to a number of characters.
 LOOKS = """
 (most) => {
   const TEXT = ['color', 'background-color', 'font-family', 'font-size', 'font-weight'];
@@ -222,7 +221,7 @@ LOOKS = """
 }
 """
 
-# To the end of the page and back, for what loads only when it is near.
+# Scrolls to the end and back, for content that loads near the viewport.
 SCROLL_THROUGH = """
 async (most) => {
   const end = performance.now() + most;
@@ -241,9 +240,8 @@ SCROLL_ELEMENT = (
 )
 HEIGHT = "() => Math.max(document.documentElement.scrollHeight, innerHeight)"
 
-# Say yes to cookies where a banner asks, else take it away; tell whether something was
-# clicked. By styles alone: to lay a page out that nobody looks at takes as long as to
-# load it.
+# Accepts cookies in a banner, or removes the banner. Returns True after a click. Reads
+# styles only, since a layout takes as long as loading the page.
 CONSENT = """
 () => {
   const ACCEPT = [

@@ -1,4 +1,4 @@
-"""One converter process, seen from the service that sends it work."""
+"""A converter process, as the service controls it."""
 
 from __future__ import annotations
 
@@ -26,30 +26,29 @@ if TYPE_CHECKING:
     from scraper_service.crawling.converter_pool.converter_queue import Task
 
 CHUNK_BYTES = 128 * 2**10  # of one read
-JOINED_BYTES = 256 * 2**10  # frames up to this size are sent as one piece
-REAP_S = 0.005  # between two looks for the end of a process
-END_S = 5.0  # for a killed process to end
+JOINED_BYTES = 256 * 2**10  # frames up to this size are sent in one piece
+REAP_S = 0.005  # between two checks for the end of a process
+END_S = 5.0  # for the end of a killed process
 _HEAD = struct.Struct("<IQ")  # of a reply, which has one part
 
 
 class Converter:
-    """A process, and the task that it runs.
+    """A process with at most one task, so the task of a dead process is known.
 
-    It holds one task at a time, so the task of a process that dies is known. All
-    methods belong to the thread of the event loop. ``heard`` is called with this
-    converter and each reply, ``ended`` once, when the process is gone.
+    All methods belong to the thread of the event loop. ``heard`` is called with this converter
+    and each reply, ``ended`` once after the end of the process.
 
-    :ivar is_ready: whether it has started.
-    :ivar began: when it got its task, a time of the event loop.
-    :ivar heard_at: when it sent something last; at first, when it was started.
-    :ivar pinged_at: when a ping was sent that it did not answer yet.
-    :ivar done: tasks that it ended.
-    :ivar stops: looks in a row that found it stopped.
+    :ivar is_ready: True once the process has started.
+    :ivar began: start of its task, a time of the event loop.
+    :ivar heard_at: time of its last data, at first of its start.
+    :ivar pinged_at: time of a ping without a reply, or None.
+    :ivar done: number of ended tasks.
+    :ivar stops: number of checks in a row that found it stopped.
     :ivar reason: why the service ended it, empty if it did not.
-    :ivar fault: why it could not start or go on, if it could say so.
+    :ivar fault: error that the process reported, or None.
     :ivar how: how the process ended, after ``ended``.
-    :ivar pid: of the process, None until it is started.
-    :ivar is_retiring: whether it ends as soon as another process is ready.
+    :ivar pid: id of the process, None before its start.
+    :ivar is_retiring: True if it ends as soon as another process is ready.
     """
 
     def __init__(
@@ -91,13 +90,13 @@ class Converter:
         self.pid: int | None = None
 
     async def start(self, executor: Executor) -> None:
-        """Start the process; raise :exc:`OSError` if the system has none."""
+        """Start the process. Raise :exc:`OSError` if the system refuses."""
         try:
             await self._loop.run_in_executor(executor, self._spawn)
         finally:
             self._theirs.close()
         self.pid = self._process.pid
-        if self._is_lost:  # it was to end meanwhile
+        if self._is_lost:  # killed meanwhile
             self._process.kill()
             return
         if self.reason:
@@ -110,7 +109,7 @@ class Converter:
 
     @property
     def is_idle(self) -> bool:
-        """Whether it takes a task now."""
+        """True if it can run a task now."""
         return (
             self.is_ready
             and self.task is None
@@ -120,7 +119,7 @@ class Converter:
         )
 
     def send(self, parts: list[bytes | PickleBuffer]) -> None:
-        """Send a frame; an empty one is a ping."""
+        """Send a frame. An empty frame is a ping."""
         views = [memoryview(part).cast("B") for part in parts]
         header = frame_header([view.nbytes for view in views])
         if sum(view.nbytes for view in views) <= JOINED_BYTES:
@@ -130,14 +129,14 @@ class Converter:
         self._write()
 
     def _write(self) -> None:
-        """Send what the connection takes at once, and more when it takes more."""
+        """Send as much as the connection accepts, and the rest later."""
         if self._is_lost or not self._out:
             return
         try:
             sent = os.writev(self._fd, self._out)
         except (BlockingIOError, InterruptedError):
             sent = 0
-        except OSError:  # it died, which is read next
+        except OSError:  # the process died; the next read handles that
             self._out.clear()
             sent = 0
         while self._out and sent >= self._out[0].nbytes:
@@ -176,20 +175,20 @@ class Converter:
         self._heard(self, frame[_HEAD.size :])
 
     def retire(self) -> None:
-        """Let the process end by itself; it has no task."""
+        """Let the process end by itself. It must have no task."""
         self.reason = "retired"
         self._close()
         self._reap(self._loop.time() + END_S)
 
     def kill(self, reason: str) -> None:
-        """End the process at once; ``ended`` is called soon."""
+        """Kill the process. ``ended`` is called soon."""
         self.reason = reason
         self._kill()
-        self._loop.call_later(END_S, self._lose)  # however the process is stuck
+        self._loop.call_later(END_S, self._lose)  # even if the process does not end
 
     def _kill(self) -> None:
         if self.pid is not None and not self._is_lost:
-            # SIGTERM would wait in a stopped process.
+            # A stopped process would not handle SIGTERM.
             self._process.kill()
 
     def _lose(self) -> None:
@@ -220,7 +219,7 @@ class Converter:
         self._ended(self)
 
     def end_now(self) -> None:
-        """Kill the process and wait for its end; ``ended`` is not called."""
+        """Kill the process and wait for its end. ``ended`` is not called."""
         if self._is_lost:
             return
         self.reason = "closed"
@@ -230,7 +229,7 @@ class Converter:
             self._process.join(END_S)
 
     def is_stopped(self) -> bool:
-        """Return True if a signal stopped the process, as SIGSTOP does."""
+        """Return True if a signal such as SIGSTOP has stopped the process."""
         if self.pid is None or self._is_lost or not hasattr(os, "waitid"):
             return False
         flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
@@ -239,13 +238,19 @@ class Converter:
         return False
 
 
+def uncopied(value: Any) -> Any:
+    """Return a value; wrap a large byte string so that it is sent without a copy."""
+    if isinstance(value, bytes) and len(value) > JOINED_BYTES:
+        return pickle.PickleBuffer(value)
+    return value
+
+
 def packed(
     function: Callable[..., Any], args: tuple[object, ...]
 ) -> list[bytes | PickleBuffer]:
     """Return the parts of the frame that calls ``function``.
 
-    Those of ``args`` that are a :class:`pickle.PickleBuffer`, or have one, are sent as
-    they are and not copied before.
+    Each :class:`pickle.PickleBuffer` in ``args`` is sent without a copy.
     """
     buffers: list[bytes | PickleBuffer] = []
     file = BytesIO()
@@ -263,11 +268,11 @@ def _how(exit_code: int | None) -> str:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Start processes that a terminal's Ctrl-C never interrupts.
+    """Start processes that ignore Ctrl-C of a terminal.
 
-    They would print a traceback each while they start. They end with their parent.
+    Otherwise each would print a traceback during its start. They end with their parent.
     """
-    resource_tracker.ensure_running()  # its own start would take the mask off
+    resource_tracker.ensure_running()  # its own start would reset the signal mask
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

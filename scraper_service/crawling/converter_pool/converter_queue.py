@@ -1,4 +1,4 @@
-"""The queue in front of the converters: fair between teams, then between jobs."""
+"""The queue of the converter pool: fair between teams, then between jobs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 
 from attrs import define, field
 
-LARGE_BYTES = 2**20  # a larger input counts as one that takes long to convert
-LEAST_BYTES = 64 * 2**10  # that every task counts as: this bounds their number, too
-LEAST_S = 0.005  # of converter time that every task costs its team
-FLOOR_PARTS = 16  # a team may always queue this part of all bytes, one sixteenth
-MAX_IDLE_TEAMS = 1000  # whose used time is remembered
+LARGE_BYTES = 2**20  # a larger input counts as slow to convert
+LEAST_BYTES = 64 * 2**10  # the smallest weight of a task, which bounds their number
+LEAST_S = 0.005  # the smallest converter time of a task
+FLOOR_PARTS = 16  # a team may always queue one sixteenth of all bytes
+MAX_IDLE_TEAMS = 1000  # idle teams with a remembered converter time
 
 
 @define(eq=False)
@@ -23,12 +23,12 @@ class Task:
     :ivar make_args: returns the arguments for a limit in seconds.
     :ivar size: bytes of the input.
     :ivar limit_s: seconds that it may run in a converter.
-    :ivar counts_waiting: whether ``limit_s`` includes the time in the queue.
-    :ivar packs_slowly: whether its arguments may take long to pickle.
-    :ivar ends_at: when it is given up, a time of the event loop.
-    :ivar is_large: whether it is known to take long, by its size or from a first try.
-    :ivar deaths: converters that died while they ran it.
-    :ivar interruptions: how often it was ended for another team.
+    :ivar counts_waiting: True if ``limit_s`` includes the time in the queue.
+    :ivar packs_slowly: True if its arguments may take long to pickle.
+    :ivar ends_at: time of the event loop at which it times out.
+    :ivar is_large: True if it is slow, by its size or from a first try.
+    :ivar deaths: number of converters that died while they ran it.
+    :ivar interruptions: number of times it was ended for another team.
     """
 
     function: Callable[..., Any]
@@ -52,21 +52,20 @@ class Task:
 
     @property
     def weight(self) -> int:
-        """Bytes that it takes in the queue."""
+        """Its bytes in the queue."""
         return max(self.size, LEAST_BYTES)
 
 
 class ConverterQueue:
-    """The tasks of a converter pool, and the converter time that each team used.
+    """The tasks of a converter pool, and the used converter time of each team.
 
-    The next task is one of the team that used the least converter time, as in
-    start-time fair queueing: a team that was idle starts with the least of the others.
-    The jobs of a team take turns; the tasks of a job keep their order.
+    The next task is from the team with the least converter time, as in start-time fair
+    queueing. A team that was idle starts with the least time of the others. The jobs of a team
+    take turns. The tasks of a job keep their order.
 
-    All tasks together may have ``max_bytes`` of input. A team may queue as many bytes
-    as are left for others (the dynamic threshold of switch buffers), so one team alone
-    gets half. What is over this is not refused here: callers look at
-    :meth:`has_capacity` first.
+    All tasks together may have ``max_bytes`` of input. A team may queue as many bytes as are
+    left for others (the dynamic threshold of switch buffers), so a single team gets half.
+    :meth:`add` refuses nothing: callers check :meth:`has_capacity` first.
     """
 
     def __init__(self, max_bytes: int):
@@ -80,7 +79,7 @@ class ConverterQueue:
         self.waiting_small = 0
 
     def has_capacity(self, team_id: str, size: int = 0) -> bool:
-        """Return True if a team may queue ``size`` further bytes."""
+        """Return True if a team may queue ``size`` more bytes."""
         team = self._teams.get(team_id)
         if team is None or not team.bytes:
             return True
@@ -89,11 +88,11 @@ class ConverterQueue:
 
     @property
     def has_starving(self) -> bool:
-        """Whether tasks of a team wait of which none runs."""
+        """True if a team has waiting tasks and no running task."""
         return any(team.waiting and not team.running for team in self._teams.values())
 
     def running_of(self, team_id: str) -> int:
-        """Return how many tasks of a team run."""
+        """Return the number of running tasks of a team."""
         return self._teams[team_id].running
 
     def add(self, task: Task) -> None:
@@ -112,7 +111,7 @@ class ConverterQueue:
         self._append(team, task)
 
     def next(self, now: float, *, small_only: bool = False) -> Task | None:
-        """Take out the task that begins now, None if there is no such task."""
+        """Remove and return the next task, or None."""
         best, least = None, 0.0
         for team in self._teams.values():
             if team.waiting_small or (team.waiting and not small_only):
@@ -129,27 +128,27 @@ class ConverterQueue:
         return task
 
     def put_back(self, task: Task, now: float) -> None:
-        """Queue a running task again, before all others of its job."""
+        """Queue a running task again, before other tasks of its job."""
         team = self._teams[task.team_id]
         team.stop(now)
         self._append(team, task, first=True)
 
     def end(self, task: Task, now: float, extra_s: float = 0.0) -> None:
-        """Forget a running task; its team is charged ``extra_s`` more than it ran."""
+        """Remove a running task. Charge its team for its time and ``extra_s``."""
         team = self._teams[task.team_id]
         team.stop(now)
         team.used_s += extra_s
         self._forget(team, task)
 
     def remove(self, task: Task) -> None:
-        """Forget a waiting task."""
+        """Remove a waiting task."""
         team = self._teams[task.team_id]
         team.remove(task)
         self._count(team, task, -1)
         self._forget(team, task)
 
     def clear(self) -> list[Task]:
-        """Forget all tasks; return those that waited."""
+        """Remove all tasks. Return the waiting tasks."""
         found = [task for team in self._teams.values() for task in team.all_waiting()]
         self._teams.clear()
         self._active = self._bytes = self.waiting = self.waiting_small = 0
@@ -181,18 +180,16 @@ class ConverterQueue:
 
 @define(eq=False)
 class _Team:
-    """A team's tasks, by job, and the converter time that it used.
+    """A team's tasks by job, and its used converter time."""
 
-    ``used_s`` lacks the running tasks: of each, its start is subtracted.
-    """
-
+    #: Without running tasks: the start of each is subtracted.
     used_s: float
-    tasks: int = 0  # that wait or run
-    bytes: int = 0  # of those
+    tasks: int = 0  # waiting and running
+    bytes: int = 0  # of these
     running: int = 0
     waiting: int = 0
     waiting_small: int = 0
-    jobs: dict[str, _Job] = field(factory=dict)  # that have waiting tasks
+    jobs: dict[str, _Job] = field(factory=dict)  # with waiting tasks
 
     def used_at(self, now: float) -> float:
         return self.used_s + self.running * now
@@ -208,7 +205,7 @@ class _Team:
             queue.append(task)
 
     def take(self, *, small_only: bool) -> Task:
-        """Take out the next task; its job goes behind the others."""
+        """Remove and return the next task. Its job moves to the end."""
         job_id = next(
             job_id
             for job_id, job in self.jobs.items()
@@ -227,7 +224,7 @@ class _Team:
             del self.jobs[task.job_id]
 
     def stop(self, now: float) -> None:
-        """Take note that a running task ended."""
+        """Count the end of a running task."""
         self.running -= 1
         self.used_s += now
 

@@ -1,37 +1,100 @@
-"""What the download handlers raise beside Scrapy's own errors."""
+"""Errors of downloads over HTTP and in the browser, beside those of Scrapy."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import (
     DownloadFailedError,
-    DownloadTimeoutError,
     IgnoreRequest,
 )
 
+from scraper_service.options.urls import host_of
+
 if TYPE_CHECKING:
-    from scraper_service.storage.politeness.pace import HostBusy
+    from scraper_service.options.scrape import ScrapeOptions
 
 
 class CertificateError(DownloadFailedError):
-    """The site's certificate, or its TLS, did not stand the check."""
+    """Raised when the site's certificate or TLS handshake is invalid."""
 
 
 class NoCommonTls(CertificateError):
-    """The site speaks no TLS that we speak, or none at all; no option changes that."""
-
-
-class SiteBusy(DownloadTimeoutError):
-    """The pace of the site leaves no time for the request before its deadline.
-
-    ``opens_at`` (:func:`time.monotonic`) is when it is worth to ask again.
-    """
-
-    def __init__(self, busy: HostBusy):
-        super().__init__(str(busy))
-        self.opens_at = busy.opens_at
+    """Raised when the TLS handshake finds no common protocol. Retrying does not help."""
 
 
 class TooManyRedirects(IgnoreRequest):
-    """A chain of redirects is longer than ``REDIRECT_MAX_TIMES``."""
+    """Raised when there are more redirects than ``REDIRECT_MAX_TIMES``."""
+
+
+class BrowserMissing(DownloadFailedError):
+    """Raised when no browser is usable. The text has the reason and the remedy."""
+
+
+class BrowserGone(DownloadFailedError):
+    """Raised when the browser, or the process of the page, ended before the result.
+
+    ``had_begun`` is False if nothing of the page was requested yet. Then the page is not the
+    cause.
+    """
+
+    had_begun = True
+
+
+class NotAPage(DownloadFailedError):
+    """Raised when the URL leads to a file that a browser would only save."""
+
+
+class PageTooLarge(DownloadFailedError):
+    """Raised when the page, or a file of it, is too large. The text has the limit."""
+
+    def __init__(self, max_bytes: int):
+        super().__init__(
+            "The page is larger in the browser than this service accepts:"
+            f" more than {max_bytes / 2**20:.4g} MiB."
+        )
+
+
+class ActionFailed(DownloadFailedError):
+    """Raised when an action failed. The text has its index and the reason."""
+
+
+class BrowserBusy(DownloadFailedError):
+    """Raised when ``BROWSER_QUEUE`` pages already wait for the browser."""
+
+
+class MovedOn(Exception):  # not a failure
+    """Raised when the page moved to ``url``, which is fetched as after a redirect.
+
+    ``state`` has the cookies and storage for it, as Playwright's storage state.
+    """
+
+    def __init__(self, url: str):
+        super().__init__(url)
+        self.url = url
+        self.state: dict[str, Any] = {}
+
+
+SITE_BLOCKED = "The operator of this service does not allow this site."
+
+
+class BlockedSite(IgnoreRequest):
+    """Raised when a request would go to one of ``BLOCKED_SITES``."""
+
+
+class RobotsRefused(IgnoreRequest):
+    """Raised when the robots.txt of the site refuses a page. The text has the rule."""
+
+
+class RobotsUnreachable(IgnoreRequest):
+    """Raised when the robots.txt of the site is unreachable. The text has the reason."""
+
+
+class SiteRefused(IgnoreRequest):
+    """Raised when the options of the scrape exclude the site."""
+
+
+def check_site(url: str, options: ScrapeOptions) -> None:
+    """Raise :exc:`SiteRefused` if ``options`` exclude the site of ``url``."""
+    if options.site_rules and not options.site_rules.allows(host_of(url)):
+        raise SiteRefused("the site is excluded by threatProtection")

@@ -1,8 +1,8 @@
-"""The one rule about which addresses may be dialled for a caller, and its enforcement.
+"""The egress rule: decides which IP addresses may be dialled for callers.
 
-The address that is about to be dialled is checked, not the name: what a name resolved
-to earlier says nothing (DNS rebinding). Everything that fetches a caller-given URL
-opens its sockets through :meth:`EgressPolicy.open_socket`.
+The address of each connection is checked, not the host name, since a name may resolve
+differently later (DNS rebinding). All fetches of URLs of callers open their sockets with
+:meth:`EgressPolicy.open_socket`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def _networks(text: str) -> tuple[Network, ...]:
     return tuple(ip_network(part) for part in text.split())
 
 
-# IANA special-purpose registries (RFC 6890 and later). ipaddress.is_global is not
-# enough: Python 3.11 calls multicast, NAT64, 6to4 and more of these global.
+# IANA special-purpose registries (RFC 6890 and later). ipaddress.is_global is not enough:
+# in Python 3.11 multicast, NAT64, 6to4 and more of these are global.
 V4_DENIED = _networks(
     "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12"
     " 192.0.0.0/24 192.0.2.0/24 192.31.196.0/24 192.52.193.0/24 192.88.99.0/24"
@@ -39,7 +39,7 @@ V6_PUBLIC = ip_network("2000::/3")
 V6_DENIED = _networks("2001::/23 2001:db8::/32 2002::/16 3fff::/20 2620:4f:8000::/48")
 
 # "Port blocking" of the Fetch standard, https://fetch.spec.whatwg.org/#bad-port, and
-# 6379: Redis takes commands from an HTTP request.
+# 6379: Redis accepts commands inside an HTTP request.
 BAD_PORTS = frozenset(
     int(port)
     for port in (
@@ -57,11 +57,11 @@ _refused: ContextVar[list[ForbiddenDestination] | None] = ContextVar(
 
 
 class ForbiddenDestination(OSError):
-    """An address that pages must not come from; raised before any packet is sent."""
+    """Raised before any packet is sent to a forbidden IP address."""
 
 
 class ForbiddenPort(ForbiddenDestination):
-    """Raised for a port of :data:`BAD_PORTS`, whatever its network; ``port`` is it."""
+    """Raised for a port of :data:`BAD_PORTS` in any network. ``port`` is its number."""
 
     def __init__(self, reason: str, port: int):
         super().__init__(reason)
@@ -70,16 +70,17 @@ class ForbiddenPort(ForbiddenDestination):
 
 @frozen
 class AllowedNetwork:
-    """An operator's exception. Empty ``ports`` means every port but the bad ones."""
+    """A network that the operator allows."""
 
     network: Network
+    #: Allowed ports. Empty means all ports except :data:`BAD_PORTS`.
     ports: frozenset[int] = frozenset()
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``NETWORK`` or ``NETWORK@PORT+PORT``.
+        """Parse ``NETWORK`` or ``NETWORK@PORT+PORT``.
 
-        Raises :exc:`ValueError` naming the entry.
+        Raises :exc:`ValueError` with the entry.
         """
         network, _, ports = text.strip().partition("@")
         try:
@@ -99,13 +100,13 @@ class AllowedNetwork:
 
 
 class EgressPolicy:
-    """Decides by address and port; ``allow`` are the operator's exceptions."""
+    """Decides by IP address and port. ``allow`` are networks that the operator allows."""
 
     def __init__(self, allow: Iterable[str] = ()):
         self.allowed = tuple(AllowedNetwork.parse(entry) for entry in allow if entry)
 
     def refusal(self, host: str, port: int) -> str | None:
-        """Tell why the IP literal ``host`` may not be dialled, None if it may."""
+        """Return why the IP address ``host`` is refused, None if it is allowed."""
         address = ip_address(host.split("%", maxsplit=1)[0])
         address = getattr(address, "ipv4_mapped", None) or address
         if any(allowed.covers(address, port) for allowed in self.allowed):
@@ -121,19 +122,23 @@ class EgressPolicy:
         return f"in {denied}" if denied else None
 
     def check(self, host: str, port: int) -> None:
-        """Raise :exc:`ForbiddenDestination` if ``host`` may not be dialled.
+        """Raise :exc:`ForbiddenDestination` if ``host`` is refused.
 
-        It is :exc:`ForbiddenPort` where the port is refused.
+        Raises its subclass :exc:`ForbiddenPort` if the port is refused.
         """
         if reason := self.refusal(host, port):
+            text = (
+                f"{host} is refused ({reason}); SCRAPER_EGRESS_ALLOW can allow it,"
+                " in a Scrapy project the setting EGRESS_ALLOW"
+            )
             if port in BAD_PORTS:
-                raise ForbiddenPort(reason, port)
-            raise ForbiddenDestination(reason)
+                raise ForbiddenPort(text, port)
+            raise ForbiddenDestination(text)
 
     def open_socket(self, addr_info: AddrInfoType) -> socket.socket:
-        """Return a socket for one connection attempt, as aiohttp's socket_factory.
+        """Return a socket for one connection, as aiohttp's ``socket_factory``.
 
-        Raises :exc:`ForbiddenDestination` and notes it for :class:`Refusals`.
+        Raises :exc:`ForbiddenDestination` and adds it to :class:`Refusals`.
         """
         family, kind, protocol, _, address = addr_info
         try:
@@ -147,10 +152,10 @@ class EgressPolicy:
 
 
 class Refusals:
-    """Collects the refusals of the connection attempts made inside a ``with`` block.
+    """Collects the refusals of connections inside a ``with`` block.
 
-    A client may try several addresses and report an error of its own making; this
-    tells whether the rule was among the causes.
+    A client may try several addresses and raise an error of its own. This class has the
+    refusals among their causes.
     """
 
     def __init__(self) -> None:

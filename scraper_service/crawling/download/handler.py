@@ -1,7 +1,7 @@
-"""The download handler: aiohttp below Scrapy, every connection under the egress rule.
+"""The download handler: aiohttp below Scrapy, with the egress rule for all connections.
 
-It subclasses Scrapy's experimental aiohttp handler, whose names are private: Scrapy is
-pinned to 2.19 and the tests of the egress rule guard the seam.
+Subclasses Scrapy's experimental aiohttp handler, whose names are private. Scrapy is pinned to
+2.19, and tests of the egress rule fail if the names go.
 """
 
 from __future__ import annotations
@@ -25,27 +25,31 @@ from scrapy.exceptions import (
 from scrapy.http import Headers
 from scrapy.signals import item_scraped
 
-from scraper_service.crawling import signals
-from scraper_service.crawling.browser.errors import (
+from scraper_service.crawling import middlewares
+from scraper_service.crawling.download.download_errors import (
     BrowserBusy,
     BrowserGone,
     BrowserMissing,
     NotAPage,
 )
-from scraper_service.crawling.download.download_errors import SiteBusy
 from scraper_service.crawling.download.egress import (
     EgressPolicy,
     Refusals,
 )
-from scraper_service.crawling.download.http_session import download_error, open_session
+from scraper_service.crawling.download.http_session import (
+    PageResponse,
+    download_error,
+    open_session,
+)
 from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.crawling.download.rendering import PageRendering
-from scraper_service.crawling.report_recorder import JobRecorder
-from scraper_service.options.engine import BROWSER, HTTP, needs_browser
-from scraper_service.options.origins import host_of, plain_address
-from scraper_service.storage.politeness.hosts import BUSY, pace_key, retry_after_s
-from scraper_service.storage.politeness.pace import HostBusy, HostPace
-from scraper_service.storage.politeness.tally import BACKOFF, RETRY_AFTER, HostTally
+from scraper_service.crawling.politeness.crawl_report import JobRecorder
+from scraper_service.crawling.politeness.host_limits import pace_key
+from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.discovery.retry_after import retry_after_s
+from scraper_service.options.availability import BROWSER, HTTP, needs_browser
+from scraper_service.options.urls import host_of, plain_address
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -54,37 +58,36 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from scrapy.http import Response
 
-    from scraper_service.storage.politeness.pace import Slot
-    from scraper_service.storage.politeness.tally import Visit
+    from scraper_service.crawling.politeness.host_pace import Slot
 
 logger = logging.getLogger(__name__)
 
-REFUSALS = frozenset({401, 403, 429, 503})  # that another proxy may change
-PATIENCE_S = 1.0  # of a page of a job, while its host is closed
+REFUSALS = frozenset({401, 403, 429, 503})  # statuses that another proxy may change
+PATIENCE_S = 1.0  # of a page of a job, while its host pauses
 
 
 @functools.cache
 def _verified() -> ssl.SSLContext:
-    """Return the one context that verifies: to read the certificates takes 50 ms."""
+    """Return the shared context with certificates, which take 50 ms to load."""
     context = ssl.create_default_context()
-    # Python leaves out ciphers with SHA-1, which OpenSSL and browsers still speak.
+    # Python excludes ciphers with SHA-1, which OpenSSL and browsers still support.
     context.set_ciphers("DEFAULT")
     return context
 
 
 class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
-    """Fetch a page over HTTP, at the pace of its host, in the time its caller has left.
+    """Fetches a page over HTTP, at the pace of its host, before its deadline.
 
-    Every request of ours passes here, robots.txt and redirects too. Reads
-    ``request.meta``: ``options`` (whether to verify certificates), ``deadline``
-    (:func:`time.monotonic`, for all hops together), ``download_timeout`` (s, for this
-    hop), ``scrape_id`` (which :data:`signals.page_abandoned` may name), ``engine``.
-    Writes ``engine`` and ``proxy_used``, as they came to be, ``rendered`` and
-    ``transport_warnings``.
+    Handles all requests, including robots.txt and redirects. Reads ``request.meta``: ``options``
+    (whether to verify certificates), ``deadline`` (:func:`time.monotonic`, for all redirects),
+    ``download_timeout`` (seconds, for this request), ``scrape_id`` (for
+    :data:`~scraper_service.crawling.middlewares.page_abandoned`), ``cut_bytes`` (the rest of a
+    longer body is not read) and ``engine``. Writes the actual ``engine`` and ``proxy_used``,
+    ``rendered`` and ``transport_warnings``.
     """
 
-    experimental = False  # pinned and tested; the warning would greet every start
-    lazy = True  # it needs a running loop, which `scrapy shell` has only later
+    experimental = False  # pinned and tested; avoids the warning at each start
+    lazy = True  # needs a running loop, which `scrapy shell` starts later
 
     def __init__(self, crawler: Crawler):
         self._pace = HostPace.shared(crawler.settings)
@@ -98,16 +101,16 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         address = self._bind_address
         self._session = open_session(address, self._egress.open_socket)
         self._proxies = Proxies.shared(crawler.settings)
-        # Proxies may stand where pages may not come from.
+        # Proxies may be in networks that pages must not reach.
         self._proxied = open_session(address)
         self._rendering = PageRendering(crawler, self._egress)
-        self._abandoned: set[str] = set()  # of pages that have not ended yet
-        crawler.signals.connect(self._abandon, signals.page_abandoned)
+        self._abandoned: set[str] = set()  # ids of pages that have not ended yet
+        crawler.signals.connect(self._abandon, middlewares.page_abandoned)
 
     async def download_request(self, request: Request) -> Response:
-        """Return the answer; raise one of Scrapy's download errors or ours."""
+        """Return the response. Raise Scrapy's download errors or ours."""
         key = request.meta.get("scrape_id", request.url)
-        if key in self._abandoned:  # while it waited for its turn at the host
+        if key in self._abandoned or self._has_ended(request):  # while it waited
             raise DownloadCancelledError("the caller went away")
         task = asyncio.ensure_future(self._download(request))
         self._running[key] = task
@@ -121,33 +124,33 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         finally:
             self._running.pop(key, None)
 
+    def _has_ended(self, request: Request) -> bool:
+        """Return True for a page of a cancelled job.
+
+        The first request creates a handler: it has missed signals for earlier pages.
+        """
+        scheduler = LeasedScheduler.find(self.crawler)
+        is_page = request.meta.get("lease") is not None
+        return is_page and scheduler is not None and scheduler.has_ended
+
     async def _download(self, request: Request) -> Response:
         owner = self._job_id or request.meta.get("team_id") or ""
         deadline = request.meta.get("deadline", math.inf)
-        # Pages of jobs wait in their scheduler, where they hold up no shut-down.
+        # Pages of jobs wait in their scheduler, where they do not delay a shutdown.
         patience_s = math.inf if request.meta.get("lease") is None else PATIENCE_S
         host = pace_key(request.url)
-        tally = self._tally.host(host) if self._tally else HostTally()
-        slot = self._pace.slot(host, owner, deadline, patience_s)
-        try:
-            with tally.visit() as visit:
-                async with slot:
-                    visit.begin(slot.gap_s)
-                    return await self._answer(request, slot, visit)
-        except HostBusy as busy:
-            raise SiteBusy(busy) from busy
-
-    async def _answer(self, request: Request, slot: Slot, visit: Visit) -> Response:
-        try:
-            response = await self._by_proxy(request)
-        except DownloadTimeoutError:
-            visit.answered("timeout", backoff=slot.timed_out())
-            raise
-        _note(slot, visit, request, response)
-        return response
+        slot = self._pace.slot(host, owner, deadline, patience_s, self._tally)
+        async with slot:
+            try:
+                response = await self._by_proxy(request)
+            except DownloadTimeoutError:
+                slot.timed_out()
+                raise
+            _note(slot, request, response)
+            return response
 
     async def _by_proxy(self, request: Request) -> Response:
-        """Fetch by the kind of proxy that is asked for; ``auto`` tries the better one."""
+        """Fetch through the requested kind of proxy. ``auto`` tries the better kind last."""
         options = request.meta.get("options")
         wanted = "basic" if options is None else options.proxy
         kind = (
@@ -178,13 +181,13 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     upstream.worked()
                 return response
             except NotAPage:
-                _remark(
-                    request, "The address is a file: it was fetched without browser."
+                _add_warning(
+                    request, "The URL is a file: it was fetched without a browser."
                 )
             except (BrowserMissing, BrowserBusy, BrowserGone) as error:
                 if options is None or needs_browser(options):
                     raise
-                _remark(request, f"The page was fetched without browser: {error}.")
+                _add_warning(request, f"The page was fetched without browser: {error}.")
             meta["engine"] = HTTP
         meta["upstream"] = upstream
         try:
@@ -193,7 +196,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             del meta["upstream"]
 
     def _abandon(self, scrape_id: str) -> None:
-        # Not before: each page would pay for it. A second time, it changes nothing.
+        # Connected on first use, since each page pays for it. Connecting twice changes nothing.
         self.crawler.signals.connect(self._page_ended, item_scraped)
         self._abandoned.add(scrape_id)
         if task := self._running.get(scrape_id):
@@ -208,8 +211,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     async def _make_request(
         self,
         request: Request,
-        timeout: float,  # noqa: ASYNC109  # the name is the base class's
-    ) -> AsyncIterator[_aiohttp._ClientResponse]:
+        timeout: float,  # noqa: ASYNC109  # the base class's name
+    ) -> AsyncIterator[PageResponse]:
         options = request.meta.get("options")
         verify = options is not None and not options.skip_tls_verification
         if (deadline := request.meta.get("deadline")) is not None:
@@ -219,7 +222,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         upstream = request.meta.get("upstream")
         session = self._session
         way: dict[str, Any] = {}
-        # Of projects with our handler; our own spiders never set it.
+        # From projects with our handler. Our own spiders never set it.
         if proxy := self._extract_proxy_url_with_creds(request):
             way = {"proxy": proxy}
         elif upstream is not None:
@@ -231,7 +234,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             try:
                 async with await session.request(
                     request.method,
-                    # As Scrapy encoded it: yarl would encode once more.
+                    # As Scrapy encoded it: yarl would encode it again.
                     yarl.URL(plain_address(request.url), encoded=True),
                     data=request.body or None,
                     headers=self._request_headers(request).to_tuple_list(),
@@ -240,7 +243,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     allow_redirects=False,
                     **way,
                 ) as response:
-                    assert isinstance(response, _aiohttp._ClientResponse)
+                    assert isinstance(response, PageResponse)
+                    response.cut_bytes = request.meta.get("cut_bytes", math.inf)
                     yield response
                     if upstream is not None:
                         upstream.worked()
@@ -253,45 +257,44 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
     @staticmethod
     def _extract_headers(response: _aiohttp._ClientResponse) -> Headers:
-        # As they came: values are not always UTF-8.
+        # Raw bytes: values are not always UTF-8.
         return Headers(response.raw_headers)
 
     @staticmethod
     async def _iter_body_chunks(
         response: _aiohttp._ClientResponse,
     ) -> AsyncIterator[bytes]:
+        assert isinstance(response, PageResponse)
+        left = response.cut_bytes
         try:
             async for chunk in response.content.iter_any():
                 yield chunk
+                left -= len(chunk)
+                if left <= 0:
+                    return
         except aiohttp.ClientPayloadError:
-            # What came before the fault; no public method gives it now.
+            # Received before the error; no public method returns it then.
             yield b"".join(response.content._buffer)
             raise
 
     async def close(self) -> None:
-        """Close the connections; at the end of the crawl."""
+        """Close the connections at the end of the crawl."""
         await super().close()
         await self._unused_session.close()
         await self._rendering.close()
         await self._proxied.close()
 
 
-def _remark(request: Request, text: str) -> None:
+def _add_warning(request: Request, text: str) -> None:
     known = request.meta.get("transport_warnings", ())
     request.meta["transport_warnings"] = (*known, text)
 
 
-def _note(slot: Slot, visit: Visit, request: Request, response: Response) -> None:
-    """Tell the pace how a site answered, and what pause it asks for."""
+def _note(slot: Slot, request: Request, response: Response) -> None:
+    """Report a response and its pause to the pace of the host."""
     pause_s = None
-    if asked := response.headers.get("Retry-After"):
+    if value := response.headers.get("Retry-After"):
         sent = (response.headers.get("Date") or b"").decode("latin-1")
-        pause_s = retry_after_s(asked.decode("latin-1"), sent, time.time())
+        pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
     latency_s = request.meta["download_latency"]
-    status, size = response.status, len(response.body)
-    backoff = slot.answered(status, size, latency_s, pause_s)
-    visit.answered(str(status), size, backoff)
-    if status in BUSY and pause_s is not None:
-        visit.delayed(RETRY_AFTER, pause_s)
-    elif status in BUSY and backoff is not None and slot.pause_s:
-        visit.delayed(BACKOFF, slot.pause_s)
+    slot.answered(response.status, len(response.body), latency_s, pause_s)

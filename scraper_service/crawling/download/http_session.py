@@ -1,13 +1,21 @@
-"""Connections for pages over HTTP, and what it means when they fail."""
+"""HTTP connections for pages, tolerant of malformed response heads as browsers are.
+
+Not a parser: each head is normalised, then aiohttp parses head and body.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import math
+import re
 import ssl
 from typing import TYPE_CHECKING, Any
 
 import aiohttp
+from aiohttp.client_exceptions import ClientPayloadError
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.http_exceptions import HttpProcessingError
 from scrapy.core.downloader.handlers import _aiohttp
 from scrapy.exceptions import (
     CannotResolveHostError,
@@ -21,17 +29,141 @@ from scraper_service.crawling.download.download_errors import (
     CertificateError,
     NoCommonTls,
 )
-from scraper_service.crawling.download.response_heads import (
-    HEAD_BYTES,
-    MAX_FIELDS,
-    LenientProtocol,
-)
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-CONNECTIONS = 256  # open at a time; HostPace holds the hosts
+    from aiohttp.streams import StreamReader
+
+HEAD_BYTES = 256 * 1024  # of all heads of one response, as in Chromium
+MAX_FIELDS = 1000  # of one head
+
+_END = re.compile(rb"\n\r?\r?\n")
+_STATUS = re.compile(
+    rb"HTTP(/1\.[01])?[^ \t]*[ \t]+(\d{3})(?!\d)(.*)", re.DOTALL | re.IGNORECASE
+)
+_INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)")  # no response follows a 101
+_FOLD = re.compile(rb"\n[ \t]+")
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)", re.DOTALL)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+
+
+class PageResponse(_aiohttp._ClientResponse):
+    """A response whose body is read up to ``cut_bytes``, and not much beyond."""
+
+    cut_bytes = math.inf
+
+
+class LenientProtocol(ResponseHandler):
+    """Passes each normalised head to aiohttp separately.
+
+    So data after a response cannot damage the response. A connection with such data, or with a
+    head that does not clearly give the end of the body, is not used again.
+    """
+
+    _head: bytearray | None = None  # received part of the head; None once complete
+    _head_bytes = 0  # of earlier informational heads
+
+    def set_response_params(self, **params: Any) -> None:
+        """Begin a response. Called before each request."""
+        self._head = bytearray()
+        self._head_bytes = 0
+        super().set_response_params(**params)
+
+    def data_received(self, data: bytes) -> None:
+        """Handle received data. aiohttp passes ``b""`` when it resumes after a pause."""
+        while self._head is not None and self._parser is not None:
+            head, data = self._cut(data)
+            if head is None:
+                return
+            tidy, is_clear = tidied(head)
+            self._head = bytearray() if _INFORMATIONAL.match(tidy) else None
+            super().data_received(tidy)
+            if not is_clear:
+                self.force_close()
+            if not data:
+                return
+        payload = self._payload
+        is_whole = payload is None or payload.is_eof()
+        if data and is_whole and self._parser is not None:
+            self._refuse("more came than the response")
+            return
+        super().data_received(data)
+        if self._exception is not None and payload is not None:
+            _end(payload, self._exception)
+
+    def _cut(self, data: bytes) -> tuple[bytes | None, bytes]:
+        """Return the head and the data after it. The head is None until it is complete."""
+        assert self._head is not None
+        searched = max(0, len(self._head) - 3)
+        self._head += data if self._head else data.lstrip(b"\r\n")
+        end = _END.search(self._head, searched)
+        size = end.end() if end else len(self._head)
+        if self._head_bytes + size > HEAD_BYTES:
+            self._refuse("the head of the response is too long")
+            return None, b""
+        if end is None:
+            return None, b""
+        head, data = bytes(self._head[:size]), bytes(self._head[size:])
+        self._head_bytes += size
+        return head, data
+
+    def _refuse(self, why: str) -> None:
+        self.force_close()
+        if self.transport is not None:
+            self.transport.close()
+        self.set_exception(HttpProcessingError(code=400, message=why))
+
+
+def tidied(head: bytes) -> tuple[bytes, bool]:
+    """Return a normalised head, and True if it clearly gives the end of the body.
+
+    Corrects the first line, unfolds folded lines (RFC 9112, 5.2), and removes lines that are
+    no fields. For the length of the body keeps what has precedence (6.3): chunks, else one
+    length, else the end of the connection. Keeps different lengths, which aiohttp refuses.
+    """
+    first, *lines = [
+        line.rstrip(b"\r").replace(b"\r", b" ")
+        for line in _FOLD.sub(b" ", head).split(b"\n")
+    ]
+    found = [_FIELD.fullmatch(line) for line in lines]
+    fields = [(match[1], match[2].strip()) for match in found if match]
+    lengths = _members(fields, b"content-length")
+    codings = [coding.lower() for coding in _members(fields, b"transfer-encoding")]
+    if b"chunked" in codings:
+        fields = _without(fields, b"content-length")
+    else:
+        fields = _without(fields, b"transfer-encoding")
+        if len(set(lengths)) == 1:
+            fields = _without(fields, b"content-length")
+            if _LENGTH.fullmatch(lengths[0]):
+                fields.append((b"Content-Length", lengths[0]))
+    if (status := _STATUS.fullmatch(first)) is not None:
+        first = b"HTTP%s %s %s" % (status[1] or b"/1.1", status[2], status[3].strip())
+    rows = [first, *(b": ".join(field) for field in fields), b"", b""]
+    return b"\r\n".join(rows), len(lengths) + len(codings) < 2
+
+
+def _members(fields: list[tuple[bytes, bytes]], name: bytes) -> list[bytes]:
+    """Return the members of all lists of a field. ``name`` is in lower case."""
+    values = [value for known, value in fields if known.lower() == name]
+    return [member.strip() for value in values for member in value.split(b",")]
+
+
+def _without(
+    fields: list[tuple[bytes, bytes]], name: bytes
+) -> list[tuple[bytes, bytes]]:
+    return [field for field in fields if field[0].lower() != name]
+
+
+def _end(payload: StreamReader, error: BaseException) -> None:
+    """End a body for its readers. Otherwise aiohttp would let them wait."""
+    if not payload.is_eof() and payload.exception() is None:
+        payload.set_exception(ClientPayloadError(str(error)))
+
+
+CONNECTIONS = 256  # open at the same time; HostPace limits hosts
 KEEPALIVE_S = 15
 
 
@@ -39,9 +171,9 @@ def open_session(
     local_address: tuple[str, int] | None,
     open_socket: Callable[[Any], socket.socket] | None = None,
 ) -> aiohttp.ClientSession:
-    """Return a session that keeps no cookies and adds no headers of its own.
+    """Return a session without cookies and default headers.
 
-    ``open_socket`` makes the socket of each connection, given where it is to lead to.
+    ``open_socket`` makes the socket of each connection from its address.
     """
     connector = aiohttp.TCPConnector(
         limit=CONNECTIONS,
@@ -50,7 +182,7 @@ def open_session(
         keepalive_timeout=KEEPALIVE_S,
         socket_factory=open_socket,
     )
-    # aiohttp has no option for it; a test fails where this one is not used.
+    # aiohttp has no option for this; a test fails if the protocol is not used.
     loop = asyncio.get_running_loop()
     connector._factory = functools.partial(  # type: ignore[assignment]  # a subclass
         LenientProtocol, loop=loop
@@ -59,7 +191,7 @@ def open_session(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
-        response_class=_aiohttp._ClientResponse,
+        response_class=PageResponse,
         skip_auto_headers=(
             "Accept",
             "Accept-Encoding",
@@ -73,9 +205,9 @@ def open_session(
 
 
 def download_error(error: Exception, timeout: float) -> Exception:
-    """Return the error of Scrapy, or ours, that says what happened."""
+    """Return the matching error of Scrapy or of this service."""
     if isinstance(error, TimeoutError):
-        return DownloadTimeoutError(f"no complete answer within {timeout:.1f} s")
+        return DownloadTimeoutError(f"no complete response within {timeout:.1f} s")
     if isinstance(error, (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError)):
         return UnsupportedURLSchemeError(str(error))
     if isinstance(
@@ -89,5 +221,5 @@ def download_error(error: Exception, timeout: float) -> Exception:
     if isinstance(error, aiohttp.ClientConnectorError):
         return DownloadConnectionRefusedError(str(error))
     if isinstance(error, ValueError):
-        return DownloadFailedError(f"the address cannot be fetched: {error}")
+        return DownloadFailedError(f"the URL cannot be fetched: {error}")
     return DownloadFailedError(str(error) or type(error).__name__)

@@ -1,8 +1,8 @@
-"""The operator's proxies: which one a page goes through, by kind, health and session.
+"""The operator's proxies: chooses by kind, health and session.
 
-``PROXIES`` names them, as ``stealth=http://user:password@host:8080``; one without a
-kind is for ``basic``. Their addresses come from the settings only, so the egress rule
-does not apply to them; it applies to what is asked of them.
+``PROXIES`` has entries such as ``stealth=http://user:password@host:8080``. An entry without
+a kind is ``basic``. Only settings name proxies, so the egress rule does not apply to their
+own addresses. It applies to the URLs that are requested through them.
 """
 
 from __future__ import annotations
@@ -20,24 +20,26 @@ import aiohttp
 from attrs import define, field
 from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError
 
+from scraper_service.shared_objects import Singletons
+
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.crawling.download.egress import EgressPolicy
 
-# Family, kind and protocol of a socket, and what it is connected to.
+# Family, type and protocol of a socket, and its address.
 AddressT: TypeAlias = "tuple[int, int, int, tuple[Any, ...]]"
 
 KINDS = ("basic", "stealth")
 CONNECT_S = 15.0
 HEAD_BYTES = 64 * 1024
 RECOVERY_S = 60.0  # after which half of a proxy's failures are forgotten
-STICKY_S = 3600.0  # a session that was not used for so long may get another
+STICKY_S = 3600.0  # an unused session keeps its proxy for this time
 
 
 @define(eq=False)
 class UpstreamProxy:
-    """One proxy that speaks HTTP. ``failures`` fade with time; the fewest is best."""
+    """An HTTP proxy. ``failures`` decay with time; fewer are better."""
 
     kind: str
     host: str
@@ -49,9 +51,9 @@ class UpstreamProxy:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``[KIND=]http://[USER:PASSWORD@]HOST:PORT``.
+        """Parse ``[KIND=]http://[USER:PASSWORD@]HOST:PORT``.
 
-        Raises :exc:`ValueError` that says what is wrong, but not the password.
+        Raises :exc:`ValueError` with the reason, without the password.
         """
         kind, equals, url = text.strip().partition("=")
         if not equals or "://" in kind:
@@ -77,41 +79,41 @@ class UpstreamProxy:
 
     @property
     def url(self) -> str:
-        """The address, without credentials."""
+        """The URL without credentials."""
         return f"http://{self.host}:{self.port}"
 
     @property
     def weakness(self) -> float:
-        """How often it failed of late; 0 is best."""
+        """The number of recent failures; 0 is best."""
         age_s = time.monotonic() - self._failed_at
         return self._failures * math.exp2(-age_s / RECOVERY_S)
 
     def failed(self) -> None:
-        """Note that it could not be used."""
+        """Note a failure of the proxy."""
         self._failures = self.weakness + 1
         self._failed_at = time.monotonic()
 
     def worked(self) -> None:
-        """Note that it carried a page."""
+        """Note a page that was fetched through the proxy."""
         self._failures = self.weakness / 2
         self._failed_at = time.monotonic()
 
     def credentials(self) -> list[str]:
-        """Return the header fields that open it."""
+        """Return the header fields with the credentials."""
         if not self.user:
             return []
         pair = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return [f"Proxy-Authorization: Basic {pair}"]
 
     def for_aiohttp(self) -> dict[str, Any]:
-        """Return how :meth:`aiohttp.ClientSession.request` is told of it."""
+        """Return the arguments for :meth:`aiohttp.ClientSession.request`."""
         auth = aiohttp.BasicAuth(self.user, self.password) if self.user else None
         return {"proxy": self.url, "proxy_auth": auth}
 
     async def open(
         self, host: str, port: int, *, tunnel: bool
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Connect to it; with ``tunnel`` to ``host`` through it.
+        """Connect to the proxy. With ``tunnel`` connect to ``host`` through it.
 
         Raises :exc:`DownloadConnectionRefusedError`.
         """
@@ -144,9 +146,9 @@ class UpstreamProxy:
 
 
 class Proxies:
-    """All proxies of this process; false if there are none."""
+    """All proxies of the operator. False if there are none."""
 
-    _shared: ClassVar[dict[tuple[str, ...], Proxies]] = {}
+    _instances: ClassVar[Singletons[Proxies]] = Singletons()
 
     def __init__(self, entries: list[str]):
         self._all = [UpstreamProxy.parse(entry) for entry in entries if entry.strip()]
@@ -154,21 +156,21 @@ class Proxies:
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Proxies:
-        """Return those of the settings; their health is known to all crawlers."""
+        """Return the proxies of the settings. All crawlers share their health."""
         entries = settings.getlist("PROXIES")
-        return cls._shared.setdefault(tuple(entries), cls(entries))
+        return cls._instances.get(tuple(entries), lambda: cls(entries))
 
     def __bool__(self) -> bool:
         return bool(self._all)
 
     def has(self, kind: str) -> bool:
-        """Tell whether there is a proxy of a kind."""
+        """Return True if there is a proxy of a kind."""
         return any(proxy.kind == kind for proxy in self._all)
 
     def choose(self, kind: str, session: str = "") -> UpstreamProxy | None:
         """Return a healthy proxy of a kind, the same for the same session.
 
-        None if there is none of the kind.
+        None if there is no proxy of the kind.
         """
         now = time.monotonic()
         proxy, until = self._sticky.get((kind, session), (None, 0.0))
@@ -180,7 +182,7 @@ class Proxies:
             return None
         least = min(round(proxy.weakness) for proxy in fitting)
         best = [proxy for proxy in fitting if round(proxy.weakness) == least]
-        chosen = random.choice(best)  # noqa: S311  # nothing depends on it
+        chosen = random.choice(best)  # noqa: S311  # not for security
         if session:
             self._sticky = {k: v for k, v in self._sticky.items() if v[1] > now}
             self._sticky[kind, session] = (chosen, now + STICKY_S)
@@ -188,7 +190,7 @@ class Proxies:
 
 
 async def vetted(policy: EgressPolicy, url: str) -> list[AddressT]:
-    """Return the addresses of the host of ``url``, of which all may be dialled.
+    """Resolve the host of ``url``. Return its addresses if all of them are allowed.
 
     Raises :exc:`CannotResolveHostError` and :exc:`ForbiddenDestination`.
     """

@@ -1,4 +1,4 @@
-"""Pages by the browser, as the download handler takes them."""
+"""Pages of the download handler that the browser fetches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from scrapy.http import Response
 
 from scraper_service.crawling.artefacts import keeper, service_secret
-from scraper_service.crawling.browser.errors import BrowserGone, MovedOn
-from scraper_service.crawling.browser.pool import SharedBrowser
-from scraper_service.crawling.database_retry import before
-from scraper_service.crawling.robots_middleware import RobotsMiddleware
+from scraper_service.crawling.browser.shared_browser import SharedBrowser
+from scraper_service.crawling.download.download_errors import BrowserGone, MovedOn
+from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
-from scraper_service.options.origins import host_of
+from scraper_service.options.urls import host_of
+from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
 from scraper_service.storage.sessions import SessionBox, read_session, save_session
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scraper_service.crawling.browser.moves import Judge
-    from scraper_service.crawling.browser.order import RenderedPage
+    from scraper_service.crawling.browser.navigation import Judge
+    from scraper_service.crawling.browser.open_page import RenderedPage
     from scraper_service.crawling.download.egress import EgressPolicy
     from scraper_service.crawling.download.proxies import UpstreamProxy
     from scraper_service.options.scrape import ScrapeOptions
@@ -33,20 +33,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-MOST_LONE_ENDS = 2  # of browsers that showed a page and no other; then it is the cause
-MOST_ENDS = 5  # of browsers in all, those included that ended before they had the page
-MAX_BYTES = 200 * 2**20  # of a page where DOWNLOAD_MAXSIZE sets no limit
-CONVERT_S = 0.5  # left for the page to be understood
+MOST_LONE_ENDS = 2  # of browsers with a single page, until that page is the cause
+MOST_ENDS = 5  # of all browsers, including ends before the page was opened
+MAX_BYTES = 200 * 2**20  # of a page if DOWNLOAD_MAXSIZE sets no limit
+CONVERT_S = 0.5  # reserved for the conversion
 EMPTY: StateT = {"cookies": [], "origins": []}
 
 
 class PageRendering:
-    """Open pages of one crawler in the shared browser.
+    """Opens pages of one crawler in the shared browser.
 
-    Reads and writes ``request.meta`` as
-    :class:`~scraper_service.crawling.download.handler.PageDownloadHandler` does; ``rendered``
-    is what the browser brought beside the HTML, ``browser_state`` the cookies and the
-    storage that go with a redirect.
+    Uses ``request.meta`` as
+    :class:`~scraper_service.crawling.download.handler.PageDownloadHandler` does. ``rendered`` has
+    the results of the browser beside the HTML, ``browser_state`` the cookies and storage for a
+    redirect.
     """
 
     def __init__(self, crawler: Crawler, policy: EgressPolicy):
@@ -60,16 +60,16 @@ class PageRendering:
         self._browser.enter()
 
     async def close(self) -> None:
-        """Note that the crawler has ended."""
+        """Note the end of the crawler."""
         await self._browser.leave()
 
     async def download(
         self, request: Request, upstream: UpstreamProxy | None
     ) -> Response:
-        """Return the page as its scripts left it, or the redirect that it came to.
+        """Return the page after its scripts have run, or the redirect that it led to.
 
-        Raises the errors of :mod:`scraper_service.crawling.browser.errors` and what
-        the downloader of plain pages raises.
+        Raises the errors of :mod:`scraper_service.crawling.download.download_errors` and of downloads
+        over HTTP.
         """
         options: ScrapeOptions = request.meta["options"]
         earlier = await self._state(request, options)
@@ -88,7 +88,7 @@ class PageRendering:
                 headers = {"Location": moved.url}
                 return Response(request.url, 302, headers=headers, request=request)
             except BrowserGone as gone:
-                # Any of the pages that were open may have ended it.
+                # Any of the open pages may have ended the browser.
                 ends += 1
                 lone_ends += alone and gone.had_begun
                 if lone_ends == MOST_LONE_ENDS:
@@ -127,12 +127,10 @@ class PageRendering:
         is_of_job = request.meta.get("lease") is not None
         asked_at = time.monotonic()
         async with self._browser.lend(patient=is_of_job, alone=alone) as running:
-            if is_of_job:  # nobody waits for it: the queue does not cost its time
+            if is_of_job:  # no client waits: the queue does not use up its time
                 request.meta["deadline"] += time.monotonic() - asked_at
             # Playwright takes 0.3 s to import, which lend() has done in a thread.
-            from scraper_service.crawling.browser.order import (  # noqa: PLC0415
-                PageOrder,
-            )
+            from scraper_service.crawling.browser.open_page import PageOrder  # noqa: PLC0415
             from scraper_service.crawling.browser.render import (  # noqa: PLC0415
                 render,
             )
@@ -141,7 +139,7 @@ class PageRendering:
             ends_at = min(ends_at, time.monotonic() + options.deadline_ms / 1000)
             order = PageOrder(
                 url=request.url,
-                asked=request.meta["asked_origin"],
+                first_origin=request.meta["first_origin"],
                 options=options,
                 load_s=request.meta["download_timeout"],
                 ends_at=ends_at - CONVERT_S,
@@ -167,15 +165,15 @@ class PageRendering:
         return int(request.meta.get("download_maxsize", default)) or MAX_BYTES
 
     def _judge(self, request: Request) -> Judge:
-        """Return what says by robots.txt where a page of a crawl may move to."""
+        """Return a judge that checks robots.txt for navigations of a crawled page."""
         agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
         robots = self._crawler.get_downloader_middleware(RobotsMiddleware)
 
         async def judge(url: str, *, can_leave: bool) -> None:
             if not agents or robots is None:
                 return
-            # To wait here for a robots.txt could be for ever: it may need the place at
-            # the host that this page has.
+            # Fetching a robots.txt here could block forever: it may need the slot at the host
+            # that this page holds.
             if can_leave and not robots.is_known(url):
                 raise MovedOn(url)
             await robots.check(url, agents)
@@ -194,7 +192,7 @@ class PageRendering:
     ) -> None:
         assert options.storage is not None
         if not (team_id := request.meta.get("team_id")):
-            remark = "The session was not kept: only the service keeps sessions."
+            warning = "The session was not kept: only the service keeps sessions."
         else:
             name = options.storage
             ask_on = before(request.meta.get("deadline", 0.0))
@@ -207,8 +205,8 @@ class PageRendering:
                 )
                 return
             except (ValueError, ServiceUnavailable) as error:
-                remark = f"The session was not kept: {error}."
-        request.meta["transport_warnings"] = (remark,)
+                warning = f"The session was not kept: {error}."
+        request.meta["transport_warnings"] = (warning,)
 
     def _box(self) -> SessionBox:
         return SessionBox(service_secret(self._settings))
@@ -221,6 +219,6 @@ def _save(
 
 
 def _product(user_agent: str) -> str:
-    """Return the words of ``USER_AGENT`` that say whose requests these are."""
+    """Return the product tokens of ``USER_AGENT``, which name the operator."""
     inside = user_agent.partition("(compatible;")[2].partition(")")[0].split(";")
     return (inside[0] or user_agent).strip()

@@ -1,4 +1,4 @@
-"""The operation deep research: plan, search, read, and write down what was found."""
+"""Deep research: choose searches, read the pages found, write a report."""
 
 from __future__ import annotations
 
@@ -8,38 +8,38 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
-from scraper_service.content.merging import PageData, merged
-from scraper_service.content.stored_pages import read_pages
-from scraper_service.content.text import digest
+from scraper_service.content.merging import PageData, merge
+from scraper_service.content.text import page_notes
+from scraper_service.content.text.stored_pages import read_pages
 from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.llm.model import ModelError
+from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.formats import Markdown
-from scraper_service.options.jobs import BatchOptions
 from scraper_service.options.urls import caller_url
-from scraper_service.services.deep_research.notes import Findings
+from scraper_service.services.deep_research.findings import Findings
 from scraper_service.services.operations import OperationFailed
 
 if TYPE_CHECKING:
-    from scraper_service.content.stored_pages import StoredPage
-    from scraper_service.content.text.digest import Note
+    from scraper_service.content.text.page_notes import Note
+    from scraper_service.content.text.stored_pages import StoredPage
     from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.options.operations import ResearchOptions
+    from scraper_service.options.extraction import ResearchOptions
     from scraper_service.options.scrape import ScrapeOptions
     from scraper_service.services.deep_research.report_writer import ResearchWriter
-    from scraper_service.services.operation_sources import Sources
-    from scraper_service.services.operations import Operation
+    from scraper_service.services.operations import Operation, Sources
 
 RESULTS = 8  # of one search
 LEAST_PAGES = 3  # of one round
-FULL_ROUNDS = 3  # that the pages are shared among, so that there is a second one
-# Of the time limit: what is left for writing, and what a further round needs.
+FULL_ROUNDS = 3  # share the page limit, so that pages are left for a second round
+# Shares of the time limit: for writing the report, and for a further round.
 WRITING, A_ROUND = 0.1, 0.2
 
 
 class Research:
-    """Search for what was asked, read the pages, search for what they speak of.
+    """Runs deep research in rounds: search, read pages, choose further searches.
 
-    Round by round, until depth, pages or time are used up or nothing new comes.
+    It ends when depth, pages or time are used up, or a round finds nothing new.
     """
 
     def __init__(
@@ -55,20 +55,20 @@ class Research:
         self._prices = prices
 
     def pages(self, options: ResearchOptions) -> int:
-        """Return how many pages a research may have to pay for."""
+        """Return the most pages that an operation may be charged for."""
         return options.max_urls
 
     def price(self, options: ResearchOptions) -> int:
-        """Return what a page costs."""
+        """Return the price of a page in credits."""
         return self._prices.usual(_scrape(options))
 
     async def __call__(self, operation: Operation) -> None:
-        """Run an operation; see :class:`ResearchOptions`."""
+        """Run an operation with :class:`ResearchOptions`."""
         await _Work(self, operation).run()
 
 
 class _Work:
-    """The work on one research."""
+    """The work on one deep research job."""
 
     def __init__(self, research: Research, operation: Operation):
         self._research = research
@@ -80,18 +80,18 @@ class _Work:
         self._most = min(self._options.max_urls, operation.page_limit)
         self._pages: list[Note] = []
         self._data: list[PageData] = []
-        self._tokens: int | None = None
+        self._tokens = 0
 
     async def run(self) -> None:
-        """Begin, or go on where it was."""
+        """Run the job from its stored state to its end."""
         found = self._found
-        if not found.questions:
-            await self._begin()
+        if self._operation.warning:
+            found.warn(self._operation.warning)
         for number, urls in enumerate(found.rounds, 1):
             await self._read(number, urls)
         while True:
             if found.queries is None:
-                found.queries = await self._further()
+                found.queries = await self._next_searches()
                 await self._remember()
             if not self._goes_on():
                 break
@@ -122,52 +122,29 @@ class _Work:
         result = self._found.result(self._options.max_depth, self._pages)
         await self._operation.show(result)
 
-    async def _begin(self) -> None:
-        """Choose the questions, and the first searches."""
-        found, options = self._found, self._options
-        if self._operation.warning:
-            found.warn(self._operation.warning)
-        found.questions = digest.questions_of(options.query)
-        planned = await self._writer.searches(self._operation, [], self._until())
-        self._count(planned)
-        found.queries = planned.queries
-        if found.queries is None:
-            found.queries = digest.searches_of(options.query, found.questions)
-        count = len(found.queries)
-        planned_text = "1 search is" if count == 1 else f"{count} searches are"
-        found.note("thought", "complete", f"{planned_text} to begin with.")
-        await self._remember()
-
-    async def _further(self) -> list[str]:
-        """Return what is to be searched for next; nothing if all has been said."""
+    async def _next_searches(self) -> list[str]:
+        """Return the next searches; none if there is nothing left to search for."""
         found, query = self._found, self._options.query
         if len(found.rounds) >= self._options.max_depth:
             return []
-        planned = await self._writer.searches(
-            self._operation, self._pages, self._until()
-        )
-        self._count(planned)
-        if planned.queries is not None:
-            return [each for each in planned.queries if each not in found.asked]
-        terms: list[str] = await self._pool.run(
-            digest.further_terms,
-            query,
-            found.asked,
-            self._pages,
-            team_id=self._operation.team_id,
-            job_id=self._operation.id,
-        )
-        return [f"{digest.subject_of(query)} {term}" for term in terms]
-
-    def _count(self, said: Any) -> None:
-        """Take down what the language model used, and what is to be told of it."""
-        if said.tokens:
-            self._tokens = (self._tokens or 0) + said.tokens
-        if said.warning:
-            self._found.warn(said.warning)
+        queries: list[str] = []
+        try:
+            queries, tokens = await self._writer.searches(
+                self._operation, self._pages, self._until()
+            )
+            self._tokens += tokens
+        except ModelError as error:
+            found.warn(f"The language model chose no searches ({error.reason}).")
+        if found.asked:
+            return [each for each in queries if each not in found.asked]
+        queries = queries or [query]
+        count = len(queries)
+        planned = "1 search is" if count == 1 else f"{count} searches are"
+        found.note("thought", "complete", f"{planned} to begin with.")
+        return queries
 
     async def _search(self, queries: list[str]) -> list[str]:
-        """Return the addresses of the pages to read next; none if nothing new came."""
+        """Return the URLs to read next; none if the searches find nothing new."""
         found = self._found
         wanted = math.ceil(self._most / min(FULL_ROUNDS, self._options.max_depth))
         wanted = max(LEAST_PAGES, wanted)
@@ -195,7 +172,7 @@ class _Work:
         return new
 
     async def _read(self, number: int, urls: list[str]) -> None:
-        """Read the pages of a round, or what there is of them when the time is over."""
+        """Read the pages of a round; at the time limit, those that have arrived."""
         found, operation = self._found, self._operation
         asked = BatchOptions(
             urls=tuple(urls),
@@ -213,15 +190,14 @@ class _Work:
                 read_pages, bodies, team_id=operation.team_id, job_id=operation.id
             )
             notes: list[Note | None] = await self._pool.run(
-                digest.notes,
+                page_notes.notes,
                 bodies,
                 self._options.query,
                 team_id=operation.team_id,
                 job_id=operation.id,
             )
             for entry, page, note in zip(entries, pages, notes, strict=True):
-                if page.tokens:
-                    self._tokens = (self._tokens or 0) + page.tokens
+                self._tokens += page.tokens or 0
                 if note is not None:
                     numbered[entry.number] = note, PageData(page.url, page.data)
         for _, (note, data) in sorted(numbered.items()):
@@ -243,7 +219,7 @@ class _Work:
             analysis = await self._analysis()
         if "json" in options.formats:
             joined = await self._pool.run(
-                merged,
+                merge,
                 self._data,
                 team_id=self._operation.team_id,
                 job_id=self._operation.id,
@@ -253,27 +229,19 @@ class _Work:
         found.note("synthesis", "complete", f"The answer is made of {count} pages.")
         result = found.result(options.max_depth, pages, analysis, **data)
         price = self._research.price(options) * count
-        await self._operation.complete(result, count, price, self._tokens)
+        await self._operation.complete(result, count, price, self._tokens or None)
 
     async def _analysis(self) -> str:
-        """Return the text of the answer: of the model, else sentences of the pages."""
-        query, pages = self._options.query, self._pages
-        written = await self._writer.analysis(self._operation, pages, self._until())
-        self._count(written)
-        if written.text:
-            return f"{written.text.strip()}\n\n{digest.source_list(pages)}"
-        text: str = await self._pool.run(
-            digest.digest,
-            query,
-            self._found.questions,
-            pages,
-            team_id=self._operation.team_id,
-            job_id=self._operation.id,
-        )
-        if not text:
-            self._found.warn("The pages that were found say nothing about it.")
-            return f"# {query}\n\n{digest.source_list(pages)}"
-        return text
+        """Return the report with the list of its sources."""
+        try:
+            text, tokens = await self._writer.report(
+                self._operation, self._pages, self._until()
+            )
+        except ModelError as error:
+            reason = f"The language model wrote no report ({error.reason})."
+            raise OperationFailed(reason) from error
+        self._tokens += tokens
+        return f"{text}\n\n{page_notes.source_list(self._pages)}"
 
 
 def _scrape(options: ResearchOptions) -> ScrapeOptions:
@@ -284,7 +252,7 @@ def _scrape(options: ResearchOptions) -> ScrapeOptions:
 
 
 def _first_new(lists: list[list[str]], known: set[str], wanted: int) -> list[str]:
-    """Return addresses that are not known, in turn from each list."""
+    """Return up to ``wanted`` URLs that are not known, taking turns between lists."""
     found: dict[str, None] = {}
     for place in range(max(map(len, lists), default=0)):
         for urls in lists:

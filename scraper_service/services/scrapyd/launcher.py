@@ -1,6 +1,6 @@
-"""The launcher of our nodes: a scrapyd that is stopped lets its processes finish.
+"""The scrapyd launcher of a node: a stopping scrapyd lets its processes finish.
 
-Named by ``launcher`` in ``deploy/scrapyd.conf``. Only scrapyd imports it.
+``deploy/scrapyd.conf`` names it as ``launcher``. Only scrapyd imports it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from twisted.internet.defer import Deferred, DeferredList
 
 
 class PatientLauncher(Launcher):  # type: ignore[misc]  # scrapyd has no annotations
-    """Hands SIGTERM on, so that pages under way are stored and addresses given back.
+    """Passes SIGTERM on, so that processes store their pages and return their leases.
 
-    Scrapyd's own would end and leave its processes behind, without a parent. Raises
-    :exc:`ValueError` for a scrapyd that others can reach without a password.
+    Scrapyd's own launcher ends at once and leaves orphaned processes. Raises
+    :exc:`ValueError` for a scrapyd that other machines can reach without a password.
     """
 
     _stopping = False

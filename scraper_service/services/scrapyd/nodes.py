@@ -1,7 +1,6 @@
-"""Nodes of scrapyd, over its HTTP API: how they are, what they run, start and stop.
+"""Scrapyd nodes over their HTTP API: state, running processes, start and stop.
 
-Their addresses are the operator's, so the rule about where pages may come from does
-not hold for them.
+The operator sets their URLs, so the egress rules for pages do not apply.
 """
 
 from __future__ import annotations
@@ -22,31 +21,31 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_TIMEOUT_S = 10
-# A node lists the spiders of the project first, in a process, and answers nobody else.
+# A node first lists the project's spiders in a process. Meanwhile it does not respond.
 ASK_TIMEOUT_S = 60
 FIRST_REST_S = 5.0
 LONGEST_REST_S = 300.0
 
 
 class NodeRefused(Exception):
-    """A node does not take a run, and will not begin it."""
+    """Raised when a node refuses a run and will not start it."""
 
 
 class NodeDown(NodeRefused):
-    """A node cannot be reached; as soon as it can, it may be asked again."""
+    """Raised when a node cannot be reached. A later request may succeed."""
 
 
 class NodeSilent(Exception):
-    """A node did not answer: nobody knows whether it takes the run."""
+    """Raised when a node did not respond. It may or may not start the run."""
 
 
 def read_address(text: str) -> tuple[str, dict[str, str]]:
-    """Return the address of a node without its password, and headers that have it.
+    """Return the URL of a node without user and password, and the headers with them.
 
-    Raises :exc:`ValueError`, which names no password.
+    Raises :exc:`ValueError`, whose text has no password.
     """
     rule = (
-        "SCRAPER_SCRAPYD_NODES must have addresses such as"
+        "SCRAPER_SCRAPYD_NODES must have URLs such as"
         " http://user:password@10.0.0.5:6800"
     )
     try:
@@ -68,7 +67,7 @@ def read_address(text: str) -> tuple[str, dict[str, str]]:
 
 
 def read_addresses(texts: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Return headers by address; raises :exc:`ValueError`, for none, too."""
+    """Return headers by URL. Raises :exc:`ValueError`, also without any URL."""
     found = dict(read_address(text) for text in texts if text.strip())
     if not found:
         raise ValueError(
@@ -77,20 +76,21 @@ def read_addresses(texts: Iterable[str]) -> dict[str, dict[str, str]]:
     return found
 
 
-class Node:
-    """One node. ``name`` is its address, without user and password.
-
-    ``pending`` and ``running`` are processes of all projects, ``listed`` the ids of
-    those of ours that wait or run, ``finished`` of those that it remembers; they are
-    what the poll that began at ``listed_at`` (:func:`time.monotonic`) has found.
-    """
+class ScrapydNode:
+    """A scrapyd node, with the results of its latest poll."""
 
     def __init__(self, name: str, headers: dict[str, str], project: str):
+        #: Its URL without user and password.
         self.name = name
+        #: Waiting processes of all projects.
         self.pending = 0
+        #: Running processes of all projects.
         self.running = 0
+        #: Ids of this project's waiting and running processes.
         self.listed: frozenset[str] = frozenset()
+        #: Ids of this project's ended processes that the node remembers.
         self.finished: frozenset[str] = frozenset()
+        #: Start of the latest poll (:func:`time.monotonic`).
         self.listed_at = -math.inf
         self._headers = headers
         self._project = project
@@ -102,7 +102,7 @@ class Node:
         self._rests_until = -math.inf
 
     async def open(self) -> None:
-        """Make ready to ask; needs a running loop."""
+        """Open the HTTP session. Needs a running loop."""
         self._session = aiohttp.ClientSession(
             headers=self._headers, cookie_jar=aiohttp.DummyCookieJar()
         )
@@ -117,7 +117,7 @@ class Node:
 
     @property
     def silent_s(self) -> float:
-        """For how long it has not answered."""
+        """Seconds since the last successful poll."""
         return time.monotonic() - self._good_at
 
     @property
@@ -126,7 +126,7 @@ class Node:
         return time.monotonic() - self._polled_at
 
     async def poll(self) -> None:
-        """Find out how the node is; a change is logged."""
+        """Read the state of the node, and log changes."""
         begin = self._polled_at = time.monotonic()
         try:
             status = await self._call("daemonstatus.json")
@@ -152,14 +152,14 @@ class Node:
         self._trouble = trouble
 
     def refused(self, error: NodeRefused | NodeSilent) -> None:
-        """Note that a run was not taken, or perhaps not."""
+        """Note that a run was refused, or had no response."""
         if isinstance(error, NodeDown):
             self._note(str(error))
         else:
             self.rest(str(error))
 
     def rest(self, reason: str) -> None:
-        """Ask for nothing for a while: a run could not begin here. Longer each time."""
+        """Start no runs here for a while, since a run failed. The pause doubles."""
         if time.monotonic() < self._rests_until:
             return
         text = "node %s is given no jobs for %d s: %s"
@@ -168,14 +168,15 @@ class Node:
         self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
 
     def works(self) -> None:
-        """Note that a run began here."""
+        """Note that a run has started here."""
         self._rest_s = FIRST_REST_S
         self._rests_until = -math.inf
 
     async def schedule(self, spider: str, job_id: str, run_id: str) -> None:
-        """Have a process work on a job; only its id is told.
+        """Start a process for a job. It gets only the id of the job.
 
-        Raises :exc:`NodeRefused`, and :exc:`NodeSilent`, after which it may begin yet.
+        Raises :exc:`NodeRefused` and :exc:`NodeSilent`; after the latter the process
+        may still start.
         """
         form = {
             "project": self._project,
@@ -186,9 +187,9 @@ class Node:
         await self._call("schedule.json", form, ASK_TIMEOUT_S)
 
     async def cancel(self, run_id: str) -> None:
-        """Take a run out of the queue, or tell its process to stop; no matter if not.
+        """Remove a run from the queue or stop its process. Failures are only logged.
 
-        A process that is told again stops without finishing its pages.
+        A process that is stopped twice ends without finishing its pages.
         """
         form = {"project": self._project, "job": run_id}
         try:
@@ -228,7 +229,7 @@ _LISTED = ("pending", "running")
 
 
 def _read(status: int, text: str) -> dict[str, Any]:
-    """Return what scrapyd said; its errors have status 200, too."""
+    """Return a response of scrapyd. Its errors have status 200, too."""
     if status in {401, 403}:
         raise NodeRefused("user or password in SCRAPER_SCRAPYD_NODES is wrong")
     try:

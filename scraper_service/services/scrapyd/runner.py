@@ -1,8 +1,8 @@
-"""Jobs on scrapyd: processes on nodes that share the job database with the service.
+"""Runs jobs on scrapyd: processes on nodes that share the job database.
 
-What was asked of whom is in the table of runs, not here: any service process can go on
-where another one ended. Each turn compares it with what the nodes list and with the
-signs of life of processes, ends what is lost and asks for what is missing.
+Runs are stored in the database, so any service process can continue the work of another.
+Every second, the runner compares them with the nodes' lists and the heartbeats of
+processes. It ends lost runs and starts missing ones.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING
 
-from scraper_service.crawling.heartbeat import Presence
+from scraper_service.crawling.job_process import Presence
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.services.job_runner import EXPIRE_S, expire
 from scraper_service.services.scrapyd.nodes import (
-    Node,
     NodeRefused,
     NodeSilent,
+    ScrapydNode,
     read_addresses,
 )
-from scraper_service.storage import runs
-from scraper_service.storage.runs import Run, RunState
+from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.jobs import runs
+from scraper_service.storage.jobs.runs import Run, RunState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -34,24 +35,24 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.runs import Demand
+    from scraper_service.storage.jobs.runs import Demand
 
 logger = logging.getLogger(__name__)
 
 TURN_S = 1.0
 IDLE_POLL_S = 10.0  # between two polls of a node while no job runs; below SILENT_S
 WAITING_AHEAD = 4  # runs in the queue of a node; further jobs wait in the database
-MOVE_S = 60.0  # that a run waits, before a node whose queue is empty is given it
-SILENT_S = 20.0  # without an answer of a node, before its queue is asked for elsewhere
-STOP_S = 15.0  # for a process to end by itself after its job; then it is told, again
+MOVE_S = 60.0  # that a run waits before it moves to a node with an empty queue
+SILENT_S = 20.0  # without a response of a node, before its runs move elsewhere
+STOP_S = 15.0  # for a process to end after its job, and between two stop requests
 
 
 class ScrapydRunner:
-    """Run the active jobs of the database on ``SCRAPYD_NODES``.
+    """Runs the active jobs of the database on ``SCRAPYD_NODES``.
 
-    A job has up to ``SCRAPYD_PROCESSES_PER_JOB`` processes; how many run at a time on a
-    node is scrapyd's ``max_proc``. Processes are told nothing but the id of their job:
-    nodes have ``DATABASE_URL`` and other settings in their own environment.
+    A job has up to ``SCRAPYD_PROCESSES_PER_JOB`` processes. Scrapyd's ``max_proc`` limits
+    the processes of a node. A process gets only the id of its job: nodes have
+    ``DATABASE_URL`` and other settings in their own environment.
     """
 
     def __init__(self, process: AsyncCrawlerProcess, database: Database):
@@ -62,19 +63,20 @@ class ScrapydRunner:
         project = settings["SCRAPYD_PROJECT"]
         addresses = read_addresses(settings.getlist("SCRAPYD_NODES"))
         self._nodes = {
-            name: Node(name, headers, project) for name, headers in addresses.items()
+            name: ScrapydNode(name, headers, project)
+            for name, headers in addresses.items()
         }
         self._most = settings.getint("SCRAPYD_PROCESSES_PER_JOB")
         self._at_once = settings.getint("JOB_CONCURRENCY")
         self._wanted = asyncio.Event()
-        self._is_idle = False  # no job runs or waits, as far as the last turn saw
-        self._asking: set[str] = set()  # ids of runs that a node is being asked for
-        self._seen: dict[str, float] = {}  # when a run was first seen to wait
-        self._told: dict[str, float] = {}  # when a process was last told to stop
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_idle = False  # the last turn found no running or waiting job
+        self._asking: set[str] = set()  # ids of runs with a start request in flight
+        self._seen: dict[str, float] = {}  # when a run was first seen waiting
+        self._told: dict[str, float] = {}  # when a process was last stopped
+        self._tasks = BackgroundTasks()
 
     async def open(self) -> None:
-        """Begin to take up jobs; raise what keeps the database from it."""
+        """Start to run jobs. Raises errors of the database."""
         await self._presence.open()
         for node in self._nodes.values():
             await node.open()
@@ -84,25 +86,24 @@ class ScrapydRunner:
         self._presence.every(EXPIRE_S, partial(expire, self._database))
 
     async def close(self) -> None:
-        """Look after jobs no more; their processes go on."""
+        """Start no more processes. Running processes go on."""
         self._presence.close()
-        for task in self._tasks:
-            task.cancel()
+        self._tasks.cancel()
         for node in self._nodes.values():
             await node.close()
 
     def wake(self) -> None:
-        """Take up a job that was just stored, at once."""
+        """Look for new jobs at once."""
         self._is_idle = False
         self._wanted.set()
 
     async def store_counts(self, job_id: str) -> None:
-        """Do nothing: each process stores what it counts every second."""
+        """Do nothing: each process stores its counts every second."""
 
     async def cancel(self, job_id: str) -> None:
-        """Tell the processes of a job that was cancelled to stop.
+        """Stop the processes of a cancelled job.
 
-        They would find out by themselves, but those that wait would begin first.
+        Running processes notice the cancel themselves; waiting ones would start first.
         """
         self._spawn(self._stop_all(job_id))
 
@@ -111,25 +112,22 @@ class ScrapydRunner:
             self._tell(run_id, self._nodes.get(name))
         self.wake()
 
-    def _tell(self, run_id: str, node: Node | None) -> None:
+    def _tell(self, run_id: str, node: ScrapydNode | None) -> None:
         self._told[run_id] = time.monotonic()
         if node is not None:
             self._spawn(node.cancel(run_id))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        self._tasks.spawn(work).add_done_callback(self._log_failure)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
+    def _log_failure(self, task: asyncio.Task[None]) -> None:
         if task.cancelled() or task.exception() is None:
             return
         if not isinstance(task.exception(), ServiceUnavailable):
             logger.error("work of the runner failed", exc_info=task.exception())
 
-    async def _poll(self, node: Node) -> None:
-        """Ask a node how it is; less often while there is nothing to do."""
+    async def _poll(self, node: ScrapydNode) -> None:
+        """Poll a node, less often while no job runs."""
         if not self._is_idle or node.polled_s >= IDLE_POLL_S:
             await node.poll()
 
@@ -146,7 +144,7 @@ class ScrapydRunner:
         await self._ask_for(wanted, live)
 
     async def _has_ended(self, run: Run, read_at: float) -> bool:
-        """End a run that is lost, or whose job is over; tell whether it has ended."""
+        """End a run that is lost or whose job is over. Return True if it has ended."""
         node = self._nodes.get(run.node)
         if run.state is RunState.RUNNING:
             return await self._has_process_ended(run, node)
@@ -166,7 +164,7 @@ class ScrapydRunner:
             logger.info("run %s at %s: %s", run.id, run.node, reason)
         return ended
 
-    async def _has_process_ended(self, run: Run, node: Node | None) -> bool:
+    async def _has_process_ended(self, run: Run, node: ScrapydNode | None) -> bool:
         if self._seen.pop(run.id, None) is not None and node is not None:
             node.works()
         if run.is_lost:
@@ -184,15 +182,15 @@ class ScrapydRunner:
         return False
 
     def _why_not_asked(self, run: Run) -> str | None:
-        """Tell why the answer to a question will never come, None if it may."""
+        """Return why a start request will never get a response, None if it may."""
         if run.asked_by == self.owner:
-            return None if run.id in self._asking else "nobody asks for it"
-        return "who asked for it is gone" if run.is_lost else None
+            return None if run.id in self._asking else "its start request was lost"
+        return "the service that requested its start is gone" if run.is_lost else None
 
     def _why_not_waiting(
-        self, run: Run, node: Node | None, read_at: float
+        self, run: Run, node: ScrapydNode | None, read_at: float
     ) -> str | None:
-        """Tell why a run that its node has taken will not begin, None if it may."""
+        """Return why an accepted run will not start, None if it may."""
         if node is None:
             return "its node is not in SCRAPER_SCRAPYD_NODES"
         since = self._seen.setdefault(run.id, read_at)
@@ -211,10 +209,10 @@ class ScrapydRunner:
             return "another node has room"
         return None
 
-    # -- asking ----------------------------------------------------------------------
+    # -- starting processes ----------------------------------------------------------
 
     async def _ask_for(self, wanted: list[Demand], live: list[Run]) -> None:
-        """Ask for the processes that jobs lack: first one for each, the oldest first."""
+        """Start missing processes: the first of each job, the oldest job first."""
         taken = {(run.job_id, run.slot) for run in live}
         load = Counter(run.node for run in live)
         waiting = Counter(r.node for r in live if r.state is not RunState.RUNNING)
@@ -232,7 +230,7 @@ class ScrapydRunner:
                     of_job[job.id, node.name] += 1
 
     def _is_small(self, job: Demand, others: int) -> bool:
-        """Tell whether ``others`` processes can have all of a job in flight."""
+        """Return True if ``others`` processes can fetch all open URLs of a job at once."""
         return job.open <= others * self._at_once
 
     def _best(
@@ -241,21 +239,21 @@ class ScrapydRunner:
         load: Counter[str],
         waiting: Counter[str],
         of_job: Counter[tuple[str, str]],
-    ) -> Node | None:
-        """Return the node with the least to do, rather one that the job is not on."""
+    ) -> ScrapydNode | None:
+        """Return the least busy node, preferring nodes without this job."""
         free = [
             node
             for node in self._nodes.values()
             if node.takes_runs and max(waiting[node.name], node.pending) < WAITING_AHEAD
         ]
 
-        def burden(node: Node) -> tuple[int, int]:
+        def burden(node: ScrapydNode) -> tuple[int, int]:
             busy = max(load[node.name], node.pending + node.running)
             return of_job[job.id, node.name], busy
 
         return min(free, key=burden, default=None)
 
-    async def _ask(self, job: Demand, slot: int, node: Node) -> bool:
+    async def _ask(self, job: Demand, slot: int, node: ScrapydNode) -> bool:
         run_id = str(uuid.uuid4())
         self._asking.add(run_id)
         try:
@@ -271,7 +269,7 @@ class ScrapydRunner:
             self._asking.discard(run_id)
         return noted
 
-    async def _schedule(self, job: Demand, run_id: str, node: Node) -> None:
+    async def _schedule(self, job: Demand, run_id: str, node: ScrapydNode) -> None:
         try:
             await node.schedule(job.kind, job.id, run_id)
         except (NodeRefused, NodeSilent) as error:

@@ -1,13 +1,13 @@
-"""What teams may spend and what they have spent.
+"""Credits of teams: balances, holds, charges and the ledger.
 
-A team without a balance spends what it likes. From one with a balance, credits are
-taken before the work and charged with its end, so that it never falls below zero:
-those of a call are held meanwhile, those of a job reserved on its row. What a job
-leaves over waits in a hold without owner until the team needs it, since the end of a
-job must not wait for the row of a team.
+A team without a balance is unlimited. For other teams, credits are taken before the
+work and charged at its end, so a balance never falls below zero. A call holds its
+credits meanwhile, and a job reserves them on its row. The rest of a job becomes a hold
+without an owner, which returns to the balance when the team needs it: the end of a job
+must not wait for the row of the team.
 
-Functions take a connection inside a transaction. Those that lock the row of a team are
-for :meth:`Database.write_first`.
+Functions run inside a transaction. Functions that lock the row of a team are for
+:meth:`Database.write_first`. Callers use :class:`Credits`.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ from sqlalchemy import (
 )
 
 from scraper_service.storage import change_snapshots
-from scraper_service.storage.frontier.transactions import RETENTION_S, now_of
-from scraper_service.storage.job_records import ACTIVE
+from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import (
     activity,
     hold,
@@ -39,11 +38,13 @@ from scraper_service.storage.schema import (
     team,
     worker,
 )
+from scraper_service.storage.transactions import RETENTION_S, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
     from scraper_service.items import Snapshot
+    from scraper_service.storage.database import Database
 
 DAY_S = 86_400
 MOST = 2**31  # pages
@@ -61,16 +62,16 @@ _GIVE = (
     .values(credits=team.c.credits + bindparam("amount"))
 )
 _READ = select(team.c.credits).where(team.c.id == bindparam("team"))
-# Weaker than FOR UPDATE, which would wait for everybody who writes into the ledger.
+# Weaker than FOR UPDATE, which would wait for each transaction that writes the ledger.
 _LOCK = _READ.with_for_update(key_share=True)
 
 
 @frozen
 class Call:
-    """A call outside of jobs: what its team's ledger and activity say of it.
+    """A call outside of jobs, for the ledger and the activity of its team.
 
-    ``target`` is the address it is about, None where nothing may be kept of it; ``at``
-    is when it came, in seconds since 1970.
+    ``target`` is the URL of the call, None with zero data retention. ``at`` is the time of
+    the call in seconds since 1970.
     """
 
     id: str
@@ -83,7 +84,7 @@ class Call:
 
 
 def balance(connection: Connection, team_id: str) -> int | None:
-    """Return what a team may still spend, None for any amount."""
+    """Return the credits that a team may spend, None if it is unlimited."""
     found = connection.scalar(_READ, {"team": team_id})
     if found is None:
         return None
@@ -94,31 +95,31 @@ def balance(connection: Connection, team_id: str) -> int | None:
 
 
 def _is_free(connection: Connection) -> ColumnElement[bool]:
-    """Return which holds go back: nobody works on the call any more."""
+    """Return the condition for holds whose process is dead or which have no owner."""
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     return or_(hold.c.owner.is_(None), hold.c.owner.not_in(live))
 
 
 def lock_team(connection: Connection, team_id: str) -> None:
-    """Let nobody else take from a team until the end of the transaction."""
+    """Lock the balance of a team until the end of the transaction."""
     connection.execute(_LOCK, {"team": team_id})
 
 
 def take(connection: Connection, team_id: str, amount: int) -> int | None:
-    """Take credits from a team; return None, or what it has if that is too little."""
-    asked = {"team": team_id, "amount": amount}
-    if connection.execute(_TAKE, asked).rowcount:
+    """Take credits from a team. Return None, or the balance if it is too low."""
+    values = {"team": team_id, "amount": amount}
+    if connection.execute(_TAKE, values).rowcount:
         return None
     connection.execute(_LOCK, {"team": team_id})
     take_back(connection, team_id)
-    if connection.execute(_TAKE, asked).rowcount:
+    if connection.execute(_TAKE, values).rowcount:
         return None
     left: int | None = connection.scalar(_READ, {"team": team_id})
-    return left  # None again for a team without a balance
+    return left  # None for a team without a balance, too
 
 
 def take_back(connection: Connection, team_id: str) -> None:
-    """Put what nobody holds any more back into the balance of a team, locked."""
+    """Return free holds to the balance of a team, which is locked."""
     freed = connection.scalars(
         delete(hold)
         .where(hold.c.team_id == team_id, _is_free(connection))
@@ -131,10 +132,10 @@ def take_back(connection: Connection, team_id: str) -> None:
 def take_up_to(
     connection: Connection, team_id: str, unit: int, most: int, least: int
 ) -> tuple[int, int]:
-    """Take credits for as many pages as the team can pay, ``most`` at most.
+    """Take credits for as many pages as the team can pay, up to ``most``.
 
-    Returns how many, and what the team has if they are fewer than ``least``: then
-    nothing was taken. ``unit`` is the price of a page.
+    Returns the number of pages and the balance. If the team can pay fewer than ``least``
+    pages, nothing is taken. ``unit`` is the price of a page.
     """
     left = take(connection, team_id, unit * min(most, MOST))
     if left is None:
@@ -146,7 +147,7 @@ def take_up_to(
 
 
 def give_back(connection: Connection, team_id: str, amount: int) -> None:
-    """Let a team have credits again that were taken; locks no team."""
+    """Return credits to a team as a hold without an owner. Locks no team."""
     if amount:
         connection.execute(
             insert(hold).values(
@@ -158,7 +159,7 @@ def give_back(connection: Connection, team_id: str, amount: int) -> None:
 def open_hold(
     connection: Connection, call: Call, amount: int, owner: str
 ) -> int | None:
-    """Take credits for a call; return None, or what the team has if it is too little."""
+    """Hold credits for a call. Return None, or the balance if it is too low."""
     left = take(connection, call.team_id, amount)
     if left is None:
         connection.execute(
@@ -170,17 +171,17 @@ def open_hold(
 
 
 def free_hold(connection: Connection, call_id: str) -> None:
-    """Let the credits of a call go back to its team; locks no team."""
+    """Free the hold of a call. Locks no team."""
     connection.execute(update(hold).where(hold.c.id == call_id).values(owner=None))
 
 
 def settle(
     connection: Connection, call: Call, price: int, body: bytes | None
 ) -> int | None:
-    """Charge a call that had a hold, and keep its page, None for none.
+    """Charge a call with a hold, and keep its page if there is a ``body``.
 
-    Returns None, or what the team has if ``price`` is more: then the call is free, and
-    its page is not kept. A second time it changes nothing.
+    Returns None, or the balance if it is below ``price``: the call is then free, and its
+    page is not kept. A second call changes nothing.
     """
     connection.execute(_LOCK, {"team": call.team_id})
     if _is_recorded(connection, call):
@@ -208,12 +209,12 @@ def settle_tracked(
     snapshot: Snapshot,
     is_limited: bool,
 ) -> tuple[bool, int | None]:
-    """Do as :func:`settle` and store a snapshot, if it was compared with the last one.
+    """Do as :func:`settle`, and store a snapshot if it was compared with the last one.
 
-    Returns whether it was, else nothing is done; and what :func:`settle` returns. A
-    second time it changes nothing.
+    Returns False if it was not, without a change, and the result of :func:`settle`. A second
+    call changes nothing.
     """
-    if is_limited:  # teams are locked before all else
+    if is_limited:  # teams are locked before other rows
         lock_team(connection, call.team_id)
     if _is_recorded(connection, call):
         return True, None
@@ -234,7 +235,7 @@ def record(
 ) -> None:
     """Write a call into ledger and activity, and keep its page for a day.
 
-    A second time it changes nothing.
+    A second call changes nothing.
     """
     if _is_recorded(connection, call):
         return
@@ -261,14 +262,14 @@ def _is_recorded(connection: Connection, call: Call) -> bool:
 def charge_job(
     connection: Connection, team_id: str, job_id: str, key_id: str | None, price: int
 ) -> None:
-    """Charge a job as a whole; a second time is an error of the database."""
+    """Charge a job as a whole. A second call raises an error of the database."""
     at = now_of(connection)
     row = charge_row(job_id, team_id, job_id, key_id, price, at)
     connection.execute(_ADD_CHARGE, row)
 
 
 def note_activity(connection: Connection, call: Call) -> None:
-    """List a call among those of its team."""
+    """Write a call into the activity of its team."""
     row = {
         "id": call.id,
         "team_id": call.team_id,
@@ -301,10 +302,10 @@ def charge_row(
 
 
 def top_up(connection: Connection, team_id: str, job_id: str, amount: int) -> bool:
-    """Reserve more for a job, for a page that is dearer than others; tell if it worked.
+    """Reserve more credits of a job for an expensive page. Return False if too few.
 
-    In a transaction of its own (:meth:`Database.write_aside`): it locks the team, then
-    the job.
+    Needs a transaction of its own (:meth:`Database.write_aside`), since it locks the team
+    and then the job.
     """
     if take(connection, team_id, amount) is not None:
         return False
@@ -316,3 +317,76 @@ def top_up(connection: Connection, team_id: str, job_id: str, amount: int) -> bo
     if not reserved.rowcount:
         give_back(connection, team_id, amount)
     return True
+
+
+class Credits:
+    """The credits of teams in a database, for calls of one process.
+
+    A call outside of jobs uses these methods in order:
+
+    1. :meth:`hold` takes the highest price before the work. A team without a balance
+       is unlimited, and needs no hold.
+    2. :meth:`settle` charges the price and returns the rest, or :meth:`settle_tracked`
+       for a page that is compared with its last snapshot. :meth:`record` is for
+       unlimited teams.
+    3. :meth:`free` returns the whole hold if the work failed.
+
+    Jobs reserve credits when :meth:`Jobs.create` stores them, and pay with each page in
+    :meth:`Frontier.store`. :meth:`top_up` reserves more for a page above the usual
+    price. Steps 2 and 3 may be repeated: the second time changes nothing.
+
+    ``owner`` is the id of this process in the table of workers. Holds of a dead process
+    return to their teams. All methods raise :exc:`ServiceUnavailable` if the database
+    does not respond.
+    """
+
+    def __init__(self, database: Database, owner: str):
+        self._database = database
+        self._owner = owner
+
+    async def balance(self, team_id: str) -> int | None:
+        """Return the credits that a team may spend, None if it is unlimited."""
+        return await self._database.read(balance, team_id)
+
+    async def hold(self, call: Call, amount: int) -> int | None:
+        """Take credits for a call. Return None, or the balance if it is too low."""
+        return await self._database.write_first(
+            open_hold, call.team_id, call, amount, self._owner
+        )
+
+    async def settle(self, call: Call, price: int, body: bytes | None) -> int | None:
+        """Charge a call with a hold, see :func:`settle`."""
+        return await self._database.write_first(settle, call.team_id, call, price, body)
+
+    async def settle_tracked(
+        self,
+        call: Call,
+        price: int,
+        body: bytes | None,
+        snapshot: Snapshot,
+        is_limited: bool,
+    ) -> tuple[bool, int | None]:
+        """Charge a call and store its snapshot, see :func:`settle_tracked`."""
+        return await self._database.write_first(
+            settle_tracked, call.team_id, call, price, body, snapshot, is_limited
+        )
+
+    async def record(self, call: Call, price: int, body: bytes | None) -> None:
+        """Charge a call of an unlimited team, a moment later."""
+        await self._database.write_later(_record_named, call.id, call, price, body)
+
+    async def free(self, call: Call) -> None:
+        """Return the hold of a call to its team. Waits behind :meth:`hold`."""
+        await self._database.write_first(free_hold, call.team_id, call.id)
+
+    async def top_up(self, team_id: str, job_id: str, amount: int) -> bool:
+        """Reserve more credits for a job. Return False if the balance is too low."""
+        return await self._database.write_aside(
+            top_up, team_id, team_id, job_id, amount
+        )
+
+
+def _record_named(
+    connection: Connection, _: str, call: Call, price: int, body: bytes | None
+) -> None:
+    record(connection, call, price, body)

@@ -1,7 +1,7 @@
-"""How many tokens of a language model callers have used, against their caps.
+"""Token limits of language models, per key, team and day.
 
-Tokens are taken before a model is asked and corrected by what it says it used: so no
-number of askers, and no crash, comes above a cap.
+Tokens are taken before a model is asked, and corrected by the usage that the model
+reports. So neither parallel calls nor a crash exceed a limit.
 """
 
 from __future__ import annotations
@@ -11,12 +11,8 @@ from typing import TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import and_, func, select, update
 
-from scraper_service.storage.frontier.transactions import (
-    delete_some,
-    dialect_insert,
-    now_of,
-)
 from scraper_service.storage.schema import job, model_use
+from scraper_service.storage.transactions import delete_some, dialect_insert, now_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,23 +20,25 @@ if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
 
 DAY_S = 86_400
-KEEP_S = 8 * DAY_S  # longer than any job lives
+KEEP_S = 8 * DAY_S  # longer than the life of any job
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
 
 @frozen
 class Cap:
-    """At most ``most`` tokens for ``account``, with ``daily`` in each day (UTC)."""
+    """A limit of tokens for an account."""
 
     account: str
+    #: The largest number of tokens.
     most: int
+    #: True for a limit per day (UTC), False for all days together.
     daily: bool = False
 
 
 def take(connection: Connection, caps: Sequence[Cap], tokens: int) -> Cap | None:
-    """Take ``tokens`` of every cap; return the one that has too few left, if any.
+    """Take ``tokens`` from all limits. Return a limit with too few tokens, or None.
 
-    Then none is taken of any. For :meth:`Database.write_first`.
+    If a limit has too few tokens, none are taken. For :meth:`Database.write_first`.
     """
     now = now_of(connection)
     taken: list[Cap] = []
@@ -54,27 +52,27 @@ def take(connection: Connection, caps: Sequence[Cap], tokens: int) -> Cap | None
 
 
 def correct(connection: Connection, caps: Sequence[Cap], tokens: int) -> None:
-    """Add ``tokens``, or give them back if negative, to what was taken of each cap."""
+    """Add ``tokens``, which may be negative, to the usage of each limit."""
     now = now_of(connection)
     for cap in caps:
         _add(connection, cap, tokens, now)
 
 
 def forget(connection: Connection) -> None:
-    """Delete a slice of what no cap looks at any more."""
+    """Delete a slice of old usage."""
     old = now_of(connection) - KEEP_S
     is_old = model_use.c.updated_at < old
     delete_some(connection, model_use, is_old, limit=EXPIRE_ROWS, skips_locked=True)
 
 
 def account_of(connection: Connection, job_id: str) -> str:
-    """Return whose tokens a job takes: those of its key, else of its team."""
+    """Return the account of a job: its API key, else its team."""
     query = select(func.coalesce(job.c.key_id, job.c.team_id)).where(job.c.id == job_id)
     return connection.scalar(query) or ""
 
 
 def used(connection: Connection, cap: Cap) -> int:
-    """Return how many tokens are taken of a cap."""
+    """Return the tokens that are taken from a limit."""
     query = select(model_use.c.tokens).where(_row(cap, now_of(connection)))
     return connection.scalar(query) or 0
 

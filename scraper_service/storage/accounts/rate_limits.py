@@ -1,4 +1,4 @@
-"""How often teams call, by mode: a bucket that is full again a minute after its first use."""
+"""Rate limits per team and mode: a 60-second window that starts with its first call."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 from sqlalchemy import case, or_, select
 
 from scraper_service.errors import RateLimited
-from scraper_service.storage.frontier.transactions import dialect_insert, now_of
 from scraper_service.storage.schema import rate
+from scraper_service.storage.transactions import dialect_insert, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
-WINDOW_S = 60  # interface document, 1.9
+WINDOW_S = 60
 
 
 def count_call(
     connection: Connection, team_id: str, mode: str, most: int
 ) -> RateLimited | None:
-    """Count a call if there were fewer than ``most`` in this minute; else tell when.
+    """Count a call if fewer than ``most`` calls were made in this window.
 
-    For :meth:`Database.write_first`.
+    Otherwise return the error with the end of the window. For :meth:`Database.write_first`.
     """
     now = now_of(connection)
     is_over = rate.c.until <= now

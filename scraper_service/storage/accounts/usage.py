@@ -1,6 +1,6 @@
-"""What teams have used: credits by time, pages that wait, calls of the last day.
+"""Usage of teams: credits by day, open pages, calls of the last day.
 
-Functions take a connection inside a transaction; they only read.
+Functions run inside a transaction that only reads.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from attrs import frozen
 from sqlalchemy import and_, func, or_, select
 
 from scraper_service.storage.accounts.credits import DAY_S, Call, balance
-from scraper_service.storage.frontier.transactions import RETENTION_S, now_of
-from scraper_service.storage.job_records import ACTIVE
+from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import activity, job, key, ledger, team
+from scraper_service.storage.transactions import RETENTION_S, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -23,38 +23,35 @@ HISTORY_DAYS = 366
 
 @frozen
 class Balance:
-    """What a team may still spend, and of how much; None is any amount."""
+    """The credits that a team may spend, and those of its plan. None is unlimited."""
 
     remaining: int | None
     plan: int | None
 
 
 class Used(NamedTuple):
-    """Credits charged on a ``day`` (since 1970) to calls with a key.
+    """Credits that were charged to a key on a day."""
 
-    ``key_name`` is empty where no key came with them.
-    """
-
+    #: Days since 1970-01-01.
     day: int
     key_id: str | None
+    #: Empty for calls without a key.
     key_name: str
     credits: int
 
 
 @frozen
 class Queue:
-    """Pages of the jobs of a team that have not ended, and when one last came.
-
-    ``succeeded_at`` are seconds since 1970, None before the first page.
-    """
+    """Open pages of a team's active jobs."""
 
     pages: int
+    #: Time of the last charged page in seconds since 1970, or None.
     succeeded_at: float | None
 
 
 @frozen
-class Place:
-    """Behind which call a list goes on."""
+class CallPosition:
+    """The position of a list of calls: after this call."""
 
     at: float
     id: str
@@ -66,7 +63,7 @@ def read_balance(connection: Connection, team_id: str) -> Balance:
 
 
 def read_used(connection: Connection, team_id: str) -> list[Used]:
-    """Return what a team has used in :data:`HISTORY_DAYS`, by day and key."""
+    """Return the credits used in :data:`HISTORY_DAYS`, by day and key."""
     today = int(now_of(connection) // DAY_S)
     rows = connection.execute(
         select(
@@ -109,10 +106,10 @@ def read_activity(
     connection: Connection,
     team_id: str,
     endpoint: str | None,
-    after: Place | None,
+    after: CallPosition | None,
     limit: int,
 ) -> list[Call]:
-    """Return calls of the last day, the latest first; one more if there are more."""
+    """Return calls of the last day, latest first. One more than ``limit`` if there are more."""
     columns = activity.c
     where = [
         columns.team_id == team_id,

@@ -1,7 +1,7 @@
-"""What repeats over the pages of a job: text of the frame of a site, and whole pages.
+"""Duplicates among the pages of a job: whole pages, and blocks that a site repeats.
 
-The log of the texts of delivered pages is in the database, so that it survives a restart
-and all processes share it. What each process makes of it is here.
+The database has a log of the texts of delivered pages, so that all processes share the
+log and it survives a restart. Each process builds its own :class:`Repeats` of the log.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-MAX_TEXTS = 20_000  # pages of a job that are remembered
-MAX_HOSTS = 100  # of which blocks are
-LEARNT_PAGES = 20  # of a host, from which its frame is learnt
-LEAST_PAGES = 4  # that have a block, before it counts as a part of the frame
-LEAST_SHARE = 0.5  # of the pages learnt from
-MAX_DISTANCE = 3  # bits, between the fingerprints of texts that are nearly the same
+MAX_TEXTS = 20_000  # remembered pages of a job
+MAX_HOSTS = 100  # with remembered blocks
+LEARNT_PAGES = 20  # of a host, to learn its repeated blocks from
+LEAST_PAGES = 4  # with a block, before the block counts as repeated
+LEAST_SHARE = 0.5  # of the learnt pages
+MAX_DISTANCE = 3  # bits between fingerprints of nearly equal texts
 READ_ROWS = 1000
-_BANDS = tuple(range(0, 64, 16))  # one of them is equal where at most three bits differ
+_BANDS = tuple(range(0, 64, 16))  # with at most 3 different bits, one band is equal
 
 _READ = (
     select(page_text)
@@ -42,34 +42,34 @@ _ADD = insert(page_text)
 
 
 @frozen
-class PageText:
-    """The text of a delivered page.
-
-    ``url`` is its address, ``fingerprint`` that of its Markdown, 0 for too little text;
-    ``blocks`` are hashes, none if the frame of its host is learnt. ``id`` is its place
-    in the log, 0 before it is there.
-    """
+class DeliveredText:
+    """The text of a delivered page."""
 
     host: str
     url: str
+    #: Fingerprint of the Markdown, 0 for too little text.
     fingerprint: int
+    #: Hashes of the blocks, empty once the repeated blocks of the host are learnt.
     blocks: tuple[int, ...] = ()
+    #: Position in the log, 0 before it is stored.
     id: int = 0
 
 
-def texts_after(connection: Connection, job_id: str, last: int) -> list[PageText]:
-    """Return up to :data:`READ_ROWS` texts of a job that were stored after ``last``."""
+def texts_after(connection: Connection, job_id: str, last: int) -> list[DeliveredText]:
+    """Return up to :data:`READ_ROWS` texts of a job after the position ``last``."""
     rows = connection.execute(_READ, {"job_id": job_id, "last": last})
     return [
-        PageText(
+        DeliveredText(
             row.host, row.url, row.fingerprint % 2**64, _unpacked(row.blocks), row.id
         )
         for row in rows
     ]
 
 
-def add_texts(connection: Connection, job_id: str, texts: Iterable[PageText]) -> None:
-    """Store the texts of pages, in the transaction that delivers them."""
+def add_texts(
+    connection: Connection, job_id: str, texts: Iterable[DeliveredText]
+) -> None:
+    """Store texts of pages, in the transaction that delivers the pages."""
     rows = [
         {
             "job_id": job_id,
@@ -85,25 +85,25 @@ def add_texts(connection: Connection, job_id: str, texts: Iterable[PageText]) ->
 
 
 class Repeats:
-    """What is known of the pages of a job that were delivered.
+    """The texts of the delivered pages of a job, as far as this process has read them.
 
-    It never says of a text that it repeats, unless delivered pages have it.
+    A text only counts as repeated if delivered pages contain it.
     """
 
     def __init__(self) -> None:
         self.last = 0
-        self._texts: list[PageText] = []
+        self._texts: list[DeliveredText] = []
         self._near: dict[tuple[int, int], list[int]] = {}
         self._pages: Counter[str] = Counter()
         self._blocks: dict[str, Counter[int]] = {}
 
     @property
     def is_full(self) -> bool:
-        """Whether no further page is to be remembered."""
+        """True if no further page is remembered."""
         return len(self._texts) >= MAX_TEXTS
 
-    def add(self, texts: Sequence[PageText]) -> None:
-        """Take note of texts from the log; those that are known are left out."""
+    def add(self, texts: Sequence[DeliveredText]) -> None:
+        """Add texts from the log. Ignores texts that are already known."""
         for text in texts:
             if text.id <= self.last:
                 continue
@@ -119,14 +119,14 @@ class Repeats:
                 blocks.update(set(text.blocks))
 
     def learns(self, host: str) -> bool:
-        """Tell whether the blocks of further pages of ``host`` are of use."""
+        """Return True if the blocks of further pages of ``host`` are needed."""
         pages = self._pages.get(host)
         if pages is None:
             return len(self._pages) < MAX_HOSTS
         return pages < LEARNT_PAGES
 
     def repeated(self, host: str, blocks: Iterable[int]) -> set[int]:
-        """Return those of ``blocks`` that the pages of ``host`` share."""
+        """Return the blocks that the pages of ``host`` repeat."""
         known = self._blocks.get(host)
         if known is None:
             return set()
@@ -134,7 +134,7 @@ class Repeats:
         return {block for block in blocks if known[block] >= least}
 
     def original(self, fingerprint: int) -> str | None:
-        """Return the address of the first page whose text is nearly the same."""
+        """Return the URL of the first page with nearly the same text."""
         if not fingerprint:
             return None
         near = {

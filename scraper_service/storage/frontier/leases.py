@@ -1,7 +1,7 @@
-"""Leases on the frontier of a job: claims, and the return of what nobody works on.
+"""Leases on URLs of a frontier: claims, returns, and leases of dead processes.
 
-Functions take a connection inside a transaction of :meth:`Database.write_locking`; those
-that change rows of a job lock its row first.
+Parts of :class:`~scraper_service.storage.frontier.frontier.Frontier`. Functions that
+change rows of a job lock the job row first, inside :meth:`Database.write_locking`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,19 @@ from attrs import evolve
 from sqlalchemy import and_, insert, select, update
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage import job_secrets, jobs
 from scraper_service.storage.frontier import outcomes
-from scraper_service.storage.frontier.transactions import (
+from scraper_service.storage.jobs import job_secrets, job_store
+from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
+    Claim,
+    ClaimedRow,
+    JobState,
+    Outcome,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.schema import frontier, worker
+from scraper_service.storage.transactions import (
     IN_ORDER,
     RETENTION_S,
     lock_job,
@@ -24,31 +34,21 @@ from scraper_service.storage.frontier.transactions import (
     try_lock_job,
     written,
 )
-from scraper_service.storage.job_records import (
-    ACTIVE,
-    Claim,
-    ClaimedRow,
-    JobState,
-    Kind,
-    Outcome,
-    RowState,
-)
-from scraper_service.storage.schema import frontier, worker
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from sqlalchemy import ColumnElement, Connection
 
-# Leases of one address that ended with their process. Pages are understood in processes
-# of their own, so a page hardly ever ends this one; restarts in a row should fail none.
+# Leases of one URL that ended with a dead process. Converters run in processes of their
+# own, so a page rarely ends this process. Several restarts must not fail a page.
 MAX_ATTEMPTS = 10
 
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
-    """Lease up to ``count`` pending addresses, the oldest first.
+    """Lease up to ``count`` pending URLs, the oldest first.
 
-    The job fails if what was entrusted to it cannot be read by this process.
+    Fails the job if this process cannot decrypt the secrets of the job.
     """
     locked = lock_job(connection, job_id)
     if locked.state not in ACTIVE:
@@ -77,14 +77,14 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     try:
         return Claim(tuple(_whole(connection, job_id, found)), *locked)
     except SecretsUnreadable as error:
-        jobs.end_job(connection, job_id, JobState.FAILED, str(error))
+        job_store.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
 
 
 def _whole(
     connection: Connection, job_id: str, rows: list[ClaimedRow]
 ) -> list[ClaimedRow]:
-    """Return the rows with what was entrusted to the job in options of their own."""
+    """Return the rows with the secrets in their options."""
     texts = {row.options for row in rows if row.options is not None}
     if not texts:
         return rows
@@ -102,7 +102,7 @@ def _id(row: ClaimedRow) -> int:
 def release(
     connection: Connection, job_id: str, leases: Sequence[tuple[int, int]]
 ) -> None:
-    """Give back leases, as (id, token), unused; that is no attempt."""
+    """Return unused leases, as (id, token). The attempt does not count."""
     lock_job(connection, job_id)
     for row_id, token in leases:
         connection.execute(
@@ -121,7 +121,7 @@ def release(
 
 
 def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
-    """Return the leases of a process, as (job, id, token); it only reads."""
+    """Return the leases of a process, as (job id, row id, token)."""
     columns = (frontier.c.job_id, frontier.c.id, frontier.c.token)
     query = select(*columns).where(
         frontier.c.state == written(RowState.LEASED),  # as in the partial index
@@ -131,7 +131,7 @@ def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
 
 
 def beat(connection: Connection, owner: str, lease_s: float) -> None:
-    """Keep the leases of ``owner`` for another ``lease_s`` seconds."""
+    """Extend the leases of ``owner`` to ``lease_s`` seconds from now."""
     until = now_of(connection) + lease_s
     changed = connection.execute(
         update(worker).where(worker.c.id == owner).values(until=until)
@@ -141,12 +141,12 @@ def beat(connection: Connection, owner: str, lease_s: float) -> None:
 
 
 def forget_worker(connection: Connection, owner: str) -> None:
-    """Delete the row of a process that is known to be gone: its leases end now."""
+    """Delete the row of a dead process. Its leases end now."""
     connection.execute(worker.delete().where(worker.c.id == owner))
 
 
 def forget_workers(connection: Connection) -> None:
-    """Delete the rows of processes that have been gone for long."""
+    """Delete the rows of processes that have been dead for long."""
     connection.execute(
         worker.delete().where(worker.c.until < now_of(connection) - RETENTION_S)
     )
@@ -161,16 +161,17 @@ def _lost(connection: Connection) -> ColumnElement[bool]:
     )
 
 
-def bereft_jobs(connection: Connection) -> list[str]:
-    """Return the jobs with leases of processes that are gone."""
+def jobs_with_lost_leases(connection: Connection) -> list[str]:
+    """Return the ids of jobs with leases of dead processes."""
     query = select(frontier.c.job_id).where(_lost(connection)).distinct()
     return list(connection.scalars(query))
 
 
 def reap(connection: Connection, job_id: str) -> int:
-    """Return the leases of processes that are gone; tell how many addresses.
+    """Make leases of dead processes pending again. Return the number of URLs.
 
-    None of a job whose row is locked: the next turn comes soon, and others wait.
+    Skips a job whose row is locked: the next call comes soon. A URL that ended
+    :data:`MAX_ATTEMPTS` processes fails.
     """
     if try_lock_job(connection, job_id) is None:
         return 0
@@ -185,7 +186,7 @@ def reap(connection: Connection, job_id: str) -> int:
         Outcome(
             row_id=row.id,
             key=row.key,
-            kind=Kind(row.kind),
+            kind=UrlKind(row.kind),
             token=row.token,
             owner=row.owner,
             page_id=_poison_id(row.id, row.token),

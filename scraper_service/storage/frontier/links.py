@@ -1,21 +1,34 @@
-"""Addresses into the frontier, many in one statement."""
+"""URLs of a frontier: the first URLs of a job, new links, and URLs known to a team."""
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urljoin
 
-from scraper_service.storage.job_records import RowState
+from attrs import frozen
+from sqlalchemy import case, select
+
+from scraper_service.discovery import crawl_key, sitemap_key
+from scraper_service.discovery.canonical_urls import parse_url, plain_host, site_of
+from scraper_service.discovery.sitemap_locations import (
+    reads_sitemaps,
+    starts_with_sitemap,
+)
+from scraper_service.items import KnownPage
+from scraper_service.options.crawl import BatchOptions, CrawlOptions
+from scraper_service.storage.jobs.job_records import JobState, Link, RowState, UrlKind
+from scraper_service.storage.schema import frontier, job, page
+from scraper_service.storage.transactions import IN_ORDER, now_of, rows_in, written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection
-
-    from scraper_service.storage.job_records import Link
+    from sqlalchemy import Connection, Row
 
 INSERT_ROWS = 1000  # per statement
 
-# An address that was too deep where it was first seen may be near enough elsewhere.
+# A URL may be too deep on one page, and near enough on another page.
 _CONFLICT = f"""
 ON CONFLICT (job_id, key) DO UPDATE SET state = excluded.state, code = NULL,
   error = NULL, depth = excluded.depth, found_on = excluded.found_on
@@ -25,8 +38,8 @@ WHERE frontier.state = {RowState.SKIPPED:d} AND frontier.code = 'discovery_depth
 _COLUMNS = (
     "job_id, state, kind, key, url, depth, options, found_on, code, error, lastmod"
 )
-# Written out: the drivers take rows many times faster so than through the statements of
-# SQLAlchemy, and this is where a crawl spends its time.
+# Raw SQL: the drivers insert rows many times faster than through SQLAlchemy, and a crawl
+# spends most of its database time here.
 _SQLITE = f"""
 INSERT INTO frontier ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) {_CONFLICT}
 """  # noqa: S608  # of constants
@@ -40,9 +53,9 @@ INSERT INTO frontier ({_COLUMNS}) SELECT %s, %s, * FROM unnest(
 def insert_links(
     connection: Connection, job_id: str, links: Sequence[Link], state: RowState
 ) -> int:
-    """Insert addresses whose key the job does not have yet; return how many.
+    """Insert URLs with keys that are new to the job. Return the number of new URLs.
 
-    One that was skipped for its depth counts as new.
+    A URL that was skipped for its depth counts as new.
     """
     added = 0
     for first in range(0, len(links), INSERT_ROWS):
@@ -64,3 +77,140 @@ def _insert(connection: Connection, job_id: str, state: int, links: list[Link]) 
             _POSTGRESQL, (job_id, state, *columns)
         ).rowcount
     return connection.exec_driver_sql(_SQLITE, rows).rowcount
+
+
+@frozen
+class Seed:
+    """The first URLs of a job. ``page_limit`` is None for no limit."""
+
+    kind: str
+    url: str
+    page_limit: int | None
+    links: tuple[Link, ...]
+
+
+def seed_of(options: CrawlOptions | BatchOptions) -> Seed:
+    """Return the seed for ``options``.
+
+    The key of a batch entry is its number, so equal URLs are separate entries.
+    """
+    if isinstance(options, CrawlOptions):
+        return Seed("crawl", options.url, options.limit, tuple(_first(options)))
+    links = tuple(Link(n, url, 0) for n, url in enumerate(options.urls))
+    return Seed("batch", options.urls[0], None, links)
+
+
+def _first(options: CrawlOptions) -> Iterator[Link]:
+    if not starts_with_sitemap(options):
+        yield Link(crawl_key(options, options.url), options.url, 0)
+    if reads_sitemaps(options):
+        robots = urljoin(options.url, "/robots.txt")
+        yield Link(sitemap_key(robots), robots, 0, kind=UrlKind.SITEMAP)
+
+
+MAX_LOOKED_AT = 1000  # latest crawls of a team
+MAX_CRAWLS = 20  # of one site
+MAX_KNOWN = 100_000  # URLs
+SLICE_ROWS = 1000  # in one transaction
+MAX_BODIES = 1000  # pages that are read for their titles
+BODY_ROWS = 50  # of these, in one transaction
+MAX_BODY_BYTES = 512 * 1024  # of one page, uncompressed
+
+_STATES = (RowState.DONE, RowState.PENDING, RowState.LEASED, RowState.HELD)
+
+
+def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
+    """Return ids of a team's unexpired crawls of a site, the latest first.
+
+    Crawls with zero data retention are left out.
+    """
+    site = _site(url)
+    rows = connection.execute(
+        select(job.c.id, job.c.url, job.c.options)
+        .where(
+            job.c.team_id == team_id,
+            job.c.kind == "crawl",
+            job.c.expires_at > now_of(connection),
+        )
+        .order_by(job.c.created_at.desc())
+        .limit(MAX_LOOKED_AT)
+    )
+    found: list[str] = []
+    for row in rows:
+        if len(found) < MAX_CRAWLS and _site(row.url) == site:
+            scrape = json.loads(row.options)["scrape"]
+            if not scrape["zero_data_retention"]:
+                found.append(row.id)
+    return found
+
+
+def latest_crawls(
+    connection: Connection, team_id: str, url: str
+) -> list[Row[*tuple[Any, ...]]]:
+    """Return a team's completed crawls of a site, the latest first.
+
+    The rows have ``id``, ``url``, ``options``, ``base``, ``failed`` and ``held``.
+    """
+    site = _site(url)
+    rows = connection.execute(
+        select(job.c.id, job.c.url, job.c.options, job.c.base, job.c.failed, job.c.held)
+        .where(
+            job.c.team_id == team_id,
+            job.c.kind == "crawl",
+            job.c.state == JobState.COMPLETED,
+            job.c.expires_at > now_of(connection),
+        )
+        .order_by(job.c.completed_at.desc())
+        .limit(MAX_LOOKED_AT)
+    )
+    return [row for row in rows if _site(row.url) == site][:MAX_CRAWLS]
+
+
+def _site(url: str) -> str:
+    address = parse_url(url)
+    return "" if address is None else site_of(plain_host(address.host))
+
+
+class KnownUrlReader:
+    """Reads the URLs of some crawls in slices, delivered pages first."""
+
+    def __init__(self, job_ids: Sequence[str]):
+        self._sources = [(job_id, state) for state in _STATES for job_id in job_ids]
+        self._behind = 0
+        self._rows = 0
+        self._bodies = 0
+
+    def next(self, connection: Connection) -> list[KnownPage]:
+        """Return the next slice, an empty list at the end."""
+        while self._sources and self._rows < MAX_KNOWN:
+            if found := self._slice(connection, *self._sources[0]):
+                self._rows += len(found)
+                return found
+            self._sources.pop(0)
+            self._behind = 0
+        return []
+
+    def _slice(
+        self, connection: Connection, job_id: str, state: RowState
+    ) -> list[KnownPage]:
+        opens = state is RowState.DONE and self._bodies < MAX_BODIES
+        body = case((page.c.size <= MAX_BODY_BYTES, page.c.body), else_=None)
+        query = select(frontier.c.id, frontier.c.url)
+        if opens:
+            query = query.add_columns(body.label("body")).outerjoin(
+                page, page.c.frontier_id == frontier.c.id
+            )
+        rows = connection.execute(
+            query.where(
+                *rows_in(job_id, state, self._behind),
+                frontier.c.kind == UrlKind.PAGE,
+                frontier.c.code.is_(None),
+            )
+            .order_by(*IN_ORDER)
+            .limit(written(BODY_ROWS if opens else SLICE_ROWS))
+        ).all()
+        if rows:
+            self._behind = rows[-1].id
+        found = [KnownPage(row.url, row.body if opens else None) for row in rows]
+        self._bodies += sum(each.body is not None for each in found)
+        return found

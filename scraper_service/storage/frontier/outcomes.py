@@ -1,10 +1,9 @@
-"""How a fetch ended, in one transaction: page, acknowledgement, links, event, credits.
+"""The transaction of a fetched URL: page, acknowledgement, links, events, credits.
 
-The law of conservation: an address is in exactly one state, ``open`` counts the pending
-and leased ones, ``done`` and ``failed`` the ended ones, and the counts on the job row
-change only together with the rows. The limit belongs to this transaction too: an
-address is pending only while open + delivered pages < limit. Sitemap files are rows of
-the same table in a count of their own.
+A URL is in exactly one state. ``open`` counts pending and leased URLs, ``done`` and
+``failed`` count ended URLs. The counts on the job row change only together with the
+rows. A URL becomes pending only while open URLs and delivered pages are below the page
+limit. Sitemap files are rows of the same table with a count of their own.
 """
 
 from __future__ import annotations
@@ -17,13 +16,24 @@ from attrs import evolve
 from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.discovery.sitemap import MAX_FILES
-from scraper_service.options.origins import origin, robots_url
-from scraper_service.storage import change_snapshots, job_secrets
+from scraper_service.options.urls import origin, robots_url
+from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts.credits import charge_row, give_back
-from scraper_service.storage.empty_result import explain_empty_result
 from scraper_service.storage.frontier.duplicates import add_texts
+from scraper_service.storage.frontier.empty_result import explain_empty_result
 from scraper_service.storage.frontier.links import insert_links
-from scraper_service.storage.frontier.transactions import (
+from scraper_service.storage.jobs import job_secrets
+from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
+    Commit,
+    JobState,
+    Link,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.politeness.request_counts import add_refused
+from scraper_service.storage.schema import event, frontier, job, ledger, page
+from scraper_service.storage.transactions import (
     IN_ORDER,
     RETENTION_S,
     note,
@@ -31,16 +41,6 @@ from scraper_service.storage.frontier.transactions import (
     rows_in,
     written,
 )
-from scraper_service.storage.job_records import (
-    ACTIVE,
-    Commit,
-    JobState,
-    Kind,
-    Link,
-    RowState,
-)
-from scraper_service.storage.politeness.tally_rows import add_refused
-from scraper_service.storage.schema import event, frontier, job, ledger, page
 from scraper_service.storage.webhook_outbox import tell
 
 if TYPE_CHECKING:
@@ -48,18 +48,16 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.storage.job_records import Outcome
+    from scraper_service.storage.jobs.job_records import Outcome
 
-COMPRESSION = 1  # of 9; three times smaller already, and five times faster
+COMPRESSION = 1  # of 9: three times smaller, and five times faster than the default
 MAX_WARNING = 2000  # characters
-ROBOTS = "robots"  # the reason of what robots.txt refuses
+ROBOTS = "robots"  # code of URLs that robots.txt refuses
 ROBOTS_CODES = (ROBOTS, "ROBOTS_UNREACHABLE")
-ROBOTS_WARNING = (
-    "robots.txt refuses some addresses of this crawl; they are listed with its errors."
-)
-MAX_SKIPPED = 1_000_000  # rows of addresses that are only listed, in one job
+ROBOTS_WARNING = "robots.txt refuses some URLs of this crawl: robotsBlocked in its errors lists them."
+MAX_SKIPPED = 1_000_000  # rows of refused URLs in one job
 
-# Built once: SQLAlchemy takes longer to build a statement than SQLite to execute it.
+# Built once: SQLAlchemy builds a statement slower than SQLite executes it.
 _COUNTED = (
     *("state", "open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
     *("sitemap_files", "base", "warning", "credits", "reserved", "deliveries"),
@@ -95,12 +93,12 @@ _ACKNOWLEDGE = (
 def append(
     connection: Connection, job_id: str, outcomes: Sequence[Outcome]
 ) -> list[Commit]:
-    """Store how the fetches of leased addresses ended: each whole or not at all.
+    """Store the ends of fetches, each completely or not at all.
 
-    Acknowledges the leases, lets new links and waiting addresses in as far as the limit
-    has room, stores pages, events and credits, and completes the job with its last row.
-    An outcome that is stored already is accepted again, and changes nothing: its first
-    answer may have been lost.
+    Acknowledges the leases, admits new and held URLs up to the page limit, and stores
+    pages, events and credits. Completes the job with its last URL. An outcome that is
+    already stored is accepted again without a change, since callers repeat a call whose
+    response was lost.
     """
     counts = connection.execute(_READ_JOB, {"job_id": job_id}).one_or_none()
     commits: dict[int, Commit] = {}
@@ -119,9 +117,9 @@ def append(
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
-    """Yield outcomes that can be stored by the same statements.
+    """Yield groups of outcomes that the same statements can store.
 
-    A redirected page alone: what becomes of it depends on the rows before it.
+    A redirected page is a group of its own: its result depends on earlier rows.
     """
     run: list[Outcome] = []
     for outcome in outcomes:
@@ -139,7 +137,7 @@ def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
 def _stored_before(
     connection: Connection, outcomes: list[Outcome], state: JobState
 ) -> dict[int, Commit]:
-    """Return the outcomes that an earlier transaction has stored, by row."""
+    """Return the commits of outcomes that an earlier transaction stored, by row."""
     ids = {outcome.row_id: outcome.page_id for outcome in outcomes if outcome.page_id}
     rows = connection.execute(_READ_ENDED, {"ids": tuple(ids)})
     return {
@@ -150,7 +148,7 @@ def _stored_before(
 
 
 class _Change:
-    """A job row while a transaction changes it."""
+    """The counts of a job row during a transaction."""
 
     def __init__(self, connection: Connection, row: Row[Any]):
         self._connection = connection
@@ -171,21 +169,21 @@ class _Change:
         self.credits: int = row.credits
         self.key_id: str | None = row.key_id
         self.is_limited: bool = row.page_price is not None
-        self.is_step: bool = row.parent_id is not None  # the operation is charged
+        self.is_step: bool = row.parent_id is not None  # the parent pays for its pages
         self.reserved: int = row.reserved
-        self.refused: Counter[str] = Counter()  # by the address of a robots.txt
+        self.refused: Counter[str] = Counter()  # URLs by the URL of their robots.txt
         self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
 
     @property
     def room(self) -> int | None:
-        """Addresses that may become pending, None for any number."""
+        """The number of URLs that may become pending, None for any number."""
         if self.limit is None:
             return None
         return max(0, self.limit - self.open - self.pages)
 
     def apply(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Store outcomes; return those that were accepted, by row."""
+        """Store outcomes. Return the commits of accepted outcomes, by row."""
         held = self._held_leases(outcomes)
         stale = self._stale(held)
         accepted = [outcome for outcome in held if outcome.row_id not in stale]
@@ -220,7 +218,7 @@ class _Change:
         }
 
     def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Return those that were compared with a snapshot that is not the last one."""
+        """Return commits for outcomes that were not compared with the last snapshot."""
         tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
         last = change_snapshots.lock(
             self._connection, [snapshot for _, snapshot in tracked]
@@ -237,9 +235,9 @@ class _Change:
         return stale
 
     def _held_leases(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes whose lease is still theirs.
+        """Return the outcomes with a valid lease.
 
-        The job is locked, and rows of a job change under its lock only.
+        The job row is locked, and rows of a job change only under its lock.
         """
         ids = [outcome.row_id for outcome in outcomes]
         rows = self._connection.execute(_READ_LEASES, {"ids": ids})
@@ -266,7 +264,7 @@ class _Change:
                     "at": self.at,
                 }
             )
-            if outcome.kind is Kind.SITEMAP:
+            if outcome.kind is UrlKind.SITEMAP:
                 self.sitemaps -= 1
             else:
                 self.open -= 1
@@ -280,9 +278,9 @@ class _Change:
     _duplicate_of: str | None = None
 
     def _is_duplicate(self, outcome: Outcome) -> bool:
-        """Tell whether the page was redirected to one that the job has already.
+        """Return True if the page was redirected to a page that the job has.
 
-        One that it only has the address of is not fetched any more: this is its page.
+        A known URL without a page is not fetched any more: this page takes its place.
         """
         if outcome.final is None or outcome.final[0] == outcome.key:
             return False
@@ -300,7 +298,7 @@ class _Change:
             self._duplicate_of = f"duplicate of {other.url}"
             return True
         if other.state != RowState.FAILED:
-            # A lease that is out finds its row gone, and stores nothing.
+            # A running fetch of the other URL loses its lease and stores nothing.
             self._connection.execute(
                 update(frontier)
                 .where(frontier.c.id == other.id)
@@ -347,7 +345,7 @@ class _Change:
             self._connection.execute(_ADD_CHARGES, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
-        """Write an event for each page, delivered or failed, and into the outbox."""
+        """Write an event and a webhook delivery for each delivered or failed page."""
         ended = [x for x in accepted if x.row_id in delivered or _has_failed(x)]
         if not ended:
             return
@@ -375,14 +373,14 @@ class _Change:
         )
 
     def _add(self, links: Sequence[Link]) -> int:
-        """Add addresses that are new; return how many of them are to be fetched."""
+        """Insert new URLs. Return the number of URLs to fetch."""
         if not links:
             return 0
         sitemaps: list[Link] = []
         refused: list[Link] = []
         pages: list[Link] = []
         for link in links:
-            if link.kind == Kind.SITEMAP:
+            if link.kind == UrlKind.SITEMAP:
                 sitemaps.append(link)
             else:
                 (pages if link.code is None else refused).append(link)
@@ -405,7 +403,7 @@ class _Change:
         return added + files
 
     def _add_refused(self, links: list[Link]) -> None:
-        """Add addresses that are only listed; count those of each robots.txt."""
+        """Insert refused URLs, and count them for each robots.txt."""
         of_site: dict[str, list[Link]] = {}
         for link in links:
             site = robots_url(origin(link.url)) if link.code == ROBOTS else ""
@@ -418,13 +416,13 @@ class _Change:
                 self._warn(ROBOTS_WARNING)
 
     def _warn(self, text: str) -> None:
-        """Add to the warnings of the job, once, and not without end."""
+        """Append to the warnings of the job, each text once, up to :data:`MAX_WARNING`."""
         known = self.warning or ""
         if text not in known and len(known) < MAX_WARNING:
             self.warning = f"{known} {text}".lstrip()
 
     def _explain_empty_result(self) -> None:
-        """Warn of a job without a page, and of a crawl whose links were all skipped."""
+        """Warn of a job without a page, and of a crawl with one page and skipped links."""
         if self.pages > 1 or self.is_step or (self.pages and self.limit == 1):
             return
         text = explain_empty_result(
@@ -434,7 +432,7 @@ class _Change:
             self._warn(text)
 
     def _let_in(self) -> None:
-        """Make waiting addresses pending, the oldest first, while there is room."""
+        """Make held URLs pending, the oldest first, as far as the limit allows."""
         room = self.room
         if not self.held or not room:
             return
@@ -453,7 +451,7 @@ class _Change:
         self.open += let_in
 
     def write(self) -> JobState:
-        """Write the counts back, and the end of the job with its last row."""
+        """Write the counts. Complete the job if no URL is open."""
         ended = not self.open and not self.sitemaps
         state = JobState.COMPLETED if ended else JobState.SCRAPING
         if ended:
@@ -488,6 +486,6 @@ class _Change:
 
 
 def _has_failed(outcome: Outcome) -> bool:
-    """Tell whether the outcome is one of those that the errors of a job list."""
+    """Return True if the errors of the job list this outcome."""
     ended = outcome.page is not None or outcome.is_done or outcome.goes_on
-    return not ended and outcome.kind is Kind.PAGE and outcome.code != ROBOTS
+    return not ended and outcome.kind is UrlKind.PAGE and outcome.code != ROBOTS

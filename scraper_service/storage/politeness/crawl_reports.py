@@ -1,55 +1,45 @@
-"""The report of a job: what became of its addresses, and what its hosts were asked."""
+"""The report of a crawl: counts of its URLs, and its requests by host."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import func, select
+from sqlalchemy import Row, cast, func, select
 
-from scraper_service.storage import job_listing, jobs
-from scraper_service.storage.job_listing import SitemapCounts
-from scraper_service.storage.job_records import Job
-from scraper_service.storage.politeness import tally_rows
-from scraper_service.storage.politeness.tally import HostCounts
-from scraper_service.storage.politeness.tally_rows import RobotsRow
+from scraper_service.storage.jobs import job_listing, job_store
+from scraper_service.storage.jobs.job_listing import SitemapCounts
+from scraper_service.storage.jobs.job_records import Job
+from scraper_service.storage.politeness import request_counts
+from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
 from scraper_service.storage.schema import job_host
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-@frozen
-class Totals:
-    """Of all hosts of a job."""
-
-    hosts: int
-    requests: int
-    bytes: int
-    wait_s: float
-
-
 @frozen(kw_only=True)
 class JobReport:
-    """What a job did, of one moment.
-
-    ``states`` and ``reasons`` count its addresses. ``hosts`` and ``robots`` are at most
-    :data:`tally_rows.MAX_HOSTS` each, those that were asked or refused most.
-    """
+    """The report of a job at one moment."""
 
     job: Job
+    #: Numbers of URLs by state.
     states: Mapping[str, int]
+    #: Numbers of URLs by reason.
     reasons: Mapping[str, int]
     sitemaps: SitemapCounts
+    #: At most :data:`request_counts.MAX_HOSTS`, those with the most refused URLs.
     robots: tuple[RobotsRow, ...]
+    #: At most :data:`request_counts.MAX_HOSTS`, those with the most requests.
     hosts: Mapping[str, HostCounts]
-    totals: Totals
+    #: Sums over all hosts: ``hosts``, ``requests``, ``bytes`` and ``wait_s``.
+    totals: Row[Any]
 
 
 def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport | None:
     """Return the report of a job, None if the team has no such job."""
-    found = jobs.get_job(connection, job_id, team_id)
+    found = job_store.get_job(connection, job_id, team_id)
     if found is None:
         return None
     states, reasons, sitemaps = job_listing.count_addresses(connection, job_id)
@@ -58,21 +48,18 @@ def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport 
         states=states,
         reasons=reasons,
         sitemaps=sitemaps,
-        robots=tally_rows.read_robots(connection, job_id),
-        hosts=tally_rows.read_hosts(connection, job_id),
+        robots=request_counts.read_robots(connection, job_id),
+        hosts=request_counts.read_hosts(connection, job_id),
         totals=_totals(connection, job_id),
     )
 
 
-def _totals(connection: Connection, job_id: str) -> Totals:
+def _totals(connection: Connection, job_id: str) -> Row[Any]:
     columns = job_host.c
-    row = connection.execute(
-        select(
-            func.count(),
-            func.sum(columns.requests),
-            func.sum(columns.bytes),
-            func.sum(columns.wait_s),
-        ).where(columns.job_id == job_id)
-    ).one()
-    # PostgreSQL adds up large integers as decimals; the sum of no row is NULL.
-    return Totals(row[0], int(row[1] or 0), int(row[2] or 0), float(row[3] or 0))
+    sums = (
+        # PostgreSQL sums large integers as decimals.
+        func.coalesce(cast(func.sum(column), column.type), 0).label(column.name)
+        for column in (columns.requests, columns.bytes, columns.wait_s)
+    )
+    query = select(func.count().label("hosts"), *sums).where(columns.job_id == job_id)
+    return connection.execute(query).one()

@@ -3,8 +3,25 @@
 import sqlalchemy as sa
 from alembic import op
 
-revision = "r0001"
+revision = "r0002"
 down_revision = None
+
+SEARCH_INDEX = {
+    "sqlite": (
+        """CREATE VIRTUAL TABLE search_index USING fts5(
+            title, about, body, marks, tokenize = "ascii tokenchars '.-_:'")""",
+        """CREATE TRIGGER search_page_deleted AFTER DELETE ON search_page BEGIN
+            DELETE FROM search_index WHERE rowid = old.id; END""",
+    ),
+    "postgresql": (
+        """CREATE TABLE search_index (
+            rowid bigint PRIMARY KEY REFERENCES search_page (id) ON DELETE CASCADE,
+            terms tsvector NOT NULL)""",
+        "ALTER TABLE search_index ALTER terms SET STATISTICS 0",
+        """CREATE INDEX ix_search_index_terms ON search_index USING gin (terms)
+            WITH (gin_pending_list_limit = 1024)""",
+    ),
+}
 
 
 def upgrade() -> None:  # noqa: PLR0915   # made by Alembic
@@ -192,12 +209,12 @@ def upgrade() -> None:  # noqa: PLR0915   # made by Alembic
         ),
         sa.Column("team_id", sa.String(length=36), nullable=False),
         sa.Column("key", sa.String(length=32), nullable=False),
-        sa.Column("url", sa.Text(), nullable=False),
-        sa.Column("fetched_at", sa.Double(), nullable=False),
+        sa.Column("language", sa.String(length=2), nullable=False),
+        sa.Column("date", sa.Double(), nullable=False),
         sa.Column("expires_at", sa.Double(), nullable=False),
+        sa.Column("url", sa.Text(), nullable=False),
         sa.Column("facts", sa.Text(), nullable=False),
         sa.Column("text", sa.LargeBinary(), nullable=False),
-        sa.Column("terms", sa.LargeBinary(), nullable=True),
         sa.ForeignKeyConstraint(
             ["team_id"], ["team.id"], name="fk_search_page_team_id"
         ),
@@ -207,46 +224,13 @@ def upgrade() -> None:  # noqa: PLR0915   # made by Alembic
         "ix_search_page_expires_at", "search_page", ["expires_at"], unique=False
     )
     op.create_index(
-        "ix_search_page_key", "search_page", ["team_id", "key"], unique=False
+        "ix_search_page_key", "search_page", ["team_id", "key"], unique=True
     )
     op.create_index(
-        "ix_search_page_waiting",
-        "search_page",
-        ["team_id", "id"],
-        unique=False,
-        sqlite_where=sa.text("terms IS NOT NULL"),
-        postgresql_where=sa.text("terms IS NOT NULL"),
+        "ix_search_page_language", "search_page", ["team_id", "language"], unique=False
     )
-    op.create_table(
-        "search_segment",
-        sa.Column(
-            "id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False
-        ),
-        sa.Column("team_id", sa.String(length=36), nullable=False),
-        sa.Column("state", sa.SmallInteger(), nullable=False),
-        sa.Column("level", sa.SmallInteger(), nullable=False),
-        sa.Column("bits", sa.SmallInteger(), nullable=False),
-        sa.Column("languages", sa.Text(), nullable=False),
-        sa.Column("pages", sa.LargeBinary(), nullable=False),
-        sa.Column("created_at", sa.Double(), nullable=False),
-        sa.Column("expires_at", sa.Double(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["team_id"], ["team.id"], name="fk_search_segment_team_id"
-        ),
-        sa.PrimaryKeyConstraint("id", name="pk_search_segment"),
-    )
-    op.create_index(
-        "ix_search_segment_expires_at",
-        "search_segment",
-        ["state", "expires_at"],
-        unique=False,
-    )
-    op.create_index(
-        "ix_search_segment_team_id",
-        "search_segment",
-        ["team_id", "state"],
-        unique=False,
-    )
+    for statement in SEARCH_INDEX[op.get_bind().dialect.name]:
+        op.execute(statement)
     op.create_table(
         "session",
         sa.Column("team_id", sa.String(length=36), nullable=False),
@@ -477,20 +461,6 @@ def upgrade() -> None:  # noqa: PLR0915   # made by Alembic
         unique=True,
         sqlite_where=sa.text("state < 3"),
         postgresql_where=sa.text("state < 3"),
-    )
-    op.create_table(
-        "search_list",
-        sa.Column(
-            "segment_id",
-            sa.BigInteger().with_variant(sa.Integer(), "sqlite"),
-            nullable=False,
-        ),
-        sa.Column("piece", sa.Integer(), autoincrement=False, nullable=False),
-        sa.Column("body", sa.LargeBinary(), nullable=False),
-        sa.ForeignKeyConstraint(
-            ["segment_id"], ["search_segment.id"], name="fk_search_list_segment_id"
-        ),
-        sa.PrimaryKeyConstraint("segment_id", "piece", name="pk_search_list"),
     )
     op.create_table(
         "secret",

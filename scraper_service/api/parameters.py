@@ -1,0 +1,121 @@
+"""Parameters of requests: ids in paths, the query, headers, and the caller's host."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from attrs import field, frozen
+
+from scraper_service.api.connections import TrustedProxies
+from scraper_service.errors import IdempotencyKeyUsed, InvalidParameter
+
+if TYPE_CHECKING:
+    from scraper_service.api.http_server import JsonRequest
+
+MAX_PAGES = 1000  # in one response
+MAX_SKIP = 2**31 - 1
+MAX_DIGITS = 18
+_PAGING = frozenset({"skip", "limit"})
+
+
+@frozen
+class PublicUrls:
+    """The URLs of this service in responses."""
+
+    #: Scheme, host and port. Empty: those of the request.
+    public_url: str = ""
+    #: Their X-Forwarded-Host and X-Forwarded-Proto override the request's own.
+    proxies: TrustedProxies = field(factory=TrustedProxies)
+
+    def base(self, request: JsonRequest) -> str:
+        """Return scheme, host and port, without a slash at the end."""
+        if self.public_url:
+            return self.public_url.rstrip("/")
+        host = request.header("Host") or "localhost"
+        scheme = "http"
+        if getattr(request.getClientAddress(), "host", "") in self.proxies:
+            host = _first(request, "X-Forwarded-Host") or host
+            scheme = _first(request, "X-Forwarded-Proto") or scheme
+        return f"{'https' if scheme == 'https' else 'http'}://{host}"
+
+
+def _first(request: JsonRequest, name: str) -> str:
+    """Return the first value of a header, which the outermost proxy has set."""
+    return request.headers_of(name).partition(",")[0].strip()
+
+
+def parse_job_id(text: str) -> str:
+    """Return the id in a path. Raises :exc:`InvalidParameter` unless it is a UUID."""
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise InvalidParameter(
+            f"Invalid job ID format: must be a UUID, got {text[:60]!r}"
+        ) from None
+
+
+def idempotency_key(request: JsonRequest) -> str | None:
+    """Return the idempotency key of a request, None without one.
+
+    Raises :exc:`IdempotencyKeyUsed` unless it is a UUID.
+    """
+    text = request.header("x-idempotency-key")
+    if text is None:
+        return None
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise IdempotencyKeyUsed("Idempotency key already used") from None
+
+
+def paging(request: JsonRequest) -> tuple[int | None, int | None]:
+    """Return ``skip`` and ``limit`` of the query, None for each that is missing.
+
+    Raises :exc:`InvalidParameter`.
+    """
+    return (
+        number(request, "skip", 0, MAX_SKIP),
+        number(request, "limit", 1, MAX_PAGES),
+    )
+
+
+def argument(request: JsonRequest, name: str) -> str | None:
+    """Return a parameter of the query, None if it is missing.
+
+    Raises :exc:`InvalidParameter` for a repeated parameter, and for NUL, which
+    PostgreSQL refuses.
+    """
+    values = (request.args or {}).get(name.encode()) or []
+    if len(values) > 1:
+        kind = "pagination" if name in _PAGING else name
+        raise InvalidParameter(
+            f"Invalid {kind}: {name} must be given once, got {len(values)} of it"
+        )
+    text = values[0].decode("utf-8", "replace") if values else None
+    if text is not None and "\0" in text:
+        raise InvalidParameter(f"Invalid {name}: must not contain NUL")
+    return text
+
+
+def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:
+    """Return a number of the query, None if it is missing.
+
+    Raises :exc:`InvalidParameter`.
+    """
+    text = argument(request, name)
+    if text is None:
+        return None
+    if not is_number(text, low, high):
+        raise InvalidParameter(
+            f"Invalid pagination: {name} must be an integer from {low} to {high},"
+            f" got {text[:60]!r}"
+        )
+    return int(text)
+
+
+def is_number(text: str, low: int, high: int) -> bool:
+    """Return True for at most 18 ASCII digits that are within ``low`` and ``high``."""
+    # Python refuses to parse thousands of digits.
+    is_short = text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS
+    return is_short and low <= int(text) <= high

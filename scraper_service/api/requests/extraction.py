@@ -1,0 +1,189 @@
+"""Request bodies that start extract, llms.txt and deep research jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+from attrs import evolve, frozen
+
+from scraper_service.api.requests import pages
+from scraper_service.api.requests.pages import EXPERIMENTAL
+from scraper_service.options import catalogue, urls
+from scraper_service.options.extraction import (
+    MAX_QUESTION,
+    SITE,
+    ExtractOptions,
+    LlmsTextOptions,
+    ResearchOptions,
+)
+from scraper_service.options.formats import Json, Markdown
+from scraper_service.options.parsing import (
+    INVALID,
+    Bool,
+    Key,
+    Object,
+    Position,
+    Text,
+    ValueKind,
+    choice,
+)
+from scraper_service.options.request_values import PROMPT, KeysT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
+
+
+@frozen
+class ExtractRequest:
+    """A request that starts an extract. ``invalid_urls`` are those of a batch."""
+
+    options: ExtractOptions
+    invalid_urls: tuple[str, ...] | None = None
+
+
+@frozen
+class _Whole:
+    """The options of a page, with ``onlyMainContent`` false by default."""
+
+    expected: ClassVar[str] = "object"
+
+    kind: Object
+
+    def read(self, value: Any, at: Position) -> Any:
+        if isinstance(value, dict) and value.get("onlyMainContent") is None:
+            value = {**value, "onlyMainContent": False}
+        return self.kind.read(value, at)
+
+
+# Keys beside those of the catalogue, in both versions. The agent's model has no effect,
+# its prompt has.
+_FURTHER_KEYS: KeysT = {
+    "ignoreInvalidURLs": Key(Bool(), "ignore_invalid_urls"),
+    "agent": Key(
+        Object(
+            {
+                "model": Key(choice("FIRE-1", "v3-beta")),
+                "prompt": Key(PROMPT, "prompt"),
+            }
+        ),
+        "agent",
+    ),
+    "urlTrace": Key(Bool()),
+    **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),
+    **pages.CALLER_KEYS,
+}
+
+
+def extract_kind(
+    version: Literal["v1", "v2"], scrape_kind: Object, *, ignores_invalid: bool
+) -> Object:
+    """Return the kind of a body that starts an extract.
+
+    ``ignores_invalid`` is the version's default of ``ignoreInvalidURLs``.
+    """
+    whole = _Whole(scrape_kind)
+    defaults = catalogue.defaults(catalogue.EXTRACT, version)
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        return _extract(
+            {"ignore_invalid_urls": ignores_invalid, **values}, at, whole, defaults
+        )
+
+    keys = {**catalogue.keys(catalogue.EXTRACT, version), **_FURTHER_KEYS}
+    return Object({**keys, "scrapeOptions": Key(whole, "scrape")}, make, EXPERIMENTAL)
+
+
+def _extract(
+    values: dict[str, Any],
+    at: Position,
+    scrape_kind: ValueKind,
+    defaults: Mapping[str, Any],
+) -> Any:
+    scrape = values.pop("scrape", None) or scrape_kind.read({}, at / "scrapeOptions")
+    lenient = values.pop("ignore_invalid_urls")
+    agent = values.pop("agent", {})
+    values.setdefault("prompt", agent.get("prompt"))
+    if scrape is INVALID or (scrape := pages.protect(scrape, values, at)) is INVALID:
+        return INVALID
+    given = values.get("urls", ())
+    if not given and not values.get("prompt"):
+        return at.report("custom", "urls or prompt is required")
+    good, bad = _split_urls(given)
+    if bad and not (lenient and good):
+        for index, message in bad.items():
+            (at / "urls" / index).report("custom", message)
+        return INVALID
+    # The extraction gives the page more time.
+    wanted = Json(
+        prompt=values.get("prompt"),
+        schema=values.get("schema"),
+        system_prompt=values.get("system_prompt"),
+    )
+    scrape = pages.patient(evolve(scrape, formats=(wanted,)))
+    values["urls"] = tuple(dict.fromkeys(good))
+    options = ExtractOptions(scrape=scrape, **{**defaults, **values})
+    left_out = tuple(given[index] for index in bad) if lenient else None
+    return ExtractRequest(options, left_out)
+
+
+def _split_urls(given: tuple[str, ...]) -> tuple[list[str], dict[int, str]]:
+    """Return the valid URLs, and the error of each invalid URL by its index."""
+    good: list[str] = []
+    bad: dict[int, str] = {}
+    for index, text in enumerate(given):
+        is_site = text.rstrip().endswith(SITE)
+        try:
+            url = urls.caller_url(text.rstrip()[: -len(SITE)] if is_site else text)
+        except ValueError as error:
+            bad[index] = str(error)
+            continue
+        good.append(url.rstrip("/") + SITE if is_site else url)
+    return good, bad
+
+
+def llms_text_kind(scrape_kind: ValueKind) -> Object:
+    """Return the kind of a body that starts an llms.txt job."""
+    defaults = catalogue.defaults(catalogue.LLMS_TEXT, "v1")
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        values = {**defaults, **values}
+        max_age_ms = LLMS_CACHE_MS if values["use_cache"] else 0
+        scrape = scrape_kind.read({}, at)
+        scrape = evolve(scrape, formats=(Markdown(),), max_age_ms=max_age_ms)
+        return LlmsTextOptions(scrape=scrape, **values)
+
+    keys = {**catalogue.keys(catalogue.LLMS_TEXT, "v1"), **pages.CALLER_KEYS}
+    return Object(keys, make, EXPERIMENTAL)
+
+
+def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
+    """Return the kind of a body that starts deep research.
+
+    ``extraction`` is the kind of ``jsonOptions``.
+    """
+    defaults = catalogue.defaults(catalogue.RESEARCH, "v1")
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        query = values.pop("query", None) or values.pop("topic", None)
+        values.pop("topic", None)
+        if not (query and query.strip()):
+            return (at / "query").missing("string")
+        given = values.pop("json", None)
+        chosen = tuple(dict.fromkeys(values.pop("formats", ("markdown",))))
+        if given is not None and "json" not in chosen:
+            text = "jsonOptions is allowed only with the format json"
+            return (at / "jsonOptions").report("custom", text)
+        wanted = Json(**{"prompt": query, **(given or {})})
+        scrape = evolve(scrape_kind.read({}, at), formats=(Markdown(),))
+        values = {**defaults, **values, "formats": chosen}
+        return ResearchOptions(query=query, scrape=scrape, json=wanted, **values)
+
+    keys = {
+        **catalogue.keys(catalogue.RESEARCH, "v1"),
+        "topic": Key(Text(MAX_QUESTION), "topic"),
+        "jsonOptions": Key(extraction, "json"),
+        **pages.CALLER_KEYS,
+    }
+    return Object(keys, make, EXPERIMENTAL)

@@ -1,0 +1,136 @@
+"""The options of a page in requests of both versions.
+
+The keys are those of the catalogue; here stand the keys beside them and the rules
+between options.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import attrs
+from attrs import evolve
+
+from scraper_service.options import catalogue, formats
+from scraper_service.options.crawl import PageOptions
+from scraper_service.options.parsing import Anything, Key, Position, Refused, choice
+from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
+
+if TYPE_CHECKING:
+    from scraper_service.options.request_values import KeysT
+
+SpellT: TypeAlias = Callable[[str], str]
+
+EXPERIMENTAL = "__experimental_"
+
+# The old default of v1. Its client always sends it, so it counts as no time-out.
+UNCHOSEN_TIMEOUT_MS = 30_000
+MODEL_TIMEOUT_MS = 60_000
+PROXY_TIMEOUT_MS = 120_000
+
+# Keys of both versions that are no options here.
+FURTHER_KEYS: KeysT = {
+    "redactPII": Key(Refused("it needs a language model", objects=True)),
+    "domainTools": Key(Anything()),
+    "toolDetail": Key(choice("compact", "summary", "full")),
+    "useMock": Key(Anything()),
+    "useIndex": Key(Anything()),
+    "__searchPreviewToken": Key(Anything()),
+}
+# The keys of the caller are the same in both versions.
+CALLER_KEYS: KeysT = catalogue.keys(catalogue.CALLER, "v2")
+_TOP_LEVEL = tuple(each for each in catalogue.SCRAPE if not each.is_nested)
+
+
+def scrape_keys(version: Literal["v1", "v2"]) -> KeysT:
+    """Return the keys of ``scrapeOptions`` in a version."""
+    nested = tuple(each for each in catalogue.SCRAPE if each.is_nested)
+    return {**catalogue.keys(nested, version), **FURTHER_KEYS, **CALLER_KEYS}
+
+
+# The keys of a request for one page beside those of its options.
+REQUEST_KEYS: KeysT = catalogue.keys((catalogue.URL, *_TOP_LEVEL), "v2")
+
+
+def scrape_options(values: Mapping[str, Any], at: Position, spell: SpellT) -> Any:
+    """Return ``ScrapeOptions`` from complete ``values``, or report broken rules.
+
+    ``values`` may hold more than the attributes of the class.
+    """
+    chosen = {a.name: values[a.name] for a in attrs.fields(ScrapeOptions)}
+    try:
+        chosen["formats"] = formats.merge_formats(chosen["formats"])
+    except ValueError as error:
+        return (at / "formats").report("custom", str(error))
+    options = ScrapeOptions(**chosen)
+    if broken := broken_rules(options, spell):
+        return at.below(broken)
+    return patient(options)
+
+
+def page_options(values: Mapping[str, Any], scrape: ScrapeOptions) -> PageOptions:
+    """Return the options of one page from the ``values`` of a request."""
+    names = {a.name for a in attrs.fields(PageOptions)} - {"scrape"}
+    given = {name: values[name] for name in names & values.keys()}
+    return PageOptions(scrape=scrape, **given)
+
+
+def protect(options: ScrapeOptions, values: dict[str, Any], at: Position) -> Any:
+    """Return ``options`` with the ``threatProtection`` beside ``scrapeOptions``.
+
+    It is removed from ``values``, and reported if ``options`` have one, too.
+    """
+    if (rules := values.pop("site_rules", None)) is None:
+        return options
+    if options.site_rules is not None:
+        text = "threatProtection must stand here or in scrapeOptions, not in both"
+        return (at / "threatProtection").report("custom", text)
+    return evolve(options, site_rules=rules)
+
+
+def patient(options: ScrapeOptions) -> ScrapeOptions:
+    """Return ``options`` with more time for slow work, if the caller set no time-out.
+
+    The slowest work sets the time.
+    """
+    if options.timeout_ms != UNCHOSEN_TIMEOUT_MS:
+        return options
+    timeout_ms, wait_for_ms = options.timeout_ms, options.wait_for_ms
+    if options.format(formats.Json):
+        timeout_ms = MODEL_TIMEOUT_MS
+    if options.format(formats.ChangeTracking):
+        timeout_ms = MODEL_TIMEOUT_MS
+        wait_for_ms = max(wait_for_ms, CHANGE_WAIT_MS)
+    if options.proxy in {"stealth", "auto"}:
+        timeout_ms = PROXY_TIMEOUT_MS
+    return evolve(options, timeout_ms=timeout_ms, wait_for_ms=wait_for_ms)
+
+
+# Keys without a warning. Public clients always send them; their values are refused
+# unless they have no effect (no map is cached, for instance).
+_SILENT = {"ignoreCache", "redactPII", "toolDetail", "urlTrace"}
+
+
+def ignored_names(keys: KeysT) -> frozenset[str]:
+    """Return the keys that are accepted without effect, with a warning."""
+    return frozenset(
+        key
+        for key, found in {**FURTHER_KEYS, **keys}.items()
+        if found.to is None and key not in _SILENT and not key.startswith("__")
+    )
+
+
+def wire_names(keys: KeysT) -> dict[str, str]:
+    """Return the JSON key of each attribute that one of ``keys`` sets."""
+    return {
+        found.to: key
+        for key, found in keys.items()
+        if found.to is not None and not found.alias
+    }
+
+
+def camel_case(name: str) -> str:
+    """Return a name in snake_case in camelCase."""
+    return re.sub(r"_([a-z0-9])", lambda match: match[1].upper(), name)

@@ -1,0 +1,349 @@
+"""Responses as JSON, as far as both versions share them: pages, maps, searches, jobs.
+
+Page values come as JSON text from the converter pool and are only joined here.
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+
+from scraper_service.discovery.map_results import BETWEEN
+from scraper_service.storage.jobs.job_records import JobState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from scraper_service.items import Page, PageMetadata
+    from scraper_service.services.mapping import Map
+    from scraper_service.services.searching import Result
+    from scraper_service.storage.jobs.job_records import Job, PageErrorRow
+
+# Keys of the service's own facts: a <meta> of the page never replaces them.
+RESERVED = frozenset(
+    {
+        "answeredBy",
+        "cacheState",
+        "cachedAt",
+        "canonicalUrl",
+        "concurrencyLimited",
+        "concurrencyQueueDurationMs",
+        "contentType",
+        "creditsUsed",
+        "duplicateOf",
+        "engine",
+        "error",
+        "feeds",
+        "headline",
+        "numPages",
+        "ogLocaleAlternate",
+        "postprocessorsUsed",
+        "proxyUsed",
+        "readingTime",
+        "scrapeId",
+        "sourceURL",
+        "statusCode",
+        "timezone",
+        "tokensUsed",
+        "totalPages",
+        "url",
+        "verdict",
+        "verdictEvidence",
+        "wordCount",
+        "xRobotsTag",
+    }
+)
+# A public client renames these keys (``num_pages``) and checks their types. A <meta> of
+# such a name would make all pages of a job unreadable for this client.
+_RENAMED = frozenset(name.lower() for name in RESERVED)
+
+
+def _is_reserved(name: str) -> bool:
+    return name in RESERVED or (
+        "_" in name and name.replace("_", "").lower() in _RENAMED
+    )
+
+
+@lru_cache(maxsize=256)
+def camel(name: str) -> str:
+    """Return an internal name in camelCase: ``raw_html`` becomes ``rawHtml``."""
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def page_json(page: Page) -> bytes:
+    """Return the page object: requested formats, ``metadata`` and ``warning``."""
+    members = [(camel(name), value) for name, value in page.values.items()]
+    members.append(("metadata", encode(page_metadata(page.metadata))))
+    if page.warning:
+        members.append(("warning", encode(page.warning)))
+    joined = b",".join(b'"%s":%s' % (name.encode(), value) for name, value in members)
+    return b"{%s}" % joined
+
+
+def page_metadata(facts: PageMetadata) -> dict[str, Any]:
+    """Return the metadata object without unknown facts."""
+    result: dict[str, Any] = {
+        name: value for name, value in facts.other.items() if not _is_reserved(name)
+    }
+    result.update((camel(name), value) for name, value in facts.known.items())
+    ours = {
+        "sourceURL": facts.source_url,
+        "url": facts.url,
+        "statusCode": facts.status_code,
+        "scrapeId": facts.scrape_id,
+        "contentType": facts.content_type,
+        "xRobotsTag": facts.robots_tag,
+        "proxyUsed": facts.proxy_used,
+        "engine": facts.engine,
+        "timezone": facts.time_zone,
+        "cacheState": facts.cache_state,
+        "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),
+        "creditsUsed": facts.credits_used,
+        "answeredBy": facts.answered_by,
+        "tokensUsed": facts.tokens_used,
+        "numPages": facts.num_pages,
+        "totalPages": facts.total_pages,
+        "error": facts.error,
+        "duplicateOf": facts.duplicate_of,
+        "concurrencyLimited": None if facts.queued_ms is None else True,
+        "concurrencyQueueDurationMs": facts.queued_ms,
+    }
+    result.update((name, value) for name, value in ours.items() if value is not None)
+    return result
+
+
+def iso(seconds: float) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    moment = datetime.fromtimestamp(seconds, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def encode(value: Any) -> bytes:
+    """Return ``value`` as compact JSON in UTF-8."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def map_response(found: Map, warnings: Sequence[str] = ()) -> bytes:
+    """Return the response of a map. The JSON of its URLs is only joined."""
+    warning = b',"warning":' + encode(" ".join(warnings)) if warnings else b""
+    links = BETWEEN.join(found.slices)
+    return b'{"success":true,"links":[%s]%s}' % (links, warning)
+
+
+_EMPTY = frozenset({b"", b"null", b'""', b"[]", b"{}"})
+
+
+def search_item(facts: Mapping[str, Any], page: Page | None = None) -> bytes:
+    """Return a search result with its page, or with the error of a failed page.
+
+    Keys with None are left out: clients treat a key with null differently.
+    """
+    known = {name: value for name, value in facts.items() if value is not None}
+    if page is None:
+        return encode(known)
+    if page.failure is not None:
+        return encode({**known, "metadata": _failure(page)})
+    return encode(known)[:-1] + b"," + page_json(page)[1:]
+
+
+def has_content(result: Result) -> bool:
+    """Return True if a result's page has any requested format."""
+    page = result.page
+    if page is None or page.failure is not None:
+        return False
+    return any(value.strip() not in _EMPTY for value in page.values.values())
+
+
+def failed_search_item(facts: Mapping[str, Any], page: Page) -> bytes:
+    """Return a search result whose page has no content."""
+    known = {name: value for name, value in facts.items() if value is not None}
+    return encode({**known, "metadata": _failure(page)})
+
+
+def json_array(items: list[bytes]) -> bytes:
+    return b"[%s]" % b",".join(items)
+
+
+def _failure(page: Page) -> dict[str, Any]:
+    facts = page.metadata
+    error = page.failure.message if page.failure else facts.error
+    return {
+        # The Python and JS clients accept any number; 0 stands for no response.
+        "statusCode": facts.status_code or 0,
+        "error": error or "No content found.",
+        "proxyUsed": facts.proxy_used,
+        "scrapeId": facts.scrape_id,
+        "sourceURL": facts.source_url,
+    }
+
+
+# -- jobs --------------------------------------------------------------------------------
+
+PATHS = {"crawl": "crawl", "batch": "batch/scrape"}
+
+
+def job_started(
+    job: Job,
+    base: str,
+    version: str,
+    invalid_urls: Iterable[str] | None = None,
+    facts: Mapping[str, Any] | None = None,
+) -> bytes:
+    """Return the response to the start of a job. ``facts`` are further members."""
+    members: dict[str, Any] = {
+        "success": True,
+        "id": job.id,
+        "url": f"{base}/{version}/{PATHS[job.kind]}/{job.id}",
+    }
+    if invalid_urls is not None:
+        members["invalidURLs"] = list(invalid_urls)
+    return encode({**members, **(facts or {})})
+
+
+def job_status(
+    job: Job,
+    pages: list[bytes],
+    bounds: tuple[int | None, int | None],
+    path: str,
+    facts: dict[str, Any],
+) -> bytes:
+    """Return the status of a job with some of its pages.
+
+    ``path`` is the absolute URL of the status. ``facts`` are members that only the
+    version has.
+    """
+    skip, limit = bounds
+    members = _job_members(job, facts)
+    after = (skip or 0) + len(pages)
+    # An empty part after ``skip`` has no ``next``: some clients would follow it in a
+    # busy loop while the job runs.
+    if job.pages > after or (job.is_active and (pages or skip is None)):
+        more = f"&limit={limit}" if limit is not None else ""
+        members["next"] = f"{path}?skip={after}{more}"
+    return b'%s,"data":[%s]}' % (encode(members)[:-1], b",".join(pages))
+
+
+def job_snapshot(
+    job: Job,
+    pages: list[bytes],
+    facts: dict[str, Any],
+    state: JobState | None = None,
+) -> list[bytes]:
+    """Return the status of a job without ``next``, in parts to be joined.
+
+    ``state`` replaces the job's own state.
+    """
+    members = _job_members(job if state is None else evolve(job, state=state), facts)
+    with_commas = [part for page in pages for part in (b",", page)][1:]
+    return [encode(members)[:-1], b',"data":[', *with_commas, b"]}"]
+
+
+def _job_members(job: Job, facts: dict[str, Any]) -> dict[str, Any]:
+    members: dict[str, Any] = {
+        "success": True,
+        "status": job_state(job.state),
+        "total": job.total,
+        "completed": job.pages,
+        "creditsUsed": job.credits,
+        "expiresAt": iso(job.expires_at),
+        **facts,
+    }
+    if job.state is JobState.FAILED:
+        members["error"] = job_error(job)
+    return members
+
+
+def job_error(job: Job) -> str:
+    """Return why a job failed."""
+    return job.error or "The job failed."
+
+
+def job_errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:
+    """Return the failed pages of a job and the URLs that robots.txt disallows."""
+    found = [
+        {
+            "id": row.id,
+            "timestamp": iso(row.at),
+            "url": row.url,
+            "code": row.code,
+            "error": row.error,
+        }
+        for row in rows
+    ]
+    return encode({"success": True, "errors": found, "robotsBlocked": robots_blocked})
+
+
+def job_cancelled() -> bytes:
+    """Return the response to a cancel."""
+    return encode({"success": True, "status": "cancelled"})
+
+
+def active_crawls(
+    jobs: list[Job], crawl_names: dict[str, str], page_names: dict[str, str]
+) -> bytes:
+    """Return the running crawls.
+
+    The names are the version's keys for options of a crawl and of a page. Options
+    without a key are left out.
+    """
+    crawls = []
+    for job in jobs:
+        options = json.loads(job.options)
+        scrape, _ = options.pop("scrape"), options.pop("url")
+        spelled = _spelled(options, crawl_names)
+        spelled["scrapeOptions"] = _spelled(scrape, page_names)
+        crawls.append(
+            {
+                "id": job.id,
+                "teamId": job.team_id,
+                "url": job.url,
+                "created_at": iso(job.created_at),
+                "options": spelled,
+            }
+        )
+    return encode({"success": True, "crawls": crawls})
+
+
+def _spelled(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    result = {}
+    for name, value in options.items():
+        key = names.get(name)
+        if key is not None and value not in (None, []):
+            result[key] = _SPELLINGS.get(key, _as_it_is)(value)
+    return result
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _typed(values: list[dict[str, Any]]) -> list[Any]:
+    """Return formats and the like; the name alone for a format without options."""
+    spelled = []
+    for value in values:
+        item = {camel(k): v for k, v in value.items() if v is not None and v != ""}
+        item["type"] = camel(item["type"])
+        spelled.append(item if len(item) > 1 else item["type"])
+    return spelled
+
+
+# Values with another form in bodies than in the options, by key.
+_SPELLINGS: dict[str, Callable[[Any], Any]] = {
+    "actions": _typed,
+    "formats": _typed,
+    "headers": dict,
+    "ignoreSitemap": lambda sitemap: sitemap == "skip",
+    "parsePDF": bool,
+    "parsers": _typed,
+    "threatProtection": lambda rules: {camel(k): v for k, v in rules.items()},
+}
+
+
+def job_state(state: JobState) -> str:
+    """Return the name of a state; a queued job is shown as scraping."""
+    return "scraping" if state is JobState.QUEUED else state.value

@@ -1,0 +1,81 @@
+"""Turns groups of routes into a Klein app."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import wraps
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+
+from klein import Klein
+from scrapy.utils.defer import deferred_from_coro
+from twisted.internet.defer import CancelledError, Deferred
+from twisted.web.resource import Resource
+from werkzeug.exceptions import NotFound
+
+from scraper_service.api.application import write
+from scraper_service.api.errors import ErrorResponse, answer_to, error_body
+from scraper_service.services.capabilities import why_not_offered
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Iterable
+
+    from twisted.python.failure import Failure
+
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.version import Api, Routes
+
+ParamT = ParamSpec("ParamT")
+ResponseT = TypeVar("ResponseT", bound=bytes | Resource)
+
+
+class VersionApp:
+    """The Klein app of one version of the API."""
+
+    def __init__(self, api: Api, groups: Iterable[type[Routes]]):
+        self._wire_name: Callable[[str], str] = api.requests.wire_name
+        self.klein = Klein()
+        self.klein.handle_errors(Exception)(self._write_error)  # type: ignore[arg-type]  # our request
+        for group in groups:
+            for methods, path, handler in group(api).routes():
+                self.klein.route(
+                    path, methods=methods.split(), endpoint=handler.__qualname__
+                )(as_deferred(handler))
+
+    def _write_error(self, request: JsonRequest, failure: Failure) -> bytes:
+        """Write any error as JSON, by the table of :mod:`scraper_service.api.errors`."""
+        assert isinstance(failure.value, Exception)
+        answer = answer_to(failure.value, self._wire_name)
+        if isinstance(failure.value, NotFound):
+            path = request.path.decode("latin-1")
+            if reason := why_not_offered(path):
+                answer = ErrorResponse(404, error_body(reason))
+        return write(request, answer)
+
+
+def as_deferred(
+    handler: Callable[Concatenate[JsonRequest, ParamT], Coroutine[Any, Any, ResponseT]],
+) -> Callable[Concatenate[JsonRequest, ParamT], Deferred[ResponseT]]:
+    """Return an asyncio handler as Klein calls it.
+
+    The handler returns a body, or a resource that writes one. A client that
+    disconnects cancels the handler silently.
+    """
+
+    async def run(
+        request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> ResponseT:
+        try:
+            response = await handler(request, *args, **kwargs)
+        except asyncio.CancelledError:
+            raise CancelledError from None
+        if isinstance(response, bytes):
+            request.setHeader("Content-Length", str(len(response)))
+        return response
+
+    @wraps(handler)
+    def route(
+        request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
+    ) -> Deferred[ResponseT]:
+        return deferred_from_coro(run(request, *args, **kwargs))
+
+    return route  # type: ignore[return-value]  # Klein calls it by position

@@ -1,0 +1,190 @@
+"""The group of all commands, with `serve` and `doctor`.
+
+Heavy imports are inside the commands. ``--help`` does not need them, and neither do
+converter processes, which import this module again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from ipaddress import ip_address
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from scraper_service.cli.blocklist import blocklist_group
+from scraper_service.cli.crawl import batch_command, crawl_command
+from scraper_service.cli.jobs import jobs_group
+from scraper_service.cli.keys import data_dir_option, keys_group, teams_group
+from scraper_service.cli.pages import (
+    explain_command,
+    map_command,
+    parse_command,
+    scrape_command,
+    search_command,
+)
+from scraper_service.cli.settings import check_egress, load_settings
+from scraper_service.cli.terminal import INTERRUPTED, leave_pipe
+
+if TYPE_CHECKING:
+    from scrapy.settings import Settings
+
+# Keys that earlier versions of deploy/README.md had as examples.
+SAMPLE_KEYS = {"fc-change-me", "change-me"}
+EXAMPLE_URL = "https://example.org"
+
+
+class Commands(click.Group):
+    """A group whose commands end cleanly on Ctrl-C and when a pipe is closed."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+            return result
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            sys.exit(INTERRUPTED)
+        except BrokenPipeError:
+            leave_pipe()
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "-s",
+    "--set",
+    "overrides",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="Change a setting; may be repeated. -s PORT=80 is the same as SCRAPER_PORT=80"
+    " in the environment. See scraper_service/settings.py.",
+)
+@click.version_option(package_name="scraper-service")
+@click.pass_context
+def main(context: click.Context, overrides: tuple[str, ...]) -> None:
+    """Scrape any web page as Markdown, HTML, links, images and metadata.
+
+    `serve` runs the HTTP API; `scrape` fetches one page and prints it, `parse` converts
+    a file, `map` lists the URLs of a site, `search` searches the web, `crawl` and
+    `batch` fetch many pages, `jobs` manages crawls and batches.
+    """
+    context.obj = overrides
+
+
+@click.command("serve")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port, 0 for a free one.  [default: 3002]")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help="Directory of the job database and the key secret.  [default: data]",
+)
+@click.pass_obj
+def serve_command(
+    overrides: tuple[str, ...], host: str | None, port: int | None, data_dir: str | None
+) -> None:
+    """Serve the HTTP API until SIGTERM or Ctrl-C.
+
+    The first start creates an API key and prints it once.
+    """
+    settings = load_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
+    check_egress(settings)
+    warn_of_exposure(settings)
+    from scraper_service.errors import DatabaseUnusable
+    from scraper_service.server import serve
+
+    try:
+        sys.exit(serve(settings, announce))
+    except (DatabaseUnusable, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def warn_of_exposure(settings: Settings) -> None:
+    """Print a warning if clients can use the service without a secret key.
+
+    Raises :exc:`click.UsageError` if the service accepts the key of the documentation and
+    listens for other machines.
+    """
+    host = str(settings["HOST"])
+    is_open = not settings.getbool("AUTH_ENABLED")
+    has_sample = not is_open and SAMPLE_KEYS & set(settings.getlist("API_KEYS"))
+    if not (is_open or has_sample):
+        return
+    if has_sample and not _is_loopback(host):
+        raise click.UsageError(
+            f"setting SCRAPER_API_KEYS has the key of the documentation,"
+            f" {min(has_sample)}, which everybody knows, and {host} can be reached"
+            " from other machines. Choose a secret one, such as fc-$(openssl rand"
+            " -hex 20)"
+        )
+    text = (
+        f"the key {min(has_sample)} is that of the documentation" if has_sample else ""
+    )
+    if is_open:
+        text = "everybody who can reach this service may use it (SCRAPER_AUTH_ENABLED"
+        text += " is false)"
+    if not _is_loopback(host):
+        text += f", and {host} can be reached from other machines"
+    click.secho(f"WARNING: {text}.", err=True, fg="red", bold=True)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def announce(address: str, first_key: str | None) -> None:
+    """Print the URL of the service, and the API key of the first start."""
+    print(f"listening on {address}", flush=True)
+    if first_key is None:
+        return
+    body = json.dumps({"url": EXAMPLE_URL})
+    print(
+        f"\nA first API key was made. It is shown only now: {first_key}\n\nTry it:\n\n"
+        f"  curl -s {address}/v2/scrape -H 'Authorization: Bearer {first_key}'"
+        f" -H 'Content-Type: application/json' -d '{body}'\n\n"
+        "More keys: scraper-service keys create",
+        flush=True,
+    )
+
+
+@click.command("doctor")
+@click.option("--port", type=int, help="Port to check.  [default: 3002]")
+@data_dir_option
+@click.pass_obj
+def doctor_command(
+    overrides: tuple[str, ...], port: int | None, data_dir: str | None
+) -> None:
+    """Check the installation, and print a remedy for each failure."""
+    from scraper_service.cli.doctor import checks
+
+    settings = load_settings(overrides, PORT=port, DATA_DIR=data_dir)
+    failed = False
+    for check in checks(settings):
+        failed = failed or check.state == "fails"
+        click.echo(f"{check.state:8} {check.name}: {check.text}")
+    sys.exit(1 if failed else 0)
+
+
+# In the order of their names, as in the help text.
+COMMANDS = (
+    batch_command,
+    blocklist_group,
+    crawl_command,
+    doctor_command,
+    explain_command,
+    jobs_group,
+    keys_group,
+    map_command,
+    parse_command,
+    scrape_command,
+    search_command,
+    serve_command,
+    teams_group,
+)
+
+for command in COMMANDS:
+    main.add_command(command)

@@ -1,0 +1,424 @@
+"""Write pages as files: Markdown, HTML, pictures, and JSON for all other formats.
+
+File names come from the URLs and are valid on every file system. A folder of a job has
+an index for people and an index for programs.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import http.client
+import json
+import mimetypes
+import re
+import unicodedata
+import urllib.error
+import urllib.request
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import click
+from attrs import frozen
+
+from scraper_service.cli.job_state import FailedUrl, OutputFailed
+from scraper_service.cli.page_formats import FILE, KINDS, PICTURE
+from scraper_service.cli.terminal import printable
+from scraper_service.content.html.page_urls import url_parts
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+    from pathlib import Path
+
+MAX_BYTES = 256 * 2**20  # of a picture from a service
+TIMEOUT_S = 60
+_ENDING = re.compile(r"\.[a-z0-9]{1,8}")
+# Characters that YAML restricts or forbids (YAML 1.2.2, 5.1).
+_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
+# Keys of the front matter in their order, each with its key in the metadata.
+_HEAD = (
+    ("title", "title"),
+    ("url", "url"),
+    ("sourceURL", "sourceURL"),
+    ("status", "statusCode"),
+    ("language", "language"),
+    ("author", "author"),
+    ("date", "publishedTime"),
+    ("modified", "modifiedTime"),
+    ("description", "description"),
+)
+
+
+class Unavailable(Exception):
+    """Raised when a file of a page cannot be read or fetched, with the reason as text."""
+
+
+@frozen
+class PageFile:
+    """A file of a page."""
+
+    #: The key of the format in a page object.
+    key: str
+    #: The ending of the file name, with its dot.
+    ending: str
+    data: bytes
+
+
+def parts_of(page: Mapping[str, Any]) -> tuple[list[PageFile], list[str]]:
+    """Return the files of a page object of /v2, and reasons for missing files.
+
+    The Markdown has no front matter yet, see :func:`front_matter`. The last file has the
+    key ``data``. It contains the formats without a file of their own, and the metadata.
+    """
+    parts: list[PageFile] = []
+    faults: list[str] = []
+    rest = {}
+    for key, value in page.items():
+        if key in {"metadata", "warning"} or value is None:
+            continue
+        try:
+            part = _part(key, value, page)
+        except Unavailable as error:
+            faults.append(str(error))
+            part = None
+        if part is None:
+            rest[key] = value
+        else:
+            parts.append(part)
+    if rest:
+        rest["metadata"] = page.get("metadata", {})
+        text = json.dumps(rest, ensure_ascii=False, indent=2)
+        parts.append(PageFile("data", ".json", f"{text}\n".encode("utf-8", "replace")))
+    return parts, faults
+
+
+def _part(key: str, value: Any, page: Mapping[str, Any]) -> PageFile | None:
+    """Return the file of a format, None if the format has no file of its own.
+
+    Raises :exc:`Unavailable`.
+    """
+    if not isinstance(value, str):
+        return None
+    if KINDS.get(key) in {PICTURE, FILE}:
+        data, content_type = content_of(key, value, page)
+        return PageFile(key, ending_of(content_type, page), data)
+    if key == "markdown":
+        return PageFile(key, ".md", f"{value}\n".encode("utf-8", "replace"))
+    if key == "html":
+        return PageFile(key, ".html", value.encode("utf-8", "replace"))
+    if key == "rawHtml":
+        ending = ".raw.html" if page.get("html") is not None else ".html"
+        return PageFile(key, ending, value.encode("utf-8", "replace"))
+    return None
+
+
+def content_of(key: str, value: str, page: Mapping[str, Any]) -> tuple[bytes, str]:
+    """Return the bytes of a picture or file of a page, and their content type.
+
+    ``value`` is base64, a ``data:`` URL, or the URL of the file at a service.
+    Raises :exc:`Unavailable`.
+    """
+    if KINDS.get(key) == FILE:
+        kind = str(page.get("metadata", {}).get("contentType") or "")
+        return _decoded(value), kind
+    if value.startswith("data:"):
+        head, _, encoded = value.removeprefix("data:").partition(",")
+        return _decoded(encoded), head
+    return _fetched(value)
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise Unavailable(f"a file of the page cannot be read: {error}") from error
+
+
+def _fetched(url: str) -> tuple[bytes, str]:
+    """Fetch a file from the user's service; return its bytes and content type."""
+    shown = printable(url.partition("?")[0], 200)  # the query is a signature
+    if not url.startswith(("http://", "https://")):
+        raise Unavailable(f"{shown} is not the URL of a picture")
+    try:
+        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310
+            data: bytes = answer.read(MAX_BYTES + 1)
+            kind = answer.headers.get_content_type()
+    except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
+        raise Unavailable(f"{shown} could not be fetched: {error}") from error
+    if len(data) > MAX_BYTES:
+        raise Unavailable(f"{shown} has more than {MAX_BYTES} bytes")
+    return data, kind
+
+
+def ending_of(content_type: str, page: Mapping[str, Any]) -> str:
+    """Return the ending of a file name, from the content type or the page's URL."""
+    kind = content_type.partition(";")[0].strip().lower()
+    if kind == "image/jpeg":
+        return ".jpg"
+    found = mimetypes.guess_extension(kind)
+    if found is None:
+        try:
+            path = url_parts(str(page.get("metadata", {}).get("url", ""))).path
+        except ValueError:
+            path = ""
+        found = PurePosixPath(path).suffix.lower()
+    return found if _ENDING.fullmatch(found) else ".bin"
+
+
+def front_matter(page: Mapping[str, Any], files: Mapping[str, str]) -> bytes:
+    """Return the front matter of a Markdown file: YAML between two lines ``---``.
+
+    Texts are quoted as JSON strings, which are valid YAML. ``files`` are the names of the
+    page's other files, by format.
+    """
+    facts = page.get("metadata", {})
+    lines = ["---"]
+    for name, key in _HEAD:
+        value = facts.get(key)
+        if isinstance(value, int | str) and value != "":
+            lines.append(f"{name}: {_scalar(value)}")
+    lines += [f"{key}: {_scalar(name)}" for key, name in files.items()]
+    if warning := page.get("warning"):
+        lines.append(f"warning: {_scalar(str(warning))}")
+    return "\n".join([*lines, "---", "", ""]).encode("utf-8", "replace")
+
+
+def _scalar(value: int | str) -> str:
+    if isinstance(value, int):
+        return str(value)
+    quoted = json.dumps(printable(value), ensure_ascii=False)
+    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
+
+
+MAX_NAME_BYTES = 120  # of a name in UTF-8; some encrypted file systems allow 143
+# Device names of Windows, invalid also with an ending ("Naming Files, Paths, and
+# Namespaces").
+RESERVED = {"con", "prn", "aux", "nul", "conin$", "conout$"} | {
+    f"{device}{number}" for device in ("com", "lpt") for number in "0123456789¹²³"
+}
+_SUFFIX = re.compile(r"\.(html?|php|aspx?|md|markdown)$", re.IGNORECASE)
+
+
+class PageNames:
+    """Unique file names for pages.
+
+    The same URLs in the same order get the same names. Names differ also on file systems
+    that ignore case or the form of accents. If a name is taken, a part of the URL's hash
+    is added. ``taken`` are reserved names.
+    """
+
+    def __init__(self, taken: tuple[str, ...] = ()):
+        self._taken = {_folded(name) for name in taken}
+
+    def name(self, url: str) -> str:
+        """Return the name of the Markdown file of the next page."""
+        return f"{self.stem(url, ('.md',))}.md"
+
+    def stem(self, url: str, endings: Iterable[str]) -> str:
+        """Return the common stem of the file names of the next page.
+
+        The stem with each of ``endings`` is a unique file name without a folder.
+        """
+        stem, digest = _stem(url), hashlib.sha256(url.encode("utf-8", "replace"))
+        candidate, number = stem, 1
+        endings = tuple(endings)
+        while self._taken & (folded := {_folded(candidate + e) for e in endings}):
+            again = f"-{number}" if number > 1 else ""
+            candidate = f"{stem}-{digest.hexdigest()[:8]}{again}"
+            number += 1
+        self._taken |= folded
+        return candidate
+
+
+def _folded(name: str) -> bytes:
+    # Eight bytes per name, because all names of a large crawl stay in memory.
+    plain = unicodedata.normalize(
+        "NFKC", unicodedata.normalize("NFKC", name).casefold()
+    )
+    return hashlib.blake2b(plain.encode(), digest_size=8).digest()
+
+
+def _stem(url: str) -> str:
+    """Return a file name stem from the host, path and query of a URL.
+
+    A dash replaces each run of other characters than letters, digits, underscores and
+    dots. A long stem is cut and ends in a part of the URL's hash.
+    """
+    parts = url_parts(url)  # a redirect may lead to an invalid URL
+    host = parts.netloc.rpartition("@")[2]
+    path = _SUFFIX.sub("", unquote(parts.path, errors="replace"))
+    query = unquote(parts.query, errors="replace")
+    text = unicodedata.normalize("NFC", f"{host}/{path}/{query}")
+    kept = "".join(c if _is_safe(c) else "-" for c in text)
+    stem = re.sub(r"-*\.[.-]*|-+", _dot_or_dash, kept).strip(".-") or "page"
+    if stem.partition(".")[0].casefold() in RESERVED:
+        stem = f"_{stem}"
+    data = stem.encode()
+    if len(data) > MAX_NAME_BYTES:
+        end = hashlib.sha256(url.encode("utf-8", "replace")).hexdigest()[:8]
+        stem = (
+            f"{data[: MAX_NAME_BYTES - 9].decode(errors='ignore').rstrip('.-')}-{end}"
+        )
+    return stem
+
+
+def _dot_or_dash(found: re.Match[str]) -> str:
+    # A single dot stays. Several dots and dashes in a row become one dash.
+    return "." if found[0] == "." else "-"
+
+
+def _is_safe(character: str) -> bool:
+    # Letters, combining marks and numbers; no symbols, spaces or invisible characters.
+    return character in "._" or unicodedata.category(character)[0] in "LMN"
+
+
+INDEX = "index.md"
+LINES = "index.jsonl"
+MAX_TITLE = 200  # characters
+
+
+class MarkdownFolder:
+    """An output folder with the files of each page, ``index.md`` and ``index.jsonl``.
+
+    A page has ``NAME.md``, ``NAME.html``, a picture and ``NAME.json``, depending on its
+    formats. :class:`PageNames` makes the names. A line of ``index.jsonl`` has ``url``,
+    ``sourceURL``, ``title``, ``status``, ``files`` by format, and ``file``, the first of
+    them. URLs without a page come last, with ``error`` or ``leftOut``. A folder that is
+    not empty is refused, unless ``overwrite`` is set. Files of the same name are then
+    overwritten.
+    """
+
+    def __init__(self, path: Path, overwrite: bool = False):
+        self._path = path
+        self._overwrite = overwrite
+        self._names = PageNames((INDEX, LINES))
+        self._files: list[Any] = []
+        self._lost = 0  # number of missing files
+
+    def open(self) -> None:
+        try:
+            self._path.mkdir(parents=True, exist_ok=True)
+            if not self._overwrite and any(self._path.iterdir()):
+                raise OutputFailed(
+                    f"{self._path}: there are files already; choose another folder, or"
+                    " say --overwrite"
+                )
+            (self._path / INDEX).open("ab").close()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def write(self, pages: Sequence[bytes]) -> None:
+        try:
+            self._begin()
+            for page in pages:
+                self._write(json.loads(page))
+            for file in self._files:
+                file.flush()
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _begin(self) -> None:
+        if not self._files:
+            self._files = [(self._path / name).open("wb") for name in (INDEX, LINES)]
+            self._send("# Pages\n\n", "")
+
+    def _write(self, page: dict[str, Any]) -> None:
+        facts = page.get("metadata", {})
+        url = str(facts.get("url") or facts.get("sourceURL") or "")
+        title = facts.get("title")
+        files, faults = write_page(self._path, page, self._names)
+        name = next(iter(files.values()), None)
+        line: dict[str, Any] = {
+            "url": url,
+            "sourceURL": facts.get("sourceURL"),
+            "title": title,
+            "file": name,
+            "files": files,
+            "status": facts.get("statusCode"),
+        }
+        warnings = [page["warning"]] if page.get("warning") else []
+        if warnings or faults:
+            line["warning"] = " ".join([*warnings, *faults])
+        self._lost += len(faults)
+        words = _escaped(title if isinstance(title, str) and title.strip() else url)
+        text = f"[{words}](<{name}>)" if name else words
+        for key, other in list(files.items())[1:]:
+            text += f" [{key}](<{other}>)"
+        self._send(f"- {text} {_linked(url)}\n", json.dumps(line, ensure_ascii=False))
+
+    def close(self, failures: Sequence[FailedUrl] | None) -> None:
+        try:
+            if failures is not None:
+                self._begin()
+            for heading, is_left_out in (("Failed", False), ("Left out", True)):
+                those = [f for f in failures or () if f.is_left_out == is_left_out]
+                if those:
+                    self._send(f"\n# {heading}\n\n", "")
+                for failure in those:
+                    self._fail(failure)
+            for file in self._files:
+                file.close()
+            if self._lost:
+                text = f"{self._lost} files of pages are missing; {LINES} says why"
+                click.echo(f"warning: {text}", err=True)
+                self._lost = 0
+        except OSError as error:
+            raise self._failed(error) from error
+
+    def _fail(self, failure: FailedUrl) -> None:
+        line: dict[str, Any] = {
+            "url": failure.url,
+            "sourceURL": failure.url,
+            "title": None,
+            "file": None,
+            "files": {},
+            "status": None,
+        }
+        reason = "leftOut" if failure.is_left_out else "error"
+        line[reason] = f"{failure.error} ({failure.code})"
+        text = f"- {_linked(failure.url)} {_escaped(failure.error)}\n"
+        self._send(text, json.dumps(line, ensure_ascii=False))
+
+    def _send(self, text: str, line: str) -> None:
+        index, lines = self._files
+        index.write(text.encode("utf-8", "replace"))
+        if line:
+            lines.write(f"{line}\n".encode("utf-8", "replace"))
+
+    def _failed(self, error: OSError) -> OutputFailed:
+        return OutputFailed(f"{error.filename or self._path}: {error.strerror}")
+
+
+def write_page(
+    folder: Path, page: dict[str, Any], names: PageNames
+) -> tuple[dict[str, str], list[str]]:
+    """Write the files of a page.
+
+    Returns the file names by format, and reasons for missing files. Markdown comes first,
+    and its front matter names the other files. Raises :exc:`OSError`.
+    """
+    parts, faults = parts_of(page)
+    parts.sort(key=lambda part: part.key != "markdown")
+    facts = page.get("metadata", {})
+    url = str(facts.get("url") or facts.get("sourceURL") or "")
+    stem = names.stem(url, [part.ending for part in parts])
+    files = {part.key: f"{stem}{part.ending}" for part in parts}
+    for part in parts:
+        data = part.data
+        if part.key == "markdown":
+            others = {k: name for k, name in files.items() if k != part.key}
+            data = front_matter(page, others) + data
+        (folder / files[part.key]).write_bytes(data)
+    return files, faults
+
+
+def _escaped(text: str) -> str:
+    """Return text of a page, escaped for a line of Markdown."""
+    return re.sub(r"([\\`*_\[\]<>#!|&~])", r"\\\1", printable(text, MAX_TITLE))
+
+
+def _linked(url: str) -> str:
+    plain = re.sub(r"[<>\s]", "", printable(url))
+    return f"<{plain}>" if plain else ""

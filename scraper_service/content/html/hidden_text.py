@@ -1,0 +1,459 @@
+"""Finds the elements that a page hides, and instructions to a language model in them.
+
+Sources are ``hidden`` attributes, ``style`` attributes, known class names, and rules
+with simple selectors in ``<style>`` elements. External style sheets are not fetched.
+The search in style sheets is bounded. It starts from the declarations that hide, as
+parsing all CSS takes longer than parsing the HTML.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import lru_cache
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.passes import compiled, finder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterator
+
+MAX_STYLE = 4000  # characters
+
+
+class Hiding(IntEnum):
+    """How an element is hidden; a higher value is more certain."""
+
+    NOT = 0
+    #: Transparent; scripts often show such elements.
+    MAYBE = 1
+    #: Not displayed; a reader may be able to open it.
+    CLOSED = 2
+    #: Laid out where nobody can see it.
+    UNSEEN = 3
+
+
+_OFF = r"-(?:\d{4,}|9\d\d|\d{3,}(?=\s*r?em|\s*vw|\s*vh))"
+_ZERO = r"0*\.?0*(?:px|em|rem|%|pt)?\s*(?:!important)?\s*(?:;|$)"
+# Tested in this order, by property names. A declaration matches from its start only, not
+# inside a longer name.
+_RULES = (
+    (Hiding.CLOSED, "content-visibility", r"hidden"),
+    (Hiding.UNSEEN, "left top right bottom margin-left margin-top", _OFF),
+    (Hiding.UNSEEN, "text-indent", rf"(?:{_OFF}|-100%)"),
+    (
+        Hiding.UNSEEN,
+        "clip",
+        r"rect\(\s*[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01](?:px)?[\s,]+[01]",
+    ),
+    (Hiding.UNSEEN, "clip-path", r"(?:inset\(\s*(?:50|100)%|circle\(\s*0)"),
+    (Hiding.UNSEEN, "font-size", _ZERO),
+    (Hiding.UNSEEN, "font-size", r"(?:0?\.\d+|1)px"),
+    (Hiding.UNSEEN, "transform", r"scale\(\s*0(?:\.0+)?\s*\)"),
+    (Hiding.MAYBE, "opacity", _ZERO),
+)
+_PATTERNS = tuple(
+    (
+        kind,
+        frozenset(names.split()),
+        re.compile(
+            rf"(?:^|[;\s{{])(?:{'|'.join(names.split())})\s*:\s*{value}", re.IGNORECASE
+        ),
+    )
+    for kind, names, value in _RULES
+)
+# The last of several declarations counts.
+_SWITCHES = re.compile(
+    r"(?:^|[;\s{])(display|visibility)\s*:\s*([a-z-]+)", re.IGNORECASE
+)
+_OFF_VALUES = frozenset(
+    {("display", "none"), ("visibility", "hidden"), ("visibility", "collapse")}
+)
+_NAME = re.compile(r"(?:^|[;\s{])([a-zA-Z-]+)\s*:")
+_SIZES = frozenset({"width", "height", "max-width", "max-height"})
+_SMALL = re.compile(
+    r"(?:^|[;\s])(?:max-)?(?:width|height)\s*:\s*(?:0(?:px|%)?|1px)\s*(?:!important)?\s*(?:;|$)",
+    re.IGNORECASE,
+)
+_CUT = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
+_MOVING = re.compile(
+    r"transform|transition|animation|will-change|filter", re.IGNORECASE
+)
+# Elements that grow when a reader opens them.
+_FOLDED = re.compile(r"transition(?:-property)?\s*:[^;]*height", re.IGNORECASE)
+_COLOUR = re.compile(r"(?:^|[;\s])color\s*:\s*([^;!]+)", re.IGNORECASE)
+_GROUND = re.compile(r"(?:^|[;\s])background(?:-color)?\s*:\s*([^;!]+)", re.IGNORECASE)
+_NAMED = {"white": "#ffffff", "black": "#000000", "red": "#ff0000", "yellow": "#ffff00"}
+_RGB = re.compile(r"rgba?\(\s*(\d{1,3})[\s,]+(\d{1,3})[\s,]+(\d{1,3})")
+
+
+@lru_cache(maxsize=5_000)
+def hiding(style: str) -> Hiding:
+    """Return how a style's declarations hide their element, without regard to others."""
+    style = style[:MAX_STYLE]
+    names = {name.lower() for name in _NAME.findall(style)}
+    if not names.isdisjoint({"display", "visibility"}):
+        last = {name.lower(): v.lower() for name, v in _SWITCHES.findall(style)}
+        if not _OFF_VALUES.isdisjoint(last.items()):
+            return _closed_unless_folded(style)
+    for kind, wanted, pattern in _PATTERNS:
+        if not wanted.isdisjoint(names) and pattern.search(style):
+            if kind is not Hiding.MAYBE:
+                return kind
+            return Hiding.NOT if _MOVING.search(style) else kind
+    if not _SIZES.isdisjoint(names) and _CUT.search(style) and _SMALL.search(style):
+        return _closed_unless_folded(style)
+    if "color" not in names:
+        return Hiding.NOT
+    ink, ground = ink_of(style), ground_of(style)
+    return Hiding.UNSEEN if ink and ink == ground else Hiding.NOT
+
+
+def _closed_unless_folded(style: str) -> Hiding:
+    """Return ``CLOSED``, unless the element unfolds with a transition of its height."""
+    return Hiding.NOT if _FOLDED.search(style) else Hiding.CLOSED
+
+
+@lru_cache(maxsize=5_000)
+def ink_of(style: str) -> str | None:
+    """Return the text colour as ``#rrggbb``, None if the style declares no colour."""
+    return _colour(style[:MAX_STYLE], _COLOUR)
+
+
+@lru_cache(maxsize=5_000)
+def ground_of(style: str) -> str | None:
+    """Return the background colour as ``#rrggbb``, None if there is none or a picture."""
+    return _colour(style[:MAX_STYLE], _GROUND)
+
+
+def _colour(style: str, pattern: re.Pattern[str]) -> str | None:
+    found = pattern.search(style)
+    if not found:
+        return None
+    text = found[1].strip().lower()
+    if text in _NAMED:
+        return _NAMED[text]
+    if match := _RGB.match(text):
+        return "#" + "".join(f"{min(255, int(part)):02x}" for part in match.groups())
+    if re.fullmatch(r"#[0-9a-f]{3}", text):
+        return "#" + "".join(2 * digit for digit in text[1:])
+    return text if re.fullmatch(r"#[0-9a-f]{6}", text) else None
+
+
+MAX_SHEETS = 50
+MAX_CSS = 1_000_000  # characters of a page
+MAX_RULES = 500
+MAX_SELECTOR = 2000  # characters
+
+# The first search; :func:`hiding` then reads the whole rule. Each pattern begins with the
+# colon, as a search for one character is far faster than one for many names.
+_HIDING_SIGNS = re.compile(
+    r":(?:(?<=[y\s]:)\s*(?:none|hidden|0\s*[;}!])|(?<=[e\s]:)\s*0|(?<=[t\s]:)\s*0\s*[;}!]"
+    r"|(?<=[hp\s]:)\s*(?:rect|inset|circle)|\s*-\d{3})"
+)
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
+
+# The tag or ""; the required classes and ``#id``; how the rule hides the element.
+RuleT = tuple[str, frozenset[str], Hiding]
+
+
+def sheet_rules(styles: list[Any]) -> list[RuleT]:
+    """Return the hiding rules of ``<style>`` elements, without those of at-rules."""
+    rules: list[RuleT] = []
+    left = MAX_CSS
+    for style in styles[:MAX_SHEETS]:
+        text = (style.text or "")[:left]
+        left -= len(text)
+        if text and style.get("media", "all").strip().lower() in {"all", "screen", ""}:
+            _take(text, rules)
+    return rules
+
+
+def _take(css: str, rules: list[RuleT]) -> None:
+    if "/*" in css:
+        css = _COMMENT.sub(" ", css)
+    counted = depth = looked = 0
+    for sign in _HIDING_SIGNS.finditer(css):
+        start = css.rfind("{", looked, sign.start())
+        looked = sign.start()
+        if start < 0:
+            continue  # the rule of the previous match
+        end = css.find("}", start)
+        if end < 0 or len(rules) >= MAX_RULES:
+            return
+        depth += css.count("{", counted, start) - css.count("}", counted, start)
+        counted = start
+        if depth:
+            continue  # a rule for some screens only
+        kind = hiding(css[start + 1 : end].strip())
+        if kind:
+            earliest = max(0, start - MAX_SELECTOR)
+            begin = max(css.rfind(end, earliest, start) for end in "};") + 1
+            for selector in css[begin:start].split(","):
+                _add(selector.strip(), kind, rules)
+
+
+def _add(selector: str, kind: Hiding, rules: list[RuleT]) -> None:
+    match = _SIMPLE.fullmatch(selector)
+    if not match or not selector:
+        return
+    names = re.findall(r"\.[\w-]+|#[\w-]+", match[2])
+    if names:  # a bare tag matches too many elements
+        parts = frozenset(name.removeprefix(".") for name in names)
+        rules.append(((match[1] or "").lower(), parts, kind))
+
+
+# Classes that style sheets hide from the eye but not from screen readers.
+_SCREEN_READER_ONLY = frozenset(
+    "sr-only visually-hidden visuallyhidden screen-reader-text screen-reader-only "
+    "a11y-hidden assistive-text element-invisible u-visually-hidden u-hidden-visually "
+    "screenreader-only visually-hidden-focusable sr-only-focusable".split()
+)
+# Elements that a reader opens with a click: their text is part of the page.
+_OPENABLE = re.compile(
+    r"(?:^|[\s_-])(?:tabs?|tab-?pane|tab-?panel|tab-?content|panel|accordion|collapse|"
+    r"collapsible|collapsed|toggle|expand|expandable|expander|faq|answer|details|spoiler|"
+    r"read-?more|show-?more|more-?text)(?=$|[\s_-])",
+    re.IGNORECASE,
+)
+# Elements that a script shows, or that are shown now.
+_SHOWN = frozenset(
+    "active show shown open opened visible in current is-active is-open is-visible "
+    "selected fade animated aos-init wow reveal animate elementor-invisible".split()
+)
+_MOVED = (
+    "data-w-id",
+    "data-aos",
+    "data-framer-name",
+    "data-framer-appear-id",
+    "data-animation",
+)
+# Line numbers of code.
+_GUTTER = re.compile(
+    r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
+)
+_NUMBERED = frozenset({"td", "span", "div", "pre"})
+_HEADINGS = frozenset({"h1", "h2", "title"})
+# Elements opened there are menus and forms, not content.
+_MENU_TAGS = frozenset({"nav", "header", "dialog", "form", "aside"})
+_MENU_ROLES = frozenset(
+    "navigation menu menubar banner listbox dialog alertdialog tooltip search".split()
+)
+MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
+_holds_title = finder("h1")
+_NEVER = frozenset({"body", "main", "html", "head"})
+
+
+class HidingRules:
+    """The rules by which a page's ``<style>`` elements and attributes hide elements."""
+
+    def __init__(self, styles: list[Any]):
+        self._rules = sheet_rules(styles)
+        self._parts = frozenset(p for _, parts, _ in self._rules for p in parts)
+        self._ids = frozenset(part[1:] for part in self._parts if part[0] == "#")
+        self._watched = self._parts | _SCREEN_READER_ONLY
+
+    def hidden(self, body: Any) -> dict[Any, Hiding]:
+        """Return the elements that are hidden themselves, not by an ancestor.
+
+        Also turn each ``span`` that is drawn as a block into a ``div``.
+        """
+        found: dict[Any, Hiding] = {}
+        suspects = _suspects if compiled is None else compiled.suspects
+        for element, names, watched, own, style, attribute in suspects(
+            body, self._is_watched, self._ids
+        ):
+            tag = element.tag
+            kind = self._hiding_of_names(tag, names, "") if watched else Hiding.NOT
+            if own is not None:
+                kind = self._hiding_of_names(tag, names, f"#{own}")
+            if (
+                (style or kind or attribute is not None)
+                and tag not in _NEVER
+                and (kind := _element_hiding(element, kind, style or "", attribute))
+            ):
+                found[element] = kind
+            if style and tag == "span" and "display:block" in style.replace(" ", ""):
+                element.tag = "div"
+        return found
+
+    def _is_watched(self, names: str) -> bool:
+        return not self._watched.isdisjoint(names.split()) or _is_gutter(names)
+
+    def _hiding_of_names(self, tag: str, names: str | None, name: str) -> Hiding:
+        """Return how class names and ``name``, an ``#id`` or empty, hide an element."""
+        parts = set((names or "").split())
+        if not _SCREEN_READER_ONLY.isdisjoint(parts):
+            return Hiding.NOT if tag in _HEADINGS else Hiding.UNSEEN
+        if tag in _NUMBERED and names and _is_gutter(names):
+            return Hiding.UNSEEN
+        parts.add(name)
+        if self._parts.isdisjoint(parts) or not _SHOWN.isdisjoint(parts):
+            return Hiding.NOT
+        for rule_tag, needed, kind in self._rules:
+            if needed <= parts and rule_tag in {"", tag}:
+                return kind
+        return Hiding.NOT
+
+
+# An element; its class; whether a rule names the class; its id if a rule names the id; its
+# style; its attribute ``hidden``.
+Suspect = tuple[Any, str | None, bool, str | None, str | None, str | None]
+
+
+def _suspects(
+    body: Any, is_watched: Callable[[str], bool], ids: Collection[str]
+) -> Iterator[Suspect]:
+    """Yield the few elements that may be hidden themselves."""
+    harmless: set[str | None] = {None}  # class attributes, for all tags
+    for element in body.iter():
+        get = element.get
+        names, style, attribute = get("class"), get("style"), get("hidden")
+        watched = False
+        if names not in harmless:
+            watched = is_watched(names)
+            if not watched:
+                harmless.add(names)
+        own = get("id") if ids else None
+        if own not in ids:
+            own = None
+        if watched or own is not None or style or attribute is not None:
+            yield element, names, watched, own, style, attribute
+
+
+def _is_gutter(names: str) -> bool:
+    return ("line" in names or "gutter" in names) and bool(_GUTTER.search(names))
+
+
+def _element_hiding(
+    element: Any, kind: Hiding, style: str, attribute: str | None
+) -> Hiding:
+    """Return how an element is hidden whose class names lead to ``kind``."""
+    if attribute is not None and attribute != "until-found":
+        return Hiding.CLOSED
+    if found := hiding(style) if style else Hiding.NOT:
+        return found
+    if "color" in style and _same_colour(element, style):
+        return Hiding.UNSEEN
+    return Hiding.NOT if kind and style and _is_shown(style) else kind
+
+
+def may_be_shown(element: Any, kind: Hiding) -> bool:
+    """Return True if a reader can open the element, or a script moves it into view.
+
+    An ``h1`` that is not closed counts too: a script moves it into view, or it stands
+    for a title in a picture.
+    """
+    if kind is Hiding.CLOSED:
+        return _is_opened(element)
+    if element.tag == "h1" or (kind is Hiding.MAYBE and _holds_title(element)):
+        return True
+    return kind is Hiding.MAYBE and any(name in element.attrib for name in _MOVED)
+
+
+def _is_opened(element: Any) -> bool:
+    """Return True if a click opens the element: a tab, an accordion, ``details``."""
+    attributes = element.attrib
+    if attributes.get("role") == "tabpanel" or element.tag == "details":
+        return True
+    names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
+    if names != " " and _OPENABLE.search(names):
+        return True
+    above = element.getparent()
+    if above is not None and above.tag == "details":
+        return True
+    return (
+        "aria-labelledby" in attributes
+        or attributes.get("role") == "region"
+        or _has_switch(element)
+    ) and not _in_menu(element)
+
+
+def _has_switch(element: Any) -> bool:
+    """Return True if a control with ``aria-expanded`` stands just before the element."""
+    before = element.getprevious()
+    if before is None and (above := element.getparent()) is not None:
+        before = above.getprevious()
+    if before is None:
+        return False
+    return any("aria-expanded" in e.attrib for e in islice(before.iter(), MAX_SWITCH))
+
+
+def _in_menu(element: Any) -> bool:
+    return any(
+        e.tag in _MENU_TAGS or e.get("role") in _MENU_ROLES
+        for e in chain((element,), element.iterancestors())
+    )
+
+
+def _is_shown(style: str) -> bool:
+    style = style.replace(" ", "").lower()
+    return ("display:" in style and "display:none" not in style) or (
+        "visibility:visible" in style
+    )
+
+
+def _same_colour(element: Any, style: str) -> bool:
+    """Return True if the text has the colour of the nearest declared background."""
+    ink = ink_of(style)
+    if ink is None:
+        return False
+    for above in element.iterancestors():
+        ground = ground_of(above.get("style", ""))
+        if ground is not None:
+            return ground == ink
+        if "background" in above.get("style", ""):
+            return False
+    return False
+
+
+MAX_EXCERPT = 80  # characters
+
+# Every text that the expression matches contains at least one of these words.
+_INSTRUCTION_WORDS = (
+    "instruct",
+    "prompt",
+    " ai ",
+    "assistant",
+    "llm",
+    "language model",
+    "anweisung",
+    "instruc",
+    "istruzioni",
+    "指示",
+    "指令",
+    "chatgpt",
+    "claude",
+    "gemini",
+    "system:",
+)
+_INSTRUCTION = re.compile(
+    r"(?:ignore|disregard|forget|override|bypass)\s+(?:\w+\s+){0,4}"
+    r"(?:instructions?|prompts?|rules|directions|context|guidelines|messages)"
+    r"|(?:system|developer)\s+(?:prompt|message|instructions?)\s*[:\]]"
+    r"|\byou are (?:now )?(?:an? )?(?:\w+\s+){0,3}(?:ai|assistant|language model|llm|chatbot|agent)\b"
+    r"|(?:attention|note|instructions?|message|important)\b[^.!?]{0,30}\b(?:to|for)\b[^.!?]{0,20}"
+    r"\b(?:ai|llms?|language models?|chatgpt|claude|gemini|agents?|assistants?|crawlers)\b"
+    r"|(?:if you are|as) an? (?:ai|llm|large language model|language model|ai \w+)\b"
+    r"|(?:do not|don't|never) (?:tell|mention|reveal|inform)\b[^.!?]{0,30}\b(?:user|human|anyone)"
+    r"|(?:new|updated|following|hidden|secret) instructions?\s*:"
+    r"|(?:ignorier|missachte|vergiss)\w*\s+(?:\w+\s+){0,4}(?:anweisung|vorgab|regeln)"
+    r"|(?:ignore[zr]?|oublie[zr]?)\s+(?:\w+\s+){0,4}(?:instructions|consignes)"
+    r"|(?:ignora|olvida|descarta)\w*\s+(?:\w+\s+){0,4}(?:instrucciones|instruções|istruzioni)"
+    r"|(?:忽略|无视|無視|忘记)[^。]{0,12}(?:指令|指示|提示)|(?:指示|命令)[^。]{0,8}無視",
+    re.IGNORECASE,
+)
+
+
+def instruction_in(text: str) -> str | None:
+    """Return the excerpt of ``text`` that instructs a language model, or None."""
+    lower = f" {text} ".lower()
+    if not any(sign in lower for sign in _INSTRUCTION_WORDS):
+        return None
+    match = _INSTRUCTION.search(text)
+    if not match:
+        return None
+    excerpt = text[match.start() : match.start() + MAX_EXCERPT]
+    return " ".join(excerpt.split()).replace('"', "'")

@@ -1,0 +1,254 @@
+"""Drops elements that repeat or decorate content: copies, logos, toolbars of code."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from scraper_service.content.html.document import drop
+from scraper_service.content.html.elements import SKIPPED
+from scraper_service.content.html.page_urls import url_parts
+from scraper_service.content.markdown.code_blocks import language_of
+from scraper_service.content.passes import compiled, elements, texts_in
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+MAX_DUPLICATES = 100  # pairs whose texts are compared
+MAX_NAMES = 300  # characters read of a class attribute
+_BLOCKS = ("div", "section", "ul")  # more tags would take too long
+_SLIDES = ("div", "li")
+# Classes of Slick, Swiper, Splide, Glide and bxSlider; and of Owl Carousel.
+_COPIED = frozenset(
+    "slick-cloned swiper-slide-duplicate splide__slide--clone glide__slide--clone "
+    "bx-clone".split()
+)
+_OWL = frozenset({"owl-item", "cloned"})
+# Classes of Bootstrap, Foundation and Tailwind, and common names of sites' own.
+_SCREENS = re.compile(
+    r"(?:^|[\s_-])(?:hidden-(?:xs|sm|md|lg)|visible-(?:xs|sm|md|lg)|d-(?:\w\w-)?none"
+    r"|(?:sm|md|lg|xl|2xl|\]):hidden|hidden (?:\S+ )*\S+:(?:block|flex|grid|inline\S*)"
+    r"|(?:hide|show|hidden|visible)-(?:on-|for-)?(?:mobile|desktop|tablet|small|large)"
+    r"|(?:mobile|desktop)(?:-only|-show|-hide|-hidden|-visible)?)(?=$|[\s_-])"
+)
+
+
+def drop_slide_copies(body: Any) -> None:
+    """Drop the copies of slides that a carousel makes for endless rotation."""
+    for copy in _slide_copies(body):
+        drop(copy)
+
+
+def drop_duplicate_blocks(body: Any) -> None:
+    """Drop each block that has the text of its next sibling, both for some screens.
+
+    Their class attributes name the screens, and have to differ.
+    """
+    pairs = []
+    for element in body.iter(*_BLOCKS):
+        names = element.get("class")
+        if names and _names_screens(names):
+            duplicate = element.getnext()
+            others = None if duplicate is None else duplicate.get("class")
+            if others and others != names and _names_screens(others):
+                pairs.append((element, duplicate))
+    for element, duplicate in reversed(pairs[:MAX_DUPLICATES]):
+        text = "".join("".join(texts_in(element)).split())
+        if text and text == "".join("".join(texts_in(duplicate)).split()):
+            drop(duplicate)
+
+
+def drop_repeated_pictures(body: Any) -> None:
+    """Drop the repeated pictures of a row, as a rotating banner has them.
+
+    A picture right behind its copy stays: the stars of a rating are such a row.
+    """
+    first: dict[tuple[str | None, str | None], Any] = {}
+    repeated = []
+    before = None
+    for image in elements(body, "img"):
+        picture = image.get("src"), image.get("alt")
+        known = first.setdefault(picture, image)
+        if known is not image and picture != before:
+            repeated.append((known, image))
+        before = picture
+    for known, image in repeated[:MAX_DUPLICATES]:
+        if _row_of(image) is _row_of(known):
+            drop(image)
+
+
+def _row_of(image: Any) -> Any:
+    """Return the largest element around a picture that has no text."""
+    row, above = image, image.getparent()
+    while above is not None and not any(
+        text and not text.isspace() for text in texts_in(above)
+    ):
+        row, above = above, above.getparent()
+    return row
+
+
+def _slide_copies(body: Any) -> list[Any]:
+    if compiled is not None:
+        return compiled.classed(body, _is_copy, *_SLIDES)  # type: ignore[no-any-return]
+    return [e for e in body.iter(*_SLIDES) if _is_copy(e.get("class") or "")]
+
+
+def _is_copy(names: str) -> bool:
+    """Return True if class names mark a carousel's copy of a slide."""
+    parts = names[:MAX_NAMES].split()
+    return not _COPIED.isdisjoint(parts) or _OWL.issubset(parts)
+
+
+@lru_cache(maxsize=4096)
+def _names_screens(names: str) -> bool:
+    """Return True if class names restrict an element to some screen sizes."""
+    return _SCREENS.search(names[:MAX_NAMES]) is not None
+
+
+MAX_EVENTS = 5_000  # in the walk to the first text
+_LOGO = re.compile(
+    r"(?:^|[^a-z])(?:fav)?(?:logos?|icon)(?![a-z])|[a-z]Logo(?![a-z])|_LOGO"
+)
+_IMAGE_FILE = re.compile(r"\.(?:jpe?g|png|webp|gif|avif)\Z", re.IGNORECASE)
+
+
+def drop_logos(body: Any, base: str) -> None:
+    """Drop the pictures before the first text that are logos or lead elsewhere.
+
+    Elsewhere is the home page or another site. A link to the picture's full size does
+    not count.
+    """
+    for image in list(_images_before_text(body)):
+        link = next(image.iterancestors("a"), None)
+        names = (image.get("src", "").rpartition("/")[2], image.get("alt", ""))
+        is_logo = any(map(_LOGO.search, (*names, image.get("class", ""))))
+        if is_logo or (link is not None and _leads_elsewhere(link, base)):
+            drop(image)
+
+
+def _images_before_text(body: Any) -> Iterator[Any]:
+    """Yield the images before the first text; no image if the page has no text."""
+    found: list[Any] = []
+    events = etree.iterwalk(body, events=("start", "end"))
+    for _, (event, element) in zip(range(MAX_EVENTS), events, strict=False):
+        text = element.text if event == "start" else element.tail
+        if element.tag in SKIPPED and event == "start":
+            events.skip_subtree()
+            text = None
+        if element.tag == "img" and event == "start":
+            found.append(element)
+        if text and not text.isspace():
+            yield from found
+            return
+
+
+def _leads_elsewhere(link: Any, base: str) -> bool:
+    """Return True if a link leads to a home page or to another host."""
+    target, page = url_parts(link.get("href", "")), url_parts(base)
+    if target.scheme not in {"http", "https"} or _IMAGE_FILE.search(target.path):
+        return False
+    return target.netloc != page.netloc or target.path in {"", "/"}
+
+
+MAX_WORDS = 12  # beside the code, in the element around both
+MAX_LEVELS = 3  # ancestors of the code
+MAX_ELEMENTS = 60  # visited beside the code
+_HOLDERS = frozenset({"div", "figure", "section", "pre", "header", "span"})
+_KEPT = frozenset(
+    {"pre", "code", "h1", "h2", "h3", "h4", "h5", "h6", "p", "figcaption"}
+)
+_ACTIONS = frozenset(
+    (
+        "copy|copied|copied!|copy code|copy code to clipboard|copy to clipboard|copy text|"
+        "copy snippet|copy page|try|try it|try it out|try it yourself|try it yourself »|run|"
+        "run code|edit|play|open|open in playground|wrap|toggle word wrap|wrap lines|"
+        "download|expand|collapse|view raw|raw|ask ai|explain|fullscreen"
+    ).split("|")
+)
+# The languages' labels, and their names in Markdown fences.
+_LANGUAGES = {
+    name: names.split()[0]
+    for names in (
+        "bash", "shell sh", "console terminal", "powershell", "python py", "python3",
+        "javascript js", "jsx", "typescript ts", "tsx", "json", "jsonc", "yaml yml", "toml",
+        "xml", "html", "css", "scss", "sass", "less", "java", "kotlin", "scala", "groovy",
+        "swift", "objective-c", "c", "cpp c++", "csharp c#", "fsharp f#", "go golang", "rust",
+        "ruby rb", "php", "perl", "lua", "r", "julia", "dart", "elixir", "erlang", "haskell",
+        "clojure", "sql", "graphql", "dockerfile docker", "makefile", "nginx", "diff", "http",
+        "ini", "vue", "svelte", "solidity", "markdown md", "mdx", "latex", "matlab", "text",
+        "plaintext",
+    )
+    for name in names.split()
+}  # fmt: skip
+
+
+def drop_toolbars(body: Any) -> None:
+    """Drop labels and buttons beside code; a label may set the code's language.
+
+    This applies only in elements that hold little besides the code.
+    """
+    for code in list(elements(body, "pre")):
+        for button in list(code.iter("button")):
+            drop(button)
+        for element in [e for beside in _beside(code) for e in _leaves(beside)]:
+            said = " ".join("".join(texts_in(element)).split()).lower()
+            language = _LANGUAGES.get(said)
+            if language and not language_of(code):
+                code.set("data-lang", language)
+            if language or said in _ACTIONS:
+                drop(element)
+
+
+def _beside(code: Any) -> list[Any]:
+    """Return the elements beside a ``pre`` and, inside it, beside its ``code``."""
+    inner = next((child for child in code if child.tag == "code"), None)
+    found = [] if inner is None else [child for child in code if child is not inner]
+    holder, words = code, 0
+    for _ in range(MAX_LEVELS):
+        above = holder.getparent()
+        if above is None or above.tag not in _HOLDERS:
+            break
+        others = [child for child in above if child is not holder]
+        if any(_holds_code(other) for other in others):
+            break
+        words += sum(_words(other) for other in others) + len(
+            (above.text or "").split()
+        )
+        if words > MAX_WORDS:
+            break
+        found += others
+        holder = above
+    return found
+
+
+def _holds_code(element: Any) -> bool:
+    return next(element.iter("pre"), None) is not None
+
+
+def _words(element: Any) -> int:
+    """Count the words of an element and behind it, up to the limit."""
+    count = len((element.tail or "").split())
+    for text in texts_in(element):
+        count += len(text.split())
+        if count > MAX_WORDS:
+            break
+    return count
+
+
+def _leaves(element: Any) -> Iterator[Any]:
+    """Yield the outermost elements with a single text, except headings and paragraphs."""
+    waiting = [element]
+    for _ in range(MAX_ELEMENTS):
+        if not waiting:
+            return
+        current = waiting.pop()
+        if not isinstance(current.tag, str) or current.tag in _KEPT:
+            continue
+        texts = [text for text in texts_in(current) if not text.isspace()]
+        if len(texts) == 1:
+            yield current
+        elif texts:
+            waiting += current

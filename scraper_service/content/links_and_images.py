@@ -1,0 +1,155 @@
+"""Makes the formats ``links``, ``images`` and ``attributes``.
+
+Also finds the links of a page or feed that a crawl may follow.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lxml import etree
+
+from scraper_service.content.html.document import select
+from scraper_service.content.html.page_urls import (
+    absolute,
+    best_candidate,
+    is_web,
+    without_session,
+)
+from scraper_service.content.passes import compiled
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from scraper_service.content.html.document import Document
+    from scraper_service.options.formats import AttributeSelector
+
+MAX_FOUND = 100_000  # URLs of one page
+
+_FOLLOWED = {"a": "href", "area": "href", "frame": "src", "link": "href"}
+_RELATIONS = frozenset({"next", "prev"})  # of a ``<link>`` that a crawl follows
+_FEED = (
+    "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
+    " | //*[local-name()='link' or local-name()='a']/@href"
+)
+
+
+def links(document: Document) -> list[str]:
+    """Return the absolute URLs of the *cleaned* tree, each once, in document order.
+
+    The tree may have relative URLs; an empty ``href`` is the URL of the page.
+    """
+    found: dict[str, None] = {}
+    for value, is_complete in _hrefs(document.body):
+        if value.lstrip().startswith("#"):
+            continue
+        address = value if is_complete else absolute(document.base, value)
+        if address is None:
+            continue
+        if not is_complete:
+            address = without_session(address)
+        if address in found:
+            continue
+        if is_complete or is_web(address) or address[:7].lower() == "mailto:":
+            found[address] = None
+            if len(found) == MAX_FOUND:
+                break
+    return list(found)
+
+
+def _hrefs(body: Any) -> Iterable[tuple[str, bool]]:
+    """Return the ``href`` of each ``a``, and whether it is known to be absolute."""
+    if compiled is not None:
+        return compiled.addresses(body, {"a": "href"})  # type: ignore[no-any-return]
+    given = (element.get("href") for element in body.iter("a"))
+    return ((value, False) for value in given if value is not None)
+
+
+def page_links(document: Document) -> tuple[str, ...]:
+    """Return all http(s) URLs of the *raw* tree, absolute and unique."""
+    found: dict[str, None] = {}
+    for value, is_complete in _links_to_follow(document.root):
+        if value.lstrip().startswith("#"):
+            continue
+        address = value if is_complete else absolute(document.base, value)
+        if address not in found and (is_complete or is_web(address)):
+            found[str(address)] = None
+            if len(found) == MAX_FOUND:
+                break
+    return tuple(found)
+
+
+def _links_to_follow(root: Any) -> Iterator[tuple[str, bool]]:
+    """Yield the URLs to follow, and whether each is known to be absolute."""
+    if compiled is not None:
+        yield from compiled.addresses(root, _FOLLOWED, "link", _RELATIONS)
+        return
+    for element in root.iter(*_FOLLOWED):
+        value = element.get(_FOLLOWED[element.tag])
+        if value is not None and (
+            element.tag != "link" or element.get("rel") in _RELATIONS
+        ):
+            yield value, False
+
+
+def feed_links(text: str, url: str) -> tuple[str, ...]:
+    """Return the http(s) URLs in an RSS, Atom or sitemap document."""
+    parser = etree.XMLParser(
+        recover=True, resolve_entities=False, no_network=True, encoding="utf-8"
+    )
+    try:
+        root = etree.fromstring(text.encode(), parser)
+    except etree.XMLSyntaxError:
+        return ()
+    found: dict[str, None] = {}
+    for value in root.xpath(_FEED) if root is not None else ():
+        address = absolute(url, str(value))
+        if is_web(address):
+            found[str(address)] = None
+            if len(found) == MAX_FOUND:
+                break
+    return tuple(found)
+
+
+MAX_IMAGES = 20_000
+
+
+def images(document: Document) -> list[str]:
+    """Return the http(s) URLs of images, absolute and unique, in document order."""
+    found: dict[str, None] = {}
+    for element in document.body.iter("img", "source", "video"):
+        for value in _candidates(element):
+            address = absolute(document.base, value) if value else None
+            if is_web(address):
+                found[str(address)] = None
+        if len(found) >= MAX_IMAGES:
+            break
+    return list(found)
+
+
+def attribute_values(
+    document: Document, selectors: tuple[AttributeSelector, ...]
+) -> list[dict[str, Any]]:
+    """Return ``{selector, attribute, values}`` for each pair, from the raw tree."""
+    results: list[dict[str, Any]] = []
+    for pair in selectors:
+        values = [
+            value
+            for element in select(document.root, pair.selector) or ()
+            if (value := element.get(pair.attribute)) is not None
+        ]
+        results.append(
+            {"selector": pair.selector, "attribute": pair.attribute, "values": values}
+        )
+    return results
+
+
+def _candidates(element: Any) -> Iterator[str | None]:
+    if element.tag == "video":
+        yield element.get("poster")
+        return
+    if element.tag == "img":
+        yield element.get("src")
+    elif element.getparent().tag != "picture":
+        return
+    yield best_candidate(element.get("srcset") or element.get("data-srcset") or "")

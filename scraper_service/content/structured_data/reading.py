@@ -1,0 +1,217 @@
+"""The visible lines of a page and the names of its elements, read in a single walk.
+
+A line is the text between two borders of blocks, as a reader sees it. Elements and
+lines are numbered in document order, so a part of the page is a range of numbers.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from scraper_service.content.html.elements import BLOCKS
+from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+MAX_ELEMENTS = 60_000  # elements that are read
+MAX_TEXT = 20_000  # characters of a value
+MAX_LABEL = 60  # characters
+MAX_LABEL_WORDS = 7
+MAX_NAMES = 300  # characters of a class attribute
+
+_SILENT = frozenset(
+    "script style template noscript head title select datalist textarea svg".split()
+)
+_INLINE = frozenset(
+    "b i em strong code u s sup sub mark font abbr tt kbd q cite var".split()
+)
+_STYLE = re.compile(
+    r"(?:justify|align|text|font|bg|border|flex|items|d|g|w|h|m[trblxy]?|p[trblxy]?|col|row|u|is|has"
+    r"|min|max|gap|grid|overflow|content)-(?!body$|wrapper$)"
+)  # class names for layout and style
+_MARKS = frozenset("¶ # § \U0001f517".split())  # links from a heading to itself
+_FRAME = frozenset({"nav", "footer", "aside", "header"})
+_HEADINGS = {f"h{level}": level for level in range(1, 7)}
+_NAMING = "class itemprop id data-testid data-test rel data-qa name".split()
+
+
+@define(eq=False)
+class TextLine:
+    """A line of text."""
+
+    #: Position among the lines of the page.
+    number: int
+    #: Innermost block around the line.
+    block: Any
+    #: Level of the surrounding heading, 0 without a heading.
+    heading: int = 0
+    #: Tag of the surrounding frame of the page, such as ``nav``, or empty.
+    frame: str = ""
+    #: Texts of the line, each with its element.
+    parts: list[tuple[str, Any]] = field(factory=list)
+    #: Joined text of the line.
+    text: str = ""
+    #: True if the text has digits.
+    has_digits: bool = False
+
+
+class VisibleText:
+    """All lines of a tree, the ranges of its elements and an index of their names."""
+
+    def __init__(self, body: Any):
+        self.body = body
+        self.lines: list[TextLine] = []
+        self.order: dict[Any, int] = {}  # number of each element
+        self.last: dict[Any, int] = {}  # number of the last element inside
+        self.spans: dict[Any, tuple[int, int]] = {}
+        self.elements: list[Any] = []
+        self.named: dict[str, list[int]] = {}  # elements by the words of their names
+        self.labels: dict[str, list[int]] = {}  # lines by the phrases of their labels
+        self.is_cut = False
+        self._line = TextLine(0, body)
+        self._walk(body, self._line)
+        self._break(self._line)
+        for line in self.lines:
+            for label in labels_of(line):
+                self.labels.setdefault(label, []).append(line.number)
+
+    def span(self, element: Any) -> tuple[int, int]:
+        """Return the range of an element's lines: its first number and its end."""
+        return self.spans.get(element, (0, 0))
+
+    def text(self, element: Any) -> str:
+        """Return the text of an element with its line breaks."""
+        start, end = self.span(element)
+        if end - start <= 1:
+            return join_texts(_texts(element))[:MAX_TEXT]
+        return "\n".join(line.text for line in self.lines[start:end])[:MAX_TEXT]
+
+    def with_word(self, word: str, first: int, last: int) -> Iterator[Any]:
+        """Yield the elements of a range that have the word in a name."""
+        found = self.named.get(word, ())
+        for place in range(bisect_left(found, first), bisect_right(found, last)):
+            yield self.elements[found[place]]
+
+    def _walk(self, element: Any, around: TextLine) -> None:
+        """Read an element and its descendants; ``around`` is a line like its own.
+
+        Trees are at most ``MAX_DEPTH`` deep, see ``content/html/document.py``.
+        """
+        tag, inner = element.tag, around
+        if is_block := tag in BLOCKS:
+            is_frame = tag in _FRAME and not (tag == "header" and _is_inner(element))
+            frame = around.frame or (tag if is_frame else "")
+            inner = TextLine(0, element, _HEADINGS.get(tag, around.heading), frame)
+            self._break(inner)  # a block starts on a line of its own
+        first = len(self.lines)
+        self._enter(element)
+        if tag not in _SILENT:
+            if element.text not in _MARKS:
+                self._add(element.text, element)
+            for child in element:
+                self._child(child, element, inner)
+        if is_block:
+            self._break(around)
+        self.last[element] = len(self.elements) - 1
+        end = len(self.lines) + (not is_block and bool(self._line.parts))
+        self.spans[element] = first, end
+
+    def _child(self, child: Any, parent: Any, around: TextLine) -> None:
+        if child.tag == "br":
+            self._break(around)
+        elif isinstance(child.tag, str) and child.tag != "option":
+            self.is_cut = self.is_cut or len(self.elements) >= MAX_ELEMENTS
+            if not self.is_cut:
+                self._walk(child, around)
+        self._add(child.tail, parent)
+
+    def _enter(self, element: Any) -> None:
+        number = self.order[element] = len(self.elements)
+        self.elements.append(element)
+        attributes = element.attrib
+        for name in _NAMING if attributes else ():
+            if value := attributes.get(name):
+                for word in _name_words(value[:MAX_NAMES]):
+                    self.named.setdefault(word, []).append(number)
+
+    def _add(self, text: str | None, element: Any) -> None:
+        if text and not text.isspace():
+            self._line.parts.append((text, element))
+
+    def _break(self, like: TextLine) -> None:
+        """End the current line and start a line in the block of another line."""
+        line = self._line
+        line.text = join_texts(line.parts)
+        line.has_digits = any(map(str.isdigit, line.text))
+        if line.text:
+            self.lines.append(line)
+        self._line = TextLine(len(self.lines), like.block, like.heading, like.frame)
+
+
+def join_texts(parts: Iterable[tuple[str, Any]]) -> str:
+    """Join texts, with a space where elements separate two words."""
+    pieces: list[str] = []
+    before: Any = None
+    for text, element in parts:
+        if before is not None and not _is_glued(pieces[-1], before, text, element):
+            pieces.append(" ")
+        pieces.append(text)
+        before = element
+    return " ".join("".join(pieces).split())
+
+
+def _texts(element: Any) -> Iterator[tuple[str, Any]]:
+    """Yield the texts of an element in document order, each with its own element."""
+    if element.text and element.text not in _MARKS:
+        yield element.text, element
+    for child in element:
+        if isinstance(child.tag, str) and child.tag not in _SILENT:
+            yield from _texts(child)
+        if child.tail:
+            yield child.tail, element
+
+
+def _is_glued(text: str, element: Any, following: str, other: Any) -> bool:
+    """Return True if two texts belong to the same word.
+
+    Inline style elements do not separate words; other elements do.
+    """
+    if text[-1:].isspace() or following[:1].isspace():
+        return True
+    if following[0] in ".,;:!?)]%\u2019'@/" or text[-1] in "([$€£@/'#":
+        return True
+    return element.tag in _INLINE and other.tag in _INLINE | BLOCKS
+
+
+@lru_cache(maxsize=10_000)
+def _name_words(names: str) -> tuple[str, ...]:
+    kept = (name for name in names.split() if not _STYLE.match(name))
+    return tuple(dict.fromkeys(words_of(" ".join(kept).replace("-", " "))))
+
+
+def _is_inner(header: Any) -> bool:
+    """Return True if a ``header`` belongs to a part of the page, such as an article."""
+    return (
+        next(header.iterancestors("article", "main", "section", "li"), None) is not None
+    )
+
+
+def labels_of(line: TextLine) -> Iterator[str]:
+    """Yield the phrases at the start of a line that may be its label."""
+    head, colon, rest = line.text.partition(":")
+    labels = [head] if colon and not rest.startswith("//") else []
+    for number, (part, _) in enumerate(line.parts[:-1]):
+        if not number or part.rstrip().endswith(":"):
+            labels.append(part)
+    if not (colon and rest.strip()):
+        labels.append(line.text)
+    for label in labels:
+        phrase = phrase_of(label) if len(label) <= MAX_LABEL else ""
+        if phrase and phrase.count(" ") < MAX_LABEL_WORDS:
+            yield phrase

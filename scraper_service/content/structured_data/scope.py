@@ -1,0 +1,220 @@
+"""A part of a page and the labelled values in it."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field, frozen
+
+from scraper_service.content.structured_data.nodes import NodeT
+from scraper_service.content.structured_data.reading import (
+    TextLine,
+    VisibleText,
+    join_texts,
+)
+from scraper_service.content.structured_data.vocabulary import phrase_of, words_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_NEXT_LABEL = re.compile(r"\s(?=[A-Z]\w*(?: \w+){0,2}: )")
+# Trust that a value loses in a part of the page's frame.
+_FRAME_PENALTIES = {"nav": 0.35, "aside": 0.2, "header": 0.1, "footer": 0.1}
+NEAR = 4  # levels up to an element that holds both a label and its value
+MAX_LABELS = 40  # lines with the same label that are read
+
+
+@frozen
+class Candidate:
+    """A possible value as the page writes it, with its origin."""
+
+    #: The value as the page writes it.
+    text: str
+    #: Name of the origin.
+    source: str
+    #: Confidence between 0 and 1.
+    trust: float = 0.5
+    #: The element that holds the value, if known.
+    element: Any = None
+    #: Pieces of the value, such as list items or links.
+    parts: tuple[str, ...] = ()
+
+
+@define(eq=False)
+class Scope:
+    """The elements of a thing: the whole page, a record of a list or a table row."""
+
+    #: The lines of the whole page.
+    reading: VisibleText
+    #: The top elements of the scope.
+    elements: tuple[Any, ...]
+    #: Name of the scope in the origins of its values.
+    name: str = ""
+    #: Cells of a table row by the words of their column.
+    cells: dict[str, Any] = field(factory=dict)
+    #: Structured data about the thing.
+    node: NodeT | None = None
+    #: True for the whole page.
+    is_page: bool = False
+    #: Titles of the page besides its headings.
+    titles: tuple[str, ...] = ()
+    #: Cache of :func:`places.numbers.digit_texts`.
+    digit_texts: list[tuple[str, Any]] | None = None
+    #: Cache of the main heading; empty before the first search.
+    heading: list[Any] = field(factory=list)
+    _ranges: list[tuple[int, int]] = field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        order, last = self.reading.order, self.reading.last
+        self._ranges = [(order[e], last[e]) for e in self.elements if e in order]
+
+    @cached_property
+    def lines(self) -> list[TextLine]:
+        """The lines of all elements."""
+        spans = map(self.reading.span, self.elements)
+        return [line for a, b in spans for line in self.reading.lines[a:b]]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(line.text for line in self.lines)
+
+    def holds(self, element: Any) -> bool:
+        """Return True if an element is inside the scope."""
+        place = self.reading.order.get(element, -1)
+        return any(a <= place <= b for a, b in self._ranges)
+
+    def all(self, *tags: str) -> Iterator[Any]:
+        """Yield the elements with these tags, in document order."""
+        for element in self.elements:
+            for found in element.iter(*tags):
+                if found in self.reading.order:
+                    yield found
+
+    def elements_named(self, words: tuple[str, ...]) -> Iterator[Any]:
+        """Yield the elements that have a name with all these words.
+
+        Names are classes, ids and similar attributes.
+        """
+        for first, last in self._ranges if words else ():
+            for element in self.reading.with_word(words[0], first, last):
+                if len(words) == 1 or _has_name(element, set(words)):
+                    yield element
+
+    def labelled_values(self, phrase: str) -> Iterator[Candidate]:
+        """Yield the values after a label with these words."""
+        numbers = self.reading.labels.get(phrase, [])
+        chosen: list[int] = []
+        for start, end in map(self.reading.span, self.elements):
+            first, last = bisect_left(numbers, start), bisect_right(numbers, end - 1)
+            chosen += numbers[first:last]
+        for number in chosen[:MAX_LABELS]:
+            yield from self._behind_label(self.reading.lines[number], phrase)
+
+    def _behind_label(self, line: TextLine, phrase: str) -> Iterator[Candidate]:
+        """Yield the value on the line of a label, or beside it."""
+        penalty = _FRAME_PENALTIES.get(line.frame, 0.0)
+        if (inline := _value_after_inline_label(line, phrase, penalty)) is not None:
+            yield inline
+            return
+        head, colon, rest = line.text.partition(":")
+        if colon and rest.strip() and phrase_of(head) == phrase:
+            text = _NEXT_LABEL.split(rest.strip())[0]
+            source, links = f'label "{head.strip()}"', _links(line.parts[1:])
+            yield Candidate(text, source, 0.9 - penalty, line.block, links)
+        elif phrase_of(line.text) == phrase:
+            yield from self._beside_label(line, penalty)
+
+    def _beside_label(self, line: TextLine, penalty: float) -> Iterator[Candidate]:
+        """Yield the value in the next cell, or above or below a label on its own line."""
+        label = f'"{line.text.rstrip(":").strip()}"'
+        holders = [line.block, *line.block.iterancestors()][:4]
+        for holder in (e for e in holders if e.tag in {"td", "th", "dt"}):
+            kind, tags = "table row", {"td", "th"}
+            if holder.tag == "dt":
+                kind, tags = "definition", {"dd"}
+            for value in holder.itersiblings():
+                if value.tag not in tags:
+                    break
+                yield self.of(value, f"{kind} {label}", 0.92 - penalty)
+                if kind == "table row":
+                    break
+            return
+        lines, number = self.reading.lines, line.number
+        colon = line.text.rstrip().endswith(":")
+        for following in lines[number + 1 : number + 2]:
+            is_other = following.heading >= line.heading > 0 < following.heading
+            if not is_other and (line.heading or self._are_near(line, following)):
+                trust = 0.85 if colon else 0.7 if line.heading else 0.6
+                source = f"label {label}" if colon else f"text below {label}"
+                text, links = following.text, _links(following.parts)
+                yield Candidate(text, source, trust - penalty, following.block, links)
+        if not colon and not line.heading and number:
+            before = lines[number - 1]
+            if self._are_near(line, before):
+                source = f"text above {label}"
+                yield Candidate(before.text, source, 0.5 - penalty, before.block)
+
+    def of(self, element: Any, source: str, trust: float) -> Candidate:
+        """Return the text of an element, with its lines or links as parts."""
+        start, end = self.reading.span(element)
+        lines = self.reading.lines[start:end]
+        parts = tuple(line.text for line in lines)
+        if len(lines) < 2:
+            parts = _links(lines[0].parts) if lines else ()
+        return Candidate(self.reading.text(element), source, trust, element, parts)
+
+    @staticmethod
+    def _are_near(one: TextLine, other: TextLine) -> bool:
+        """Return True if the blocks of both lines have a close ancestor in common."""
+        above = _up(one.block, NEAR)
+        return any(element in above for element in _up(other.block, NEAR))
+
+
+def _value_after_inline_label(
+    line: TextLine, phrase: str, penalty: float
+) -> Candidate | None:
+    """Return the value after a label that is an element within a line."""
+    for number, (part, _) in enumerate(line.parts[:-1]):
+        label = " ".join(part.split())
+        is_sure = label.endswith(":")
+        if phrase_of(label) != phrase or (number and not is_sure):
+            continue
+        rest = line.parts[number + 1 :]
+        ends = [n for n, (text, _) in enumerate(rest) if text.rstrip().endswith(":")]
+        if is_sure and any(ends):
+            rest = rest[: next(filter(None, ends))]
+        text = join_texts(rest).lstrip(" :\u2013-").rstrip(" ,|")
+        if words_of(text):
+            source, trust = f'label "{label.rstrip(":")}"', 0.9 if is_sure else 0.8
+            return Candidate(text, source, trust - penalty, line.block, _links(rest))
+    return None
+
+
+def _up(element: Any, count: int) -> list[Any]:
+    """Return an element and up to ``count`` ancestors within its list or table."""
+    found = [element]
+    for parent in element.iterancestors():
+        if len(found) > count or parent.tag in {"body", "main", "table", "ul", "ol"}:
+            break
+        found.append(parent)
+    return found
+
+
+def _links(parts: list[tuple[str, Any]]) -> tuple[str, ...]:
+    """Return the texts of the links among the parts of a line."""
+    return tuple(
+        " ".join(text.split())
+        for text, element in parts
+        if text.strip() and any(parent.tag == "a" for parent in _up(element, 2))
+    )
+
+
+def _has_name(element: Any, needed: set[str]) -> bool:
+    """Return True if a name of the element has all these words."""
+    names = (
+        name for value in element.values() if len(value) < 400 for name in value.split()
+    )
+    return any(needed <= set(words_of(name.replace("-", " "))) for name in names)

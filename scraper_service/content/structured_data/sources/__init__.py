@@ -1,1 +1,0 @@
-"""Where values come from: structured data, texts with labels, records, marked places."""

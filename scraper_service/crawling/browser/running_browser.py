@@ -1,0 +1,435 @@
+"""A Chromium with its driver: starts, checks and ends its processes.
+
+A page determines the size of many messages of the DevTools protocol: those about its errors,
+console and requests are sent without a request. Messages above some hundred MiB end the
+driver and all its pages. So a script inside the driver, a Node process, drops large messages
+before the driver reads them.
+
+The processes of a browser are found by its directory. Works on Linux only, with ``/proc``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import functools
+import importlib
+import logging
+import os
+import shutil
+import signal
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from weakref import WeakKeyDictionary
+
+from attrs import define, field
+from scrapy.utils.misc import load_object
+
+from scraper_service.crawling.browser import chromium
+from scraper_service.crawling.browser.proxy import no_passage
+from scraper_service.crawling.download.download_errors import BrowserGone
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Coroutine, Iterator
+
+    from scrapy.settings import BaseSettings
+
+MAX_EVENT_BYTES = 8 * 2**20
+# The driver cannot read 512 MiB. One character may take 6 bytes in a message.
+MAX_REPLY_BYTES = 448 * 2**20
+# Playwright takes other errors of a script for a navigation of the page.
+_TOO_LARGE = "Object reference chain is too long"
+
+_FILE = "guard.js"
+_SCRIPT = """
+'use strict';
+// Chromium's messages come by its fifth pipe, each ends with a zero byte. A reply begins
+// with its id and ends with its session; it is replaced by an error.
+const childProcess = require('child_process');
+const { Transform } = require('stream');
+const MAX_EVENT = %(event)d, MAX_REPLY = %(reply)d, ENDS = 256;
+
+class Bounded extends Transform {
+  constructor() { super(); this.begin(); }
+  begin() { this.parts = []; this.size = 0; this.head = this.tail = ''; }
+  add(part) {
+    if (this.head.length < ENDS)
+      this.head += part.toString('latin1', 0, ENDS - this.head.length);
+    this.size += part.length;
+    const isReply = this.head.startsWith('{"id":');
+    if (this.size <= (isReply ? MAX_REPLY : MAX_EVENT)) { this.parts.push(part); return; }
+    this.parts = null;
+    const end = part.toString('latin1', Math.max(0, part.length - ENDS));
+    this.tail = (this.tail + end).slice(-ENDS);
+  }
+  finish() {
+    if (this.parts) {
+      for (const part of this.parts) this.push(part);
+      this.push('\\0');
+    } else {
+      const id = /^\\{"id":(\\d+)/.exec(this.head);
+      const session = /,"sessionId":"(\\w+)"\\}$/.exec(this.tail);
+      const error = { code: -32000, message: '%(text)s' };
+      const reply = { id: id && Number(id[1]), error, sessionId: session && session[1] };
+      if (!session) delete reply.sessionId;
+      if (id) this.push(JSON.stringify(reply) + '\\0');
+    }
+    this.begin();
+  }
+  _transform(chunk, _, done) {
+    let start = 0;
+    for (let end; (end = chunk.indexOf(0, start)) !== -1; start = end + 1) {
+      this.add(chunk.subarray(start, end));
+      this.finish();
+    }
+    if (start < chunk.length) this.add(chunk.subarray(start));
+    done();
+  }
+}
+
+const spawn = childProcess.spawn;
+childProcess.spawn = function (...args) {
+  const child = spawn.apply(this, args);
+  const pipe = child.stdio && child.stdio[4];
+  if (pipe) {
+    const bounded = child.stdio[4] = new Bounded();
+    pipe.on('error', (error) => bounded.destroy(error));
+    pipe.on('close', () => bounded.end());
+    pipe.pipe(bounded);
+  }
+  return child;
+};
+"""
+
+
+def is_too_large(error: Exception) -> bool:
+    """Return True if a reply of the browser was too large."""
+    return _TOO_LARGE.lower() in str(error).lower()
+
+
+def node_options(home: str, max_bytes: int) -> str:
+    """Return ``NODE_OPTIONS`` for a driver with replies of up to ``max_bytes``.
+
+    Writes the script to ``home``.
+    """
+    most = min(max_bytes, MAX_REPLY_BYTES)
+    facts = {
+        "event": MAX_EVENT_BYTES,
+        "reply": most,
+        "text": f"{_TOO_LARGE}: the reply has more than {most / 2**20:.4g} MiB",
+    }
+    path = Path(home, _FILE)
+    path.write_text(_SCRIPT % facts)
+    quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
+    return f'{os.environ.get("NODE_OPTIONS", "")} --require "{quoted}"'.strip()
+
+
+HOME_PREFIX = "scraper-browser-"
+KILL_S = 5.0  # for the end of killed processes
+_PAUSE_S = 0.02
+
+
+def make_home() -> str:
+    """Create and return a directory for the files of one browser.
+
+    The exit of this process removes the directory.
+    """
+    _at_exit()
+    return tempfile.mkdtemp(prefix=f"{HOME_PREFIX}{os.getpid()}-")
+
+
+@functools.cache
+def _at_exit() -> None:
+    atexit.register(_remove_own)
+
+
+def _remove_own() -> None:
+    for home in _homes(os.getpid()):
+        remove(str(home))
+
+
+def _homes(pid: int | None = None) -> Iterator[Path]:
+    """Yield the browser directories of the process ``pid``, or of all processes."""
+    owner = "*" if pid is None else pid
+    return Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}{owner}-*")
+
+
+def processes_of(home: str) -> list[int]:
+    """Return the ids of the driver and the Chromium processes of ``home``."""
+    environment = f"TMPDIR={home}".encode()
+    profile = f" --user-data-dir={home}/".encode()
+    found = []
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        # Zombies have neither file. Processes of other users are not ours.
+        with contextlib.suppress(OSError):
+            # Chromium joins the arguments of some processes with spaces.
+            command = Path(entry.path, "cmdline").read_bytes().replace(b"\0", b" ")
+            if profile in command:
+                found.append(int(entry.name))
+                continue
+            if environment in Path(entry.path, "environ").read_bytes().split(b"\0"):
+                found.append(int(entry.name))
+    return found
+
+
+def remove(home: str) -> None:
+    """Kill the processes of ``home`` and delete it. Also ends stopped processes."""
+    end = time.monotonic() + KILL_S
+    while pids := processes_of(home):
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if time.monotonic() >= end:
+            break
+        time.sleep(_PAUSE_S)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def remove_orphans() -> None:
+    """Remove browsers and files of killed processes of the service."""
+    for home in _homes():
+        pid = home.name.removeprefix(HOME_PREFIX).partition("-")[0]
+        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+            remove(str(home))
+
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+PAGE_MODULE = "scraper_service.crawling.browser.render"
+START_S = 30.0
+CLOSE_S = 5.0  # for a page
+END_S = 5.0  # for a responsive browser, until it is killed
+BEAT_S = 2.0  # between two heartbeats
+SILENT_S = 15.0  # without a reply, until a browser is killed
+_ASKED_TIMES = 3  # tries of a failed heartbeat, which may raise another call's error
+_STEPS = 5  # of the event loop, until Playwright has copied the environment
+
+DIED = "the browser or its driver died"
+SILENT = f"the browser or its driver gave no sign of life for {SILENT_S:.0f} s"
+
+
+@define(eq=False)
+class RunningBrowser:
+    """A Chromium with its driver, a Node process. Both use the directory ``home``.
+
+    ``ended`` gets a reason as soon as the browser is known to be dead or hung. Playwright's
+    ``is_connected()`` stays true if the driver dies.
+    """
+
+    browser: Any
+    home: str
+    #: Closes what was opened for the browser.
+    stack: contextlib.AsyncExitStack
+    #: A session of the DevTools protocol for heartbeats.
+    session: Any
+    ended: asyncio.Future[str] = field(factory=asyncio.Future)
+    #: :func:`time.monotonic` of the start.
+    born: float = field(factory=time.monotonic)
+    #: Open pages.
+    pages: int = 0
+    #: Pages opened so far.
+    served: int = 0
+    #: True if no more pages may be opened.
+    is_worn: bool = False
+    is_leaving: bool = False
+    _watching: asyncio.Task[None] | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """Return True unless the browser is known to have ended."""
+        return not self.ended.done() and bool(self.browser.is_connected())
+
+    def fail(self, reason: str) -> None:
+        """Mark the browser as dead or hung."""
+        if not self.ended.done() and not self.is_leaving:
+            self.ended.set_result(reason)
+
+    def watch(self) -> None:
+        """Start heartbeats."""
+        self._watching = asyncio.ensure_future(self._watch())
+
+    async def answers(self) -> bool:
+        """Return True if driver and Chromium respond. Otherwise mark them as failed.
+
+        The process of a page is not involved: an endless script is no failure of the browser.
+        """
+        for _ in range(_ASKED_TIMES):
+            if not self.is_alive:
+                break
+            reply = asyncio.ensure_future(self.session.send("Browser.getVersion"))
+            try:
+                # The second wait is for a service that was itself stopped in the first one.
+                for _ in range(2):
+                    await asyncio.wait((reply,), timeout=SILENT_S / 2)
+                if not reply.done():
+                    self.fail(SILENT)
+                    return False
+                if reply.exception() is None:
+                    return True
+            finally:
+                reply.cancel()
+        self.fail(DIED)
+        return False
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return the result of ``work`` on a page.
+
+        Raises :exc:`BrowserGone` in place of its error if the browser ended.
+        """
+        task = asyncio.ensure_future(work)
+        try:
+            await asyncio.wait((task, self.ended), return_when=asyncio.FIRST_COMPLETED)
+            if not task.done():
+                raise BrowserGone(self.ended.result())
+            try:
+                return task.result()
+            except Exception as error:
+                if await self.answers():
+                    raise
+                raise BrowserGone(DIED) from error
+        finally:
+            if not task.done():
+                task.cancel()
+                await asyncio.wait((task,))
+
+    async def close_context(self, context: Any) -> None:
+        """Close the context of a page. If that hangs, the browser gets no more pages."""
+        from playwright.async_api import Error as PlaywrightError  # noqa: PLC0415  # slow
+
+        closing = asyncio.ensure_future(context.close())
+        # Reads its error, also when the page was cancelled and nobody waits any more.
+        closing.add_done_callback(lambda task: task.cancelled() or task.exception())
+        try:
+            async with asyncio.timeout(CLOSE_S):
+                await asyncio.shield(closing)
+        except PlaywrightError:
+            pass  # the browser has ended
+        except TimeoutError:
+            logger.warning("a page could not be closed; its browser gets no others")
+            self.is_worn = True
+
+    async def end(self) -> None:
+        """End driver and Chromium, and delete their files. Call it once.
+
+        A failed browser is killed. Others are closed within :data:`END_S`, then killed.
+        """
+        self.is_leaving = True
+        if self._watching is not None:
+            self._watching.cancel()
+        await shut(self.stack, self.home, is_dead=self.ended.done())
+
+    async def _watch(self) -> None:
+        is_there = True
+        while is_there:
+            is_there = await self.answers()
+            await asyncio.sleep(BEAT_S)
+
+
+async def start(settings: BaseSettings) -> RunningBrowser:
+    """Start a Chromium with its own driver. Raises any error."""
+    home = make_home()
+    stack = contextlib.AsyncExitStack()
+    trust = asyncio.to_thread(
+        chromium.trust_authorities, home, Path(settings["DATA_DIR"])
+    )
+    trusting = asyncio.ensure_future(trust)
+    try:
+        await asyncio.shield(trusting)
+        async with asyncio.timeout(START_S):
+            # Imports of 0.5 s, which would block the reactor.
+            for name in ("scrapy_playwright.provider", PAGE_MODULE):
+                await asyncio.to_thread(importlib.import_module, name)
+            proxy = await stack.enter_async_context(no_passage())
+            browser = await _launch(stack, settings, proxy, home)
+            session = await browser.new_browser_cdp_session()
+    except BaseException:
+        # A cancelled thread runs on, and would make the home again after its removal.
+        await asyncio.wait([trusting])
+        await shut(stack, home, is_dead=True)
+        raise
+    running = RunningBrowser(browser, home, stack, session)
+    # Earlier than the next heartbeat. Not called when the driver dies.
+    browser.on("disconnected", lambda _: running.fail(DIED))
+    running.watch()
+    logger.info("started Chromium %s", browser.version)
+    return running
+
+
+async def _launch(
+    stack: contextlib.AsyncExitStack, settings: BaseSettings, proxy: str, home: str
+) -> Any:
+    from scrapy_playwright.handler import Config  # noqa: PLC0415  # slow
+
+    config = Config.from_settings(settings)
+    config.launch_options = chromium.launch_options(settings, proxy, home)
+    provider = load_object(settings["PLAYWRIGHT_BROWSER_PROVIDER"])(config)
+    most = settings.getint("DOWNLOAD_MAXSIZE")
+    async with _environment(home, 6 * most if most else MAX_REPLY_BYTES):
+        starting = asyncio.ensure_future(provider.start())
+        for _ in range(_STEPS):
+            await asyncio.sleep(0)
+    await starting
+    _quieten(provider)
+    stack.push_async_callback(provider.close)
+    browser = await provider.launch_browser()
+    stack.push_async_callback(browser.close)
+    return browser
+
+
+def _quieten(provider: Any) -> None:
+    """Keep asyncio from logging the unread result of the driver's exit."""
+    with contextlib.suppress(
+        AttributeError
+    ):  # private names, but nothing depends on it
+        manager = provider.playwright_context_manager
+        ended = manager._client._transport.on_error_future
+        ended.add_done_callback(lambda future: future.cancelled() or future.exception())
+
+
+_changing: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock]
+_changing = WeakKeyDictionary()
+
+
+@contextlib.asynccontextmanager
+async def _environment(home: str, max_bytes: int) -> AsyncIterator[None]:
+    """Set the environment of a driver in this process.
+
+    Drivers start one after the other, so that each restores the original environment.
+    """
+    async with _changing.setdefault(asyncio.get_running_loop(), asyncio.Lock()):
+        before = {name: os.environ.get(name) for name in ("TMPDIR", "NODE_OPTIONS")}
+        # The driver creates Chromium's profile in its temporary directory.
+        os.environ["TMPDIR"] = home
+        os.environ["NODE_OPTIONS"] = node_options(home, max_bytes)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+async def shut(
+    stack: contextlib.AsyncExitStack, home: str, *, is_dead: bool = False
+) -> None:
+    """Close the objects of a browser, kill its processes, and delete ``home``."""
+    closing = asyncio.ensure_future(stack.aclose())
+    if not is_dead:
+        await asyncio.wait((closing,), timeout=END_S)
+    await asyncio.to_thread(remove, home)
+    # Playwright detects the end of its driver.
+    await asyncio.wait((closing,), timeout=END_S)
+    if not closing.done():
+        logger.warning("the connection to a browser could not be closed")
+        closing.cancel()
+    elif not closing.cancelled() and (error := closing.exception()):
+        logger.debug("the browser ended badly: %s", error)

@@ -1,0 +1,261 @@
+"""The state of one host: its limit of requests in flight, and its pauses.
+
+Nothing here waits or reads a clock. Callers pass the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import Counter, deque
+from functools import lru_cache
+from statistics import median
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from attrs import define, field
+
+from scraper_service.crawling.politeness.fair_queue import FairQueue, Timer
+from scraper_service.discovery.retry_after import MAX_PAUSE_S, backoff_s
+from scraper_service.options.urls import origin
+
+if TYPE_CHECKING:
+    from scraper_service.storage.politeness.hosts import SharedHost
+
+BUSY_IN_A_ROW = 3  # a single 503 without Retry-After may be one broken page
+# Requests in flight of an unknown host. The next step follows after as many good responses
+# as the step has requests, or after RAMP_S without a response.
+RAMP = (1, 2, 3, 4)
+RAMP_S = 1.0
+STREAK = 10  # good responses until the window grows
+MARGIN = 1.25  # factor for the gap, over the rate that the site accepted
+UNKNOWN_GAP_S = 1.0  # after a 429 to the first request
+MAX_GAP_S = 60.0
+# Time without a faster rate after a 429. It doubles with each further 429.
+QUIET_S = 60.0
+QUIET_PERIODS = 10  # or as many requested pauses, if that is longer
+FORGET_S = 600.0  # the longest such time; an idle host is forgotten after it
+SAMPLE = 16  # responses whose median is the current latency
+SLOW_S = 1.0  # a lower latency never counts as slow
+PATIENT_S = 5.0  # a shorter wait than this does not count as a time-out
+MAX_NAME = 260  # characters; a host name has at most 253
+
+
+def pace_key(url: str) -> str:
+    """Return the key of a URL's host for its pace.
+
+    The key ignores the scheme, ``www.`` and the ports 80 and 443, since the same server
+    has them all. Other ports belong to other servers.
+    """
+    return _pace_key(urlsplit(url).netloc)
+
+
+@lru_cache(4096)
+def _pace_key(netloc: str) -> str:
+    _, host, port = origin(f"http://{netloc}/")
+    name = host.removeprefix("www.")
+    return (name if port in {-1, 80, 443} else f"{name}:{port}")[:MAX_NAME]
+
+
+@define(eq=False)
+class Host:
+    """The pace of a host for all processes together, and its waiting requests and turns.
+
+    ``window`` is the number of requests that may be in flight, from 1 to ``ceiling``. The
+    window halves at most once per round trip, since failures of requests already in flight
+    have the same cause. With ``is_new`` a host first takes the steps of :data:`RAMP`, see
+    :attr:`limit`. A 429 also sets ``gap_s``, the shortest time between two starts. The rate
+    is the number of accepted requests in a time as long as the requested pause.
+    """
+
+    ceiling: int
+    is_new: bool = False
+    name: str = ""
+    window: int = field(init=False)
+    gap_s: float = 0.0
+    opens_at: float = 0.0  # end of the pause
+    next_at: float = 0.0  # next start, with a gap
+    used_at: float = 0.0
+    in_flight: int = 0
+    backoffs: Counter[str] = field(factory=Counter)  # by reason
+
+    # State of :class:`~scraper_service.crawling.politeness.host_pace.HostPace`.
+    waiting: FairQueue[Any] = field(factory=FairQueue)
+    timer: Timer | None = None
+    is_reserving: bool = False
+    has_start: bool = False  # ``next_at`` is reserved for this process
+
+    # State of :class:`~scraper_service.crawling.politeness.host_turns.Turns`.
+    crawl_delay_s: float = 0.0
+    turns: int = 0  # waiting and running
+    turn_at: float = 0.0  # start of the next turn, without a database
+    turn_lock: asyncio.Lock = field(factory=asyncio.Lock)
+
+    _trouble_at: float = float("-inf")
+    _troubles: int = 0  # backoffs without a good response in between
+    _busy_in_a_row: int = 0
+    _streak: int = 0
+    _good: deque[list[int]] = field(factory=lambda: deque(maxlen=int(MAX_PAUSE_S)))
+    _episode: _Episode | None = None
+    _latencies: list[float] = field(factory=list)
+    _usual_s: float | None = None
+    _quiet_s: float = QUIET_S
+    _step: int = 0
+    _step_at: float = float("inf")  # start of this step
+    _answers: int = 0  # good responses of this step
+
+    def __attrs_post_init__(self) -> None:
+        self.window = self.ceiling
+
+    @property
+    def limit(self) -> int:
+        """Maximum of requests in flight: the window, or less for a new host."""
+        return min(self.window, RAMP[self._step]) if self.is_new else self.window
+
+    def ramps_in(self, now: float) -> float:
+        """Return the seconds until the next step without a response, 0 if it is due.
+
+        Infinite for a host that is not new.
+        """
+        return max(0.0, self._step_at + RAMP_S - now) if self.is_new else math.inf
+
+    def ramp_up(self, now: float) -> None:
+        """Take the next step of a new host. After the last step the host is not new."""
+        self._step, self._step_at, self._answers = self._step + 1, now, 0
+        if self._step >= len(RAMP) or RAMP[self._step] >= self.window:
+            self.is_new = False
+
+    def opens_in(self, now: float) -> float:
+        """Return the seconds until the next start, by pause and gap."""
+        return max(self.opens_at, self.next_at) - now
+
+    def start(self, now: float) -> None:
+        """Count the start of a request."""
+        self.used_at = now
+        self._step_at = min(self._step_at, now)
+        self.in_flight += 1
+        if self.gap_s:
+            self.next_at = max(self.next_at, now) + self.gap_s
+
+    def good(self, started_at: float, now: float, latency_s: float) -> bool:
+        """Note a good response. Return True if it was slow enough for a backoff."""
+        self._busy_in_a_row = 0
+        if self._good and self._good[-1][0] == int(now):
+            self._good[-1][1] += 1
+        else:
+            self._good.append([int(now), 1])
+        if started_at <= self._trouble_at:
+            if self._episode is not None:
+                self._episode.accepted += 1
+                self.gap_s = self._episode.gap_s
+            return False
+        self._troubles = 0
+        self._answers += 1
+        if self.is_new and self._answers >= RAMP[self._step]:
+            self.ramp_up(now)
+        self._streak += 1
+        if self._streak >= STREAK:
+            self._recover(now)
+        return self._is_slow(latency_s) and self._halve("latency", started_at, now)
+
+    def _recover(self, now: float) -> None:
+        self._streak = 0
+        self.window = min(self.window + 1, self.ceiling)
+        if self.gap_s and now - self._trouble_at > self._quiet_s:
+            self.gap_s = self.gap_s * 0.8 if self.gap_s > 0.01 else 0.0
+
+    def _is_slow(self, latency_s: float) -> bool:
+        self._latencies.append(latency_s)
+        if len(self._latencies) < SAMPLE:
+            return False
+        now_s = median(self._latencies)
+        self._latencies.clear()
+        usual_s = now_s if self._usual_s is None else self._usual_s
+        # A site that stays slow becomes the usual latency.
+        self._usual_s = now_s if now_s < usual_s else usual_s + (now_s - usual_s) / 8
+        return now_s > max(2 * usual_s, SLOW_S)
+
+    def timed_out(self, started_at: float, now: float) -> bool:
+        """Note a time-out. Return True if the window shrank."""
+        if now - started_at < PATIENT_S:
+            return False
+        return self._halve("timeout", started_at, now)
+
+    def busy(
+        self, status: int, pause_s: float | None, started_at: float, now: float
+    ) -> bool:
+        """Note a 429 or 503 with its pause. Return True if the pace became slower."""
+        self._busy_in_a_row += 1
+        is_new = self._halve(str(status), started_at, now)
+        self._troubles += is_new
+        if pause_s is None and (status == 429 or self._busy_in_a_row >= BUSY_IN_A_ROW):
+            pause_s = backoff_s(self._troubles) if is_new else 0.0
+        if status == 429 and (is_new or self._episode is None):
+            period_s = max(1.0, pause_s or 0.0)
+            accepted = self._good_since(now - period_s)
+            self._episode = _Episode(period_s, accepted, 2 * self.gap_s)
+            quiet_s = max(QUIET_S, QUIET_PERIODS * period_s)
+            self._quiet_s = max(quiet_s, 2 * self._quiet_s if self.gap_s else 0)
+            self._quiet_s = min(self._quiet_s, FORGET_S)
+            self.gap_s = self._episode.gap_s
+        opens_at = now + (pause_s or 0.0)
+        is_later = opens_at > max(self.opens_at, now)
+        self.opens_at = max(self.opens_at, opens_at)
+        return is_new or is_later
+
+    def _halve(self, reason: str, started_at: float, now: float) -> bool:
+        self._streak = 0
+        if started_at <= self._trouble_at:
+            return False
+        self._trouble_at = now
+        self._episode = None
+        self.window = max(1, self.limit // 2)
+        self.is_new = False
+        self.backoffs[reason] += 1
+        return True
+
+    def _good_since(self, since: float) -> int:
+        """Return the number of good responses since ``since``, its second in part."""
+        first, part = since // 1, 1 - since % 1
+        counts = (
+            count * (part if second == first else 1)
+            for second, count in self._good
+            if second >= first
+        )
+        return round(sum(counts))
+
+    def adopt(self, shared: SharedHost, now: float) -> None:
+        """Apply the pace that another process has learnt."""
+        self.opens_at = max(self.opens_at, now + shared.pause_s)
+        self.window = min(self.window, shared.window)
+        if shared.gap_s > self.gap_s:
+            self.gap_s = shared.gap_s
+            self._trouble_at = now
+
+    def is_plain(self, now: float) -> bool:
+        """Return True if the host has its default state, so that it may be forgotten."""
+        if self.in_flight or self.waiting or self.turns:
+            return False
+        if max(self.opens_in(now), self.turn_at - now) > 0:
+            return False
+        known = self.window < self.ceiling or self.gap_s or self.crawl_delay_s
+        return not known or now - self.used_at > FORGET_S
+
+
+@define
+class _Episode:
+    """A 429 and the requests around it."""
+
+    #: Length of the requested pause.
+    period_s: float
+    #: Accepted requests in this time before the 429. Later responses still count.
+    accepted: int
+    #: The shortest gap.
+    least_s: float
+
+    @property
+    def gap_s(self) -> float:
+        gap_s = UNKNOWN_GAP_S
+        if self.accepted:
+            gap_s = MARGIN * self.period_s / self.accepted
+        return min(MAX_GAP_S, max(gap_s, self.least_s))

@@ -1,0 +1,181 @@
+"""The queue of a job: chooses the next request by the state of its host."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from typing import TYPE_CHECKING
+
+from scraper_service.crawling.politeness.crawl_report import BACKOFF, CRAWL_DELAY, DELAY
+from scraper_service.crawling.politeness.host_limits import pace_key
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scrapy import Request
+
+    from scraper_service.crawling.politeness.crawl_report import JobTally
+    from scraper_service.crawling.politeness.host_pace import HostPace
+    from scraper_service.crawling.politeness.host_turns import Turn
+    from scraper_service.storage.jobs.job_records import ClaimedRow
+
+
+class HostQueue:
+    """Rows and requests of one job that wait for their hosts.
+
+    ``rows`` are leased rows that were not requested yet, with their hosts. ``held`` are
+    requests with ``meta["retry_at"]`` (:func:`time.monotonic`) and ``meta["time_s"]``, the
+    time that they get again. ``nudge`` is called when the next request may be ready.
+    ``delay_s`` is the pause between two pages of the job, 0 for none. ``shut_hosts`` is the
+    number of hosts that kept :meth:`next_row` from a row. ``tally`` counts the waits.
+    """
+
+    def __init__(
+        self,
+        pace: HostPace,
+        nudge: Callable[[], None],
+        tally: JobTally | None = None,
+    ):
+        self.delay_s = 0.0
+        self.rows: deque[tuple[str, ClaimedRow]] = deque()
+        self.held: deque[Request] = deque()
+        self.shut_hosts = 0
+        self._pace = pace
+        self._nudge = nudge
+        self._tally = tally
+        self._shut_since: dict[str, float] = {}
+        self._hosts: dict[int, str] = {}  # row id to host, for rows in flight
+        self._wanted: dict[str, asyncio.Task[Turn]] = {}
+        self._turns: dict[int, Turn] = {}  # by row id
+        self._last_end = 0.0
+        self._alarm: asyncio.TimerHandle | None = None
+
+    def add(self, rows: Iterable[ClaimedRow]) -> None:
+        self.rows.extend((pace_key(row.url), row) for row in rows)
+
+    def hold(self, request: Request) -> bool:
+        """Hold a request of a row if it has to wait. Return True if it is held."""
+        host = pace_key(request.url)
+        backoff_s = request.meta.pop("backoff_s", 0.0)
+        # Otherwise the wait is for the pause of the host, which is counted already.
+        if self._tally is not None and backoff_s > self._pace.closed_s(host):
+            self._tally.delayed(host, BACKOFF, backoff_s)
+        if pause_s := self._pause_s(host):
+            opens_at = time.monotonic() + pause_s
+            request.meta["retry_at"] = max(request.meta.get("retry_at", 0), opens_at)
+        if "retry_at" not in request.meta:
+            return False
+        self.held.append(request)
+        request.meta["held_at"] = time.monotonic()
+        self.leave(request.meta["lease"].row_id)
+        return True
+
+    def next_held(self) -> Request | None:
+        """Return the first held request whose wait is over, or None."""
+        now = time.monotonic()
+        for request in self.held:
+            wait_s = request.meta["retry_at"] - now
+            if wait_s > 0:
+                self._nudge_in(wait_s)
+            elif self._has_room(host := pace_key(request.url)):
+                self.held.remove(request)
+                del request.meta["retry_at"]
+                request.meta["deadline"] = now + request.meta["time_s"]
+                self._note(host, request.meta.pop("held_at"))
+                self._hosts[request.meta["lease"].row_id] = host
+                return request
+        return None
+
+    def next_row(self) -> ClaimedRow | None:
+        """Return the first row whose host accepts requests now, or None."""
+        shut: set[str] = set()
+        for place, (host, row) in enumerate(self.rows):
+            if host not in shut and self._is_ready(host):
+                del self.rows[place]
+                self._hosts[row.id] = host
+                self._note(host, self._shut_since.pop(host, None))
+                if host in self._wanted:
+                    self._turns[row.id] = self._wanted.pop(host).result()
+                return row
+            shut.add(host)
+            self._shut_since.setdefault(host, time.monotonic())
+            if self.delay_s:
+                break  # one page at a time: no later row may pass
+        self.shut_hosts = 0 if self.delay_s else len(shut)
+        return None
+
+    def ended(self, row_id: int) -> None:
+        """Note that a page has ended, fetched or not."""
+        self._last_end = time.monotonic()
+        self.leave(row_id)
+        if turn := self._turns.pop(row_id, None):
+            turn.end()
+
+    def close(self) -> None:
+        """Return all turns and stop waiting."""
+        if self._alarm is not None:
+            self._alarm.cancel()
+        for task in self._wanted.values():
+            if not task.cancel() and not task.cancelled():
+                task.result().end()
+        for turn in self._turns.values():
+            turn.end()
+
+    def _note(self, host: str, since: float | None) -> None:
+        """Count the wait of the next page and its reason."""
+        if self._tally is None:
+            return
+        if since is not None:
+            self._tally.waited(host, time.monotonic() - since)
+        if pause_s := self._pause_s(host):
+            source = DELAY if pause_s == self.delay_s else CRAWL_DELAY
+            self._tally.delayed(host, source, pause_s)
+
+    def leave(self, row_id: int) -> None:
+        """Note that a page no longer needs its host, unless the page is held."""
+        self._hosts.pop(row_id, None)
+
+    def _is_ready(self, host: str) -> bool:
+        if self.delay_s:
+            wait_s = self._last_end + self.delay_s - time.monotonic()
+            if wait_s > 0:
+                self._nudge_in(wait_s)
+                return False
+        if not self._has_room(host):
+            return False
+        pause_s = self._pause_s(host)
+        needs_turn = pause_s > 0 or host in self._wanted
+        return not needs_turn or self._has_turn(host, pause_s)
+
+    def _pause_s(self, host: str) -> float:
+        """Return the pause between two pages of a host, 0 for none."""
+        return max(self.delay_s, self._pace.turns.crawl_delay_s(host))
+
+    def _has_room(self, host: str) -> bool:
+        in_flight = sum(host == each for each in self._hosts.values())
+        if in_flight < self._pace.room(host):
+            return True
+        if (wait_s := self._pace.closed_s(host)) > 0:
+            self._nudge_in(wait_s)
+        return False  # otherwise the end of a page nudges the scheduler
+
+    def _has_turn(self, host: str, pause_s: float) -> bool:
+        """Return True if this job has the turn at a host. Otherwise wait for the turn."""
+        if host not in self._wanted:
+            task = asyncio.ensure_future(self._pace.turns.take(host, pause_s))
+            task.add_done_callback(lambda _: self._nudge())
+            self._wanted[host] = task
+        return self._wanted[host].done()
+
+    def _nudge_in(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        at = loop.time() + seconds
+        if self._alarm is None or self._alarm.when() > at:
+            if self._alarm is not None:
+                self._alarm.cancel()
+            self._alarm = loop.call_at(at, self._ring)
+
+    def _ring(self) -> None:
+        self._alarm = None
+        self._nudge()

@@ -1,0 +1,254 @@
+"""Options that need a browser, a language model or another program, or no file.
+
+The checks apply to every entrance: a valid option without effect is refused.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from attrs import frozen
+
+from scraper_service.errors import OptionUnavailable
+from scraper_service.options import formats
+from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.formats import Branding, ChangeTracking, Screenshot
+from scraper_service.options.location import DEFAULT_COUNTRY, GENERIC_COUNTRY
+from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+    from scraper_service.options.crawl import BatchOptions
+
+HTTP = "http"
+BROWSER = "browser"
+PROFILE = "profile"  # the only such option that is dropped without a browser
+
+
+def needs_browser(options: ScrapeOptions) -> str | None:
+    """Return the name of an option that needs a browser, None if there is none.
+
+    :data:`PROFILE` is returned only if no other option needs a browser.
+    """
+    if options.format(Screenshot):
+        return "formats"
+    for name in ("actions", "mobile", "session"):
+        if getattr(options, name):
+            return name
+    # Change tracking sets this wait for rendered pages; the caller did not set it.
+    tracked = options.format(ChangeTracking)
+    is_automatic = tracked is not None and options.wait_for_ms == CHANGE_WAIT_MS
+    if options.wait_for_ms and not is_automatic:
+        return "wait_for_ms"
+    return PROFILE if options.profile else None
+
+
+def prefers_browser(options: ScrapeOptions) -> bool:
+    """Return True if a browser gives better results: it reads style sheets."""
+    return options.format(Branding) is not None
+
+
+def is_elsewhere(options: ScrapeOptions) -> bool:
+    """Return True if the page is requested for another country than the default."""
+    place = options.location
+    return place is not None and place.country not in {DEFAULT_COUNTRY, GENERIC_COUNTRY}
+
+
+#: Formats that only a model can produce.
+BY_MODEL = (formats.Question, formats.Highlights, formats.Query)
+
+NO_MODEL = (
+    "it needs a language model, which the operator has not set up"
+    " (SCRAPER_LLM_BASE_URL)"
+)
+
+
+def is_by_either(item: formats.Format) -> bool:
+    """Return True if rules produce the format without a model, or after it failed."""
+    return isinstance(item, (formats.Json, formats.Summary)) or (
+        isinstance(item, formats.ChangeTracking) and "json" in item.modes
+    )
+
+
+def missing_model(settings: Mapping[str, Any]) -> str | None:
+    """Return the reason why there is no language model, None if there is a model."""
+    return None if settings["LLM_BASE_URL"] else NO_MODEL
+
+
+def is_answered(item: formats.Format) -> bool:
+    """Return True if a model produces the format, where there is a model."""
+    return is_by_either(item) or isinstance(item, BY_MODEL)
+
+
+def asks_model(options: ScrapeOptions) -> bool:
+    """Return True if a model reads the page, where there is a model."""
+    return (
+        options.only_clean_content
+        or options.checks_injection
+        or any(map(is_answered, options.formats))
+    )
+
+
+RECOGNISER = "tesseract"
+
+_MEDIA = "it needs a media extractor, which this release does not have"
+
+FORMATS_UNAVAILABLE: dict[type[formats.Format], str] = {
+    formats.Audio: _MEDIA,
+    formats.Video: _MEDIA,
+}
+
+
+def can_recognise_text() -> bool:
+    """Return True if the program that recognises text in images is installed."""
+    return shutil.which(RECOGNISER) is not None
+
+
+_OF_A_BROWSER = {
+    "actions": "an action",
+    "formats": "format 'screenshot'",
+    "mobile": "the mobile view",
+    "session": "a session",
+    "wait_for_ms": "waiting on a page",
+}
+
+
+@frozen
+class Limit:
+    """An option that is refused if ``applies`` returns True."""
+
+    attribute: str
+    message: str
+    applies: Callable[[ScrapeOptions], bool]
+    code: str = "BAD_REQUEST"
+
+
+LIMITS = (
+    Limit(
+        "parsers",
+        "the PDF mode 'ocr' is not available here: it needs the program tesseract, "
+        "which is not installed on this server",
+        lambda o: (
+            o.pdf_parser is not None
+            and o.pdf_parser.mode == "ocr"
+            and not can_recognise_text()
+        ),
+    ),
+)
+
+
+def require_available(
+    options: ScrapeOptions, browser: str | None = None, model: str | None = None
+) -> None:
+    """Check that every option can have an effect.
+
+    ``browser`` is the reason why there is no browser, ``model`` why there is no language
+    model; None if there is.
+
+    :raises OptionUnavailable: for the first option that cannot.
+    """
+    for item in options.formats:
+        if reason := FORMATS_UNAVAILABLE.get(type(item)):
+            name = item.key if isinstance(item, formats.Json) else item.type
+            raise OptionUnavailable(
+                "formats",
+                f"format {name!r} is not available here: {reason}",
+            )
+    needed = needs_browser(options)
+    if browser is not None and needed is not None and needed != PROFILE:
+        raise OptionUnavailable(
+            needed,
+            f"{_OF_A_BROWSER[needed]} is not available here: {browser}",
+            "SCRAPE_ACTIONS_NOT_SUPPORTED" if needed == "actions" else "BAD_REQUEST",
+        )
+    if model is not None:
+        _require_no_model(options, model)
+    for limit in LIMITS:
+        if limit.applies(options):
+            raise OptionUnavailable(limit.attribute, limit.message, limit.code)
+
+
+def _require_no_model(options: ScrapeOptions, reason: str) -> None:
+    """Check that a page has a result without a model.
+
+    The check for prompt injection is never left out, as it protects the caller.
+    """
+    if options.formats and all(isinstance(f, BY_MODEL) for f in options.formats):
+        name = options.formats[0].type
+        text = f"format {name!r} is not available here: {reason}"
+        raise OptionUnavailable("formats", text)
+    if options.check_prompt_injection:
+        text = f"the check for prompt injection is not available here: {reason}"
+        raise OptionUnavailable("check_prompt_injection", text)
+    if options.checks_injection:
+        text = f"the check for prompt injection is not available here: {reason}"
+        raise OptionUnavailable("formats", text)
+
+
+def require_job_available(
+    options: CrawlOptions | BatchOptions,
+    browser: str | None = None,
+    model: str | None = None,
+) -> None:
+    """Check that every option of a job and of its pages can have an effect.
+
+    ``browser`` and ``model`` are as in :func:`require_available`.
+
+    :raises OptionUnavailable: for the first option that cannot.
+    """
+    try:
+        require_available(options.scrape, browser, model)
+    except OptionUnavailable as error:
+        error.nested = isinstance(options, CrawlOptions)
+        raise
+
+
+def require_researchable(model: str | None) -> None:
+    """Check that deep research can be done: a language model plans and writes it.
+
+    ``model`` is as in :func:`require_available`.
+
+    :raises OptionUnavailable: without a language model.
+    """
+    if model is not None:
+        text = f"deep research is not available here: {model}"
+        raise OptionUnavailable("query", text, "LANGUAGE_MODEL_REQUIRED")
+
+
+# Options without a meaning for a file: attribute, name, test. See docs/api.md, Uploads.
+_NOT_OF_FILES: tuple[tuple[str, str, Callable[[ScrapeOptions], bool]], ...] = (
+    ("actions", "actions", lambda o: bool(o.actions)),
+    ("wait_for_ms", "waiting on a page", lambda o: bool(o.wait_for_ms)),
+    ("mobile", "the mobile view", lambda o: o.mobile),
+    ("location", "a location", lambda o: o.location is not None),
+    ("proxy", "the proxy 'stealth'", lambda o: o.proxy == "stealth"),
+    ("session", "a session", lambda o: o.session is not None),
+    ("profile", "a profile", lambda o: o.profile is not None),
+)
+_FORMATS_NOT_OF_FILES: dict[type[formats.Format], str] = {
+    formats.ChangeTracking: "changeTracking",
+    formats.Screenshot: "screenshot",
+    formats.Branding: "branding",
+    formats.Audio: "audio",
+    formats.Video: "video",
+}
+
+
+def require_parseable(options: ScrapeOptions) -> None:
+    """Check that every option has a meaning for an uploaded file.
+
+    :raises OptionUnavailable: for the first option that has none.
+    """
+    code = "PARSE_UNSUPPORTED_OPTIONS"
+    for attribute, what, is_set in _NOT_OF_FILES:
+        if is_set(options):
+            message = f"{what} cannot be had with an uploaded file"
+            raise OptionUnavailable(attribute, message, code)
+    for item in options.formats:
+        if name := _FORMATS_NOT_OF_FILES.get(type(item)):
+            message = f"format {name!r} cannot be made of an uploaded file"
+            raise OptionUnavailable("formats", message, code)

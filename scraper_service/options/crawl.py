@@ -1,0 +1,131 @@
+"""The options of single pages, crawls and batches: one frozen class each, without defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+from attrs.validators import (
+    deep_iterable,
+    ge,
+    gt,
+    in_,
+    instance_of,
+    le,
+    max_len,
+    min_len,
+    optional,
+)
+
+from scraper_service.options.scrape import ScrapeOptions
+
+MAX_BATCH_URLS = 100_000
+MAX_DELAY_S = 60
+SITEMAP_MODES = ("include", "skip", "only")
+# A webhook without events receives the common ones.
+COMMON_EVENTS = ("started", "page", "completed", "failed")
+EVENTS = (*COMMON_EVENTS, "cancelled")
+
+_INDEX_FILES = frozenset({"index.html", "index.php"})
+_texts = deep_iterable(instance_of(str), instance_of(tuple))
+_flag = instance_of(bool)
+
+
+@frozen(kw_only=True)
+class PageOptions:
+    """One URL and how to scrape it."""
+
+    #: The URL of the caller; a missing scheme is added.
+    url: str = field(validator=instance_of(str))
+    scrape: ScrapeOptions
+    #: The caller, for the log only: client, platform and user.
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class Webhook:
+    """The receiver of the events of a job (docs/api.md, Webhooks)."""
+
+    url: str = field(validator=instance_of(str))
+    #: Added to each delivery.
+    headers: tuple[tuple[str, str], ...] = ()
+    #: Any JSON; each delivery repeats it.
+    metadata: Mapping[str, Any] = field(factory=dict)
+    #: Some of :data:`EVENTS`, without the kind of job.
+    events: tuple[str, ...] = field(
+        default=COMMON_EVENTS,
+        validator=deep_iterable(in_(EVENTS), instance_of(tuple)),
+    )
+
+
+@frozen(kw_only=True)
+class CrawlOptions:
+    """The URLs that a crawl may visit, and how each page is scraped (docs/api.md, Crawls)."""
+
+    #: The start URL.
+    url: str = field(validator=instance_of(str))
+    #: Pages, delivered or in work.
+    limit: int = field(validator=ge(1))
+    #: Links from the start URL; None is unlimited.
+    max_discovery_depth: int | None = field(validator=optional(ge(0)))
+    #: The pause between two pages, in seconds.
+    delay_s: float | None = field(validator=optional([gt(0), le(MAX_DELAY_S)]))
+    #: Requests in flight.
+    max_concurrency: int | None = field(validator=optional(ge(1)))
+    crawl_entire_domain: bool = field(validator=_flag)
+    allow_subdomains: bool = field(validator=_flag)
+    allow_external_links: bool = field(validator=_flag)
+    #: Regular expressions, see :mod:`scraper_service.options.url_patterns`.
+    include_paths: tuple[str, ...] = field(validator=_texts)
+    exclude_paths: tuple[str, ...] = field(validator=_texts)
+    regex_on_full_url: bool = field(validator=_flag)
+    ignore_robots_txt: bool = field(validator=_flag)
+    robots_user_agent: str | None = field(validator=optional(instance_of(str)))
+    sitemap: str = field(validator=in_(SITEMAP_MODES))
+    deduplicate_similar_urls: bool = field(validator=_flag)
+    ignore_query_parameters: bool = field(validator=_flag)
+    #: Path segments below the path of the start URL; None is unlimited.
+    max_path_depth: int | None = field(validator=optional(ge(0)))
+    #: Options are derived from these words.
+    prompt: str | None = field(validator=optional(instance_of(str)))
+    #: True removes text that repeats over the pages of a site from the Markdown.
+    dedupe_boilerplate: bool = field(default=False, validator=_flag)
+    webhook: Webhook | None
+    scrape: ScrapeOptions
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class BatchOptions:
+    """URLs to scrape with the same options, in no particular order.
+
+    A URL that stands twice is scraped twice.
+    """
+
+    urls: tuple[str, ...] = field(
+        validator=[min_len(1), max_len(MAX_BATCH_URLS), _texts]
+    )
+    max_concurrency: int | None = field(validator=optional(ge(1)))
+    dedupe_boilerplate: bool = field(default=False, validator=_flag)
+    webhook: Webhook | None
+    scrape: ScrapeOptions
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+def path_depth(url: str) -> int:
+    """Return the number of path segments of ``url``, without a final index file."""
+    return depth_of_path(urlsplit(url).path)
+
+
+def depth_of_path(path: str) -> int:
+    """Return the number of segments of ``path``, without a final index file."""
+    segments = [part for part in path.split("/") if part]
+    return len(segments) - bool(segments and segments[-1] in _INDEX_FILES)

@@ -1,0 +1,424 @@
+"""How JSON requests spell the values that are objects or lists.
+
+The catalogue of options refers to these kinds. A name that ends in ``_V1`` or ``_V2``
+is the spelling of one version of the API.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, TypeAlias
+
+from attrs import frozen
+
+from scraper_service.options import actions, formats, map_search, urls
+from scraper_service.options.crawl import COMMON_EVENTS, EVENTS, Webhook
+from scraper_service.options.location import (
+    DEFAULT_COUNTRY,
+    Location,
+    country_code,
+    language_tag,
+)
+from scraper_service.options.parsing import (
+    INVALID,
+    Array,
+    Bool,
+    Choice,
+    Key,
+    Number,
+    Object,
+    Pairs,
+    Position,
+    Schema,
+    Tagged,
+    Text,
+    Then,
+    ValueKind,
+    choice,
+    integer,
+    short,
+)
+from scraper_service.options.scrape import (
+    MAX_ACTIONS,
+    MAX_PDF_PAGES,
+    OVERALL_TIMEOUT_MS,
+    ImageParser,
+    Parser,
+    PdfParser,
+    Profile,
+    SiteRules,
+    profile_name,
+)
+from scraper_service.options.url_patterns import caller_patterns
+
+MAX_PROMPT = 10_000  # characters
+MAX_SITES = 1000  # entries of one list of threatProtection
+MAX_EVENTS = 100  # entries of the events of a webhook
+MAX_HOOK_METADATA = 64 * 1024  # characters of JSON, which go with every event
+_PAPER_SIZES = "A0 A1 A2 A3 A4 A5 A6 Letter Legal Tabloid Ledger"
+
+KeysT: TypeAlias = Mapping[str, Key]
+MakeT: TypeAlias = Callable[[dict[str, Any], Position], Any]
+
+
+def build(cls: Callable[..., Any], **defaults: Any) -> MakeT:
+    """Return a ``make`` for :class:`Object` that calls ``cls`` with the values."""
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        return cls(**{**defaults, **values})
+
+    return make
+
+
+def pick(name: str) -> MakeT:
+    """Return a ``make`` for :class:`Object` that returns one of the values."""
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        return values[name]
+
+    return make
+
+
+def need(kind: ValueKind, to: str) -> Key:
+    """Return a key that a request must have."""
+    return Key(kind, to, required=True)
+
+
+def capped_ms(timeout_ms: int) -> int:
+    """Return a time-out, at most the longest one."""
+    return min(timeout_ms, OVERALL_TIMEOUT_MS)
+
+
+PROMPT = Text(MAX_PROMPT)
+_QUESTION = Text(MAX_PROMPT, minimum=1)
+URL = Then(Text(), urls.caller_url)
+HEADERS = Then(Pairs(Text()), urls.caller_headers)
+SELECTORS = Then(Array(Text()), urls.caller_selectors)
+PATTERNS = Then(Array(Text()), caller_patterns)
+PROXY = Choice(
+    {"basic": "basic", "stealth": "stealth", "auto": "auto", "enhanced": "stealth"}
+)
+CAPPED_TIMEOUT = Then(integer(1), capped_ms)
+
+LOCATION = Object(
+    {
+        "country": Key(Then(Text(), country_code), "country"),
+        "languages": Key(Array(Then(Text(), language_tag), 20), "languages"),
+    },
+    build(Location, country=DEFAULT_COUNTRY),
+)
+PROFILE = Object(
+    {
+        "name": need(Then(Text(), profile_name), "name"),
+        "saveChanges": Key(Bool(), "save_changes"),
+    },
+    build(Profile),
+)
+
+
+def _site_rules(values: dict[str, Any], at: Position) -> Any:
+    if values.pop("mode", "off") != "off":
+        text = "a mode other than 'off' needs a scanning provider, there is none here"
+        return (at / "mode").report("custom", text)
+    return SiteRules(**values) if any(values.values()) else None
+
+
+_SITES = Array(Then(Text(), urls.caller_domain), MAX_SITES)
+THREAT_PROTECTION = Object(
+    {
+        "mode": Key(choice("off", "manual-only", "normal", "zscaler"), "mode"),
+        "blacklist": Key(_SITES, "blacklist"),
+        "whitelist": Key(_SITES, "whitelist"),
+        "blockedTlds": Key(_SITES, "blocked_tlds"),
+        "riskScoreThreshold": Key(integer(0, 100)),
+        "failurePolicy": Key(choice("open", "closed")),
+    },
+    _site_rules,
+)
+
+# Formats.
+
+VIEWPORT = Object(
+    {
+        "width": need(integer(1, 7680), "width"),
+        "height": need(integer(1, 4320), "height"),
+    },
+    build(formats.Viewport),
+)
+_SCREENSHOT: KeysT = {
+    "fullPage": Key(Bool(), "full_page"),
+    "quality": Key(integer(1, 100), "quality"),
+    "viewport": Key(VIEWPORT, "viewport"),
+}
+
+# Formats without options, by their name in JSON.
+PLAIN_FORMATS: Mapping[str, formats.Format] = {
+    "markdown": formats.Markdown(),
+    "html": formats.Html(),
+    "rawHtml": formats.RawHtml(),
+    "links": formats.Links(),
+    "images": formats.Images(),
+    "summary": formats.Summary(),
+    "branding": formats.Branding(),
+    "product": formats.Product(),
+    "menu": formats.Menu(),
+    "audio": formats.Audio(),
+    "video": formats.Video(),
+    "rawBase64": formats.RawBase64(),
+}
+_FORMATS_V1 = Choice(
+    {
+        **PLAIN_FORMATS,
+        "content": formats.Markdown(),
+        "screenshot": formats.Screenshot(),
+        "screenshot@fullPage": formats.Screenshot(full_page=True),
+        "json": formats.Json(),
+        "extract": formats.Json(key="extract"),
+        "changeTracking": formats.ChangeTracking(),
+    }
+)
+CHANGE_TRACKING: KeysT = {
+    "modes": Key(Array(choice("git-diff", "json"), 10), "modes"),
+    "schema": Key(Schema(), "schema"),
+    "prompt": Key(PROMPT, "prompt"),
+    "tag": Key(Text(256), "tag"),
+}
+_ATTRIBUTE_SELECTOR = Object(
+    {
+        "selector": need(Text(), "selector"),
+        "attribute": need(Text(256, minimum=1), "attribute"),
+    },
+    build(formats.AttributeSelector),
+)
+_FORMATS_V2 = Tagged(
+    {
+        **{name: Object({}, build(type(f))) for name, f in PLAIN_FORMATS.items()},
+        "screenshot": Object(_SCREENSHOT, build(formats.Screenshot)),
+        # The Python client's spelling of its screenshot_full_page.
+        "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
+        "json": Object(
+            {
+                "prompt": Key(PROMPT, "prompt"),
+                "schema": Key(Schema(), "schema"),
+                "checkPromptInjection": Key(Bool(), "check_prompt_injection"),
+            },
+            build(formats.Json),
+        ),
+        "changeTracking": Object(CHANGE_TRACKING, build(formats.ChangeTracking)),
+        "attributes": Object(
+            {
+                "selectors": need(
+                    Array(_ATTRIBUTE_SELECTOR, urls.MAX_SELECTORS), "selectors"
+                )
+            },
+            build(formats.Attributes),
+        ),
+        "question": Object(
+            {"question": need(_QUESTION, "question")}, build(formats.Question)
+        ),
+        "highlights": Object(
+            {"query": need(_QUESTION, "query")}, build(formats.Highlights)
+        ),
+        "query": Object(
+            {
+                "prompt": need(_QUESTION, "prompt"),
+                "mode": Key(choice("freeform", "directQuote"), "mode"),
+            },
+            build(formats.Query),
+        ),
+    }
+)
+FORMATS_V1 = Array(_FORMATS_V1, 100)
+FORMATS_V2 = Then(Array(_FORMATS_V2, 100), urls.caller_formats)
+
+# Parsers of files.
+
+
+def _pdf_parser(wanted: bool) -> tuple[Parser, ...]:
+    return (PdfParser(),) if wanted else ()
+
+
+PARSERS_V1 = Then(Bool(), _pdf_parser)
+PARSERS_V2 = Array(
+    Tagged(
+        {
+            "pdf": Object(
+                {
+                    "mode": Key(choice("auto", "fast", "ocr"), "mode"),
+                    "maxPages": Key(integer(1, MAX_PDF_PAGES), "max_pages"),
+                    "pages": Key(Bool(), "pages"),
+                    "pageMarkdown": Key(Bool(), "pages", alias=True),
+                    "blocks": Key(Bool(), "blocks"),
+                    "pageMarkers": Key(Bool(), "page_markers"),
+                },
+                build(PdfParser),
+            ),
+            "image": Object({}, build(ImageParser)),
+        }
+    ),
+    10,
+)
+
+# Actions.
+
+_SELECTOR = Then(Text(urls.MAX_SELECTOR, minimum=1), urls.page_selector)
+
+
+def _wait(values: dict[str, Any], at: Position) -> Any:
+    if len(values) != 1:
+        text = f"{at.name} must have exactly one of milliseconds and selector"
+        return at.report("custom", text)
+    return actions.Wait(**values)
+
+
+def _actions(screenshot: KeysT) -> Array:
+    """Return the actions of a version whose screenshots take these keys."""
+    kinds: Mapping[str, ValueKind] = {
+        "wait": Object(
+            {
+                "milliseconds": Key(integer(1), "milliseconds"),
+                "selector": Key(_SELECTOR, "selector"),
+            },
+            _wait,
+        ),
+        "click": Object(
+            {"selector": need(_SELECTOR, "selector"), "all": Key(Bool(), "all")},
+            build(actions.Click),
+        ),
+        "screenshot": Object(screenshot, build(actions.ScreenshotAction)),
+        "write": Object({"text": need(Text(), "text")}, build(actions.Write)),
+        "press": Object(
+            {"key": need(Text(100, minimum=1), "key")}, build(actions.Press)
+        ),
+        "scroll": Object(
+            {
+                "direction": Key(choice("up", "down"), "direction"),
+                "selector": Key(_SELECTOR, "selector"),
+            },
+            build(actions.Scroll),
+        ),
+        "scrape": Object({}, build(actions.ScrapeAction)),
+        "executeJavascript": Object(
+            {"script": need(Text(), "script")}, build(actions.ExecuteJavascript)
+        ),
+        "pdf": Object(
+            {
+                "landscape": Key(Bool(), "landscape"),
+                "scale": Key(Number(0.1, 2), "scale"),
+                "format": Key(choice(*_PAPER_SIZES.split()), "format"),
+            },
+            build(actions.Pdf),
+        ),
+    }
+    return Array(Tagged(kinds, shorthand=False), MAX_ACTIONS)
+
+
+# The Python client's model of the action has a quality, too.
+ACTIONS_V1 = _actions({key: _SCREENSHOT[key] for key in ("fullPage", "quality")})
+ACTIONS_V2 = _actions(_SCREENSHOT)
+
+# Jobs.
+
+
+@frozen
+class _UrlOr:
+    """An object; a URL alone stands for the object with this ``url``."""
+
+    expected: ClassVar[str] = "object"
+
+    kind: Object
+
+    def read(self, value: Any, at: Position) -> Any:
+        if isinstance(value, str):
+            url = URL.read(value, at)
+            return INVALID if url is INVALID else self.kind.make({"url": url}, at)
+        return self.kind.read(value, at)
+
+
+def unique(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``names`` without repetitions."""
+    return tuple(dict.fromkeys(names))
+
+
+def _echoed(metadata: dict[str, Any]) -> dict[str, Any]:
+    if (size := len(json.dumps(metadata))) > MAX_HOOK_METADATA:
+        raise ValueError(f"must be at most {MAX_HOOK_METADATA} bytes, got {size}")
+    return metadata
+
+
+def webhook_kind(prefix: str) -> ValueKind:
+    """Return the webhook of a job whose events may be written ``prefix.event``."""
+    names = {name: name for name in EVENTS}
+    events = Choice({**names, **{f"{prefix}.{name}": name for name in EVENTS}})
+    return _UrlOr(
+        Object(
+            {
+                "url": need(URL, "url"),
+                "headers": Key(HEADERS, "headers"),
+                "metadata": Key(Then(Schema(), _echoed), "metadata"),
+                "events": Key(Then(Array(events, MAX_EVENTS), unique), "events"),
+            },
+            build(Webhook, events=COMMON_EVENTS),
+        )
+    )
+
+
+def positive(number: float) -> float:
+    """Return ``number`` if it is above zero, else a ValueError."""
+    if number <= 0:
+        raise ValueError(f"must be > 0, got {short(number)}")
+    return number
+
+
+def product_token(text: str) -> str:
+    """Return the name of a user agent if it is printable, else a ValueError."""
+    if not text.isprintable():
+        raise ValueError("must not have control characters")
+    return text
+
+
+def sitemap_v1(is_ignored: bool) -> str:
+    """Return the mode of sitemaps that ``ignoreSitemap`` stands for."""
+    return "skip" if is_ignored else "include"
+
+
+# Searches.
+
+
+def query_text(text: str) -> str:
+    """Return the words of a search without spaces around them, else a ValueError."""
+    if not text.strip():
+        raise ValueError("query must not be empty")
+    return text.strip()
+
+
+def language_code(text: str) -> str:
+    """Return the language code of a tag: ``en`` for ``en-US``."""
+    code = text.strip().replace("_", "-").partition("-")[0].lower()
+    if not (2 <= len(code) <= 3 and code.isascii() and code.isalpha()):
+        raise ValueError(f"not a language code: {text[:20]!r}")
+    return code
+
+
+def searcher_country(text: str) -> str:
+    """Return a country's code of two letters in lower case, else a ValueError."""
+    code = text.strip().lower()
+    if not (len(code) == 2 and code.isascii() and code.isalpha()):
+        raise ValueError(f"country must be a code of two letters, got {text[:20]!r}")
+    return code
+
+
+def time_of_results(text: str) -> map_search.TimeFilter | None:
+    """Return the filter that a ``tbs`` stands for, None for an empty one."""
+    return map_search.time_filter(text) if text.strip() else None
+
+
+def _category(name: str) -> Object:
+    return Object({}, lambda values, at: name)
+
+
+CATEGORIES = Then(
+    Array(Tagged({name: _category(name) for name in map_search.CATEGORIES}), 10), unique
+)
+DOMAINS = Array(Then(Text(), urls.caller_domain), map_search.MAX_DOMAINS)

@@ -1,0 +1,155 @@
+"""Options of every kind to JSON values and back, for the job database and scrapyd.
+
+cattrs converts; the rest here is error messages with the path of each value.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, get_args
+
+import attrs
+import cattrs
+from cattrs import AttributeValidationNote
+from cattrs.strategies import configure_tagged_union
+
+from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.options.actions import Action
+from scraper_service.options.crawl import (
+    BatchOptions,
+    CrawlOptions,
+    PageOptions,
+    Webhook,
+)
+from scraper_service.options.extraction import OPERATIONS, OperationOptionsT
+from scraper_service.options.formats import Format
+from scraper_service.options.parsing import PathT, short
+from scraper_service.options.scrape import Parser, ScrapeOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+T = TypeVar("T")
+
+OptionsT: TypeAlias = PageOptions | CrawlOptions | BatchOptions
+
+# By kind of job, which is the name of the spider.
+KINDS: Mapping[str, type[OptionsT]] = {
+    "scrape": PageOptions,
+    "crawl": CrawlOptions,
+    "batch": BatchOptions,
+}
+_UNIONS: dict[str, Any] = {"formats": Format, "actions": Action, "parsers": Parser}
+
+
+def unstructured(options: object) -> dict[str, Any]:
+    """Return ``options`` of any kind as JSON values."""
+    result: dict[str, Any] = _CONVERTER.unstructure(options)
+    return result
+
+
+def structured(value: Any, kind: type[T]) -> T:
+    """Return the options of ``kind`` from JSON values.
+
+    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
+    """
+    try:
+        return _CONVERTER.structure(value, kind)
+    except (cattrs.BaseValidationError, ValueError, TypeError, LookupError) as error:
+        raise InvalidOptions(list(_issues(error, ()))) from error
+
+
+def options_to_json(options: OptionsT) -> dict[str, Any]:
+    """Return ``options`` as JSON values for :func:`options_from_json`."""
+    return unstructured(options)
+
+
+def webhook_to_json(webhook: Webhook) -> dict[str, Any]:
+    """Return ``webhook`` as JSON values for :func:`webhook_from_json`."""
+    return unstructured(webhook)
+
+
+def webhook_from_json(value: Mapping[str, Any]) -> Webhook:
+    """Return the webhook from the JSON values of :func:`webhook_to_json`."""
+    return structured(value, Webhook)
+
+
+def scrape_options_from_json(value: Mapping[str, Any]) -> ScrapeOptions:
+    """Return the options of a page from ``scrape`` of :func:`options_to_json`."""
+    return structured(value, ScrapeOptions)
+
+
+def options_from_json(kind: str, value: Mapping[str, Any]) -> OptionsT:
+    """Return options from the JSON values of :func:`options_to_json`.
+
+    ``kind`` is a key of :data:`KINDS`.
+
+    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
+    """
+    return structured(value, KINDS[kind])
+
+
+def operation_to_json(options: OperationOptionsT) -> dict[str, Any]:
+    """Return ``options`` as JSON values for :func:`operation_from_json`."""
+    return unstructured(options)
+
+
+def operation_from_json(kind: str, value: Mapping[str, Any]) -> OperationOptionsT:
+    """Return options from the JSON values of :func:`operation_to_json`.
+
+    ``kind`` is a key of :data:`OPERATIONS`.
+
+    :raises InvalidOptions: for unknown keys, missing keys and wrong values.
+    """
+    return structured(value, OPERATIONS[kind])
+
+
+def _make_converter() -> cattrs.Converter:
+    """Return a converter that converts no types and refuses unknown keys."""
+    converter = cattrs.Converter(forbid_extra_keys=True)
+    for kind in (bool, int, float, str):
+        converter.register_structure_hook(kind, _exactly)
+    for union in _UNIONS.values():
+        configure_tagged_union(union, converter, tag_generator=_tag, tag_name="type")
+    return converter
+
+
+def _tag(kind: Any) -> str:
+    return str(kind.type)
+
+
+def _exactly(value: Any, kind: Any) -> Any:
+    accepted = {int, float} if kind is float else {kind}
+    if type(value) not in accepted:
+        raise TypeError(f"must be of type {kind.__name__}, got {short(value)}")
+    return value
+
+
+def _issues(error: Exception, path: PathT) -> Iterator[Issue]:
+    """Yield an issue for each leaf of the tree of errors of cattrs."""
+    if isinstance(error, cattrs.ClassValidationError | cattrs.IterableValidationError):
+        noted, others = error.group_exceptions()
+        for inner, note in noted:
+            if isinstance(note, AttributeValidationNote):
+                yield from _issues(inner, (*path, note.name))
+            else:
+                yield from _issues(inner, (*path, note.index))
+        for inner in others:
+            yield from _issues(inner, path)
+    else:
+        yield Issue("custom", path, _message(error, path))
+
+
+def _message(error: Exception, path: PathT) -> str:
+    name = ".".join(map(str, path)) or "options"
+    union = _UNIONS.get(next((str(p) for p in path if p in _UNIONS), ""))
+    if isinstance(error, KeyError) and union:
+        allowed = ", ".join(_tag(cls) for cls in get_args(union))
+        return f"{name} must have a type of {allowed}, got {short(error.args[0])}"
+    if isinstance(error, cattrs.ForbiddenExtraKeysError):
+        unknown = sorted(map(str, error.extra_fields))
+        allowed = ", ".join(a.name for a in attrs.fields(error.cl))
+        return f"{name} has no {short(unknown)}; allowed are {allowed or 'none'}"
+    return f"{name}: {error!s:.300}"
+
+
+_CONVERTER = _make_converter()

@@ -1,0 +1,136 @@
+"""A client for JSON over HTTP, for services that the operator configures.
+
+The URLs of such services are often local, so the egress rules for pages do not apply.
+The client follows no redirects and limits the size and time of responses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+
+from scraper_service.search_engines.search_engine import SearchFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+MAX_ANSWER_BYTES = 4 * 2**20
+READ_BYTES = 64 * 1024
+LARGE_BYTES = 256 * 1024  # larger responses are parsed in a thread
+
+
+class JsonClient:
+    """A client for one service.
+
+    ``name`` stands in error messages. ``timeout_s`` limits one request with its response.
+    """
+
+    def __init__(self, name: str, timeout_s: float, user_agent: str):
+        self._name = name
+        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
+        self._session: aiohttp.ClientSession | None = None
+
+    async def ask(
+        self,
+        url: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        headers: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """Return the JSON object of a GET, or of a POST with ``body`` as JSON.
+
+        Raises :exc:`SearchFailed`; its text never contains the key.
+        """
+        if self._session is None or self._session.closed:
+            self._session = aiohttp.ClientSession(
+                timeout=self._timeout,
+                headers=self._headers,
+                cookie_jar=aiohttp.DummyCookieJar(),
+            )
+        method = "GET" if body is None else "POST"
+        try:
+            async with self._session.request(
+                method,
+                url,
+                params=query,
+                headers=headers,
+                json=body,
+                allow_redirects=False,
+            ) as answer:
+                text = await self._body(answer)
+                status = answer.status
+        except TimeoutError:
+            raise self._failed("did not answer in time") from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise self._failed(f"cannot be reached ({type(error).__name__})") from error
+        if status != 200:
+            raise self._failed(_REASONS.get(status, f"answered with status {status}"))
+        return await self._read(text)
+
+    async def _body(self, answer: aiohttp.ClientResponse) -> bytes:
+        parts: list[bytes] = []
+        size = 0
+        async for part in answer.content.iter_chunked(READ_BYTES):
+            size += len(part)
+            if size > MAX_ANSWER_BYTES:
+                raise self._failed("sent a larger response than allowed")
+            parts.append(part)
+        return b"".join(parts)
+
+    async def _read(self, text: bytes) -> dict[str, Any]:
+        try:
+            if len(text) > LARGE_BYTES:
+                found = await asyncio.to_thread(json.loads, text)
+            else:
+                found = json.loads(text)
+        except (ValueError, RecursionError):
+            found = None
+        if not isinstance(found, dict):
+            raise self._failed("sent no JSON object")
+        return found
+
+    def _failed(self, reason: str) -> SearchFailed:
+        return SearchFailed(f"{self._name} {reason}")
+
+    async def close(self) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+
+_REASONS = {
+    401: "refused the key",
+    402: "wants to be paid",
+    403: "refused the request (status 403)",
+    429: "gets too many requests (status 429)",
+}
+
+
+def text_of(value: object) -> str:
+    """Return a stripped string; the empty string for a value of another type."""
+    return value.strip() if isinstance(value, str) else ""
+
+
+def number_of(value: object) -> int | None:
+    """Return a positive integer below 2**31; None for any other value."""
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        value = int(value[:9])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 < value < 2**31 else None
+
+
+def rows_of(value: object) -> list[dict[str, Any]]:
+    """Return the objects in a list; an empty list for a value of another type."""
+    if not isinstance(value, list):
+        return []
+    return [row for row in value if isinstance(row, dict)]
+
+
+def is_address(url: str) -> bool:
+    """Return True if a text starts like an http(s) URL."""
+    return url.startswith(("http://", "https://"))

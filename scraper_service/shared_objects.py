@@ -1,0 +1,90 @@
+"""Singletons of a process, and the background tasks of a service."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Hashable, Iterator
+
+InstanceT = TypeVar("InstanceT")
+
+
+class Singletons(Generic[InstanceT]):
+    """The instances of a class in this process, by key.
+
+    The key consists of the settings that an instance depends on. A class with a single
+    instance per process uses itself as the key, so each subclass has an instance of its
+    own. Iteration yields all instances. Example::
+
+        class Proxies:
+            _instances: ClassVar[Singletons[Proxies]] = Singletons()
+
+            @classmethod
+            def shared(cls, settings: BaseSettings) -> Proxies:
+                entries = tuple(settings.getlist("PROXIES"))
+                return cls._instances.get(entries, lambda: cls(entries))
+    """
+
+    def __init__(self) -> None:
+        self._by_key: dict[Hashable, InstanceT] = {}
+
+    def __iter__(self) -> Iterator[InstanceT]:
+        return iter(tuple(self._by_key.values()))
+
+    def get(self, key: Hashable | type, make: Callable[[], InstanceT]) -> InstanceT:
+        """Return the instance for ``key``. The first call makes the instance."""
+        if key not in self._by_key:
+            self._by_key[key] = make()
+        return self._by_key[key]
+
+    def discard(self, instance: InstanceT) -> None:
+        """Forget an instance, for example when it closes. The next call makes another."""
+        for key, known in tuple(self._by_key.items()):
+            if known is instance:
+                del self._by_key[key]
+
+    def clear(self) -> None:
+        """Forget all instances."""
+        self._by_key.clear()
+
+
+ResultT = TypeVar("ResultT")
+
+
+class BackgroundTasks:
+    """A set of tasks that stay alive until they end.
+
+    The event loop itself holds only weak references to tasks. If a task fails, asyncio
+    logs the exception when the task is collected. Iteration yields the running tasks.
+    """
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def spawn(self, work: Coroutine[Any, Any, ResultT]) -> asyncio.Task[ResultT]:
+        """Start a coroutine as a task and return the task.
+
+        Also works before the event loop runs.
+        """
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks without waiting until they end."""
+        for task in self:
+            task.cancel()
+
+    async def join(self) -> None:
+        """Wait until all tasks have ended, also tasks that start during the wait."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)

@@ -1,0 +1,95 @@
+"""Warnings for jobs without a page, and for crawls with one page."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import bindparam, func, select
+
+from scraper_service.storage.jobs.job_records import RowState
+from scraper_service.storage.schema import frontier
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+MAX_COUNTED = 1000  # skipped URLs with counted reasons
+
+# Reasons of skipped URLs, with the option that a caller may change.
+_HINTS = {
+    "outside_path": "outside the path of the start URL (see crawlEntireDomain)",
+    "subdomain": "on other subdomains (see allowSubdomains)",
+    "not_included": "not matched by includePaths",
+    "excluded": "matched by excludePaths",
+    "discovery_depth": "below maxDiscoveryDepth",
+    "path_depth": "below maxDepth",
+    "robots": "refused by robots.txt",
+}
+_EXTERNAL = "on other sites (see allowExternalLinks)"
+
+_OLDEST_FAILED = (
+    select(frontier.c.url, frontier.c.code, frontier.c.error)
+    .where(
+        frontier.c.job_id == bindparam("job_id"),
+        frontier.c.state == RowState.FAILED,
+    )
+    .order_by(frontier.c.id)
+    .limit(1)
+)
+_SKIPPED = (
+    select(frontier.c.code)
+    .where(
+        frontier.c.job_id == bindparam("job_id"),
+        frontier.c.state == RowState.SKIPPED,
+    )
+    .limit(MAX_COUNTED)
+    .subquery()
+)
+_REASONS = select(_SKIPPED.c.code, func.count().label("urls")).group_by(_SKIPPED.c.code)
+
+
+def explain_empty_result(
+    connection: Connection, job_id: str, pages: int, failed: int
+) -> str | None:
+    """Return a ``warning`` for a job that ended with 0 or 1 ``pages``, or None.
+
+    ``failed`` is the number of failed URLs. A job with one page gets a warning only if
+    rules that the caller may change skipped links. Reads a bounded number of rows, since
+    the job row is locked meanwhile.
+    """
+    rows = connection.execute(_REASONS, {"job_id": job_id})
+    reasons: dict[str, int] = {row.code: row.urls for row in rows}
+    skipped = _skipped_text(reasons, with_external=not pages)
+    if pages:
+        return f"The result is one page. {skipped}" if skipped else None
+    oldest = connection.execute(_OLDEST_FAILED, {"job_id": job_id}).first()
+    texts = ["The job ended without a page."]
+    if oldest is not None:
+        texts.append(_failure_text(oldest, failed))
+    if skipped:
+        texts.append(skipped)
+    return " ".join(texts)
+
+
+def _failure_text(row: Any, failed: int) -> str:
+    reason = (row.error or row.code or "it could not be fetched").strip()
+    if not reason.endswith("."):
+        reason += "."
+    others = ""
+    if failed > 1:
+        noun = "URL" if failed == 2 else "URLs"
+        others = f" {failed - 1:,} more {noun} failed or were left out."
+    return f"{row.url}: {reason}{others}"
+
+
+def _skipped_text(reasons: dict[str, int], *, with_external: bool) -> str:
+    hints = {**_HINTS, "external": _EXTERNAL} if with_external else _HINTS
+    parts = [
+        f"{reasons[name]} {hint}" for name, hint in hints.items() if name in reasons
+    ]
+    if not parts:
+        return ""
+    counted = sum(reasons.values())
+    first = (
+        "Of the first 1,000 skipped URLs" if counted >= MAX_COUNTED else "Skipped URLs"
+    )
+    return f"{first}: {', '.join(parts)}."

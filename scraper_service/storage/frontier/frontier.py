@@ -1,0 +1,82 @@
+"""The frontier of jobs: the URLs that are known, leased, fetched or refused."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scraper_service.storage.frontier import leases, outcomes
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.jobs.job_records import Claim, Commit, Outcome
+
+
+class Frontier:
+    """The URLs of all jobs in a database, and the leases of one process on them.
+
+    A URL of a job is in exactly one :class:`RowState` at any time. The order of calls:
+
+    1. :meth:`Jobs.create` stores a job and its first URLs, which are pending.
+    2. :meth:`beat` extends all leases of this process. Call it well before ``lease_s``
+       ends, and before the first claim.
+    3. :meth:`claim` leases pending URLs of a job, the oldest first. Each lease has a
+       fencing token.
+    4. :meth:`store` stores the outcome of a fetch in one transaction: the page, the
+       acknowledgement, new links, credits and events. It completes the job with the
+       last URL. An outcome with ``goes_on`` keeps its lease.
+    5. :meth:`release` returns leases whose URLs were not fetched. The URLs are pending
+       again, and this attempt does not count.
+    6. :meth:`return_lost` makes the leases of dead processes pending again, for each
+       job of :meth:`jobs_with_lost_leases`. Any process may do so.
+
+    An outcome with a token that is no longer valid changes nothing. Storing the same
+    outcome twice changes nothing, so callers repeat a call without a response.
+    ``owner`` is the id of this process in the table of workers. All methods raise
+    :exc:`ServiceUnavailable` if the database does not respond.
+    """
+
+    def __init__(self, database: Database, owner: str):
+        self._database = database
+        self.owner = owner
+
+    async def beat(self, lease_s: float) -> None:
+        """Extend the leases of this process to ``lease_s`` seconds from now."""
+        await self._database.write_apart(leases.beat, self.owner, lease_s)
+
+    async def claim(self, job_id: str, count: int) -> Claim:
+        """Lease up to ``count`` pending URLs of a job, the oldest first."""
+        return await self._database.write_locking(
+            leases.claim, job_id, self.owner, count
+        )
+
+    async def store(self, job_id: str, outcome: Outcome) -> Commit:
+        """Store the outcome of a leased URL. Outcomes of a moment share a transaction."""
+        return await self._database.write_each(
+            outcomes.append, job_id, outcome, waits=not outcome.goes_on
+        )
+
+    async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
+        """Return leases of a job, as (id, token), without an attempt."""
+        await self._database.write_locking(leases.release, job_id, held)
+
+    async def leases(self) -> list[tuple[str, int, int]]:
+        """Return the leases of this process, as (job id, row id, token)."""
+        return await self._database.read(leases.leases_of, self.owner)
+
+    async def end_leases(self) -> None:
+        """End all leases of ``owner``, a process that is known to be dead."""
+        await self._database.write(leases.forget_worker, self.owner)
+
+    async def forget_workers(self) -> None:
+        """Delete processes that have been dead for long."""
+        await self._database.write(leases.forget_workers)
+
+    async def jobs_with_lost_leases(self) -> list[str]:
+        """Return the ids of jobs with leases of dead processes."""
+        return await self._database.read(leases.jobs_with_lost_leases)
+
+    async def return_lost(self, job_id: str) -> int:
+        """Make lost leases of a job pending again. Return the number of URLs."""
+        return await self._database.write_locking(leases.reap, job_id)

@@ -1,0 +1,280 @@
+"""The start of jobs: limits of the team, credits for the pages, the first rows.
+
+Functions run inside a transaction and return errors. Raising would end the transaction
+for other functions, too.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, frozen
+from sqlalchemy import func, select, update
+
+from scraper_service.errors import (
+    HeadersForgotten,
+    IdempotencyKeyUsed,
+    JobEnded,
+    JobNotFound,
+    OutOfCredits,
+    QueueFull,
+    ServiceError,
+)
+from scraper_service.options.crawl import BatchOptions, Webhook
+from scraper_service.options.extraction import ExtractOptions
+from scraper_service.options.serialization import operation_to_json, options_to_json
+from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.frontier.links import insert_links, seed_of
+from scraper_service.storage.jobs import job_secrets, operations
+from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
+    Job,
+    JobState,
+    Link,
+    RowState,
+)
+from scraper_service.storage.jobs.job_store import get_job, insert_job
+from scraper_service.storage.schema import idempotency, job
+from scraper_service.storage.transactions import RETENTION_S, dialect_insert, now_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row
+
+    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.extraction import OperationOptionsT
+
+ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
+
+
+@frozen(kw_only=True)
+class Terms:
+    """Who starts a job, and under which limits."""
+
+    team_id: str
+    key_id: str | None = None
+    #: Credits for the cheapest page of the job, None for an unlimited team.
+    page_price: int | None = None
+    #: The number of pages that the team has to be able to pay.
+    least_pages: int = 1
+    #: The largest number of active jobs of the team, None for any number.
+    most_jobs: int | None = None
+    #: Webhook for jobs without one of their own. ``{job_id}`` stands for the job's id.
+    webhook_url: str | None = None
+
+
+def create_job(
+    connection: Connection,
+    terms: Terms,
+    options: CrawlOptions | BatchOptions,
+    version: int,
+    idempotency_key: str | None = None,
+) -> Job | ServiceError:
+    """Store a job, its first URLs, and the credits reserved for its pages.
+
+    Lowers the limit of a crawl to the number of pages that the team can pay. May return
+    :exc:`QueueFull`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Locks the team.
+    """
+    at = now_of(connection)
+    ledger.lock_team(connection, terms.team_id)
+    if (most := terms.most_jobs) and _active(connection, terms.team_id) >= most:
+        return QueueFull(f"{most} jobs of this team are under way already.")
+    seed = seed_of(options)
+    is_open = seed.page_limit is not None  # the limit may be lowered
+    wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
+    bill = _bill(connection, terms, wanted, is_open=is_open)
+    if isinstance(bill, ServiceError):
+        return bill
+    if idempotency_key and not _use_key(connection, terms.team_id, idempotency_key, at):
+        ledger.give_back(connection, terms.team_id, bill.get("reserved", 0))
+        return IdempotencyKeyUsed("Idempotency key already used")
+    seed = evolve(seed, page_limit=bill.pop("page_limit", seed.page_limit))
+    if isinstance(options, BatchOptions):
+        # The frontier has all URLs. Without them each read of the job is faster.
+        options = evolve(options, urls=options.urls[:1])
+    # The webhook may have secret headers, which only its sender needs.
+    text = json.dumps(options_to_json(evolve(options, webhook=None)))
+    team_id = terms.team_id
+    found = insert_job(
+        connection, team_id, seed, text, version, key_id=terms.key_id, **bill
+    )
+    if hook := options.webhook or _common_hook(terms.webhook_url, found.id):
+        webhook_outbox.attach(connection, found.id, hook)
+        webhook_outbox.tell_one(connection, found.id, "started", at)
+    target = None if options.scrape.zero_data_retention else seed.url
+    endpoint = ENDPOINTS[seed.kind]
+    call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
+    ledger.note_activity(connection, call)
+    return found
+
+
+def _common_hook(url: str | None, job_id: str) -> Webhook | None:
+    return Webhook(url=url.replace("{job_id}", job_id)) if url else None
+
+
+def create_operation(
+    connection: Connection,
+    terms: Terms,
+    options: OperationOptionsT,
+    version: int,
+    pages: int,
+) -> str | ServiceError:
+    """Store an operation that may read ``pages`` pages. Return its id.
+
+    Reserves credits for as many pages as the team can pay, and lowers the page limit to
+    their number. May return :exc:`QueueFull` and :exc:`OutOfCredits`. Locks the team.
+    """
+    at, team_id, job_id = now_of(connection), terms.team_id, str(uuid.uuid4())
+    ledger.lock_team(connection, team_id)
+    if (most := terms.most_jobs) and _active(connection, team_id) >= most:
+        return QueueFull(f"{most} jobs of this team are under way already.")
+    bill = _bill(connection, terms, pages, is_open=True)
+    if isinstance(bill, ServiceError):
+        return bill
+    hook, kept = None, options
+    if isinstance(options, ExtractOptions):  # other operations have no webhook
+        hook = options.webhook or _common_hook(terms.webhook_url, job_id)
+        kept = evolve(options, webhook=None)
+    text = json.dumps(operation_to_json(kept))
+    bill = {"page_limit": pages, "key_id": terms.key_id, **bill}
+    operations.insert_operation(
+        connection, job_id, team_id, options, text, version, **bill
+    )
+    if hook:
+        webhook_outbox.attach(connection, job_id, hook)
+        webhook_outbox.tell_one(connection, job_id, "started", at)
+    call = ledger.Call(
+        job_id, team_id, terms.key_id, options.kind, version, options.target, at
+    )
+    ledger.note_activity(connection, call)
+    return job_id
+
+
+def _active(connection: Connection, team_id: str) -> int:
+    query = select(func.count()).where(
+        job.c.team_id == team_id, job.c.parent_id.is_(None)
+    )
+    return connection.scalar(query.where(job.c.state.in_(ACTIVE))) or 0
+
+
+def _bill(
+    connection: Connection, terms: Terms, wanted: int, *, is_open: bool
+) -> dict[str, Any] | OutOfCredits:
+    """Reserve credits for ``wanted`` pages. Return columns for the job row.
+
+    If ``is_open``, fewer pages are enough, and the limit is lowered.
+    """
+    price = terms.page_price
+    if price is None:
+        return {}
+    least = terms.least_pages if is_open else wanted
+    pages, left = ledger.take_up_to(connection, terms.team_id, price, wanted, least)
+    if pages < least:
+        return OutOfCredits(price * least, left)
+    bill: dict[str, Any] = {"page_price": price, "reserved": price * pages}
+    if is_open and pages < wanted:
+        text = f"The limit was lowered from {wanted} to {pages} pages: more cannot be"
+        bill |= {"page_limit": pages, "warning": f"{text} paid with what remains."}
+    return bill
+
+
+def _use_key(connection: Connection, team_id: str, key: str, at: float) -> bool:
+    # One statement, so that one of two equal keys wins.
+    used = connection.execute(
+        dialect_insert(connection, idempotency)
+        .values(team_id=team_id, key=key, expires_at=at + RETENTION_S)
+        .on_conflict_do_update(
+            index_elements=("team_id", "key"),
+            set_={"expires_at": at + RETENTION_S},
+            where=idempotency.c.expires_at <= at,
+        )
+        .returning(idempotency.c.key)
+    )
+    return used.first() is not None
+
+
+def is_key_used(connection: Connection, team_id: str, key: str) -> bool:
+    """Return True if an idempotency key of a team was used in the last day."""
+    until = connection.scalar(
+        select(idempotency.c.expires_at).where(
+            idempotency.c.team_id == team_id, idempotency.c.key == key
+        )
+    )
+    return until is not None and until > now_of(connection)
+
+
+def add_entries(
+    connection: Connection,
+    job_id: str,
+    terms: Terms,
+    batch: BatchOptions,
+    idempotency_key: str | None = None,
+) -> Job | ServiceError:
+    """Add entries with their own options to a batch. A completed batch becomes active.
+
+    A webhook in the options replaces the webhook of the batch. May return
+    :exc:`JobNotFound`, :exc:`JobEnded`, :exc:`HeadersForgotten`, :exc:`OutOfCredits` and
+    :exc:`IdempotencyKeyUsed`. Needs a transaction of its own (:meth:`Database.write_aside`),
+    since it locks the team and then the job.
+    """
+    team_id, urls = terms.team_id, batch.urls
+    ledger.lock_team(connection, team_id)
+    found = connection.execute(
+        select(job)
+        .where(job.c.id == job_id, job.c.team_id == team_id, job.c.parent_id.is_(None))
+        .with_for_update()
+    ).one_or_none()
+    at = now_of(connection)
+    if found is None or found.kind != "batch":
+        return JobNotFound("Job not found")
+    if found.state not in ACTIVE and found.expires_at <= at:
+        return JobNotFound("Job not found")  # parts of it may be deleted already
+    if found.state not in {*ACTIVE, JobState.COMPLETED}:
+        return JobEnded("batch", found.state)
+    if batch.webhook is None and webhook_outbox.lacks_headers(connection, job_id):
+        return HeadersForgotten("send the webhook again, with these entries.")
+    bill = _further_bill(connection, terms, found, len(urls))
+    if isinstance(bill, ServiceError):
+        return bill
+    if idempotency_key and not _use_key(connection, team_id, idempotency_key, at):
+        reserved = bill.get("reserved", found.reserved) - found.reserved
+        ledger.give_back(connection, team_id, reserved)
+        return IdempotencyKeyUsed("Idempotency key already used")
+    first = found.open + found.done + found.failed
+    scrape = options_to_json(batch)["scrape"]
+    if entrusted := job_secrets.hide(scrape):
+        scrape[job_secrets.KEY] = part = f"entries {first}"
+        job_secrets.store(connection, job_id, part, entrusted)
+    options = json.dumps(scrape)
+    links = [Link(first + n, url, 0, options) for n, url in enumerate(urls)]
+    insert_links(connection, job_id, links, RowState.PENDING)
+    connection.execute(
+        update(job)
+        .where(job.c.id == job_id)
+        .values(
+            open=found.open + len(urls),
+            state=JobState.SCRAPING,
+            completed_at=None,
+            expires_at=at + RETENTION_S,
+            **bill,
+        )
+    )
+    if batch.webhook is not None:
+        webhook_outbox.attach(connection, job_id, batch.webhook)
+    return get_job(connection, job_id, team_id) or JobNotFound("Job not found")
+
+
+def _further_bill(
+    connection: Connection, terms: Terms, found: Row[Any], count: int
+) -> dict[str, Any] | OutOfCredits:
+    """Reserve credits for ``count`` more pages of a job, see :func:`_bill`."""
+    if terms.page_price is None:
+        return {}
+    price = max(terms.page_price, found.page_price or 0)
+    missing = max(0, price * (found.open + count) - found.reserved)
+    left = ledger.take(connection, terms.team_id, missing)
+    if left is not None:
+        return OutOfCredits(missing, left)
+    return {"page_price": price, "reserved": found.reserved + missing}

@@ -1,0 +1,336 @@
+"""Reads the URLs of a job with their states, for listings, errors and counts."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import and_, func, or_, select, text
+
+from scraper_service.storage.frontier.outcomes import ROBOTS
+from scraper_service.storage.jobs.job_records import (
+    PageErrorRow,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.schema import frontier, job
+from scraper_service.storage.transactions import IN_ORDER, rows_in, written
+
+if TYPE_CHECKING:
+    from sqlalchemy import ColumnElement, Connection, Row, TextClause
+
+EXTERNAL_HOME = "external_home"
+EXTERNAL_LINK = "EXTERNAL_LINK"
+STATES = {
+    RowState.PENDING: "pending",
+    RowState.LEASED: "leased",
+    RowState.DONE: "done",
+    RowState.FAILED: "failed",
+    RowState.SKIPPED: "skipped",
+    RowState.HELD: "held",
+    RowState.ALIAS: "skipped",
+}
+_OWN_REASONS = {
+    RowState.HELD: ("limit", "waits for room under the limit of the job"),
+    RowState.ALIAS: ("duplicate", "another page of the job was redirected here"),
+}
+
+
+@frozen(kw_only=True)
+class JobUrl:
+    """A URL of a job. ``state`` is a value of :data:`STATES`."""
+
+    url: str
+    kind: str
+    state: str
+    reason: str | None
+    detail: str | None
+    depth: int
+    found_on: str | None
+    page_id: str | None
+    lastmod: str | None
+
+
+@frozen
+class Cursor:
+    """The position of a listing: after the row ``row_id`` of a state."""
+
+    state: RowState
+    row_id: int = 0
+
+
+@frozen(kw_only=True)
+class AddressQuery:
+    """A query for URLs of a job, in the order of states and rows."""
+
+    #: A value of :data:`STATES`, None for all.
+    state: str | None = None
+    #: Reason of the state, None for all.
+    reason: str | None = None
+    after: Cursor | None = None
+    #: Number of rows to skip after ``after``.
+    skip: int = 0
+    limit: int
+
+
+@frozen
+class Listing:
+    """A part of the URLs that match a query."""
+
+    #: Number of all matching URLs.
+    total: int
+    addresses: list[JobUrl]
+    #: Position for the next part, None at the end.
+    behind: Cursor | None
+
+
+def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
+    """Return the failed pages of a job, in the order of their rows.
+
+    Includes home pages of other sites, which are listed and not fetched.
+    """
+    columns = frontier.c
+    failed = and_(
+        columns.state == RowState.FAILED,
+        columns.kind == UrlKind.PAGE,
+        columns.code.is_distinct_from(ROBOTS),
+    )
+    home = and_(columns.state == RowState.SKIPPED, columns.code == EXTERNAL_HOME)
+    rows = connection.execute(
+        select(
+            columns.id,
+            columns.page_id,
+            columns.url,
+            columns.code,
+            columns.error,
+            columns.ended_at,
+            job.c.created_at,
+        )
+        .join(job, job.c.id == columns.job_id)
+        .where(columns.job_id == job_id, or_(failed, home))
+        .order_by(columns.id)
+    )
+    return [
+        PageErrorRow(
+            id=row.page_id or str(uuid.uuid5(uuid.UUID(job_id), str(row.id))),
+            url=row.url,
+            code=EXTERNAL_LINK if row.code == EXTERNAL_HOME else row.code,
+            error=row.error or "",
+            at=row.ended_at or row.created_at,
+        )
+        for row in rows
+    ]
+
+
+def read_current(connection: Connection, job_id: str) -> str | None:
+    """Return a URL of a job that is being fetched, or None."""
+    query = (
+        select(frontier.c.url)
+        .where(*rows_in(job_id, RowState.LEASED))
+        .order_by(*IN_ORDER)
+        .limit(1)
+    )
+    return connection.scalar(query)
+
+
+def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
+    """Return the URLs of a job that robots.txt refuses, the oldest first."""
+    columns = frontier.c
+    query = (
+        select(columns.url)
+        .where(
+            columns.job_id == job_id,
+            columns.state.in_((RowState.SKIPPED, RowState.FAILED)),
+            columns.code == ROBOTS,
+        )
+        .order_by(columns.id)
+    )
+    return list(connection.scalars(query))
+
+
+def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> Listing:
+    """Return matching URLs and their total number."""
+    after, skip, limit = query.after, query.skip, query.limit
+    wanted = {
+        current: _conditions(job_id, current, query.reason)
+        for current, name in STATES.items()
+        if query.state in {None, name} and _may_have(current, query.reason)
+    }
+    if query.reason is None:
+        total = _count_all(connection, job_id, query.state)
+    else:
+        total = sum(_count(connection, where) for where in wanted.values())
+    left = list(wanted)
+    if after is not None:
+        left = left[left.index(after.state) :] if after.state in left else []
+    rows: list[Row[Any]] = []
+    for current in left:
+        behind = after.row_id if after is not None and after.state is current else 0
+        where = _conditions(job_id, current, query.reason, behind)
+        if skip and (count := _count(connection, where)) <= skip:
+            skip -= count
+            continue
+        rows += _rows(connection, where, skip, limit + 1 - len(rows))
+        skip = 0
+        if len(rows) > limit:
+            break
+    last = rows[limit - 1] if len(rows) > limit else None
+    return Listing(
+        total,
+        list(map(_address, rows[:limit])),
+        None if last is None else Cursor(RowState(last.state), last.id),
+    )
+
+
+def _may_have(state: RowState, reason: str | None) -> bool:
+    own = _OWN_REASONS.get(state)
+    return reason is None or own is None or own[0] == reason
+
+
+def _conditions(
+    job_id: str, state: RowState, reason: str | None, after: int = 0
+) -> list[ColumnElement[bool]]:
+    columns = frontier.c
+    if reason is None or state in _OWN_REASONS:
+        return rows_in(job_id, state, after)
+    where = [columns.job_id == job_id, columns.state == written(state)]
+    return [*where, columns.code == reason, columns.id > after]
+
+
+def _count(connection: Connection, where: list[ColumnElement[bool]]) -> int:
+    query = select(func.count()).select_from(frontier).where(*where)
+    return connection.scalar(query) or 0
+
+
+def _count_all(connection: Connection, job_id: str, state: str | None) -> int:
+    """Return the number of URLs in a state, from the counts of the job if possible."""
+    states = dict.fromkeys(STATES.values(), 0)
+    _count_states(connection, job_id, states)
+    for (row_state, _), count in _count_by(
+        connection, job_id, text("kind = 1")
+    ).items():
+        if row_state != RowState.SKIPPED:
+            states[STATES[RowState(row_state)]] += count
+    skipped = STATES[RowState.SKIPPED]
+    if state in {None, skipped}:
+        where = _conditions(job_id, RowState.SKIPPED, None)
+        states[skipped] += _count(connection, where)
+    return sum(states.values()) if state is None else states[state]
+
+
+def _rows(
+    connection: Connection, where: list[ColumnElement[bool]], skip: int, limit: int
+) -> list[Row[Any]]:
+    parent = frontier.alias("parent")
+    return list(
+        connection.execute(
+            select(frontier, parent.c.url.label("parent_url"))
+            .outerjoin(parent, parent.c.id == frontier.c.found_on)
+            .where(*where)
+            .order_by(*IN_ORDER)
+            .offset(skip)
+            .limit(written(limit))
+        )
+    )
+
+
+def _reason(row: Row[Any]) -> tuple[str | None, str | None]:
+    return _OWN_REASONS.get(row.state, (row.code, row.error))
+
+
+def _address(row: Row[Any]) -> JobUrl:
+    reason, detail = _reason(row)
+    return JobUrl(
+        url=row.url,
+        kind=UrlKind(row.kind).name.lower(),
+        state=STATES[RowState(row.state)],
+        reason=reason,
+        detail=detail,
+        depth=row.depth,
+        found_on=row.parent_url,
+        page_id=row.page_id if row.state == RowState.DONE and not row.code else None,
+        lastmod=row.lastmod,
+    )
+
+
+@frozen
+class SitemapCounts:
+    """Counts of the sitemap files of a job. Other files are still to be read."""
+
+    files: int
+    read: int
+    failed: int
+    #: Reasons of the failed files.
+    reasons: Mapping[str, int]
+
+
+def count_addresses(
+    connection: Connection, job_id: str
+) -> tuple[dict[str, int], dict[str, int], SitemapCounts]:
+    """Return the numbers of URLs of a job by state and by reason.
+
+    Has all states of :data:`STATES`, and reasons that occur. Reads the counts of the job,
+    and rows with a reason through a covering index: 0.1 s for a million rows.
+    """
+    coded = _count_by(connection, job_id, text("code IS NOT NULL"))
+    files = _count_by(connection, job_id, text("kind = 1"), frontier.c.depth > 0)
+    states = dict.fromkeys(STATES.values(), 0)
+    reasons: Counter[str] = Counter()
+    for (state, code), count in (coded - files).items():
+        if state in _OWN_REASONS:
+            continue  # refused before another page was redirected to it
+        reasons[code] += count
+        if state == RowState.SKIPPED:
+            states[STATES[RowState.SKIPPED]] += count
+    held, aliases = _count_states(connection, job_id, states)
+    for state, count in ((RowState.HELD, held), (RowState.ALIAS, aliases)):
+        if count:
+            reasons[_OWN_REASONS[state][0]] += count
+    failed = {c: n for (s, c), n in files.items() if s == RowState.FAILED}
+    read = sum(n for (s, _), n in files.items() if s == RowState.DONE)
+    sitemaps = SitemapCounts(files.total(), read, sum(failed.values()), failed)
+    return states, dict(reasons), sitemaps
+
+
+def _count_by(
+    connection: Connection, job_id: str, *where: ColumnElement[bool] | TextClause
+) -> Counter[tuple[int, str]]:
+    # Literals, not parameters: otherwise the partial indexes are not used.
+    columns = frontier.c
+    rows = connection.execute(
+        select(columns.state, columns.code, func.count())
+        .where(columns.job_id == job_id, *where)
+        .group_by(columns.state, columns.code)
+    )
+    return Counter({(state, code): count for state, code, count in rows})
+
+
+def _count_states(
+    connection: Connection, job_id: str, states: dict[str, int]
+) -> tuple[int, int]:
+    """Add counts of the job row and of rare states. Return held and alias counts."""
+    columns = frontier.c
+
+    def count(state: RowState) -> int:
+        is_page = columns.kind == UrlKind.PAGE
+        return _count(connection, [*_conditions(job_id, state, None), is_page])
+
+    counts = connection.execute(
+        select(job.c.open, job.c.done, job.c.failed, job.c.held).where(
+            job.c.id == job_id
+        )
+    ).one()
+    leased, aliases = count(RowState.LEASED), count(RowState.ALIAS)
+    for state, found in (
+        (RowState.PENDING, counts.open - leased),
+        (RowState.LEASED, leased),
+        (RowState.DONE, counts.done),
+        (RowState.FAILED, counts.failed),
+        (RowState.HELD, counts.held),
+        (RowState.ALIAS, aliases),
+    ):
+        states[STATES[state]] += found
+    return counts.held, aliases

@@ -1,0 +1,329 @@
+"""Records that crawlers, services and the job database exchange."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from enum import IntEnum, StrEnum
+from typing import Any, NamedTuple
+
+from attrs import frozen
+
+from scraper_service.items import Snapshot
+from scraper_service.options.crawl import Webhook
+
+
+class JobState(StrEnum):
+    """State of a job. ``queued`` and ``scraping`` are active, the others are final."""
+
+    QUEUED = "queued"
+    SCRAPING = "scraping"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+# The team of jobs that a command runs without a service.
+LOCAL_TEAM = "local"
+ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
+CRAWLED = ("crawl", "batch")  # kinds of jobs that crawlers run
+
+
+class RowState(IntEnum):
+    """State of a URL in a job's frontier.
+
+    ``HELD`` URLs wait until the page limit allows them. ``SKIPPED`` URLs were refused
+    before the fetch, with a reason in ``code``. An ``ALIAS`` is the target of a redirect
+    of a delivered page. These three states are not in the total of the job.
+    """
+
+    HELD = 0
+    PENDING = 1
+    LEASED = 2
+    DONE = 3
+    FAILED = 4
+    SKIPPED = 5
+    ALIAS = 6
+
+
+class UrlKind(IntEnum):
+    """Kind of a URL in a frontier. Sitemaps are not in the total of the job."""
+
+    PAGE = 0
+    SITEMAP = 1
+
+
+class DeliveryState(IntEnum):
+    """State of a webhook delivery. ``FAILED`` deliveries are not retried."""
+
+    PENDING = 0
+    DELIVERED = 1
+    FAILED = 2
+
+
+@frozen(kw_only=True)
+class Job:
+    """A row of the job table. Times are seconds since 1970, UTC.
+
+    ``open + done + failed`` is the number of URLs accepted so far.
+    """
+
+    id: str
+    team_id: str
+    #: ``crawl`` or ``batch``.
+    kind: str
+    #: Version of the API that started the job.
+    version: int
+    state: JobState
+    url: str
+    #: Options as JSON, without secrets.
+    options: str
+    #: The largest number of pages, None for any number.
+    page_limit: int | None
+    #: URLs that are pending or leased.
+    open: int
+    done: int
+    failed: int
+    #: Delivered pages.
+    pages: int
+    #: URLs that wait until ``page_limit`` allows them.
+    held: int
+    #: URLs that were refused before a fetch.
+    skipped: int
+    #: Sitemap files still to be read.
+    sitemaps: int
+    #: All sitemap files.
+    sitemap_files: int
+    #: Credits charged so far.
+    credits: int
+    #: Credits reserved per page, None for an unlimited team.
+    page_price: int | None
+    #: Target of the start URL's redirect if the scope of the crawl follows the redirect.
+    base: str | None
+    warning: str | None
+    error: str | None
+    created_at: float
+    completed_at: float | None
+    expires_at: float
+
+    @property
+    def total(self) -> int:
+        return self.open + self.done + self.failed
+
+    @property
+    def is_active(self) -> bool:
+        return self.state in ACTIVE
+
+
+@frozen
+class ClaimedRow:
+    """A URL that is leased to this process."""
+
+    id: int
+    kind: int
+    key: int
+    url: str
+    depth: int
+    #: Fencing token of the lease.
+    token: int
+    #: Options of the page as JSON, None for the options of the job.
+    options: str | None = None
+
+
+@frozen
+class Claim:
+    """The result of a claim: the leased rows, and facts of the job row."""
+
+    rows: tuple[ClaimedRow, ...]
+    state: JobState
+    base: str | None = None
+    page_price: int | None = None
+
+
+class Link(NamedTuple):
+    """A URL for a frontier. A named tuple, since a page may have hundreds of links."""
+
+    #: Key of the URL in its job. Equal keys are duplicates.
+    key: int
+    url: str
+    depth: int
+    #: Options of the page as JSON, None for the options of the job.
+    options: str | None = None
+    kind: UrlKind = UrlKind.PAGE
+    #: Row of the page with the link.
+    found_on: int | None = None
+    #: Reason for a URL that is listed and not fetched.
+    code: str | None = None
+    error: str | None = None
+    #: ``lastmod`` of a sitemap.
+    lastmod: str | None = None
+
+
+@frozen(kw_only=True)
+class Outcome:
+    """The end of the fetch of a leased URL. One transaction stores an outcome."""
+
+    row_id: int
+    key: int
+    #: Fencing token of the lease.
+    token: int
+    #: Id of the process with the lease.
+    owner: str
+    page_id: str
+    kind: UrlKind = UrlKind.PAGE
+    #: True if the URL is done without a page, for example a sitemap.
+    is_done: bool = False
+    #: JSON of the page, None for a failure.
+    page: bytes | None = None
+    credits: int = 0
+    #: Reason of a failure.
+    code: str | None = None
+    error: str | None = None
+    #: Key and URL after redirects.
+    final: tuple[int, str] | None = None
+    #: Links of the page. Iterated more than once.
+    links: Iterable[Link] = ()
+    #: True if the outcome only adds links, and the lease goes on.
+    goes_on: bool = False
+    #: New ``base`` of the job.
+    base: str | None = None
+    #: Added to the warnings of the job.
+    warnings: tuple[str, ...] = ()
+    #: A :class:`~scraper_service.storage.frontier.duplicates.DeliveredText` for the search of
+    #: duplicates, or None.
+    text: Any = None
+    #: Snapshot of a tracked page.
+    snapshot: Snapshot | None = None
+
+
+@frozen
+class Commit:
+    """The result of storing an outcome."""
+
+    #: False if the lease was lost or the job had ended. Nothing was stored.
+    accepted: bool
+    #: False for failures and duplicates.
+    delivered: bool
+    state: JobState
+    #: URLs to fetch from all outcomes of the same transaction.
+    new_links: int = 0
+    #: True if the page was compared with a snapshot that is no longer the last one.
+    #: Nothing was stored, and the lease is still valid.
+    is_stale: bool = False
+
+
+@frozen
+class PageErrorRow:
+    """A page of a job that failed."""
+
+    id: str
+    url: str
+    code: str
+    error: str
+    at: float
+
+
+def event_id(job_id: str, seq: int) -> str:
+    """Return the id of an event, a UUID that is the same at each attempt."""
+    return str(uuid.uuid5(uuid.UUID(job_id), str(seq)))
+
+
+def event_error(
+    kind: str, has_page: bool, page_error: str | None, job_error: str | None
+) -> str | None:
+    """Return the error text of an event, None for a success."""
+    if kind == "page" and not has_page:
+        return page_error or "The page could not be fetched."
+    if kind in {"failed", "cancelled"}:
+        return job_error or f"The job was {kind}."
+    return None
+
+
+@frozen
+class Due:
+    """An event of a job that is due for its ``attempt``-th delivery."""
+
+    seq: int
+    kind: str
+    attempt: int
+
+
+@frozen(kw_only=True)
+class DeliveryLease:
+    """The lease on the due deliveries of a job."""
+
+    job_id: str
+    job_kind: str
+    team_id: str
+    #: Host and port of the webhook.
+    receiver: str
+    #: Fencing token of the lease.
+    token: int
+    hook: Webhook
+    #: Deliveries in the order of sending.
+    due: tuple[Due, ...]
+    #: Error that keeps this process from sending, or None.
+    trouble: str | None = None
+
+
+@frozen(kw_only=True)
+class Event:
+    """An event of a job for webhooks and streams."""
+
+    job_id: str
+    job_kind: str
+    #: Number of the event in its job.
+    seq: int
+    kind: str
+    #: JSON of a delivered page.
+    page: bytes | None
+    #: None for a success.
+    error: str | None
+    #: JSON of the result of an operation, in its last event.
+    result: bytes | None = None
+    #: Number of pages that the result was read from.
+    pages: int = 0
+
+
+@frozen(kw_only=True)
+class DeliveryResult:
+    """The result of one delivery attempt: a ``status`` of the receiver or an ``error``."""
+
+    seq: int
+    #: Seconds since 1970.
+    at: float
+    duration_ms: int = 0
+    status: int | None = None
+    error: str | None = None
+    #: True if the delivery is not retried.
+    is_final: bool = False
+
+    @property
+    def is_ok(self) -> bool:
+        return self.error is None
+
+    def as_json(self, attempt: int) -> dict[str, Any]:
+        """Return the log entry of the attempt with this number."""
+        facts = {
+            "attempt": attempt,
+            "at": self.at,
+            "duration_ms": self.duration_ms,
+            "status": self.status,
+            "error": self.error,
+        }
+        return {name: value for name, value in facts.items() if value is not None}
+
+
+@frozen(kw_only=True)
+class Delivery:
+    """A webhook delivery in the outbox."""
+
+    seq: int
+    kind: str
+    at: float
+    state: DeliveryState
+    #: Log entries of :meth:`Answer.as_json`.
+    attempts: tuple[dict[str, Any], ...]
+    #: Time of the next attempt, None if no attempt is planned.
+    due_at: float | None
+    page_url: str | None

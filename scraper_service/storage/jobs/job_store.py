@@ -1,0 +1,390 @@
+"""Transactions on jobs: insert, read, end, expire. Parts of :class:`Jobs`."""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, fields, frozen
+from sqlalchemy import and_, delete, func, insert, or_, select, update
+
+from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts.credits import give_back
+from scraper_service.storage.frontier.links import insert_links
+from scraper_service.storage.jobs import job_secrets
+from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
+    CRAWLED,
+    LOCAL_TEAM,
+    Job,
+    JobState,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.schema import (
+    activity,
+    delivery,
+    event,
+    frontier,
+    idempotency,
+    job,
+    job_host,
+    job_robots,
+    operation,
+    page,
+    page_text,
+    run,
+    scrape,
+    snapshot,
+    source,
+    webhook,
+)
+from scraper_service.storage.schema import team as team_table
+from scraper_service.storage.transactions import RETENTION_S, delete_some, note, now_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from sqlalchemy import ColumnElement, Connection, Row, Table
+
+    from scraper_service.storage.frontier.links import Seed
+
+CHUNK_BYTES = 10 * 2**20  # of pages in one response
+READ_ROWS = 250  # of pages in one statement
+EXPIRE_ROWS = 1000  # deleted in one transaction
+
+_COLUMNS = [job.c[fact.name] for fact in fields(Job)]
+_STARTED_BY_CALLERS = (job.c.kind.in_(CRAWLED), job.c.parent_id.is_(None))
+
+
+def insert_job(
+    connection: Connection,
+    team_id: str,
+    seed: Seed,
+    options: str,
+    version: int,
+    job_id: str | None = None,
+    **bill: Any,
+) -> Job:
+    """Store a job with the first URLs of ``seed``.
+
+    ``job_id`` is the id of the job, by default a new UUID. ``bill`` has further columns:
+    the API key, the reserved credits, the parent of a step.
+    """
+    job_id = job_id or str(uuid.uuid4())
+    links = [link for link in seed.links if link.kind is UrlKind.PAGE]
+    sitemaps = [link for link in seed.links if link.kind is UrlKind.SITEMAP]
+    room = len(links) if seed.page_limit is None else seed.page_limit
+    queue_job(
+        connection,
+        job_id,
+        team_id=team_id,
+        kind=seed.kind,
+        version=version,
+        url=seed.url,
+        options=options,
+        page_limit=seed.page_limit,
+        open=min(room, len(links)),
+        held=max(0, len(links) - room),
+        sitemaps=len(sitemaps),
+        sitemap_files=len(sitemaps),
+        **bill,
+    )
+    insert_links(connection, job_id, links[:room], RowState.PENDING)
+    insert_links(connection, job_id, links[room:], RowState.HELD)
+    insert_links(connection, job_id, sitemaps, RowState.PENDING)
+    found = get_job(connection, job_id, None)
+    assert found is not None
+    return found
+
+
+def queue_job(
+    connection: Connection, job_id: str, *, options: str, **columns: Any
+) -> None:
+    """Store the row of a queued job. Its counts are 0 unless ``columns`` has others.
+
+    ``options`` is JSON. Its secrets are encrypted in a table of their own.
+    """
+    at = now_of(connection)
+    kept = json.loads(options)
+    entrusted = job_secrets.hide(kept.get("scrape", {}))
+    counts = ("open", "done", "failed", "pages", "held", "credits")
+    values = {**dict.fromkeys(counts, 0), "options": json.dumps(kept), **columns}
+    connection.execute(
+        insert(job).values(
+            id=job_id,
+            state=JobState.QUEUED,
+            created_at=at,
+            expires_at=at + RETENTION_S,
+            **values,
+        )
+    )
+    if entrusted:
+        job_secrets.store(connection, job_id, job_secrets.OPTIONS, entrusted)
+    note(connection, job_id, "started", at)
+
+
+def make_team(connection: Connection, team_id: str) -> None:
+    """Insert a row for a team unless it exists."""
+    known = select(team_table.c.id).where(team_table.c.id == team_id)
+    if connection.scalar(known) is None:
+        connection.execute(
+            insert(team_table).values(
+                id=team_id, name=team_id, created_at=datetime.now(UTC)
+            )
+        )
+
+
+def get_job(connection: Connection, job_id: str, team_id: str | None) -> Job | None:
+    """Return a crawl or batch of a team unless it has expired.
+
+    With None for the team, return a job of any team, and also steps of operations. An
+    active job does not expire.
+    """
+    query = select(*_COLUMNS).where(job.c.id == job_id, job.c.kind.in_(CRAWLED))
+    if team_id is not None:
+        query = query.where(job.c.team_id == team_id, *_STARTED_BY_CALLERS)
+    row = connection.execute(query).one_or_none()
+    if row is None:
+        return None
+    found = _job(row)
+    if not found.is_active and found.expires_at <= now_of(connection):
+        return None
+    return found
+
+
+def get_whole_job(connection: Connection, job_id: str) -> Job | None:
+    """Return a job as :func:`get_job` with the secrets in its options.
+
+    Only the process that runs the job needs them. Raises :exc:`SecretsUnreadable`.
+    """
+    found = get_job(connection, job_id, None)
+    if found is None:
+        return None
+    options = job_secrets.whole_options(connection, job_id, found.options)
+    return evolve(found, options=options)
+
+
+def _job(row: Row[Any]) -> Job:
+    values = dict(row._mapping)
+    return Job(**{**values, "state": JobState(values["state"])})
+
+
+def active_jobs(connection: Connection, team_id: str) -> list[Job]:
+    """Return the active crawls and batches of a team, the oldest first.
+
+    Their options contain their secrets.
+    """
+    query = select(*_COLUMNS).where(
+        job.c.state.in_(ACTIVE), job.c.team_id == team_id, *_STARTED_BY_CALLERS
+    )
+    rows = connection.execute(query.order_by(job.c.created_at)).all()
+    entrusted = job_secrets.active_options(connection, team_id)
+    found = []
+    for each in map(_job, rows):
+        whole = each
+        if each.id in entrusted:
+            options = json.loads(each.options)
+            options["scrape"].update(entrusted[each.id])
+            whole = evolve(each, options=json.dumps(options))
+        found.append(whole)
+    return found
+
+
+def all_jobs(connection: Connection) -> list[Job]:
+    """Return the crawls and batches of all teams that have not expired, newest first."""
+    lasting = or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection))
+    query = select(*_COLUMNS).where(lasting, *_STARTED_BY_CALLERS)
+    query = query.order_by(job.c.created_at.desc())
+    return [_job(row) for row in connection.execute(query)]
+
+
+@frozen
+class RunnableJobs:
+    """Jobs that may run now, as a process sees them."""
+
+    #: Running jobs that are still active.
+    active: frozenset[str]
+    #: Other active jobs, as (job id, team id). The oldest job of each team comes first.
+    waiting: tuple[tuple[str, str], ...]
+
+
+def job_turns(
+    connection: Connection, running: Collection[str], most: int, only: str | None = None
+) -> RunnableJobs:
+    """Return the active jobs of ``running``, and at most ``most`` others per team.
+
+    ``only`` limits the result to one job. Without ``only``, jobs of :data:`LOCAL_TEAM`
+    are left out.
+    """
+    is_ours = job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only
+    goes_on = and_(job.c.state.in_(ACTIVE), job.c.kind.in_(CRAWLED), is_ours)
+    known = select(job.c.id).where(job.c.id.in_(running), goes_on)
+    place = func.row_number().over(
+        partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
+    )
+    ranked = (
+        select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
+        .where(goes_on, job.c.id.not_in(running))
+        .subquery()
+    )
+    waiting = (
+        select(ranked.c.id, ranked.c.team_id)
+        .where(ranked.c.place <= most)
+        .order_by(ranked.c.place, ranked.c.created_at)
+    )
+    found = tuple((row.id, row.team_id) for row in connection.execute(waiting))
+    return RunnableJobs(frozenset(connection.scalars(known)), found)
+
+
+def start_job(connection: Connection, job_id: str) -> None:
+    """Mark a queued job as running. Leave a locked row as it is.
+
+    The first page of the job marks the job too, so this call never waits for a lock.
+    """
+    queued = (
+        select(job.c.id)
+        .where(job.c.id == job_id, job.c.state == JobState.QUEUED)
+        .with_for_update(skip_locked=True)
+    )
+    connection.execute(
+        update(job)
+        .where(job.c.id.in_(queued.scalar_subquery()))
+        .values(state=JobState.SCRAPING)
+    )
+
+
+def end_job(
+    connection: Connection, job_id: str, state: JobState, error: str | None = None
+) -> bool:
+    """Cancel or fail an active job. Return True if this call ended the job."""
+    at = now_of(connection)
+    ended = connection.execute(
+        update(job)
+        .where(job.c.id == job_id, job.c.state.in_(ACTIVE))
+        .values(state=state, error=error, completed_at=at, expires_at=at + RETENTION_S)
+        .returning(job.c.team_id, job.c.reserved)
+    ).one_or_none()
+    if ended is None:
+        return False
+    if ended.reserved:
+        give_back(connection, ended.team_id, ended.reserved)
+        connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
+    note(connection, job_id, state.value, at)
+    webhook_outbox.tell_one(connection, job_id, state.value, at)
+    job_secrets.forget(connection, job_id)
+    return True
+
+
+def read_pages(
+    connection: Connection,
+    job_id: str,
+    skip: int,
+    limit: int | None = None,
+    max_bytes: int = CHUNK_BYTES,
+) -> list[bytes]:
+    """Return the JSON of pages from number ``skip``, limited by count and bytes.
+
+    Returns at least one page if there is one. Reads no page beyond the limits, since
+    pages may be large.
+    """
+    chunk: list[bytes] = []
+    size = 0
+    of_job = page.c.job_id == job_id
+    while limit is None or len(chunk) < limit:
+        wanted = READ_ROWS if limit is None else min(READ_ROWS, limit - len(chunk))
+        first = skip + len(chunk)
+        sizes = connection.scalars(
+            select(page.c.size)
+            .where(of_job, page.c.seq >= first, page.c.seq < first + wanted)
+            .order_by(page.c.seq)
+        ).all()
+        fitting = 0
+        for each in sizes:
+            size += each
+            if (chunk or fitting) and size > max_bytes:
+                break
+            fitting += 1
+        bodies = connection.scalars(
+            select(page.c.body)
+            .where(of_job, page.c.seq >= first, page.c.seq < first + fitting)
+            .order_by(page.c.seq)
+        )
+        chunk += [zlib.decompress(body) for body in bodies]
+        if fitting < wanted:
+            break
+    return chunk
+
+
+def read_scrape(connection: Connection, scrape_id: str, team_id: str) -> bytes | None:
+    """Return the JSON of a page by its id, from a single scrape or a job.
+
+    Pages with zero data retention are only readable through their job.
+    """
+    now = now_of(connection)
+    body = connection.scalar(
+        select(scrape.c.body).where(
+            scrape.c.id == scrape_id,
+            scrape.c.team_id == team_id,
+            scrape.c.expires_at > now,
+        )
+    ) or _page_of_job(connection, scrape_id, team_id, now)
+    return None if body is None else zlib.decompress(body)
+
+
+def _page_of_job(
+    connection: Connection, scrape_id: str, team_id: str, now: float
+) -> bytes | None:
+    row = connection.execute(
+        select(page.c.body, job.c.options, frontier.c.options.label("own"))
+        .join(job, job.c.id == page.c.job_id)
+        .outerjoin(frontier, frontier.c.id == page.c.frontier_id)
+        .where(page.c.id == scrape_id, job.c.team_id == team_id, job.c.expires_at > now)
+    ).first()
+    if row is None:
+        return None
+    own = json.loads(row.own) if row.own else json.loads(row.options)["scrape"]
+    return None if own["zero_data_retention"] else bytes(row.body)
+
+
+def expire(connection: Connection) -> int:
+    """Delete a slice of expired rows. Return the number of rows, 0 at the end.
+
+    Several services may call this at once. Each job is deleted by one of them.
+    """
+    now = now_of(connection)
+    removed = _expire(connection, activity, activity.c.at <= now - RETENTION_S)
+    for table in (scrape, snapshot, source, idempotency):
+        removed += _expire(connection, table, table.c.expires_at <= now)
+    # Locked: another service would find few rows left, and take them for the last.
+    job_id = connection.scalar(
+        select(job.c.id)
+        .where(job.c.expires_at <= now, job.c.state.not_in(ACTIVE))
+        .limit(1)
+        .with_for_update(skip_locked=True)
+    )
+    if job_id is None:
+        return removed
+    for table in _OF_JOBS:
+        of_job = table.c.job_id == job_id
+        found = delete_some(connection, table, of_job, limit=EXPIRE_ROWS)
+        removed += found
+        if found == EXPIRE_ROWS:
+            return removed
+    job_secrets.forget_all(connection, job_id)
+    connection.execute(delete(job).where(job.c.id == job_id))
+    return removed + 1
+
+
+# Tables with many rows per job come first.
+_OF_JOBS = (
+    *(page, event, frontier, job_host, job_robots, run, page_text, delivery),
+    *(webhook, operation),
+)
+
+
+def _expire(connection: Connection, table: Table, is_old: ColumnElement[bool]) -> int:
+    return delete_some(connection, table, is_old, limit=EXPIRE_ROWS, skips_locked=True)

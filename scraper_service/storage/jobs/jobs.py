@@ -1,0 +1,213 @@
+"""Jobs in the job database, from their start to their expiry."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+from scraper_service.storage.jobs import (
+    admission,
+    job_events,
+    job_listing,
+    job_store,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from sqlalchemy import Connection
+
+    from scraper_service.errors import ServiceError
+    from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.jobs.admission import Terms
+    from scraper_service.storage.jobs.job_events import JobEvents
+    from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
+    from scraper_service.storage.jobs.job_records import Job, JobState, PageErrorRow
+
+T = TypeVar("T")
+
+
+class Jobs:
+    """The crawls and batches of a database.
+
+    A job is queued, then scraping, then completed, failed or cancelled. The order of
+    calls:
+
+    1. :meth:`create` stores a queued job, its first URLs and the credits reserved for
+       its pages. :meth:`add_entries` adds URLs to a batch.
+    2. :meth:`turns` returns the jobs that may run next. :meth:`get_whole` reads a job
+       with its secrets, and :meth:`start` marks it as running.
+    3. The process that runs the job works through its :class:`Frontier`, which also
+       completes the job with its last URL.
+    4. :meth:`end` cancels or fails a job that is still active.
+    5. :meth:`expire` deletes the job a day after its last change.
+
+    Callers read a job with :meth:`get`, :meth:`get_with_pages`, :meth:`events`,
+    :meth:`errors` and :meth:`urls` at any time. Each method is one transaction. All
+    methods raise :exc:`ServiceUnavailable` if the database does not respond.
+    """
+
+    def __init__(self, database: Database):
+        self._database = database
+
+    # -- begin -----------------------------------------------------------------------
+
+    async def make_team(self, team_id: str) -> None:
+        """Store a team if it is not known."""
+        await self._database.write(job_store.make_team, team_id)
+
+    async def create(
+        self,
+        terms: Terms,
+        options: CrawlOptions | BatchOptions,
+        version: int,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Store a job that was asked for in a version of the API.
+
+        Raises :exc:`QueueFull`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`.
+        """
+        return _raised(
+            await self._database.write_first(
+                admission.create_job,
+                terms.team_id,
+                terms,
+                options,
+                version,
+                idempotency_key,
+            )
+        )
+
+    async def add_entries(
+        self,
+        job_id: str,
+        terms: Terms,
+        options: BatchOptions,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Add URLs to a batch. A completed batch becomes active again.
+
+        Raises :exc:`JobNotFound` and :exc:`JobEnded` beside the errors of
+        :meth:`create`.
+        """
+        return _raised(
+            await self._database.write_aside(
+                admission.add_entries,
+                terms.team_id,
+                job_id,
+                terms,
+                options,
+                idempotency_key,
+            )
+        )
+
+    async def is_key_used(self, team_id: str, idempotency_key: str) -> bool:
+        """Return True if a team used an idempotency key in the last day."""
+        return await self._database.read(
+            admission.is_key_used, team_id, idempotency_key
+        )
+
+    # -- run -------------------------------------------------------------------------
+
+    async def turns(
+        self, running: Collection[str], most: int, only: str | None = None
+    ) -> job_store.RunnableJobs:
+        """Return the active jobs of ``running`` and up to ``most`` others per team."""
+        return await self._database.read(job_store.job_turns, running, most, only)
+
+    async def get_whole(self, job_id: str) -> Job | None:
+        """Return a job with its secrets. Raises :exc:`SecretsUnreadable`."""
+        return await self._database.read(job_store.get_whole_job, job_id)
+
+    async def start(self, job_id: str) -> None:
+        """Mark a queued job as running."""
+        await self._database.write_locking(job_store.start_job, job_id)
+
+    async def end(self, job_id: str, state: JobState, error: str | None = None) -> bool:
+        """Cancel or fail an active job. Return True if this call ended it."""
+        return await self._database.write_locking(
+            job_store.end_job, job_id, state, error
+        )
+
+    async def expire(self) -> int:
+        """Delete a slice of expired rows. Return the number of rows, 0 at the end."""
+        return await self._database.write(job_store.expire)
+
+    # -- read ------------------------------------------------------------------------
+
+    async def get(self, job_id: str, team_id: str | None) -> Job | None:
+        """Return a job of a team, or of any team for None. None if it has expired."""
+        return await self._database.read(job_store.get_job, job_id, team_id)
+
+    async def active(self, team_id: str) -> list[Job]:
+        """Return the active jobs of a team with their secrets, the oldest first."""
+        return await self._database.read(job_store.active_jobs, team_id)
+
+    async def get_with_pages(
+        self,
+        job_id: str,
+        team_id: str,
+        skip: int,
+        limit: int | None = None,
+        max_bytes: int = job_store.CHUNK_BYTES,
+    ) -> tuple[Job, list[bytes]] | None:
+        """Return a job and its pages from number ``skip``, as JSON, of one moment."""
+
+        def read(connection: Connection) -> tuple[Job, list[bytes]] | None:
+            job = job_store.get_job(connection, job_id, team_id)
+            if job is None:
+                return None
+            pages = job_store.read_pages(connection, job_id, skip, limit, max_bytes)
+            return job, pages
+
+        return await self._database.read(read)
+
+    async def read_scrape(self, scrape_id: str, team_id: str) -> bytes | None:
+        """Return the JSON of a page by its id, of a scrape or of a job."""
+        return await self._database.read(job_store.read_scrape, scrape_id, team_id)
+
+    async def events(
+        self, job_id: str, team_id: str, after: int, max_bytes: int
+    ) -> JobEvents | None:
+        """Return the events of a job after number ``after``, and the job."""
+        return await self._database.read(
+            job_events.read_events, job_id, team_id, after, max_bytes
+        )
+
+    async def has_event(self, job_id: str, team_id: str, number: int) -> bool | None:
+        """Return True if a job has an event. None if the team has no such job."""
+
+        def read(connection: Connection) -> bool | None:
+            if job_store.get_job(connection, job_id, team_id) is None:
+                return None
+            return not number or job_events.is_event(connection, job_id, number)
+
+        return await self._database.read(read)
+
+    async def errors(
+        self, job_id: str, shape: Callable[[list[PageErrorRow], list[str]], T]
+    ) -> T:
+        """Return ``shape`` of the failed pages and of the URLs refused by robots.txt.
+
+        Calls ``shape`` in a reader thread, since both lists may be long.
+        """
+
+        def read(connection: Connection) -> T:
+            failed = job_listing.read_errors(connection, job_id)
+            return shape(failed, job_listing.read_robots_blocked(connection, job_id))
+
+        return await self._database.read(read)
+
+    async def urls(self, job_id: str, query: AddressQuery) -> Listing:
+        """Return URLs of a job with their states."""
+        return await self._database.read(job_listing.read_addresses, job_id, query)
+
+
+def _raised(found: Job | ServiceError) -> Job:
+    """Return a job, or raise the error that the transaction returned.
+
+    A transaction returns errors: raising would undo the others that share it.
+    """
+    if isinstance(found, Exception):
+        raise found
+    return found

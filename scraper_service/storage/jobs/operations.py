@@ -1,0 +1,440 @@
+"""Operations of several steps: extract, deep research and llms.txt jobs.
+
+An operation is a job without a crawler. Batches fetch its pages. Their ids follow from
+the id of the operation and the name of the step, so a process that continues after a
+crash finds them. One process at a time works on an operation. Writes with an outdated
+:class:`OperationLease` are refused. Functions that write run inside
+:meth:`Database.write_locking` with the operation as the name.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+import zlib
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve, frozen
+from sqlalchemy import func, insert, select, update
+
+from scraper_service.errors import SecretsUnreadable
+from scraper_service.options.serialization import options_to_json
+from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.frontier.links import seed_of
+from scraper_service.storage.jobs import job_secrets, job_store
+from scraper_service.storage.jobs.job_records import ACTIVE, JobState, RowState
+from scraper_service.storage.schema import frontier, job, operation, page, worker
+from scraper_service.storage.transactions import (
+    RETENTION_S,
+    lock_job,
+    note,
+    now_of,
+    try_lock_job,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
+
+    from scraper_service.options.crawl import BatchOptions
+    from scraper_service.options.extraction import OperationOptionsT
+
+# Processes that ended with an operation before its next step; then it has failed.
+MAX_ATTEMPTS = 10
+ENTRY_BYTES = 4 * 2**20  # of pages in one read
+ENTRY_ROWS = 100
+COMPRESSION = 1
+
+
+@frozen
+class OperationLease:
+    """The lease of a process on an operation, with a fencing ``token``."""
+
+    owner: str
+    token: int
+
+
+@frozen(kw_only=True)
+class Taken:
+    """An operation that this process works on."""
+
+    id: str
+    team_id: str
+    kind: str
+    version: int
+    #: JSON, with secrets.
+    options: str
+    #: JSON of :func:`remember`.
+    memory: str
+    #: The largest number of pages to read.
+    page_limit: int
+    #: A sentence if the caller asked for more pages.
+    warning: str | None
+    #: Seconds since the start of the operation.
+    age_s: float
+    claim: OperationLease
+
+
+@frozen(kw_only=True)
+class OperationRow:
+    """An operation as its caller reads it. Times are seconds since 1970."""
+
+    id: str
+    kind: str
+    version: int
+    state: JobState
+    #: JSON.
+    options: str
+    error: str | None
+    credits: int
+    #: Tokens that a language model used, None without a model.
+    tokens: int | None
+    expires_at: float
+    #: JSON, None before the first result.
+    result: bytes | None
+
+
+@frozen
+class Entry:
+    """A page of a step: its number among the URLs of the batch, and its JSON."""
+
+    number: int
+    body: bytes
+
+
+@frozen
+class StepFailure:
+    """A URL of a step that could not be read."""
+
+    number: int
+    url: str
+    error: str
+
+
+def step_id(operation_id: str, name: str) -> str:
+    """Return the id of the batch that is a step of an operation."""
+    return str(uuid.uuid5(uuid.UUID(operation_id), name))
+
+
+def insert_operation(
+    connection: Connection,
+    job_id: str,
+    team_id: str,
+    options: OperationOptionsT,
+    text: str,
+    version: int,
+    **bill: Any,
+) -> None:
+    """Store an operation. ``bill`` has columns of the job: limit, key, credits."""
+    job_store.queue_job(
+        connection,
+        job_id,
+        team_id=team_id,
+        kind=options.kind,
+        version=version,
+        url=options.target,
+        options=text,
+        **bill,
+    )
+    connection.execute(insert(operation).values(job_id=job_id, memory="{}"))
+
+
+def read_operation(
+    connection: Connection, job_id: str, team_id: str, kind: str
+) -> OperationRow | None:
+    """Return an operation of a team unless it has expired."""
+    row = connection.execute(
+        select(job, operation.c.result, operation.c.tokens)
+        .join(operation, operation.c.job_id == job.c.id)
+        .where(job.c.id == job_id, job.c.team_id == team_id, job.c.kind == kind)
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.state not in ACTIVE and row.expires_at <= now_of(connection):
+        return None
+    return OperationRow(
+        id=row.id,
+        kind=row.kind,
+        version=row.version,
+        state=JobState(row.state),
+        options=row.options,
+        error=row.error,
+        credits=row.credits,
+        tokens=row.tokens,
+        expires_at=row.expires_at,
+        result=None if row.result is None else zlib.decompress(row.result),
+    )
+
+
+# -- claims --------------------------------------------------------------------------
+
+
+def waiting(
+    connection: Connection, owner: str, busy: Mapping[str, str], limit: int
+) -> list[tuple[str, str]]:
+    """Return operations without a working process, as (id, team).
+
+    ``busy`` are the operations of ``owner``, this process, with their teams. Teams with the
+    fewest running operations come first.
+    """
+    live = select(worker.c.id).where(
+        worker.c.until >= now_of(connection), worker.c.id != owner
+    )
+    place = func.row_number().over(
+        partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
+    )
+    ranked = (
+        select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
+        .join(operation, operation.c.job_id == job.c.id)
+        .where(
+            job.c.state.in_(ACTIVE),
+            job.c.id.not_in(tuple(busy)),
+            operation.c.owner.is_(None) | operation.c.owner.not_in(live),
+        )
+        .subquery()
+    )
+    rows = connection.execute(
+        select(ranked.c.id, ranked.c.team_id, ranked.c.place)
+        .where(ranked.c.place <= limit)
+        .order_by(ranked.c.place, ranked.c.created_at)
+    ).all()
+    teams = list(busy.values())
+    ordered = sorted(rows, key=lambda row: row.place + teams.count(row.team_id))
+    return [(row.id, row.team_id) for row in ordered[:limit]]
+
+
+def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
+    """Claim an operation. Return None if another process was faster or locks the row.
+
+    An operation fails if it ended its process :data:`MAX_ATTEMPTS` times, or if this
+    process cannot decrypt its secrets.
+    """
+    locked = try_lock_job(connection, job_id)
+    if locked is None or locked.state not in ACTIVE:
+        return None
+    row = connection.execute(
+        select(job, operation.c.memory, operation.c.token, operation.c.attempts)
+        .add_columns(operation.c.owner)
+        .join(operation, operation.c.job_id == job.c.id)
+        .where(job.c.id == job_id)
+    ).one()
+    now = now_of(connection)
+    until = connection.scalar(select(worker.c.until).where(worker.c.id == row.owner))
+    if until is not None and until >= now and row.owner != owner:
+        return None
+    if row.attempts >= MAX_ATTEMPTS:
+        error = f"The process ended {MAX_ATTEMPTS} times in the same step."
+        job_store.end_job(connection, job_id, JobState.FAILED, error)
+        return None
+    try:
+        options = job_secrets.whole_options(connection, job_id, row.options)
+    except SecretsUnreadable as unreadable:
+        job_store.end_job(connection, job_id, JobState.FAILED, str(unreadable))
+        return None
+    token = row.token + 1
+    connection.execute(
+        update(operation)
+        .where(operation.c.job_id == job_id)
+        .values(owner=owner, token=token, attempts=row.attempts + 1)
+    )
+    job_store.start_job(connection, job_id)
+    return Taken(
+        id=job_id,
+        team_id=row.team_id,
+        kind=row.kind,
+        version=row.version,
+        options=options,
+        memory=row.memory,
+        page_limit=row.page_limit,
+        warning=row.warning,
+        age_s=max(0.0, now - row.created_at),
+        claim=OperationLease(owner, token),
+    )
+
+
+def release(connection: Connection, job_id: str, claim: OperationLease) -> None:
+    """Return an operation for another process. The attempt does not count."""
+    if _holds(connection, job_id, claim):
+        connection.execute(
+            update(operation)
+            .where(operation.c.job_id == job_id)
+            .values(owner=None, attempts=operation.c.attempts - 1)
+        )
+
+
+def _holds(connection: Connection, job_id: str, claim: OperationLease) -> bool:
+    """Lock an operation. Return True if it is active and the claim is valid."""
+    if lock_job(connection, job_id).state not in ACTIVE:
+        return False
+    columns = select(operation.c.owner, operation.c.token)
+    found = connection.execute(columns.where(operation.c.job_id == job_id)).one()
+    return tuple(found) == (claim.owner, claim.token)
+
+
+# -- steps: each returns False and stores nothing if the claim is outdated ---------------
+
+
+def remember(
+    connection: Connection, job_id: str, claim: OperationLease, memory: str
+) -> bool:
+    """Store the findings of the steps so far."""
+    if not _holds(connection, job_id, claim):
+        return False
+    connection.execute(
+        update(operation)
+        .where(operation.c.job_id == job_id)
+        .values(memory=memory, attempts=1)
+    )
+    return True
+
+
+def show(
+    connection: Connection, job_id: str, claim: OperationLease, result: bytes
+) -> bool:
+    """Store a preliminary result for the caller."""
+    if not _holds(connection, job_id, claim):
+        return False
+    _store_result(connection, job_id, result)
+    return True
+
+
+def add_step(
+    connection: Connection,
+    job_id: str,
+    claim: OperationLease,
+    name: str,
+    batch: BatchOptions,
+) -> bool:
+    """Start a batch as a step unless it exists."""
+    if not _holds(connection, job_id, claim):
+        return False
+    child_id = step_id(job_id, name)
+    if job_store.get_job(connection, child_id, None) is None:
+        columns = select(job.c.team_id, job.c.version, job.c.key_id)
+        row = connection.execute(columns.where(job.c.id == job_id)).one()
+        options = json.dumps(options_to_json(evolve(batch, urls=batch.urls[:1])))
+        job_store.insert_job(
+            connection,
+            row.team_id,
+            seed_of(batch),
+            options,
+            row.version,
+            child_id,
+            parent_id=job_id,
+            key_id=row.key_id,
+        )
+    return True
+
+
+def complete(
+    connection: Connection,
+    job_id: str,
+    claim: OperationLease,
+    result: bytes,
+    pages: int,
+    price: int,
+    tokens: int | None = None,
+) -> bool:
+    """Store the result, charge for ``pages``, and complete the operation.
+
+    ``price`` is for all pages. The rest of the reserved credits goes back to the team.
+    """
+    if not _holds(connection, job_id, claim):
+        return False
+    at = now_of(connection)
+    columns = select(job.c.team_id, job.c.key_id, job.c.reserved)
+    row = connection.execute(columns.where(job.c.id == job_id)).one()
+    _store_result(connection, job_id, result)
+    connection.execute(
+        update(operation).where(operation.c.job_id == job_id).values(tokens=tokens)
+    )
+    ledger.give_back(connection, row.team_id, max(0, row.reserved - price))
+    ledger.charge_job(connection, row.team_id, job_id, row.key_id, price)
+    connection.execute(
+        update(job)
+        .where(job.c.id == job_id)
+        .values(
+            state=JobState.COMPLETED,
+            pages=pages,
+            credits=price,
+            reserved=0,
+            completed_at=at,
+            expires_at=at + RETENTION_S,
+        )
+    )
+    note(connection, job_id, JobState.COMPLETED.value, at)
+    webhook_outbox.tell_one(connection, job_id, JobState.COMPLETED.value, at)
+    job_secrets.forget(connection, job_id)
+    return True
+
+
+def fail(
+    connection: Connection, job_id: str, claim: OperationLease, error: str
+) -> bool:
+    """Fail an operation. It costs nothing."""
+    if not _holds(connection, job_id, claim):
+        return False
+    return job_store.end_job(connection, job_id, JobState.FAILED, error)
+
+
+def _store_result(connection: Connection, job_id: str, result: bytes) -> None:
+    connection.execute(
+        update(operation)
+        .where(operation.c.job_id == job_id)
+        .values(result=zlib.compress(result, COMPRESSION))
+    )
+
+
+def orphans(connection: Connection) -> list[str]:
+    """Return active steps of operations that have ended."""
+    parent = job.alias("parent")
+    query = (
+        select(job.c.id)
+        .join(parent, parent.c.id == job.c.parent_id)
+        .where(job.c.state.in_(ACTIVE), parent.c.state.not_in(ACTIVE))
+    )
+    return list(connection.scalars(query))
+
+
+# -- results of steps --------------------------------------------------------------------
+
+
+def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry]:
+    """Return pages of a step from position ``skip``, in the order of delivery.
+
+    Returns at most :data:`ENTRY_ROWS` pages and :data:`ENTRY_BYTES` bytes, but at least one
+    page if there is one.
+    """
+    rows = connection.execute(
+        select(page.c.id, page.c.size, frontier.c.key)
+        .join(frontier, frontier.c.id == page.c.frontier_id)
+        .where(page.c.job_id == child_id, page.c.seq >= skip)
+        .order_by(page.c.seq)
+        .limit(ENTRY_ROWS)
+    ).all()
+    size = 0
+    numbers: dict[str, int] = {}
+    for row in rows:
+        size += row.size
+        if numbers and size > ENTRY_BYTES:
+            break
+        numbers[row.id] = row.key
+    bodies = connection.execute(
+        select(page.c.id, page.c.body)
+        .where(page.c.id.in_(tuple(numbers)))
+        .order_by(page.c.seq)
+    )
+    return [Entry(numbers[row.id], zlib.decompress(row.body)) for row in bodies]
+
+
+def read_failures(connection: Connection, child_id: str) -> list[StepFailure]:
+    """Return the failed URLs of a step, in the order of the batch."""
+    columns = frontier.c
+    rows = connection.execute(
+        select(columns.key, columns.url, columns.error)
+        .where(columns.job_id == child_id, columns.state == RowState.FAILED)
+        .order_by(columns.key)
+    )
+    return [StepFailure(row.key, row.url, row.error or "") for row in rows]

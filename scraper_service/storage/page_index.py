@@ -1,0 +1,166 @@
+"""The index of scraped pages: one per team, searched without a network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from sqlalchemy import delete, insert, text
+
+from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
+from scraper_service.storage.page_cache import script_route
+from scraper_service.storage.page_search import search, team_prefix
+from scraper_service.storage.schema import search_page
+from scraper_service.storage.transactions import delete_some, now_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import Connection
+
+    from scraper_service.content.text.search_query import SearchQuery
+    from scraper_service.options.map_search import ResultList
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.page_search import OwnHit
+
+EXPIRE_ROWS = 50  # deleted in one transaction, with all their words
+
+_LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
+_ADD = {
+    "sqlite": text(
+        "INSERT INTO search_index (rowid, title, about, body, marks)"
+        " VALUES (:id, :title, :about, :body, :marks)"
+    ),
+    "postgresql": text(
+        "INSERT INTO search_index (rowid, terms) VALUES (:id, CAST(:terms AS tsvector))"
+    ),
+}
+
+
+class PageIndex:
+    """The index of scraped pages in a database, with one part per team.
+
+    :meth:`add` adds pages, and replaces older versions of the same URL. :meth:`search`
+    finds them at once, and returns the best pages for a query. :meth:`expire` deletes old
+    pages in slices: call it until it returns 0. Several processes may call all methods at
+    the same time.
+    """
+
+    def __init__(self, database: Database):
+        self._database = database
+
+    async def add(
+        self, team_id: str, pages: Sequence[tuple[str, bytes]], retention_s: float
+    ) -> None:
+        """Add pages, as (URL, packed ``SearchEntry``)."""
+        name = f"search:{team_id}"
+        await self._database.write_locking(add_pages, name, team_id, pages, retention_s)
+
+    async def search(
+        self, team_id: str, query: SearchQuery, source: ResultList, limit: int
+    ) -> list[OwnHit]:
+        """Return at most ``limit`` pages that match a query, the best first."""
+        return await self._database.read(search, team_id, query, source, limit)
+
+    async def expire(self) -> int:
+        """Delete a slice of expired pages. Return the number of rows, 0 at the end."""
+        return await self._database.write(expire)
+
+
+def page_key(url: str) -> str:
+    """Return the number of a URL. Scheme, ``www.`` and a final slash make no difference.
+
+    Routes of scripts (fragments with a slash) are different pages, as in the page cache.
+    """
+    parts = urlsplit(url)
+    host = parts.netloc.lower().removeprefix("www.")
+    route = script_route(parts.fragment)
+    text = f"{host}{parts.path.rstrip('/')}?{parts.query}{route}"
+    return hashlib.blake2b(text.encode(errors="replace"), digest_size=16).hexdigest()
+
+
+def add_pages(
+    connection: Connection,
+    name: str,
+    team_id: str,
+    pages: Sequence[tuple[str, bytes]],
+    retention_s: float,
+) -> None:
+    """Add pages in place of older versions. ``name`` is the lock of the team's index."""
+    dialect = connection.dialect.name
+    if dialect == "postgresql":  # SQLite has one writer anyway
+        connection.execute(_LOCK, {"name": name})
+    now = now_of(connection)
+    new = {page_key(url): (url, unpack_entry(entry)) for url, entry in pages}
+    rows = []
+    for key, (url, entry) in new.items():
+        facts = json.loads(entry.facts)
+        rows.append(
+            {
+                "team_id": team_id,
+                "key": key,
+                "language": facts.get("language", ""),
+                "date": _date_of(facts, now),
+                "expires_at": now + retention_s,
+                "url": url,
+                "facts": entry.facts,
+                "text": entry.text,
+            }
+        )
+    page = search_page.c
+    connection.execute(
+        delete(search_page).where(page.team_id == team_id, page.key.in_(new))
+    )
+    ids = connection.execute(insert(search_page).returning(page.id, page.key), rows)
+    columns = _text_columns if dialect == "sqlite" else _vector
+    prefix = team_prefix(team_id)
+    words = [{"id": n, **columns(prefix, new[key][1])} for n, key in ids]
+    connection.execute(_ADD[dialect], words)
+
+
+def _text_columns(prefix: str, entry: SearchEntry) -> dict[str, str]:
+    """Return the words of a page as columns of FTS5."""
+    bags = {name: getattr(entry, name) for name in ("title", "about", "body", "marks")}
+    return {
+        name: prefix + bag.rstrip().replace(" ", f" {prefix}") if bag else ""
+        for name, bag in bags.items()
+    }
+
+
+def _vector(prefix: str, entry: SearchEntry) -> dict[str, str]:
+    """Return the words of a page as a tsvector with weights, but without real positions.
+
+    Positions only count the occurrences. A word without one counts once.
+    """
+    words = [f"'{prefix}{word}':1A" for word in entry.title.split()]
+    words += [f"'{prefix}{word}':2B" for word in entry.about.split()]
+    for word, times in Counter(entry.body.split()).items():
+        places = f":{_PLACES[: 2 * times - 1]}" if times > 1 else ""
+        words.append(f"'{prefix}{word}'{places}")
+    words += [f"'{prefix}{each}'" for each in entry.marks.split()]
+    return {"terms": " ".join(words)}
+
+
+_PLACES = "3,4,5,6,7,8,9"
+
+
+def _date_of(facts: Mapping[str, Any], fetched_at: float) -> float:
+    """Return the time of publication, else of the fetch, in seconds since 1970."""
+    with suppress(ValueError):
+        moment = datetime.fromisoformat(facts.get("date", ""))
+        aware = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        return aware.timestamp()
+    return fetched_at
+
+
+def expire(connection: Connection) -> int:
+    """Delete a slice of expired pages. Return the number of rows, 0 at the end."""
+    is_old = search_page.c.expires_at <= now_of(connection)
+    return delete_some(
+        connection, search_page, is_old, limit=EXPIRE_ROWS, skips_locked=True
+    )

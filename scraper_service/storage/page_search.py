@@ -1,0 +1,332 @@
+"""Searches the pages that a team has scraped, with the full-text search of the database.
+
+SQLite ranks by BM25, PostgreSQL by the occurrences of the words. Both weigh a word of the
+title most. Phrases, excluded words and paths are checked in the stored pages.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import zlib
+from functools import lru_cache
+from itertools import combinations, islice
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import TextClause, select, text
+
+from scraper_service.content.text.search_entry import (
+    FACT,
+    FILE,
+    IMAGE,
+    NEWS,
+    PAGE,
+    SITE,
+    TITLE,
+    URL,
+    mark,
+    snippet,
+)
+from scraper_service.content.text.search_query import SearchQuery, phrase_pattern
+from scraper_service.content.text.search_terms import (
+    COMMON,
+    folded,
+    stem,
+    tokens_of,
+    words_of,
+)
+from scraper_service.storage.schema import search_page
+from scraper_service.storage.transactions import now_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from sqlalchemy import Connection
+
+    from scraper_service.content.text.search_query import PlaceCondition
+    from scraper_service.options.map_search import ResultList
+
+MAX_WORDS = 32  # of a query; the rest is dropped
+# Pages that one statement ranks; on SQLite the latest. PostgreSQL reads all words of each.
+MAX_RANKED = {"sqlite": 1000, "postgresql": 400}
+MAX_CHECKED = 200  # pages whose text one search reads
+MORE = 3  # additional pages in the first read
+READ_ROWS = 64  # in each further read
+LEAST_SHARE = 0.34  # of the words of a query, for a result
+MAX_COMBINED = 5  # words of which a result may miss some; the longest ones
+_KINDS = {"news": NEWS, "images": IMAGE}
+
+# The languages of a team, each by one look into the index.
+_LANGUAGES = text("""
+    WITH RECURSIVE found(language) AS (
+      SELECT min(language) FROM search_page WHERE team_id = :team
+      UNION ALL
+      SELECT (SELECT min(language) FROM search_page
+              WHERE team_id = :team AND language > found.language)
+      FROM found WHERE found.language IS NOT NULL
+    ) SELECT language FROM found WHERE language IS NOT NULL""")
+
+
+@frozen(kw_only=True)
+class OwnHit:
+    """A page that was found. Unknown fields are None or empty."""
+
+    url: str
+    title: str = ""
+    snippet: str = ""
+    date: str | None = None
+    image_url: str | None = None
+    image_width: int | None = None
+    image_height: int | None = None
+
+
+def team_prefix(team_id: str) -> str:
+    """Return what all words of a team begin with, so that each team has its own lists.
+
+    Few teams share a prefix. Searches therefore check the team of a page, too.
+    """
+    return hashlib.blake2b(team_id.encode(), digest_size=2).hexdigest()[:3]
+
+
+def search(
+    connection: Connection,
+    team_id: str,
+    query: SearchQuery,
+    source: ResultList,
+    limit: int,
+) -> list[OwnHit]:
+    """Return at most ``limit`` pages that match a query, the best first."""
+    if query == SearchQuery():
+        return []  # no word
+    languages = connection.scalars(_LANGUAGES, {"team": team_id}).all()
+    if not languages:
+        return []
+    conditions = _Conditions(query, languages, source.kind)
+    ids = _find(connection, team_id, conditions, source)
+    return _Reading(connection, query, source).hits(ids, limit)
+
+
+class _Conditions:
+    """What the index checks. A group is a set of terms of which a page needs one.
+
+    The stems of a word are a group: its stem in each language of the team's pages.
+    """
+
+    def __init__(self, query: SearchQuery, languages: Sequence[str], kind: str):
+        self._languages = sorted({"", *languages})
+        tokens = _all_tokens(query.words)
+        telling = [token for token in tokens if folded(token) not in COMMON]
+        self.words = self._groups(telling or tokens)
+        self.needed = self._groups(_all_tokens(query.phrases))
+        self.has_words = bool(self.words or self.needed)
+        self.needed += [self._title(token) for token in _all_tokens(query.in_title)]
+        self.needed += [{mark(URL, word)} for word in _all_words(query.in_url)]
+        self.needed += [{_place(place) for place in group} for group in query.places]
+        if kind in _KINDS:
+            self.needed.append({mark(FACT, _KINDS[kind])})
+        if not self.words and not self.needed:
+            self.needed.append({mark(FACT, PAGE)})
+        self.refused = {mark(URL, word) for word in _all_words(query.not_in_url)}
+        self.refused.update(*map(self._title, _all_tokens(query.not_in_title)))
+        # A path is checked later.
+        self.refused |= {_place(p) for p in query.not_places if "/" not in p.value}
+
+    def matches(self) -> Iterator[list[list[set[str]]]]:
+        """Yield lists of groups: of all words, then of fewer words."""
+        yield [self.needed + self.words]
+        count = math.ceil(LEAST_SHARE * len(self.words))
+        longest = sorted(self.words, key=lambda group: -max(map(len, group)))
+        some = longest[:MAX_COMBINED]
+        if count < len(some):
+            yield [self.needed + list(each) for each in combinations(some, count)]
+
+    def _groups(self, tokens: Iterable[str]) -> list[set[str]]:
+        some = list(dict.fromkeys(tokens))[:MAX_WORDS]
+        return [{stem(token, each) for each in self._languages} for token in some]
+
+    def _title(self, token: str) -> set[str]:
+        return {
+            mark(TITLE, each) for each in (folded(token), *self._groups([token])[0])
+        }
+
+
+def _place(place: PlaceCondition) -> str:
+    if place.kind == "site":
+        return mark(SITE, place.value.partition("/")[0])
+    return mark(FILE, place.value)
+
+
+def _all_tokens(texts: Iterable[str]) -> list[str]:
+    return [token for text in texts for token in tokens_of(text)]
+
+
+def _all_words(texts: Iterable[str]) -> list[str]:
+    return [word for text in texts for word in words_of(text)]
+
+
+@frozen
+class _Dialect:
+    """How a database writes conditions and finds pages."""
+
+    term: str
+    both: str
+    either: str
+    without: str
+    #: The latest pages that match, with id, date and score.
+    ranked: str
+
+    def match(self, prefix: str, groups: list[set[str]], refused: set[str]) -> str:
+        """Return the condition that a page has a term of each group and none refused."""
+        found = self.both.join(self.any_of(prefix, group) for group in groups)
+        if refused:
+            found = f"({found}){self.without}{self.any_of(prefix, refused)}"
+        return found
+
+    def any_of(self, prefix: str, terms: set[str]) -> str:
+        """Return the condition that a page has one of some terms."""
+        quoted = (self.term.format(prefix + each) for each in sorted(terms))
+        return f"({self.either.join(quoted)})"
+
+
+_DIALECTS = {
+    "sqlite": _Dialect(
+        *('"{}"', " AND ", " OR ", " NOT "),
+        # CROSS JOIN: the full-text index is read first.
+        """SELECT id, date, -bm25(search_index, 6.0, 2.0, 1.0, 0.0) AS score
+        FROM search_index CROSS JOIN search_page ON id = search_index.rowid
+        WHERE search_index MATCH :match{n} AND {allowed}
+        ORDER BY search_index.rowid DESC LIMIT {limit}""",
+    ),
+    "postgresql": _Dialect(
+        *("'{}'", " & ", " | ", " & !"),
+        # Without statistics, the planner would read all pages of the team first: neither
+        # a materialized WITH nor OFFSET 0 is merged into the rest.
+        """SELECT id, date, ts_rank(
+            '{{0.1, 0.1, 0.3, 1}}', terms, CAST(:rank AS tsquery), 1) AS score
+        FROM (WITH matched AS MATERIALIZED (SELECT rowid, terms FROM search_index
+                WHERE terms @@ CAST(:match{n} AS tsquery))
+            SELECT id, date, terms FROM matched CROSS JOIN LATERAL (
+                SELECT id, date FROM search_page
+                WHERE id = matched.rowid AND {allowed} OFFSET 0) AS page
+            LIMIT {limit}) AS ranked""",
+    ),
+}
+_ALLOWED = "team_id = :team AND expires_at > :now AND date >= :first AND date < :last"
+
+
+@lru_cache
+def _statement(dialect: str, lists: int, *, by_date: bool) -> TextClause:
+    """Return the statement for ids of pages that are in lists, the best first.
+
+    A page of several lists, which has more of the words, comes before one of a single list.
+    """
+    limit = MAX_RANKED[dialect] // lists
+    ranked = _DIALECTS[dialect].ranked
+    parts = [ranked.format(n=n, allowed=_ALLOWED, limit=limit) for n in range(lists)]
+    found = " UNION ALL ".join(f"SELECT * FROM ({part}) AS list" for part in parts)  # noqa: S608  # constants
+    first = "max(date)" if by_date else "sum(score)"
+    return text(
+        f"SELECT id FROM ({found}) AS found GROUP BY id"  # noqa: S608  # constants
+        f" ORDER BY {first} DESC, id DESC LIMIT {MAX_CHECKED}"
+    )
+
+
+def _find(
+    connection: Connection,
+    team_id: str,
+    conditions: _Conditions,
+    source: ResultList,
+) -> Iterator[int]:
+    """Yield the ids of pages that may be results, the best first."""
+    name = connection.dialect.name
+    dialect, prefix, now = _DIALECTS[name], team_prefix(team_id), now_of(connection)
+    first, last = source.when.bounds(now) if source.when else (None, None)
+    is_dated = source.when is not None and source.when.by_date
+    facts = {
+        "team": team_id,
+        "now": now,
+        "first": -math.inf if first is None else first,
+        "last": math.inf if last is None else last,
+    }
+    if name == "postgresql":
+        terms = set().union(*conditions.words, *conditions.needed)
+        facts["rank"] = dialect.any_of(prefix, terms)
+    seen: set[int] = set()
+    for lists in conditions.matches():
+        matches = [dialect.match(prefix, each, conditions.refused) for each in lists]
+        by_date = is_dated or not conditions.has_words
+        found = connection.scalars(
+            _statement(name, len(lists), by_date=by_date),
+            {**facts, **{f"match{n}": each for n, each in enumerate(matches)}},
+        ).all()
+        yield from (each for each in found if each not in seen)
+        seen.update(found)
+        if found and is_dated:
+            return  # a later page with fewer words would come after all
+
+
+class _Reading:
+    """Reads the best pages until there are enough results."""
+
+    def __init__(self, connection: Connection, query: SearchQuery, source: ResultList):
+        self._connection = connection
+        self._query = query
+        self._source = source
+        self._phrases = [phrase_pattern(each) for each in query.phrases]
+        self._without = [phrase_pattern(each) for each in query.without]
+        self._words = _all_words((*query.words, *query.phrases, *query.in_title))
+
+    def hits(self, ids: Iterator[int], limit: int) -> list[OwnHit]:
+        """Return at most ``limit`` results of the first :data:`MAX_CHECKED` pages."""
+        found: list[OwnHit] = []
+        ids = islice(ids, MAX_CHECKED)
+        while len(found) < limit:
+            some = list(islice(ids, READ_ROWS if found else limit + MORE))
+            if not some:
+                break
+            hits = map(self._hit, self._rows(some))
+            found += [hit for hit in hits if hit is not None]
+        return found[:limit]
+
+    def _rows(self, ids: list[int]) -> list[Any]:
+        """Return the rows of pages in order."""
+        page = search_page.c
+        rows = self._connection.execute(
+            select(page.id, page.url, page.facts, page.text).where(page.id.in_(ids))
+        )
+        by_id = {row.id: row for row in rows}
+        return [by_id[number] for number in ids]
+
+    def _hit(self, row: Any) -> OwnHit | None:
+        query, facts = self._query, json.loads(row.facts)
+        if not _is_there(query, row.url):
+            return None
+        title, about = facts.get("title", ""), facts.get("description", "")
+        text = zlib.decompress(row.text).decode()
+        if query.phrases or query.without:
+            whole = folded(f"{title}\n{about}\n{text}")
+            if not all(pattern.search(whole) for pattern in self._phrases):
+                return None
+            if any(pattern.search(whole) for pattern in self._without):
+                return None
+        return OwnHit(
+            url=row.url,
+            title=title,
+            snippet=snippet(text, about, self._words),
+            date=facts.get("date"),
+            image_url=facts.get("image") if self._source.kind != "web" else None,
+            image_width=facts.get("width"),
+            image_height=facts.get("height"),
+        )
+
+
+def _is_there(query: SearchQuery, url: str) -> bool:
+    """Return True if a URL is in the sites and paths of the query."""
+    for group in query.places:
+        if all(place.kind == "site" for place in group) and not any(
+            place.has(url) for place in group
+        ):
+            return False
+    return not any(place.has(url) for place in query.not_places)

@@ -1,0 +1,120 @@
+"""The secret of the service, keys derived from it, and secret environment variables.
+
+Imports no Scrapy.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.errors import SecretsUnreadable
+from scraper_service.storage.private_files import (
+    FILE,
+    close_to_others,
+    has_only,
+    private_folder,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from cryptography.fernet import Fernet
+
+SECRET_BYTES = 32
+KEY_FILE = "key.secret"  # in DATA_DIR
+# Names in DATA_DIR; files may have suffixes.
+OURS = ("jobs.sqlite", "jobs.lock", KEY_FILE, "artefacts", "runs", "blocklist.txt")
+
+
+def key_secret(data_dir: Path, setting: str = "") -> bytes:
+    """Return the secret for hashing API keys: the setting, or a file made on first use."""
+    if setting:
+        return setting.encode()
+    path = data_dir / KEY_FILE
+    temporary = path.with_name(f"{path.name}.{os.getpid()}")
+    if not path.exists():
+        make_data_dir(data_dir)
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, FILE)
+        with os.fdopen(descriptor, "w") as file:
+            file.write(secrets.token_hex(SECRET_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            # A link, not a rename: the first of two processes wins.
+            path.hardlink_to(temporary)
+        except FileExistsError:
+            pass
+        finally:
+            temporary.unlink()
+    close_to_others(path)
+    return path.read_text().strip().encode()
+
+
+def make_data_dir(path: Path) -> None:
+    """Create ``DATA_DIR`` for its owner only.
+
+    A directory with foreign files keeps its mode.
+    """
+    if not path.exists() or has_only(path, OURS):
+        private_folder(path)
+
+
+def derived_key(secret: bytes, purpose: str) -> bytes:
+    """Return the 32 bytes of the key for ``purpose``."""
+    return hmac.new(secret, purpose.encode(), hashlib.sha256).digest()
+
+
+class Box:
+    """Encrypts JSON values for one ``purpose``.
+
+    ``secret`` returns the secret of the service. It is called on first use.
+    """
+
+    def __init__(self, secret: Callable[[], bytes], purpose: str):
+        self._secret = secret
+        self._purpose = purpose
+
+    @cached_property
+    def _fernet(self) -> Fernet:
+        # Imported here: the import takes a tenth of a second.
+        from cryptography.fernet import Fernet  # noqa: PLC0415
+
+        key = derived_key(self._secret(), self._purpose)
+        return Fernet(base64.urlsafe_b64encode(key))
+
+    def seal(self, value: Any) -> bytes:
+        """Return a JSON value encrypted."""
+        return self._fernet.encrypt(json.dumps(value).encode())
+
+    def open(self, sealed: bytes) -> Any:
+        """Return the decrypted value. Raise :exc:`SecretsUnreadable` for another secret."""
+        from cryptography.fernet import InvalidToken  # noqa: PLC0415
+
+        try:
+            return json.loads(self._fernet.decrypt(bytes(sealed)))
+        except InvalidToken:
+            raise SecretsUnreadable from None
+
+
+# Removed from the environment before converter processes start.
+_NAMES = (
+    *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
+    *("SCRAPER_BRAVE_API_KEY", "SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES"),
+    *("SCRAPER_SCRAPYD_NODES", "SCRAPER_SEARXNG_URL", "SCRAPER_SERPER_API_KEY"),
+    *("SCRAPER_WEBHOOK_SECRETS", "SCRAPER_WEBHOOK_URL"),
+    *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
+)
+
+
+def forget_secrets() -> None:
+    """Remove secrets from the environment. The settings have them."""
+    for name in _NAMES:
+        os.environ.pop(name, None)

@@ -1,0 +1,151 @@
+"""Shared parts of transactions: the clock, the lock of a job, deletion in slices."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import bindparam, delete, insert, select, text, tuple_
+from sqlalchemy.dialects import postgresql, sqlite
+
+from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.schema import event, frontier, job
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sqlalchemy import BindParameter, ColumnElement, Connection, Table
+
+    from scraper_service.storage.jobs.job_records import RowState
+
+RETENTION_S = 86_400  # after the last change of a job
+
+
+def now_of(connection: Connection) -> float:
+    """Return the time of the database, since processes of many machines share leases."""
+    if connection.dialect.name == "sqlite":
+        return time.time()  # its processes are on one machine
+    clock = text("SELECT extract(epoch FROM clock_timestamp())")
+    return float(connection.scalar(clock) or 0)
+
+
+_READ = select(job.c.state, job.c.base, job.c.page_price).where(
+    job.c.id == bindparam("job_id")
+)
+_LOCK = _READ.with_for_update()
+_TRY_LOCK = _READ.with_for_update(skip_locked=True)
+
+
+class LockedJob(NamedTuple):
+    """Facts of a job that are read with its lock."""
+
+    state: JobState
+    base: str | None = None
+    page_price: int | None = None
+
+
+def lock_job(connection: Connection, job_id: str) -> LockedJob:
+    """Lock the row of a job. A job without a row counts as cancelled."""
+    found = connection.execute(_LOCK, {"job_id": job_id}).one_or_none()
+    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+
+
+def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
+    """Lock the row of a job without a wait. Return None if it is locked or gone."""
+    found = connection.execute(_TRY_LOCK, {"job_id": job_id}).one_or_none()
+    return LockedJob(JobState(found[0]), *found[1:]) if found else None
+
+
+_LOST = LockedJob(JobState.CANCELLED)
+
+
+def written(number: int) -> BindParameter[int]:
+    """Return ``number`` as a literal in the text of a statement.
+
+    PostgreSQL plans prepared statements without their parameters. With a parameter it
+    would not use a partial index, and would not know that a limit is small.
+    """
+    return bindparam(None, int(number), literal_execute=True, unique=True)
+
+
+def rows_in(job_id: str, state: RowState, after: int = 0) -> list[ColumnElement[bool]]:
+    """Return the conditions for a job's rows in ``state``, with ids above ``after``.
+
+    With :data:`IN_ORDER` the rows are read through the index of job, state and id, even
+    with outdated statistics. The condition is ``BETWEEN``, since with ``=`` the primary key
+    has the same order: PostgreSQL might scan it and read all rows that ever had the state.
+    """
+    columns = frontier.c
+    found = [
+        columns.job_id == job_id,
+        columns.state.between(written(state), written(state)),
+    ]
+    if after:
+        place = tuple_(written(state), after)
+        found.append(tuple_(columns.state, columns.id) > place)
+    return found
+
+
+#: The order for :func:`rows_in`: the oldest row first.
+IN_ORDER = (frontier.c.state, frontier.c.id)
+
+
+def delete_some(
+    connection: Connection,
+    table: Table,
+    *where: ColumnElement[bool],
+    limit: int,
+    skips_locked: bool = False,
+) -> int:
+    """Delete up to ``limit`` rows. Return the number of deleted rows.
+
+    ``skips_locked`` leaves out rows that another transaction has locked. Services that
+    delete at the same time then never wait for each other.
+    """
+    keys = list(table.primary_key)
+    some = select(*keys).where(*where).limit(written(limit))
+    if skips_locked:
+        some = some.with_for_update(skip_locked=True)
+    key = tuple_(*keys) if len(keys) > 1 else keys[0]
+    return connection.execute(delete(table).where(key.in_(some))).rowcount
+
+
+def note(
+    connection: Connection,
+    job_id: str,
+    kind: str,
+    at: float,
+    page_id: str | None = None,
+) -> None:
+    """Insert an event of a job."""
+    connection.execute(
+        insert(event).values(job_id=job_id, kind=kind, page_id=page_id, at=at)
+    )
+
+
+def dialect_insert(connection: Connection, table: Table) -> Any:
+    """Return an insert of the dialect, which supports ``ON CONFLICT``."""
+    dialect = postgresql if connection.dialect.name == "postgresql" else sqlite
+    return dialect.insert(table)
+
+
+def upsert(
+    connection: Connection,
+    table: Table,
+    rows: Sequence[Mapping[str, object]],
+    adds: str | None = None,
+) -> None:
+    """Insert rows. A row with a known primary key changes the stored row instead.
+
+    All rows have the same columns, and other columns of a stored row stay. Values of the
+    column ``adds`` are added to the stored values.
+    """
+    if not rows:
+        return
+    statement = dialect_insert(connection, table)
+    keys = [column.name for column in table.primary_key]
+    changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
+    if adds is not None:
+        changed[adds] += table.c[adds]
+    statement = statement.on_conflict_do_update(index_elements=keys, set_=changed)
+    connection.execute(statement, rows)

@@ -1,0 +1,61 @@
+"""Names of other libraries that are not public, and for which there is no public way."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+
+import aiohttp
+from scrapy.core.engine import ExecutionEngine, _Slot
+from scrapy.core.scraper import Scraper
+from scrapy.utils.reactor import CallLaterOnce
+
+from scraper_service.crawling.download.http_session import (
+    LenientProtocol,
+    open_session,
+)
+
+
+def test_scrapys_engine_has_a_call_for_the_next_request():
+    """``LeasedScheduler`` makes the engine call ``next_request`` through these."""
+    assert "self._slot" in inspect.getsource(ExecutionEngine.__init__)
+    assert "self.slot" in inspect.getsource(Scraper.__init__)
+    parameters = inspect.signature(_Slot.__init__).parameters
+    assert "nextcall" in parameters
+    assert "self.closing" in inspect.getsource(_Slot.__init__)
+    assert callable(CallLaterOnce.schedule)
+
+
+def test_aiohttps_connector_takes_another_protocol():
+    """``open_session`` sets the factory for the protocol of new connections."""
+
+    async def main():
+        async with aiohttp.TCPConnector() as plain:
+            assert plain._factory is not None
+        async with open_session(None) as session:
+            return session.connector._factory()
+
+    assert isinstance(asyncio.run(main()), LenientProtocol)
+
+
+def test_aiohttps_reader_keeps_what_came_before_an_error():
+    """The download handler reads the rest of a body that ended early."""
+
+    async def main():
+        protocol = aiohttp.client_proto.ResponseHandler(asyncio.get_running_loop())
+        reader = aiohttp.StreamReader(protocol, 2**16)
+        reader.feed_data(b"came before")
+        reader.set_exception(aiohttp.ClientPayloadError())
+        return b"".join(reader._buffer)
+
+    assert asyncio.run(main()) == b"came before"
+
+
+def test_playwrights_driver_has_a_future_of_its_end():
+    """``running_browser`` reads it, so that asyncio logs no unread exception."""
+    from playwright._impl import out_of_process, transport  # slow
+    from playwright.async_api import async_playwright  # slow
+
+    assert "_client" in vars(async_playwright())
+    assert "self._transport" in inspect.getsource(out_of_process.PlaywrightClient)
+    assert "self.on_error_future" in inspect.getsource(transport)

@@ -1,0 +1,135 @@
+"""Write ``docs/configuration.md`` from the comments of ``scraper_service/settings.py``.
+
+``python -m tools.configuration`` writes the page. A group of settings begins with a line
+``# -- Title ---``; the comment lines above a setting are its description. Settings
+without a comment are left out, because operators have no reason to change them.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+from attrs import field, frozen
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "scraper_service" / "settings.py"
+PAGE = ROOT / "docs" / "configuration.md"
+END = "Not settings"  # the group after the last group of the page
+
+HEAD = """# Configuration
+
+Every setting has a default: the service starts without any. Set one in one of two ways:
+
+- in the environment, as `SCRAPER_<NAME>`;
+- on the command line, as `scraper-service -s NAME=VALUE ...`; this wins.
+
+```sh
+SCRAPER_LOG_LEVEL=WARNING scraper-service -s CREDITS_PER_MAP=2 --version
+```
+
+Lists are comma-separated, switches are `true` or `false`. A value that cannot be used
+stops the start with a sentence that names the setting. The log warns of a variable
+`SCRAPER_...` that is no setting. Spiders run by `scrapy crawl` read the same settings.
+
+`SCRAPER_SERVER` and `SCRAPER_KEY` are not settings of the service: they name the service
+that the command line uses, and its key.
+
+This page is written by `make docs` from `scraper_service/settings.py`.
+"""
+
+_GROUP = re.compile(r"# -- (.+?) -+$")
+_UNITS = {"_S": "s", "_MB": "MiB", "_TOKENS": "tokens"}
+_DEFAULT_UNITS = {
+    **dict.fromkeys(
+        ("DOWNLOAD_TIMEOUT", "METAREFRESH_MAXDELAY", "WEBHOOK_RETRY_S"), "s"
+    ),
+    **dict.fromkeys(("DOWNLOAD_MAXSIZE", "SCRAPER_SLOT_MAX_ACTIVE_SIZE"), "bytes"),
+}
+
+
+@frozen
+class Setting:
+    """A setting: its name, its default as a Python expression and its description."""
+
+    name: str
+    default: ast.expr
+    text: str
+
+    def row(self) -> str:
+        """Return the row of the setting in the table of its group."""
+        unit = _DEFAULT_UNITS.get(self.name) or next(
+            (u for ending, u in _UNITS.items() if self.name.endswith(ending)), ""
+        )
+        text = re.sub(r"(?<![`\w])([A-Z]+(?:_[A-Z]+)+)(?![`\w])", r"`\1`", self.text)
+        return f"| `SCRAPER_{self.name}` | {_shown(self.default)} | {unit} | {text} |"
+
+
+@frozen
+class Group:
+    """The settings of one subject."""
+
+    title: str
+    settings: list[Setting] = field(factory=list)
+
+    def section(self) -> str:
+        """Return the section of the page about the group."""
+        head = "| Variable | Default | Unit | Meaning |\n|---|---|---|---|\n"
+        rows = "\n".join(each.row() for each in self.settings)
+        return f"\n## {self.title}\n\n{head}{rows}\n"
+
+
+def _shown(default: ast.expr) -> str:
+    try:
+        value = eval(compile(ast.Expression(default), "", "eval"), {})  # noqa: S307  # our own source
+    except NameError:
+        return "Scrapy's"
+    if value in ("", []):
+        return "none"
+    if isinstance(value, bool):
+        return f"`{str(value).lower()}`"
+    if isinstance(value, list):
+        return f"`{','.join(map(str, value))}`"
+    return f"{value}" if isinstance(value, int) else f"`{value}`"
+
+
+def groups() -> list[Group]:
+    """Return the groups of documented settings in their order."""
+    source = SOURCE.read_text()
+    lines = source.splitlines()
+    assigned = {
+        node.lineno: node
+        for node in ast.parse(source).body
+        if isinstance(node, ast.Assign | ast.AnnAssign)
+    }
+    found: list[Group] = []
+    comment: list[str] = []
+    for number, line in enumerate(lines, 1):
+        if match := _GROUP.match(line):
+            if match[1].startswith(END):
+                break
+            found.append(Group(match[1]))
+            comment = []
+        elif line.startswith("# "):
+            comment.append(line.removeprefix("# "))
+        else:
+            node = assigned.get(number)
+            if node is not None and found and comment and node.value is not None:
+                name = ast.unparse(
+                    node.target if isinstance(node, ast.AnnAssign) else node.targets[0]
+                )
+                found[-1].settings.append(Setting(name, node.value, " ".join(comment)))
+            comment = []
+    return [group for group in found if group.settings]
+
+
+def page() -> str:
+    """Return the text of the page."""
+    ours = [group for group in groups() if not group.title.startswith("Scrapy")]
+    of_scrapy = [group for group in groups() if group.title.startswith("Scrapy")]
+    return HEAD + "".join(group.section() for group in [*ours, *of_scrapy])
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
