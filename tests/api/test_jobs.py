@@ -413,11 +413,14 @@ def test_a_redirect_to_a_known_page_is_delivered_once(service, site, crawl):
 def test_max_concurrency_is_how_many_pages_are_open_at_once(
     service, crawl, batch, gauge, kind, most
 ):
+    gauge.gate.clear()
     if kind == "crawl":
         path = crawl(gauge.url("/p/"), maxConcurrency=most)
     else:
         urls = [gauge.url(f"/p/{n}") for n in range(gauge.pages)]
         path = batch(urls, maxConcurrency=most)
+    wait_until(lambda: gauge.now == most)
+    gauge.gate.set()
     _, documents = completed(service, path)
     assert len(documents) == gauge.pages
     assert gauge.most == most
