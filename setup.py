@@ -11,8 +11,10 @@ from pathlib import Path
 
 from setuptools import Extension, find_packages, setup
 
-PASSES = "scraper_service/content/passes"
-SOURCES = sorted(Path(PASSES).glob("*.p[xy][xi]"))
+PASSES = Path("scraper_service/content/passes")
+SOURCES = [PASSES / "nodes.pyx", PASSES / "walks.py"]
+#: In walks.py, the line between the imports and what is compiled.
+COMPILED_FROM = "# The lines from here on are compiled, behind those of nodes.pyx.\n"
 
 
 def extensions() -> list[Extension]:
@@ -28,13 +30,11 @@ def extensions() -> list[Extension]:
             [
                 Extension(
                     "scraper_service.content.passes._compiled",
-                    [f"{PASSES}/_compiled.pyx"],
+                    [joined_source()],
                     include_dirs=lxml.get_include(),
                     define_macros=[("SOURCES_CHECKSUM", f"{checksum()}u")],
-                    depends=list(map(str, SOURCES)),
                 )
-            ],
-            build_dir="build",
+            ]
         )
     except Exception as error:
         print(f"The compiled extension is not built: {error!r}")
@@ -42,6 +42,15 @@ def extensions() -> list[Extension]:
     for extension in made:
         extension.optional = True  # cythonize drops the option
     return made
+
+
+def joined_source() -> str:
+    """Write nodes.pyx with the walks behind it to one file, and return its path."""
+    nodes, walks = (path.read_text(encoding="utf-8") for path in SOURCES)
+    file = Path("build/_compiled.pyx")
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(nodes + walks.partition(COMPILED_FROM)[2], encoding="utf-8")
+    return str(file)
 
 
 def checksum() -> int:

@@ -16,7 +16,6 @@ import brotli
 import webencodings
 from chardetng_py import EncodingDetector
 
-from scraper_service.content.passes import compiled
 from scraper_service.errors import ServiceError
 from scraper_service.items import PageError
 
@@ -137,8 +136,6 @@ def utf8_of(body: bytes, content_type: str) -> bytes:
 
 
 def _is_utf8(body: bytes) -> bool:
-    if compiled is not None:
-        return compiled.is_utf8(body)  # type: ignore[no-any-return]
     try:
         return body.isascii() or bool(body.decode())
     except UnicodeDecodeError:

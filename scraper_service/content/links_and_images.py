@@ -16,10 +16,10 @@ from scraper_service.content.html.page_urls import (
     is_web,
     without_session,
 )
-from scraper_service.content.passes import compiled
+from scraper_service.content.passes import elements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from scraper_service.content.html.document import Document
     from scraper_service.options.formats import AttributeSelector
@@ -40,56 +40,45 @@ def links(document: Document) -> list[str]:
     The tree may have relative URLs; an empty ``href`` is the URL of the page.
     """
     found: dict[str, None] = {}
-    for value, is_complete in _hrefs(document.body):
-        if value.lstrip().startswith("#"):
+    for element in elements(document.body, "a"):
+        value = element.get("href")
+        if value is None or value.lstrip().startswith("#"):
             continue
-        address = value if is_complete else absolute(document.base, value)
+        address = absolute(document.base, value)
         if address is None:
             continue
-        if not is_complete:
-            address = without_session(address)
+        address = without_session(address)
         if address in found:
             continue
-        if is_complete or is_web(address) or address[:7].lower() == "mailto:":
+        if is_web(address) or address[:7].lower() == "mailto:":
             found[address] = None
             if len(found) == MAX_FOUND:
                 break
     return list(found)
 
 
-def _hrefs(body: Any) -> Iterable[tuple[str, bool]]:
-    """Return the ``href`` of each ``a``, and whether it is known to be absolute."""
-    if compiled is not None:
-        return compiled.addresses(body, {"a": "href"})  # type: ignore[no-any-return]
-    given = (element.get("href") for element in body.iter("a"))
-    return ((value, False) for value in given if value is not None)
-
-
 def page_links(document: Document) -> tuple[str, ...]:
     """Return all http(s) URLs of the *raw* tree, absolute and unique."""
     found: dict[str, None] = {}
-    for value, is_complete in _links_to_follow(document.root):
+    for value in _links_to_follow(document.root):
         if value.lstrip().startswith("#"):
             continue
-        address = value if is_complete else absolute(document.base, value)
-        if address not in found and (is_complete or is_web(address)):
+        address = absolute(document.base, value)
+        if address not in found and is_web(address):
             found[str(address)] = None
             if len(found) == MAX_FOUND:
                 break
     return tuple(found)
 
 
-def _links_to_follow(root: Any) -> Iterator[tuple[str, bool]]:
-    """Yield the URLs to follow, and whether each is known to be absolute."""
-    if compiled is not None:
-        yield from compiled.addresses(root, _FOLLOWED, "link", _RELATIONS)
-        return
-    for element in root.iter(*_FOLLOWED):
+def _links_to_follow(root: Any) -> Iterator[str]:
+    """Yield the URLs of a page that a crawl may follow."""
+    for element in elements(root, *_FOLLOWED):
         value = element.get(_FOLLOWED[element.tag])
         if value is not None and (
             element.tag != "link" or element.get("rel") in _RELATIONS
         ):
-            yield value, False
+            yield value
 
 
 def feed_links(text: str, url: str) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import shutil
 import subprocess
 import sys
@@ -9,7 +10,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pytest
 from attrs import asdict
 from hypothesis import given, settings
@@ -19,19 +19,13 @@ from scraper_service.content import passes
 from scraper_service.content.convert import make_content
 from scraper_service.content.html.document import parse
 from scraper_service.content.html.hidden_text import HidingRules
-from scraper_service.content.links_and_images import links
-from scraper_service.content.main_content import (
-    features,
-    names,
-    read_declarations,
-    verdicts,
-)
+from scraper_service.content.main_content import verdicts
 from scraper_service.content.main_content.blocks import Walk
-from scraper_service.content.main_content.learned_scores import name_parts
 from scraper_service.content.main_content.model import model
-from scraper_service.content.metadata.language import reading
+from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import marks
-from scraper_service.content.passes import compiled, elements, finder, texts_in
+from scraper_service.content.passes import compiled, nodes, walks
+from scraper_service.content.text.sentences import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
 from tests.support.waiting import WAIT_S
@@ -65,19 +59,16 @@ tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></h
 @contextmanager
 def in_python() -> Iterator[None]:
     """Do without what is compiled."""
+    names = [
+        name for name in vars(passes) if hasattr(compiled, name) and name[0] != "_"
+    ]
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
-            if name.startswith("scraper_service.") and hasattr(module, "compiled"):
-                patch.setattr(module, "compiled", None)
-        _forget()
+            if name.startswith("scraper_service.") and module not in (compiled, walks):
+                for own in names:
+                    if vars(module).get(own) is getattr(compiled, own):
+                        patch.setattr(module, own, getattr(walks, own))
         yield
-    _forget()
-
-
-def _forget() -> None:
-    learned = model().tables
-    for cached in (name_parts, learned.of_names, learned.of_start):
-        cached.cache_clear()  # type: ignore[attr-defined]
 
 
 def _made(html: str) -> list[Any]:
@@ -104,18 +95,9 @@ def _made(html: str) -> list[Any]:
     ],
 )
 def test_a_page_is_the_same_either_way(html: str) -> None:
-    _forget()
     quick = _made(html)
     with in_python():
         assert quick == _made(html)
-
-
-def inherited(walk: Walk) -> Any:
-    parent = np.maximum(np.array(walk.nodes.parent, dtype=np.intp), 0)
-    scores = [np.array([score[n] for score in walk.nodes.scores]) for n in (0, 1)]
-    if names.compiled is None:
-        return names._inherited(parent, *scores)
-    return names._compiled_inherited(parent, *scores)
 
 
 TAGS = "p div span a b li ul td table tr h1 h2 pre code em br img nav section time x:y"
@@ -171,78 +153,46 @@ def trees(draw: st.DrawFn, depth: int = 4) -> str:
 
 @needs_compiled
 @settings(max_examples=60, deadline=None)
-@given(trees(), st.integers(1, 12))
-def test_each_pass_is_the_same_either_way(html: str, depth: int) -> None:
+@given(trees())
+def test_each_pass_is_the_same_either_way(html: str) -> None:
     document = parse(f"<style>.gone {{display: none}}</style>{html}", URL)
     body = document.body
 
     def all_of_it() -> list[Any]:
         walk = Walk(body, model().tables)
-        numbered = [
-            list(part)
-            for part in (
-                (names._numbered if names.compiled is None else compiled.numbered)(
-                    walk.nodes.scores
-                )
-            )
-        ]
+        scores = [list(part) for part in zip(*walk.nodes.scores, strict=True)]
         return [
             [asdict(part, recurse=False) for part in (walk.nodes, walk.blocks)],
-            numbered,
-            [part.tolist() for part in features._counted(walk.blocks.text)],
+            passes.number_scores(walk.nodes.scores),
+            passes.inherited([max(n, 0) for n in walk.nodes.parent], *scores[:2]),
             asdict(marks(body), recurse=False),
             HidingRules(list(document.root.iter("style"))).hidden(body),
-            list(elements(document.root, "a", "span", "li")),
-            verdicts._marks(body),
-            links(document),
-            read_declarations(document),
-            [part.tolist() for part in inherited(walk)],
-            list(texts_in(body)),
-            [finder("b", "li")(element) for element in body.iter()],
-            [reading(text) for text in texts_in(body)],
+            list(passes.elements(document.root, "a", "span", "li")),
+            passes.classed(body, verdicts._is_mark, "a", "span"),
+            main_words(document),
+            list(passes.texts_in(body)),
+            [passes.Finder("b", "li")(element) for element in body.iter()],
+            markdown(document, remove_base64_images=True),
         ]
 
-    _forget()
     quick = all_of_it()
     with in_python():
-        assert quick == all_of_it()
-    levels = max(1 + len(list(e.iterancestors())) for e in body.iter())
-    assert compiled.is_deeper(document.root, depth) is (levels > depth)
-
-
-@needs_compiled
-@given(st.text(alphabet="abzABZ019 -_\n\t", max_size=60))
-@settings(max_examples=300, deadline=None)
-def test_names_and_first_words_are_the_same_either_way(text: str) -> None:
-    learned = model().tables
-
-    def all_of_it() -> list[Any]:
-        parts = name_parts.__wrapped__(text)
-        return [parts, learned._score(text), learned._score_start(text)]
-
-    quick = all_of_it()
-    with in_python():
+        assert passes.elements is nodes.elements
         assert quick == all_of_it()
 
 
 @needs_compiled
-@given(
-    st.lists(st.sampled_from(["a" * 9, "é", "語", "\U0001f600", "\ud800", "\xed"])),
-    st.integers(0, 60),
-    st.binary(max_size=4),
-)
 @settings(max_examples=300, deadline=None)
-def test_what_is_utf_8_is_told_as_python_tells(
-    parts: list[str], place: int, odd: bytes
-) -> None:
-    data = "".join(parts).encode(errors="surrogatepass")
-    for body in (data, data[:place] + odd + data[place:], data[:place], odd):
-        try:
-            expected = bool(body.decode()) or not body
-        except UnicodeDecodeError:
-            expected = False
-        assert compiled.is_utf8(body) is expected, body
-        assert compiled.has_one_of(body, b"\xa9\0") is (b"\xa9" in body or 0 in body)
+@given(st.text(alphabet=" ab(:\\`*_<&~[]!\n\t\xa0é語\U0001f600", max_size=6))
+def test_a_text_is_written_the_same_either_way(text: str) -> None:
+    document = parse(f"<p>x<b>{html.escape(text)}</b>{html.escape(text)}", URL)
+
+    def made() -> str:
+        return markdown(document, remove_base64_images=True)
+
+    quick = made()
+    with in_python():
+        assert quick == made()
 
 
 def test_the_package_works_where_nothing_is_compiled() -> None:
@@ -276,6 +226,6 @@ def test_what_was_compiled_of_other_sources_is_left_alone(tmp_path: Path) -> Non
         return done.stdout.strip()
 
     assert is_used() == "True"
-    (source,) = tmp_path.rglob("nodes.pxi")
+    (source,) = tmp_path.rglob("walks.py")
     source.write_text(source.read_text() + "\n# newer\n")
     assert is_used() == "False"

@@ -29,11 +29,9 @@ from scraper_service.content.html.page_urls import (
     without_session,
 )
 from scraper_service.content.html.spacing import separate_words
-from scraper_service.content.passes import compiled, elements, texts_in
+from scraper_service.content.passes import elements, texts_in
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from scraper_service.content.html.document import Document
 
 UNCOVERED_WORDS = 100  # hidden content with more words may be the page itself
@@ -82,15 +80,8 @@ def clean(document: Document, *, complete: bool = True) -> None:
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
     separate_words(body)
-    for element in _elements_with_urls(body) if complete else ():
+    for element in elements(body, *_URL_ATTRIBUTES) if complete else ():
         _complete_urls(element, element.tag, document.base)
-
-
-def _elements_with_urls(body: Any) -> Iterable[Any]:
-    """Return the elements that may have relative URLs."""
-    if compiled is not None:
-        return compiled.unfinished(body, _URL_ATTRIBUTES)  # type: ignore[no-any-return]
-    return body.iter(*_URL_ATTRIBUTES)  # type: ignore[no-any-return]
 
 
 def _keep_formula(script: Any) -> None:

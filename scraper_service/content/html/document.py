@@ -15,7 +15,7 @@ from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.passes import compiled, elements
+from scraper_service.content.passes import elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -163,8 +163,6 @@ def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
 
 
 def _is_too_deep(root: Any) -> bool:
-    if compiled is not None:
-        return compiled.is_deeper(root, MAX_DEPTH + 9)  # type: ignore[no-any-return]
     return bool(_TOO_DEEP(root))
 
 
@@ -176,8 +174,7 @@ def _tree(data: bytes) -> Any:
         remove_pis=True,
         collect_ids=False,  # no code uses the index of ids
     )
-    if compiled is None or compiled.has_one_of(data, _CONTROLS):
-        data = data.translate(None, _CONTROLS)
+    data = data.translate(None, _CONTROLS)
     if _FORBIDDEN_START[:1] in data and _FORBIDDEN_START in data:
         for character in _FORBIDDEN_CHARACTERS:
             data = data.replace(character, b"")

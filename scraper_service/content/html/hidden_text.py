@@ -12,12 +12,9 @@ import re
 from enum import IntEnum
 from functools import lru_cache
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scraper_service.content.passes import compiled, finder
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterator
+from scraper_service.content.passes import Finder, suspects
 
 MAX_STYLE = 4000  # characters
 
@@ -242,7 +239,7 @@ _MENU_ROLES = frozenset(
     "navigation menu menubar banner listbox dialog alertdialog tooltip search".split()
 )
 MAX_SWITCH = 20  # elements searched for the switch of the hidden element behind them
-_holds_title = finder("h1")
+_holds_title = Finder("h1")
 _NEVER = frozenset({"body", "main", "html", "head"})
 
 
@@ -261,7 +258,6 @@ class HidingRules:
         Also turn each ``span`` that is drawn as a block into a ``div``.
         """
         found: dict[Any, Hiding] = {}
-        suspects = _suspects if compiled is None else compiled.suspects
         for element, names, watched, own, style, attribute in suspects(
             body, self._is_watched, self._ids
         ):
@@ -296,31 +292,6 @@ class HidingRules:
             if needed <= parts and rule_tag in {"", tag}:
                 return kind
         return Hiding.NOT
-
-
-# An element; its class; whether a rule names the class; its id if a rule names the id; its
-# style; its attribute ``hidden``.
-Suspect = tuple[Any, str | None, bool, str | None, str | None, str | None]
-
-
-def _suspects(
-    body: Any, is_watched: Callable[[str], bool], ids: Collection[str]
-) -> Iterator[Suspect]:
-    """Yield the few elements that may be hidden themselves."""
-    harmless: set[str | None] = {None}  # class attributes, for all tags
-    for element in body.iter():
-        get = element.get
-        names, style, attribute = get("class"), get("style"), get("hidden")
-        watched = False
-        if names not in harmless:
-            watched = is_watched(names)
-            if not watched:
-                harmless.add(names)
-        own = get("id") if ids else None
-        if own not in ids:
-            own = None
-        if watched or own is not None or style or attribute is not None:
-            yield element, names, watched, own, style, attribute
 
 
 def _is_gutter(names: str) -> bool:

@@ -12,7 +12,7 @@ from scraper_service.content.html.document import drop
 from scraper_service.content.html.elements import SKIPPED
 from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.markdown.code_blocks import language_of
-from scraper_service.content.passes import compiled, elements, texts_in
+from scraper_service.content.passes import classed, elements, texts_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -91,9 +91,7 @@ def _row_of(image: Any) -> Any:
 
 
 def _slide_copies(body: Any) -> list[Any]:
-    if compiled is not None:
-        return compiled.classed(body, _is_copy, *_SLIDES)  # type: ignore[no-any-return]
-    return [e for e in body.iter(*_SLIDES) if _is_copy(e.get("class") or "")]
+    return classed(body, _is_copy, *_SLIDES)
 
 
 def _is_copy(names: str) -> bool:

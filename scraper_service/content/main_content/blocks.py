@@ -19,7 +19,7 @@ from scraper_service.content.main_content.learned_scores import (
     NameScores,
     combine_scores,
 )
-from scraper_service.content.passes import compiled
+from scraper_service.content.passes import text_blocks
 
 if TYPE_CHECKING:
     from scraper_service.content.main_content.learned_scores import Tables
@@ -143,147 +143,25 @@ class Walk:
 
     def __init__(self, body: Any, tables: Tables) -> None:
         self.tables = tables
-        if compiled is not None:
-            self.nodes, self.blocks = _compiled(body, tables)
-            return
-        self._of_names, self._of_start = tables.of_names, tables.of_start
-        self._paths: dict[tuple[int, str], int] = {}
-        self._node_rows: list[tuple[Any, ...]] = []
-        self._ends: list[int] = []
-        self._block_rows: list[tuple[Any, ...]] = []
-        self._run: list[str] = []
-        self._words = self._linked = self._links = 0
-        self._low = 0.0
-        self._places = 0
-        places = _places_of(body)
-        self._begin(
-            (body, body.tag, -1, 0, 0, places, body.tag, 0, NO_NAMES, body.get("id"))
+        nodes, ends, blocks = text_blocks(
+            body,
+            entered=_ENTERED,
+            of_names=tables.of_names,
+            of_start=tables.of_start,
+            declared=_declared_places,
+            combine=combine_scores,
+            no_names=NO_NAMES,
+            wide=_WIDE.findall,
+            wide_characters=WIDE_CHARACTERS,
+            link=_LINK,
+            left_out=_LEFT_OUT,
+            around_main=_AROUND_MAIN,
+            max_shape=MAX_SHAPE,
+            max_start=MAX_START,
+            body_places=_places_of(body),
         )
-        self.nodes = Nodes(*[*_columns(self._node_rows, 10), self._ends])
-        self.blocks = Blocks(*_columns(self._block_rows, 9))
-
-    def _begin(self, row: tuple[Any, ...]) -> None:
-        """Add a node with the columns in ``row``, and walk its element."""
-        number = len(self._ends)
-        self._node_rows.append(row)
-        self._ends.append(0)
-        element, places = row[0], row[5]
-        text = element.text
-        if text and not text.isspace():
-            self._text(text, places)
-        self._children(element, number, places)
-        if self._run:
-            self._flush(number)
-        else:
-            self._links, self._low = 0, 0.0
-        self._ends[number] = len(self._block_rows)
-
-    def _children(self, element: Any, number: int, places: int) -> None:
-        entered = _ENTERED
-        for child in element:
-            tag = child.tag
-            place = entered.get(tag)
-            if place is None:
-                self._inline(child, tag, number, places)
-            elif place != _LEFT_OUT:
-                if self._run:
-                    self._flush(number)
-                self._links, self._low = 0, 0.0
-                self._node(child, tag, number, places | place)
-            tail = child.tail
-            if tail:
-                if not tail.isspace():
-                    self._text(tail, places)
-                elif self._run:
-                    self._run.append(" ")
-
-    def _node(self, element: Any, tag: str, parent: int, places: int) -> None:
-        get = element.get
-        names, own, role, marked = get("class"), get("id"), get("role"), get("itemprop")
-        said = get("data-testid") or get("aria-label")
-        shape, scores = tag, NO_NAMES
-        if names:
-            shape = f"{tag}.{names[:MAX_SHAPE]}"
-            scores = self._of_names(names)
-        if own or marked or said:
-            given = [name for name in (own, marked, said) if name]
-            scores = combine_scores([scores, *map(self._of_names, given)])
-        if own or role:
-            places |= _declared_places(own, role)
-        if tag == "main" or role == "main":  # may stand in an unclosed menu
-            places &= ~_AROUND_MAIN
-        above = self._node_rows[parent]
-        paths = self._paths
-        path = paths.setdefault((above[7], shape), len(paths) + 1)
-        start, depth = len(self._block_rows), above[4] + 1
-        self._begin(
-            (element, tag, parent, start, depth, places, shape, path, scores, own)
-        )
-
-    def _inline(self, element: Any, tag: str, number: int, places: int) -> None:
-        if tag == "a":
-            places |= _LINK
-            self._links += 1
-        elif tag == "br" and self._run:
-            self._run.append("\n")
-        names = element.get("class")
-        if names:
-            self._low = min(self._low, self._of_names(names)[0])
-        text = element.text
-        if text:
-            if not text.isspace():
-                self._text(text, places)
-            elif self._run:
-                self._run.append(" ")
-        if len(element):
-            self._children(element, number, places)
-
-    def _text(self, text: str, places: int) -> None:
-        count = len(text.split())
-        if len(text) > 12 * count:
-            count = max(count, len(_WIDE.findall(text)) // WIDE_CHARACTERS)
-        self._run.append(text)
-        self._words += count
-        self._places = places
-        if places & _LINK:
-            self._linked += count
-
-    def _flush(self, number: int) -> None:
-        run, words, linked = self._run, self._words, self._linked
-        text = run[0] if len(run) == 1 else "".join(run)
-        first, phrase = self._of_start(text[:MAX_START])
-        links = self._links or int(linked > 0)
-        places = self._node_rows[number][5]
-        if linked == words:
-            places |= self._places & _LINK
-        self._block_rows.append(
-            (number, words, linked, links, text, places, first, phrase, self._low)
-        )
-        self._run = []
-        self._words = self._linked = self._links = 0
-        self._low = 0.0
-
-
-def _compiled(body: Any, tables: Tables) -> tuple[Nodes, Blocks]:
-    """Return the columns, collected by the compiled walk."""
-    walk = compiled.Walk(
-        body,
-        entered=_ENTERED,
-        of_names=tables.of_names,
-        of_start=tables.of_start,
-        said=_declared_places,
-        together=combine_scores,
-        no_names=NO_NAMES,
-        wide=_WIDE.findall,
-        link=_LINK,
-        left_out=_LEFT_OUT,
-        max_shape=MAX_SHAPE,
-        max_start=MAX_START,
-        wide_characters=WIDE_CHARACTERS,
-        body_places=_places_of(body),
-        around_main=_AROUND_MAIN,
-    )
-    return Nodes(*walk.nodes), Blocks(*walk.blocks)
+        self.nodes = Nodes(*[*_columns(nodes, 10), ends])
+        self.blocks = Blocks(*_columns(blocks, 9))
 
 
 def _places_of(body: Any) -> int:

@@ -9,7 +9,6 @@ import numpy as np
 from scraper_service.content.main_content.blocks import PLACES
 from scraper_service.content.main_content.kinds import KINDS
 from scraper_service.content.main_content.names import LEVELS, Table, names
-from scraper_service.content.passes import compiled
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -135,10 +134,6 @@ def _seen(texts: list[str]) -> Array:
 
 def _counted(texts: list[str]) -> Sequence[Array]:
     """Return per text: length, whether it ends a sentence, commas, sentences."""
-    if compiled is not None:
-        rows = compiled.counted(texts, _ENDS, "、،", "。")
-        lengths, ends, commas, sentences = np.frombuffer(rows, np.intp).reshape(4, -1)
-        return lengths, ends.astype(bool), commas, sentences
     return (
         _whole([len(text) for text in texts]),
         np.array([text.rstrip().endswith(_ENDS) for text in texts]),

@@ -13,7 +13,7 @@ from lxml import etree
 from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
 from scraper_service.content.main_content.learned_scores import name_parts
-from scraper_service.content.passes import compiled, elements
+from scraper_service.content.passes import elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -104,18 +104,12 @@ def read_declarations(document: Document) -> PageDeclarations:
     signs = _meta_signs(metas)
     for data in scripts[:MAX_SCRIPTS]:
         signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
-    for marked in _item_types(document.root):
+    for marked in _ITEM_TYPES(document.root):
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _url_signs(document.base)
     texts = tuple(text for text in titles[:MAX_TITLES] if text and not text.isspace())
     return PageDeclarations(frozenset(signs), product_description(scripts), texts)
-
-
-def _item_types(root: Any) -> list[str]:
-    if compiled is not None:
-        return compiled.values(root, "itemtype", MAX_TYPES)  # type: ignore[no-any-return]
-    return _ITEM_TYPES(root)[:MAX_TYPES]  # type: ignore[no-any-return]
 
 
 def _meta_signs(metas: Iterable[Any]) -> set[str]:

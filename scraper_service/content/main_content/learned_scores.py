@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
-from scraper_service.content.passes import compiled
-
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -32,8 +30,6 @@ _WORD = re.compile(r"[^\W\d_]+")
 def name_parts(names: str) -> frozenset[str]:
     """Return the words in class names and ids, in lower case."""
     names = names[:MAX_NAMES]
-    if compiled is not None and names.isascii():
-        return compiled.name_parts(names)  # type: ignore[no-any-return]
     if names.islower():  # most are
         return frozenset(_LOWER_PART.findall(names))
     parts = _NAME_PART.findall(names)
@@ -98,8 +94,6 @@ class Tables:
 
     def _score(self, names: str) -> NameScores:
         known = self._known
-        if compiled is not None and names.isascii():
-            return compiled.score_names(names[:MAX_NAMES], known, NO_NAMES)  # type: ignore[no-any-return]
         low = high = 0.0
         rows: list[int] = []
         for part in name_parts(names):
@@ -115,10 +109,6 @@ class Tables:
 
     def _score_start(self, text: str) -> tuple[float, float]:
         """Return the mean score of the first words, and the score of a short text."""
-        if compiled is not None and len(text) <= MAX_START and text.isascii():
-            return compiled.score_start(  # type: ignore[no-any-return]
-                text, self.words, self.phrases, MAX_FIRST_WORDS, MAX_PHRASE_WORDS
-            )
         words = text.lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
         first = phrase = 0.0
         known = self.words

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from array import array
 from operator import mul
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from attrs import define
 
-from scraper_service.content.passes import compiled
+from scraper_service.content.passes import inherited, number_scores
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.content.main_content.blocks import Walk
-    from scraper_service.content.main_content.learned_scores import NameScores
 
 Array = Any  # of numpy, one dimension
 
@@ -62,43 +60,12 @@ def names(
     A name such as "comment" is content in a forum, but not below an article.
     """
     nodes = walk.nodes
-    # Many nodes share the same scores object.
-    numbered = _numbered if compiled is None else compiled.numbered
-    numbers, *known = numbered(nodes.scores)
+    numbers, known = number_scores(nodes.scores)  # many nodes share their scores
     low, high, kind_low, kind_high = _by_kind(known, _kind_scores(walk, kind)).take(
-        np.frombuffer(numbers, np.int64), axis=1
+        numbers, axis=1
     )
-    inherited = _inherited if compiled is None else _compiled_inherited
-    _add(out, "names", low, high, made, inherited(made.parent, low, high))
-    below = inherited(made.parent, kind_low, kind_high)
-    _add(out, "kind names", kind_low, kind_high, made, below)
-
-
-def _numbered(scores: list[NameScores]) -> tuple[array[int] | array[float], ...]:
-    """Return five arrays: a number per node for its scores, and the distinct scores.
-
-    The distinct scores are four arrays: lowest scores, highest scores, rows, starts. The
-    rows refer to ``Tables.kind_names``. A -1 precedes the rows of each score, and ``starts``
-    has the position of this -1.
-    """
-    each = list(map(id, scores))
-    known = dict(zip(each, scores, strict=True))
-    places = dict(zip(known, range(len(known)), strict=True))
-    rows: list[int] = []
-    starts: list[int] = []
-    for _, _, own in known.values():
-        starts.append(len(rows))
-        rows.append(-1)
-        rows += own
-    lows, highs, _ = zip(*known.values(), strict=True)
-    numbers = [places[key] for key in each]
-    return (
-        array("q", numbers),
-        array("d", lows),
-        array("d", highs),
-        array("q", rows),
-        array("q", starts),
-    )
+    _add(out, "names", low, high, made)
+    _add(out, "kind names", kind_low, kind_high, made)
 
 
 def _by_kind(known: Sequence[Any], kind_scores: Array) -> Array:
@@ -107,8 +74,13 @@ def _by_kind(known: Sequence[Any], kind_scores: Array) -> Array:
     The last of ``kind_scores`` is 0, therefore no lowest score is above 0 and no highest
     score is below 0.
     """
-    lows, highs = (np.frombuffer(part, np.float64) for part in known[:2])
-    rows, starts = (np.frombuffer(part, np.int64) for part in known[2:])
+    rows: list[int] = []
+    starts: list[int] = []
+    for _, _, own in known:
+        starts.append(len(rows))
+        rows.append(-1)
+        rows += own
+    lows, highs, _ = zip(*known, strict=True)
     scores = kind_scores[rows]
     least = np.minimum.reduceat(scores, starts)
     most = np.maximum.reduceat(scores, starts)
@@ -126,35 +98,17 @@ def _kind_scores(walk: Walk, kind: Sequence[float]) -> Array:
     return scores
 
 
-def _inherited(parent: Array, low: Array, high: Array) -> tuple[Array, Array, Array]:
-    """Return per node the lowest, highest and sum of the scores from the body to it."""
-    least, most = low.tolist(), high.tolist()
-    lowest, highest, sums = least[:], most[:], (low + high).tolist()
-    for number, above in enumerate(parent.tolist()[1:], 1):
-        lowest[number] = min(least[number], lowest[above])
-        highest[number] = max(most[number], highest[above])
-        sums[number] = sums[above] + least[number] + most[number]
-    return np.array(lowest), np.array(highest), np.array(sums)
-
-
-def _compiled_inherited(
-    parent: Array, low: Array, high: Array
-) -> tuple[Array, Array, Array]:
-    found = compiled.inherited(parent, low, high)
-    return tuple(np.frombuffer(part) for part in found)  # type: ignore[return-value]
-
-
 def _add(
     out: dict[str, Array],
     name: str,
     low: Array,
     high: Array,
     made: Table,
-    inherited: tuple[Array, Array, Array],
 ) -> None:
     """Add the lowest, highest and summed scores from the body, and the nearest scores."""
     parent = made.parent
-    lowest, highest, sums = inherited
+    rows = inherited(parent.tolist(), low.tolist(), high.tolist())
+    lowest, highest, sums = map(np.array, rows)
     at = made.node
     out[f"{name} low"] = lowest[at]
     out[f"{name} high"] = highest[at]

@@ -23,7 +23,7 @@ from scraper_service.content.main_content.model import Model, model
 from scraper_service.content.main_content.names import Table
 from scraper_service.content.main_content.posts import add_bylines
 from scraper_service.content.main_content.rules import correct
-from scraper_service.content.passes import compiled
+from scraper_service.content.passes import classed
 
 MARKS = frozenset(
     "headerlink anchor-link anchorjs-link hash-link header-anchor mw-editsection".split()
@@ -123,24 +123,8 @@ def decide(
 
 def drop_marks(body: Any) -> None:
     """Drop the anchor links and edit links beside headings."""
-    for element in _marks(body):
+    for element in classed(body, _is_mark, "a", "span"):
         drop(element)
-
-
-def _marks(body: Any) -> list[Any]:
-    if compiled is not None:
-        return compiled.classed(body, _is_mark, "a", "span")  # type: ignore[no-any-return]
-    others: set[str | None] = {None}
-    marks: list[Any] = []
-    for element in body.iter("a", "span"):
-        names = element.get("class")
-        if names in others:
-            continue
-        if _is_mark(names):
-            marks.append(element)
-        else:
-            others.add(names)
-    return marks
 
 
 def _is_mark(names: str) -> bool:

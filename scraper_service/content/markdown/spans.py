@@ -19,7 +19,7 @@ from scraper_service.content.markdown.code_blocks import (
 from scraper_service.content.markdown.footnotes import Footnotes
 from scraper_service.content.markdown.inline import APART, BREAK, MARKS
 from scraper_service.content.markdown.layout import Layout
-from scraper_service.content.passes import compiled, finder
+from scraper_service.content.passes import Finder, TagNames, write_content
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,8 +41,8 @@ _LONE = re.compile(
 )
 MAX_SIGNS = 3  # an anchor with as many child elements is a real link
 _IMAGE = re.compile(r"!\[[^\[\]]*\]\(\S+\)")
-_holds_lines = finder("br", "div", "li", "pre")
-_holds_links = finder("a")
+_holds_lines = Finder("br", "div", "li", "pre")
+_holds_links = Finder("a")
 
 
 def _is_sign_of_place(link: Any) -> bool:
@@ -75,7 +75,7 @@ class Spans:
         self.run: list[str] = []
         self.taken = 0  # calls of ``take``
         self.depth = 0
-        self.names: dict[int, Any] = {}  # private to the compiled pass
+        self.tags = TagNames()
         self.last_code = ("", "")  # the last code span and its text
         self.flat: str | None = None  # replaces block ends in cells and headings
         self.link: str | None = None  # URL of the unfinished link around
@@ -85,29 +85,7 @@ class Spans:
 
     def content(self, element: Any) -> None:
         """Write the content of ``element``, but not the element itself."""
-        if compiled is not None:
-            compiled.content(self, element, MAX_DEPTH)
-            return
-        text = element.text
-        if text:
-            self.text(text)
-        if not len(element):
-            return
-        if self.depth >= MAX_DEPTH:
-            self.text(" ".join(part for c in element for part in c.itertext()))
-            return
-        self.depth += 1
-        writers = self.writers
-        for child in element:
-            write = writers.get(child.tag)
-            if write is None:
-                self.content(child)
-            else:
-                write(self, child)
-            text = child.tail
-            if text:
-                self.text(text)
-        self.depth -= 1
+        write_content(self, element, MAX_DEPTH)
 
     def text(self, text: str) -> None:
         """Add text of the page to the run."""

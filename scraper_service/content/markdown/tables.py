@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from scraper_service.content.passes import finder, texts_in
+from scraper_service.content.passes import Finder, texts_in
 from scraper_service.content.text.digits import parse_digits
 
 MAX_COLUMNS = 200
 MAX_CELLS = 200_000
-_holds_objects = finder("img", "input", "math", "video")
+_holds_objects = Finder("img", "input", "math", "video")
 _ALIGN = re.compile(r"text-align\s*:\s*(left|center|right)", re.IGNORECASE)
 _ALIGNED = {"left": ":---", "center": ":---:", "right": "---:"}
 _LAYOUT = frozenset(

@@ -23,7 +23,7 @@ from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
 from scraper_service.content.markdown.pictures import Pictures
 from scraper_service.content.markdown.tables import alignments, data_rows
-from scraper_service.content.passes import finder
+from scraper_service.content.passes import Finder
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 MAX_TITLE = 5000  # characters; longer texts keep their bold marks
 _LISTS = frozenset({"ul", "ol", "menu", "dir"})
 # Elements that no true heading contains.
-_holds_big = finder(
+_holds_big = Finder(
     *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
 )
-_holds_items = finder("li")
-_holds_images = finder("img", "input", "math", "video", "audio", "hr")
-_holds_title = finder("h1")
-_holds_pictures = finder("img")
+_holds_items = Finder("li")
+_holds_images = Finder("img", "input", "math", "video", "audio", "hr")
+_holds_title = Finder("h1")
+_holds_pictures = Finder("img")
 _WRAPPERS = frozenset({"li", "div", "span", "nav", "section"})
 RULE = "---"
 # Bold texts, and the URLs of links, which are not shown.

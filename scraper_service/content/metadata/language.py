@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from scraper_service.content.passes import compiled
-
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence
 
@@ -70,7 +68,7 @@ def reading(text: str) -> dict[str, str]:
         characters = len(_CHARACTER.findall(rest))
     if characters:
         text = _CHARACTER.sub(" ", text)
-    count = _count_words(text) if compiled is None else compiled.spoken(text)
+    count = _count_words(text)
     minutes = count / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
     if not count + characters:
         return {}

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from attrs import field, frozen
 
-from scraper_service.content.passes import compiled, texts_in
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+from scraper_service.content.passes import signs, texts_in
 
 MAX_ELEMENTS = 3000  # elements that are examined
 MAX_AFTER_HEADING = 400  # of these after the first ``h1``
@@ -81,7 +78,19 @@ def marks(body: Any) -> Marks:
     """Find the marks of author and dates in one walk of the page."""
     found, early = Marks(), Marks()
     seen = early
-    for element, text, tail, kind in _signs(body):
+    for element, text, tail, kind in signs(
+        body,
+        kind_of=_kind,
+        kind_of_attributes=_kind_of,
+        neither=_NEITHER,
+        dated=DATED_TAGS,
+        plain=_PLAIN_TAGS,
+        naming=_NAMING,
+        starts=_STARTS,
+        left=MAX_ELEMENTS,
+        after_heading=MAX_AFTER_HEADING,
+        longest=MAX_TEXT,
+    ):
         if text is not None:
             _take_text(text, element, seen)
         if tail is not None:
@@ -93,71 +102,6 @@ def marks(body: Any) -> Marks:
     found.bylines.extend(early.bylines)
     found.dated.extend(early.dated)
     return found
-
-
-# An element, its text and tail (None unless telling), and its kind.
-Sign = tuple[Any, str | None, str | None, Kind]
-
-
-def _signs(body: Any) -> Iterable[Sign]:
-    if compiled is None:
-        return signs(body)
-    return compiled.signs(  # type: ignore[no-any-return]
-        body,
-        is_telling=_is_telling,
-        kind_of=_kind,
-        kind_of_attributes=_kind_of,
-        neither=_NEITHER,
-        dated=DATED_TAGS,
-        plain=_PLAIN_TAGS,
-        naming=_NAMING,
-        starts=_STARTS,
-        left=MAX_ELEMENTS,
-        after_heading=MAX_AFTER_HEADING,
-        longest=MAX_TEXT,
-    )
-
-
-def signs(body: Any) -> Iterator[Sign]:
-    """Yield the elements with a mark or a telling text, and each ``h1``.
-
-    This loop is the most expensive part of metadata: a usual element costs no call.
-    """
-    kinds: dict[str | None, Kind] = {None: _NEITHER, "": _NEITHER}
-    left = MAX_ELEMENTS
-    is_early = True
-    for element in body.iter():
-        left -= 1
-        if not left:
-            break
-        text, tail = element.text, element.tail
-        if not (text and 4 < len(text) <= MAX_TEXT and _is_telling(text)):
-            text = None
-        if not (tail and 4 < len(tail) <= MAX_TEXT and _is_telling(tail)):
-            tail = None
-        names = element.get("class")
-        if names not in kinds:
-            kinds[names] = _kind(names)
-        kind = kinds[names]
-        tag = element.tag
-        if tag == "h1":
-            if is_early:
-                is_early, left = False, min(left, MAX_AFTER_HEADING)
-        elif tag in DATED_TAGS:
-            kind = False, True
-        elif tag == "a":
-            if "/author" in element.get("href", ""):
-                kind = True, kind[1]
-        elif tag not in _PLAIN_TAGS and not _NAMING.isdisjoint(element.keys()):
-            kind = _kind_of(element, kind)
-        if text is not None or tail is not None or tag == "h1" or kind is not _NEITHER:
-            yield element, text, tail, kind
-
-
-def _is_telling(text: str) -> bool:
-    if text.isspace():
-        return False
-    return "20" in text or "19" in text or text.lstrip()[:2] in _STARTS
 
 
 @lru_cache(maxsize=10_000)  # the pages of a site share their names

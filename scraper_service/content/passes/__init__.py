@@ -1,13 +1,11 @@
-"""The optional compiled passes over the elements of a page.
+"""The passes over the elements of a page that cost most, compiled where that is possible.
 
-``_compiled.pyx`` is built when the package is installed and a C compiler exists.
-``compiled`` is the built module, or None in these cases:
+``walks.py`` and ``nodes.pyx`` are compiled when the package is installed and a C compiler
+exists. The module ``walks`` takes the place of the compiled one in these cases:
 
-- the module was not built,
+- it was not built,
 - it was built for another version of lxml or libxml2,
 - its sources have changed since.
-
-Each compiled function has a Python equivalent, here or in the module that calls it.
 """
 
 from __future__ import annotations
@@ -16,9 +14,6 @@ import zlib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
 
 
 def _load() -> Any:
@@ -31,29 +26,26 @@ def _load() -> Any:
 
 def _checksum() -> int:
     """Return the checksum of the sources; ``setup.py`` computes it in the same way."""
-    sources = sorted(Path(__file__).parent.glob("*.p[xy][xi]"))
-    return zlib.crc32(b"".join(path.read_bytes() for path in sources))
+    sources = (Path(__file__).with_name(name) for name in ("nodes.pyx", "walks.py"))
+    return zlib.crc32(b"".join(source.read_bytes() for source in sources))
 
 
 compiled = _load()
 
+if TYPE_CHECKING:
+    from scraper_service.content.passes import walks as _walks
+else:
+    _walks = compiled or import_module("scraper_service.content.passes.walks")
 
-def elements(root: Any, *tags: str) -> Iterable[Any]:
-    """Return the elements with these tags in document order, including ``root``."""
-    if compiled is not None:
-        return compiled.elements(root, *tags)  # type: ignore[no-any-return]
-    return root.iter(*tags)  # type: ignore[no-any-return]
-
-
-def finder(*tags: str) -> Callable[[Any], bool]:
-    """Return a predicate: True if an element has a descendant with one of these tags."""
-    if compiled is not None:
-        return compiled.Finder(*tags)  # type: ignore[no-any-return]
-    return lambda element: next(element.iterdescendants(*tags), None) is not None
-
-
-def texts_in(element: Any) -> Iterable[str]:
-    """Return all texts in ``element``, in document order."""
-    if compiled is not None:
-        return compiled.texts(element)  # type: ignore[no-any-return]
-    return element.itertext()  # type: ignore[no-any-return]
+Finder = _walks.Finder
+TagNames = _walks.TagNames
+classed = _walks.classed
+elements = _walks.elements
+inherited = _walks.inherited
+main_texts = _walks.main_texts
+number_scores = _walks.number_scores
+signs = _walks.signs
+suspects = _walks.suspects
+text_blocks = _walks.text_blocks
+texts_in = _walks.texts_in
+write_content = _walks.write_content

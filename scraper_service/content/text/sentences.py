@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import re
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.content.passes import compiled
+from scraper_service.content.passes import main_texts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,27 +168,5 @@ def main_words(document: Document) -> str:
 
     At most the first :data:`MAX_WORDS_TEXT` characters are returned.
     """
-    parts: list[str] = []
-    if compiled is None:
-        _collect(document.root, parts, MAX_WORDS_TEXT)
-    else:
-        compiled.collect(document.root, parts, MAX_WORDS_TEXT, _SHARED)
+    parts = main_texts(document.root, MAX_WORDS_TEXT, _SHARED)
     return " ".join(parts)[:MAX_WORDS_TEXT]
-
-
-def _collect(element: Any, parts: list[str], left: int) -> int:
-    """Add the text in ``element``; return how many characters may still be added."""
-    text = element.text
-    if text:
-        parts.append(text)
-        left -= len(text)
-    for child in element:
-        if left < 0:
-            break
-        if child.tag not in _SHARED:
-            left = _collect(child, parts, left)
-        text = child.tail
-        if text and left >= 0:
-            parts.append(text)
-            left -= len(text)
-    return left

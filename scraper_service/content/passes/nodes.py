@@ -1,0 +1,136 @@
+"""The elements of a page as elements of lxml.
+
+``nodes.pyx`` has the same names for the nodes of libxml2. A page has no comments and no
+processing instructions, so that every child is an element.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+T = TypeVar("T")
+
+Node = Any
+Element = Any
+Document = Any
+Whole = int
+Real = float
+NULL = None  # follows the last node
+#: What :func:`text_of` and :func:`tail_of` return for white space.
+BLANK = " "
+
+# Texts that Markdown needs no change of, at any position.
+_PLAIN = re.compile(r"(?![(:])(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
+
+
+def cclass(made: T) -> T:
+    """Mark a class that is compiled to a structure."""
+    return made
+
+
+def cfunc(made: T) -> T:
+    """Mark a function that is compiled to one of C; only walks can call it."""
+    return made
+
+
+class TagNames:
+    """The tag names of the nodes of one document."""
+
+    def of(self, node: Node) -> str:
+        """Return the tag name of a node."""
+        return str(node.tag)
+
+
+class Finder:
+    """A predicate: True if an element has a descendant with one of the tags."""
+
+    def __init__(self, *tags: str) -> None:
+        self.tags = tags
+
+    def __call__(self, element: Element) -> bool:
+        return next(element.iterdescendants(*self.tags), None) is not None
+
+
+def elements(root: Element, *tags: str) -> Iterable[Element]:
+    """Return the elements with these tags in document order, including ``root``."""
+    return root.iter(*tags)  # type: ignore[no-any-return]
+
+
+def texts_in(element: Element) -> Iterable[str]:
+    """Return all texts in ``element``, in document order."""
+    return element.itertext()  # type: ignore[no-any-return]
+
+
+def node_of(element: Element) -> Node:
+    return element
+
+
+def document_of(_element: Element) -> Document:
+    return None
+
+
+def element_of(_document: Document, node: Node) -> Element:
+    return node
+
+
+def next_element(node: Node, root: Node) -> Node:
+    """Return the element behind ``node`` in document order; NULL at the end of ``root``."""
+    if len(node):
+        return node[0]
+    while node is not root:
+        sibling = node.getnext()
+        if sibling is not None:
+            return sibling
+        node = node.getparent()
+    return NULL
+
+
+def first_child(node: Node) -> Node:
+    return node[0] if len(node) else NULL
+
+
+def next_sibling(node: Node) -> Node:
+    return node.getnext()
+
+
+def attribute(node: Node, name: str) -> str | None:
+    return node.get(name)  # type: ignore[no-any-return]
+
+
+def has_attributes(node: Node) -> bool:
+    return bool(node.attrib)
+
+
+def text_of(node: Node) -> str | None:
+    """Return the text before the first child; BLANK for white space, else None."""
+    return _text(node.text)
+
+
+def tail_of(node: Node) -> str | None:
+    """Return the text behind the element; BLANK for white space, else None."""
+    return _text(node.tail)
+
+
+def _text(text: str | None) -> str | None:
+    if not text:
+        return None
+    return BLANK if text.isspace() else text
+
+
+def add_texts(node: Node, parts: list[str]) -> None:
+    """Add all texts in the element to ``parts``."""
+    parts += node.itertext()
+
+
+def words_in(text: str) -> int:
+    """Return the number of words, as ``split`` counts them."""
+    return len(text.split())
+
+
+def is_plain(text: str) -> bool:
+    """Return True if Markdown needs no change of a text at any position."""
+    return _PLAIN.fullmatch(text) is not None
