@@ -239,7 +239,7 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
-    site = paced_site(pages=20, wait=0.5)
+    site = paced_site(pages=20, wait=1)
     services = [start_service() for _ in range(processes)]
     time.sleep(3 * REFRESH_S * (processes - 1))  # until they know of each other
     jobs = [crawl(service, site.url()) for service in services]
