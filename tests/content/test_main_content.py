@@ -646,3 +646,11 @@ def test_an_h1_in_a_menu_that_was_never_closed_is_the_title():
 def test_a_few_words_left_of_the_head_are_dropped():
     page = f"// inside head tag<header><a href=/>Home</a></header><main><h1>Boats</h1>{PROSE}</main>"
     assert markdown(page, only_main_content=True).startswith("# Boats\n\n")
+
+
+def test_a_page_declares_at_most_twenty_types():
+    types = "".join(
+        f"<p itemscope itemtype=https://x.example/T{n}>" for n in range(500)
+    )
+    found = read_declarations(parse(types, URL)).signs
+    assert {f"data:T{n}" for n in range(20)} == {s for s in found if "data:" in s}

@@ -104,7 +104,7 @@ def read_declarations(document: Document) -> PageDeclarations:
     signs = _meta_signs(metas)
     for data in scripts[:MAX_SCRIPTS]:
         signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
-    for marked in _ITEM_TYPES(document.root):
+    for marked in _ITEM_TYPES(document.root)[:MAX_TYPES]:
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _url_signs(document.base)
