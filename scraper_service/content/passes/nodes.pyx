@@ -224,11 +224,11 @@ cdef inline bint has_attributes(xmlNode* node) noexcept:
 
 
 cdef inline str text_of(xmlNode* node):
-    return short_or_blank(text_from(node.children))
+    return text_or_blank(text_from(node.children))
 
 
 cdef inline str tail_of(xmlNode* node):
-    return short_or_blank(text_from(node.next))
+    return text_or_blank(text_from(node.next))
 
 
 cdef inline xmlNode* text_from(xmlNode* node) noexcept:
@@ -242,7 +242,7 @@ cdef inline xmlNode* text_from(xmlNode* node) noexcept:
     return NULL
 
 
-cdef inline str short_or_blank(xmlNode* first):
+cdef inline str text_or_blank(xmlNode* first):
     """Return the joined text nodes from ``first``; BLANK for white space, else None."""
     cdef str text
     if first is NULL:
