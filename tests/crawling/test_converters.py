@@ -145,6 +145,16 @@ def test_large_pages_leave_no_memory_to_those_after_them():
     asyncio.run(main())
 
 
+def test_what_a_process_remembers_does_not_slow_down_its_collections():
+    async def main():
+        async with pool_of() as pool:
+            before = await pool.run(conversions.objects_to_visit)
+            await pool.run(conversions.remember, 50_000)
+            assert await pool.run(conversions.objects_to_visit) < before + 1_000
+
+    asyncio.run(main())
+
+
 def test_the_time_without_processes_is_no_fault_of_a_job(orders, monkeypatch):
     monkeypatch.setattr(process_pool, "PAUSE_S", 6.0)
 

@@ -9,6 +9,7 @@ tasks for a pool.
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import time
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 VARIABLE = "CONVERSIONS_OF_TESTS"
 HELD_AT_MOST_S = 240
 POLL_S = 0.02
+REMEMBERED: list[Any] = []
 
 
 class PoolInLoop(NamedTuple):
@@ -123,6 +125,16 @@ def fill_memory() -> int:
 
 def pid() -> int:
     return os.getpid()
+
+
+def remember(count: int) -> None:
+    """Keep ``count`` more objects until the process ends, as a cache does."""
+    REMEMBERED.extend([number] for number in range(count))
+
+
+def objects_to_visit() -> int:
+    """Return the number of objects that the next garbage collection visits."""
+    return len(gc.get_objects())
 
 
 def lines(count: int) -> bytes:
