@@ -56,7 +56,6 @@ PAUSE_S = 0.1  # the shortest pause between two tries at a busy site
 READERS = "robots.txt"  # replaces a team id in the converter pool
 STALE_S = 30 * 86_400  # rules of an unreachable site (RFC 9309, 2.3.1.4)
 ENTRY_BYTES = 2000  # size of a cache entry without its rules
-MAX_DOUBLINGS = 20
 REFERENCE_AGENT = "FirecrawlAgent"  # groups for this name always apply, too
 
 _COMPATIBLE = re.compile(r"compatible;\s*([A-Za-z_-]+)", re.IGNORECASE)
@@ -86,9 +85,9 @@ class RobotsAnswer:
         verdict = self.group(agents).link_verdict(url)
         if verdict.allowed:
             return None
-        if verdict.rule is None:
+        if verdict.text is None:
             return self.detail or "robots.txt has more rules than are read."
-        return f"robots.txt refuses it in line {verdict.line}: {verdict.rule}"
+        return f"robots.txt refuses it in line {verdict.line}: {verdict.text}"
 
 
 def unreachable(why: str) -> RobotsAnswer:
@@ -181,8 +180,8 @@ class _Kept:
     read_at: float
     #: Time of the next fetch.
     until: float
-    #: Failures in a row.
-    failures: int
+    #: The wait after the last of several failures in a row; 0 after a success.
+    retry_s: float
 
     @property
     def size(self) -> int:
@@ -271,15 +270,15 @@ class RobotsPolicy:
         now = read_at = self._clock()
         before = self._kept.pop(key, None)
         self._bytes -= before.size if before else 0
-        failures, wait_s = 0, self._max_age_s
+        wait_s, retry_s = self._max_age_s, 0.0
         if answer.passing:
-            failures = before.failures + 1 if before else 1
-            wait_s = min(wait_s, self._retry_s * 2 ** min(failures - 1, MAX_DOUBLINGS))
+            retry_s = 2 * before.retry_s if before else 0
+            wait_s = retry_s = min(self._max_age_s, max(self._retry_s, retry_s))
             was_ok = before is not None and before.answer.state == "ok"
             if before and was_ok and now - before.read_at < STALE_S:
                 answer = evolve(before.answer, detail=answer.detail)
                 read_at = before.read_at
-        kept = _Kept(answer, read_at, now + wait_s, failures)
+        kept = _Kept(answer, read_at, now + wait_s, retry_s)
         self._kept[key] = kept
         self._bytes += kept.size
         while self._bytes > self._max_bytes and len(self._kept) > 1:

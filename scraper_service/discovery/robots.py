@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from attrs import define, evolve, field, frozen
+from w3lib.encoding import read_bom
 
 from scraper_service.content.decode import clean_text, decode_start
 from scraper_service.content.html.page_urls import absolute, is_web
@@ -29,32 +30,37 @@ ROBOTS_PATH = "/robots.txt"  # always allowed (RFC 9309, 2.2.2)
 # Texts behind asterisks that are searched for, times characters of the URL: 2 to 5 ms.
 MAX_WORK = 2**20
 
-_PLAIN = re.compile(r"[A-Za-z0-9\-._~:/?#\[\]@!&'()+,;=]*\Z")
-_ENCODED = re.compile(r"%[0-9A-Fa-f]{2}")
+# Letters, digits, -._~ and the reserved characters of RFC 3986 without * and $, which
+# are special in rules.
+_PLAIN = r"A-Za-z0-9\-._~:/?#\[\]@!&'()+,;="
+_ODD_IN_PATH = re.compile(rf"%[0-9A-Fa-f]{{2}}|%|[^{_PLAIN}%]+")
+_ODD_IN_RULE = re.compile(rf"%[0-9A-Fa-f]{{2}}|%|[^{_PLAIN}%*$]+")
 _UNRESERVED = re.compile(r"[A-Za-z0-9\-._~]")
-_RESERVED = ":/?#[]@!&'()+,;="  # RFC 3986, without the special characters of rules
 
 
 class Rule(NamedTuple):
-    """One rule of a group.
+    """One rule of a group, which is also the verdict on the URLs that it decides.
 
     Of two matching rules the greater rule applies: the longer rule, then Allow.
     """
 
-    #: Octets of the pattern.
+    #: Octets of the pattern; 0 if no rule matches a URL.
     length: int
     allowed: bool
-    #: The number of the line, from 1.
-    line: int
-    #: The line without its comment.
-    text: str
+    #: The number of the line, from 1; None without a line.
+    line: int | None = None
+    #: The line without its comment, cut at 500 characters; None without a line.
+    text: str | None = None
+    #: The text before the first asterisk.
+    start: str = ""
     #: The texts behind the asterisks, which must follow each other in the path.
     pieces: tuple[str, ...] = ()
     #: True if the rule must match to the end of the path.
     is_whole: bool = False
 
-    def matches(self, path: str, start: int) -> bool:
-        """Return True if ``path`` matches from ``start`` on; takes linear time."""
+    def matches(self, path: str) -> bool:
+        """Return True if a path with :attr:`start` matches; takes linear time."""
+        start = len(self.start)
         if not self.pieces:
             return not self.is_whole or len(path) == start
         *middle, last = self.pieces
@@ -68,18 +74,7 @@ class Rule(NamedTuple):
         return path.find(last, start) >= 0
 
 
-@frozen
-class RobotsVerdict:
-    """The decision of robots.txt about a URL, with the deciding rule."""
-
-    allowed: bool
-    #: The line of the rule, without comment and cut at 500 characters; None without a
-    #: matching rule.
-    rule: str | None = None
-    #: The number of the line, from 1; None without a matching rule.
-    line: int | None = None
-    #: Octets of the rule's pattern; 0 without a matching rule.
-    length: int = 0
+NO_RULE = Rule(0, allowed=True)
 
 
 @frozen
@@ -91,21 +86,17 @@ class RobotsGroup:
     #: The rules, best first, by the text before the first asterisk.
     rules: Mapping[str, Sequence[Rule]] = field(factory=dict, repr=False)
     #: The lengths of the keys of ``rules``, rising.
-    lengths: tuple[int, ...] = field(default=(), repr=False)
-    #: True if every URL is refused.
-    refuses_all: bool = False
+    lengths: Sequence[int] = field(default=(), repr=False)
 
-    def verdict(self, path_and_query: str) -> RobotsVerdict:
-        """Return the verdict on ``/path?query``, in any percent-encoding."""
-        if self.refuses_all:
-            return RobotsVerdict(allowed=False)
+    def verdict(self, path_and_query: str) -> Rule:
+        """Return the rule that decides on ``/path?query``, in any percent-encoding."""
         path = normal(path_and_query)
         if path == ROBOTS_PATH:
-            return RobotsVerdict(allowed=True)
-        return _verdict(self._best(path if path.startswith("/") else f"/{path}"))
+            return NO_RULE
+        return self._best(path if path.startswith("/") else f"/{path}")
 
-    def link_verdict(self, url: str) -> RobotsVerdict:
-        """Return the verdict on a link; the URL with a final slash is checked too.
+    def link_verdict(self, url: str) -> Rule:
+        """Return the rule that decides on a link, with and without a final slash.
 
         Thus ``Disallow: /a/`` refuses ``/a``, unless a longer rule allows ``/a``.
         """
@@ -117,34 +108,33 @@ class RobotsGroup:
         outranked = other.length <= found.length
         return found if other.allowed or outranked else other
 
-    def _best(self, path: str) -> Rule | None:
+    def _best(self, path: str) -> Rule:
         """Return the greatest matching rule.
 
         After :data:`MAX_WORK`, a rule that refuses counts as a match without a try.
         """
-        best: Rule | None = None
+        best = NO_RULE
         tries = MAX_WORK // len(path)
         for length in self.lengths:
             if length > len(path):
                 break
             for rule in self.rules.get(path[:length], ()):
-                if best is not None and rule <= best:
+                if rule <= best:
                     break
-                pieces = rule.pieces
-                tries -= len(pieces)
-                if pieces and tries < 0:
+                tries -= len(rule.pieces)
+                if rule.pieces and tries < 0:
                     is_match = not rule.allowed
-                elif pieces and pieces[0] not in path:
+                elif rule.pieces and rule.pieces[0] not in path:
                     continue  # the usual case, without a call
                 else:
-                    is_match = rule.matches(path, length)
+                    is_match = rule.matches(path)
                 if is_match:
                     best = rule
                     break
         return best
 
 
-REFUSE_ALL = RobotsGroup(refuses_all=True)
+REFUSE_ALL = RobotsGroup(rules={"/": (Rule(1, allowed=False),)}, lengths=(1,))
 
 
 @frozen
@@ -181,29 +171,20 @@ def path_and_query(url: str) -> str:
     return (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
 
 
-def normal(text: str, special: str = "") -> str:
+def normal(text: str, odd: re.Pattern[str] = _ODD_IN_PATH) -> str:
     """Return ``text`` in the normal percent-encoding (RFC 9309, 2.2.2).
 
     Letters, digits and ``-._~`` are decoded. Characters outside of ASCII are encoded.
-    ``*`` and ``$`` are encoded unless they are in ``special``.
     """
-    if _PLAIN.match(text):
-        return text
-    safe = _RESERVED + special
-    done, end = [], 0
-    for match in _ENCODED.finditer(text):
-        char = chr(int(match[0][1:], 16))
-        done.append(quote(text[end : match.start()], safe, errors="replace"))
-        done.append(char if _UNRESERVED.match(char) else match[0].upper())
-        end = match.end()
-    done.append(quote(text[end:], safe, errors="replace"))
-    return "".join(done)
+    return odd.sub(_normal_part, text)
 
 
-def _verdict(rule: Rule | None) -> RobotsVerdict:
-    if rule is None:
-        return RobotsVerdict(allowed=True)
-    return RobotsVerdict(rule.allowed, rule.text, rule.line, rule.length)
+def _normal_part(match: re.Match[str]) -> str:
+    part = match[0]
+    if part[0] != "%" or part == "%":
+        return quote(part, safe="", errors="replace")
+    char = chr(int(part[1:], 16))
+    return char if _UNRESERVED.match(char) else part.upper()
 
 
 MAX_BYTES = 500 * 2**10  # RFC 9309, section 2.5
@@ -214,11 +195,6 @@ MAX_SITEMAPS = 1000
 MAX_RULES = 100_000
 
 _LINE_END = re.compile(r"\r\n|\r|\n")
-_BOMS = (
-    (b"\xef\xbb\xbf", "utf-8"),
-    (b"\xfe\xff", "utf-16-be"),
-    (b"\xff\xfe", "utf-16-le"),
-)
 # Bytes that are not UTF-8 are decoded as Latin-1.
 _STRAY_BYTES = {0xDC00 + byte: byte for byte in range(0x80, 0x100)}
 # The spellings of Google's parser, https://github.com/google/robotstxt. A name only
@@ -231,8 +207,9 @@ _NAME = re.compile(
     r"|(?P<delay>crawl[- ]?delay)",
     re.IGNORECASE,
 )
-_TOKEN = re.compile(r"[A-Za-z_-]+")  # RFC 9309, section 2.2.1
-_FIRST_WORD = re.compile(r"[^\s/]+")
+# An agent has two names: its token, which has no digits (RFC 9309, 2.2.1), and its first
+# word, as in 360Spider.
+_AGENT_NAMES = (re.compile(r"\*(?!\S)|[A-Za-z_-]+"), re.compile(r"[^\s/*][^\s/]*"))
 _INDEX = re.compile(r"/index\.htm[^/]*\Z")
 _STARS = re.compile(r"\*{2,}")
 
@@ -260,43 +237,38 @@ def read_robots(
     return RobotsRules(sitemaps, groups, size=_size(groups, sitemaps))
 
 
-def _size(groups: Mapping[str, RobotsGroup], sitemaps: Iterable[str]) -> int:
+def _size(groups: Mapping[str, RobotsGroup], sitemaps: Sequence[str]) -> int:
     """Return the approximate memory of groups and sitemaps in bytes, on 64 bits."""
     kept = {id(group.rules): group.rules for group in groups.values()}
-    size = 500 + 120 * len(groups) + sum(100 + len(address) for address in sitemaps)
-    for rules in kept.values():
-        texts = (len(rule.text) for some in rules.values() for rule in some)
-        size += 600 + sum(250 + 2 * length for length in texts)
-    return size
+    rules = [rule for each in kept.values() for some in each.values() for rule in some]
+    texts = sum(rule.length + len(rule.text or "") for rule in rules)
+    rows = 250 * len(rules) + 200 * len(sitemaps)
+    return 500 + 600 * len(kept) + 200 * len(groups) + rows + texts
 
 
 def _text(body: bytes) -> str:
-    for bom, codec in _BOMS:
-        if body.startswith(bom):
-            body = body[len(bom) :]
-            if codec != "utf-8":
-                return clean_text(body.decode(codec, "replace"))
+    codec, bom = read_bom(body)
+    if codec and bom and codec != "utf-8":
+        return clean_text(body[len(bom) :].decode(codec, "replace"))
     return clean_text(body.decode("utf-8", "surrogateescape").translate(_STRAY_BYTES))
 
 
 @define
-class _Block:
-    """Lines of agents and the lines below them, up to the next line of an agent."""
-
-    #: The rules with their patterns in normal percent-encoding.
-    rules: list[tuple[str, Rule]]
-    delay_s: float | None = None
-    #: True after a rule: the next line of an agent starts a new block.
-    closed: bool = False
-
-
-@define
 class _Reader:
-    """Parses the lines of a file one after the other."""
+    """Parses the lines of a file one after the other.
+
+    A group of the file has several agents, and an agent may have several groups.
+    """
 
     sitemaps: list[str] = field(factory=list)
-    _blocks: list[_Block] = field(factory=list)
-    _of_agent: dict[str, dict[int, _Block]] = field(factory=dict)
+    _delays: dict[str, float] = field(factory=dict)
+    #: The lists of rules of each agent.
+    _of_agent: dict[str, list[list[Rule]]] = field(factory=dict)
+    #: The agents and the rules of the last group.
+    _agents: set[str] = field(factory=set)
+    _rules: list[Rule] = field(factory=list)
+    #: True after a rule: the next line of an agent starts a new group.
+    _closed: bool = True
 
     def read(self, number: int, line: str) -> None:
         """Parse one line; unknown and invalid lines are ignored."""
@@ -310,56 +282,51 @@ class _Reader:
         elif kind == "sitemap":
             if len(self.sitemaps) < MAX_SITEMAPS:
                 self.sitemaps.append(value)
-        elif self._blocks and kind == "delay":
+        elif kind == "delay":
             self._delay(value)
-        elif self._blocks:
-            self._blocks[-1].closed = True
+        else:
+            self._closed = True
             self._rule(value, number, text, allowed=kind == "allow")
 
     def _agent(self, value: str) -> None:
-        block = self._blocks[-1] if self._blocks else None
-        if block is None or block.closed:
-            self._blocks.append(_Block([]))
-        elif block.delay_s is not None:
-            # A delay does not end the group, but does not apply to agents below it.
-            self._blocks.append(_Block(block.rules))
-        for name in _agent_names(value):
-            blocks = self._of_agent.setdefault(name, {})
-            blocks[id(self._blocks[-1])] = self._blocks[-1]
+        if self._closed:
+            self._agents, self._rules, self._closed = set(), [], False
+        found = (pattern.match(value) for pattern in _AGENT_NAMES)
+        for name in {match[0].lower() for match in found if match} - self._agents:
+            self._agents.add(name)
+            self._of_agent.setdefault(name, []).append(self._rules)
 
     def _delay(self, value: str) -> None:
+        """Set the delay of the agents above; it does not end their group."""
         try:
             delay_s = float(value)
         except ValueError:
             return
         if math.isfinite(delay_s) and delay_s >= 0:
-            block = self._blocks[-1]
-            block.delay_s = max(delay_s, block.delay_s or 0)
+            for name in self._agents:
+                self._delays[name] = max(delay_s, self._delays.get(name, 0))
 
     def _rule(self, value: str, number: int, text: str, *, allowed: bool) -> None:
         """Add a rule; a path must begin with / or *."""
         if not value.startswith(("/", "*")):
             return
-        pattern, rules = normal(_STARS.sub("*", value), "*$"), self._blocks[-1].rules
-        rules.append((pattern, Rule(len(pattern), allowed, number, text[:MAX_TEXT])))
+        pattern = normal(_STARS.sub("*", value), _ODD_IN_RULE)
+        self._rules.append(_rule_of(pattern, allowed, number, text))
         if allowed and (index := _INDEX.search(pattern)):
             # As in Google's parser: Allow for an index page allows its directory.
             place = f"{pattern[: index.start()]}/$"
-            rules.append((place, Rule(len(place), allowed, number, text[:MAX_TEXT])))
+            self._rules.append(_rule_of(place, allowed, number, text))
 
     def groups(self) -> dict[str, RobotsGroup]:
         """Return one group per agent, which merges all groups of the agent."""
         made: dict[tuple[int, ...], RobotsGroup] = {}
         left, groups = MAX_RULES, {}
-        for agent, blocks in self._of_agent.items():
-            lists = {id(block.rules): block.rules for block in blocks.values()}
-            key = tuple(lists)
+        for agent, lists in self._of_agent.items():
+            key = tuple(map(id, lists))
             if key not in made:
-                left -= sum(map(len, lists.values()))
-                fits = left >= 0
-                made[key] = _group(lists.values()) if fits else REFUSE_ALL
-            delays = [b.delay_s for b in blocks.values() if b.delay_s is not None]
-            delay_s = max(delays, default=None)
+                left -= sum(map(len, lists))
+                made[key] = _group(lists) if left >= 0 else REFUSE_ALL
+            delay_s = self._delays.get(agent)
             groups[agent] = evolve(made[key], crawl_delay_s=delay_s)
         return groups
 
@@ -376,28 +343,21 @@ def _split(line: str) -> tuple[str, str, str]:
     return name.strip(), value.strip(), text
 
 
-def _agent_names(value: str) -> Iterable[str]:
-    """Return the names of an agent.
+def _rule_of(pattern: str, allowed: bool, line: int, text: str) -> Rule:
+    """Return the rule of a pattern in normal percent-encoding."""
+    start, *pieces = pattern.removesuffix("$").replace("$", "%24").split("*")
+    is_whole = pattern.endswith("$")
+    if pieces and not pieces[-1]:  # an asterisk at the end matches any end
+        is_whole = False
+        pieces.pop()
+    shown = text[:MAX_TEXT]
+    return Rule(len(pattern), allowed, line, shown, start, tuple(pieces), is_whole)
 
-    Tokens of the RFC have no digits; the first word also finds ``360Spider``.
-    """
-    if value[:1] == "*":
-        return ("*",) if value == "*" or value[1].isspace() else ()
-    found = (pattern.match(value) for pattern in (_TOKEN, _FIRST_WORD))
-    return {match[0].lower() for match in found if match}
 
-
-def _group(lists: Iterable[list[tuple[str, Rule]]]) -> RobotsGroup:
+def _group(lists: Iterable[list[Rule]]) -> RobotsGroup:
     """Return the group of all rules, indexed by the text before the first asterisk."""
     found: dict[str, list[Rule]] = {}
-    for pattern, rule in chain.from_iterable(lists):
-        is_whole = pattern.endswith("$")
-        body = (pattern[:-1] if is_whole else pattern).replace("$", "%24")
-        start, *pieces = body.split("*")
-        if pieces and not pieces[-1]:  # an asterisk at the end matches any end
-            is_whole = False
-            pieces.pop()
-        kept = rule._replace(pieces=tuple(pieces), is_whole=is_whole)
-        found.setdefault(start, []).append(kept)
-    rules = {start: tuple(sorted(some, reverse=True)) for start, some in found.items()}
-    return RobotsGroup(rules=rules, lengths=tuple(sorted(set(map(len, rules)))))
+    for rule in chain.from_iterable(lists):
+        found.setdefault(rule.start, []).append(rule)
+    rules = {start: sorted(some, reverse=True) for start, some in found.items()}
+    return RobotsGroup(rules=rules, lengths=sorted({len(start) for start in rules}))

@@ -18,7 +18,7 @@ from protego import Protego
 from scraper_service.discovery import robots
 from scraper_service.discovery.robots import (
     MAX_BYTES,
-    RobotsVerdict,
+    NO_RULE,
     normal,
     path_and_query,
     read_robots,
@@ -107,6 +107,13 @@ def test_encoded_separators_are_other_characters():
     assert allows("User-agent: *\nDisallow: /a/b", "/a%2Fb")
 
 
+@pytest.mark.parametrize("agent", ["Bot", "Bot2", "Bot2.x"])
+def test_an_agent_with_digits_also_has_the_name_before_them(agent):
+    rules = read_robots(b"User-agent: Bot2.x/1\nDisallow: /")
+    is_name = agent != "Bot2"
+    assert rules.group([agent]).verdict("/a").allowed is not is_name
+
+
 def test_the_longest_rule_counts_and_allow_among_equals():
     text = (
         "User-agent: *\nDisallow: /a\nAllow: /a/b\nDisallow: /a/b/*/c\nAllow: /a/b/d/c"
@@ -118,17 +125,17 @@ def test_the_longest_rule_counts_and_allow_among_equals():
 def test_the_rule_and_its_line_are_told():
     text = "# ours\r\nUser-agent: *\r\rDISALLOW :  /private/*\t# no\nAllow: /"
     group = read_robots(text.encode()).group(())
-    assert group.verdict("/private/x") == RobotsVerdict(
-        allowed=False, rule="DISALLOW :  /private/*", line=4, length=10
-    )
+    verdict = group.verdict("/private/x")
+    assert (verdict.allowed, verdict.line, verdict.length) == (False, 4, 10)
+    assert verdict.text == "DISALLOW :  /private/*"
     assert group.verdict("/x").line == 5
-    assert read_robots(b"").group(()).verdict("/x") == RobotsVerdict(allowed=True)
+    assert read_robots(b"").group(()).verdict("/x") == NO_RULE
 
 
 def test_a_long_rule_is_shown_in_part():
     text = f"User-agent: *\nDisallow: /{'a' * 3000}".encode()
     verdict = read_robots(text).group(()).verdict("/" + "a" * 3000)
-    assert (verdict.allowed, len(verdict.rule)) == (False, robots.MAX_TEXT)
+    assert (verdict.allowed, len(verdict.text)) == (False, robots.MAX_TEXT)
 
 
 def test_robots_txt_itself_is_always_allowed():
@@ -315,14 +322,14 @@ def test_links_are_tried_with_a_final_slash_too(rules, url, refused):
     group = read_robots(f"User-agent: *\n{rules}".encode()).group(())
     verdict = group.link_verdict(f"https://a.example{url}")
     assert verdict.allowed is not refused
-    assert (verdict.rule in rules) if refused else True
+    assert (verdict.text in rules) if refused else True
 
 
 def test_rules_travel_between_processes():
     rules = read_robots(GROUPS.encode())
     copy = pickle.loads(pickle.dumps(rules))
     assert copy == rules
-    assert copy.group(["two"]).verdict("/a").rule == "Disallow: /a"
+    assert copy.group(["two"]).verdict("/a").text == "Disallow: /a"
 
 
 HEAD = b"User-agent: *\n"
@@ -357,7 +364,7 @@ def test_what_would_take_too_long_is_refused():
     assert group.link_verdict("https://a.example/x").allowed
     verdict = group.link_verdict(LONG)
     assert not verdict.allowed
-    assert verdict.rule.startswith("Disallow: /*")
+    assert verdict.text.startswith("Disallow: /*")
 
 
 def test_agents_that_multiply_the_rules_are_refused(monkeypatch):
