@@ -13,7 +13,7 @@ import pytest
 from tests.browser.conftest import why_no_browser
 from tests.support.waiting import WAIT_S
 from tools.bench import linked, rivals
-from tools.bench.crawl import NAMES, QUICK, WORK
+from tools.bench.crawl import CRAWLERS, NAMES, QUICK, WORK
 from tools.bench.processes import ROOT
 from tools.bench.sitemap import WORK as SITEMAP_WORK
 
@@ -64,13 +64,12 @@ def test_lag_and_memory_are_reported(scrapes: str):
 
 
 @pytest.mark.parametrize(
-    ("plain", "name"), [(plain, name) for plain in WORK for name in WORK[plain]]
+    ("work", "name"), [(work, name) for work in CRAWLERS for name in CRAWLERS[work]]
 )
-def test_every_crawler_finds_every_page(crawls: str, plain: bool, name: str):
+def test_every_crawler_finds_every_page(crawls: str, work: str, name: str):
     if name == "crawlee" and not rivals.HAS_CRAWLEE:
         pytest.skip("crawlee is not installed")
-    work = "links only" if plain else "Markdown, links, metadata"
-    (row,) = rows(crawls, f"| {work} | {NAMES[name]} |")
+    (row,) = rows(crawls, f"| {WORK[work]} | {NAMES[name]} |")
     assert f"| {QUICK.pages} |" in row
 
 
@@ -141,9 +140,10 @@ def test_pages_are_rendered_both_ways():
         assert "| 0.00 |" not in row
 
 
+@pytest.mark.parametrize("kind", linked.SITES)
 @pytest.mark.parametrize("count", [1, 2, 30])
-def test_every_page_can_be_reached(count: int):
-    site = linked.site("", count, "http://a.test")
+def test_every_page_can_be_reached(count: int, kind: str):
+    site = linked.site("", count, "http://a.test", kind)
     assert len(site) == count
     seen, new = set(), {linked.path(0)}
     while new:
@@ -164,6 +164,14 @@ def test_pages_come_from_a_directory(tmp_path):
     site = linked.site(str(tmp_path), 5, "http://a.test")
     assert list(site) == [linked.path(0)]
     assert site[linked.path(0)].startswith(b"<html><head>" + linked.BASE)
+
+
+def test_a_small_site_has_the_smallest_pages_from_20_kb(tmp_path):
+    for size in (50_000, 1_000, 30_000, 40_000):
+        page = f"<html><head></head><body>{'x' * size}</body></html>"
+        (tmp_path / f"{size}.html").write_text(page)
+    site = linked.site(str(tmp_path), 2, "http://a.test", "small")
+    assert [len(body) // 10_000 for body in site.values()] == [3, 4]
 
 
 def test_links_of_real_pages_to_their_own_site_lead_to_pages_of_the_site(tmp_path):

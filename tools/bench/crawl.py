@@ -2,7 +2,8 @@
 
 It also measures reads of a job's status, and the memory of a crawl. The crawls run one
 after another over the same linked pages of the same server, each with 16 requests in
-flight. The page server runs on the same machine.
+flight. The page server runs on the same machine. The sites are those of
+:mod:`tools.bench.linked`.
 
 ``--pages`` or the environment variable ``WCXB`` names a directory or archive of the WCXB
 corpus. Without it, the pages are generated.
@@ -15,20 +16,25 @@ import os
 import statistics
 import sys
 import tempfile
+import threading
 import time
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import define, evolve, frozen
 
 from tools.bench import linked
 from tools.bench.calls import KEY, call
-from tools.bench.memory import Memory
+from tools.bench.memory import Cpu, Memory, all_pss_mb, cpu_of
 from tools.bench.processes import ServerProcess, ServiceProcess
 from tools.bench.report import MACHINE, arguments, publish, table
 from tools.bench.rivals import CONCURRENCY, HAS_CRAWLEE
 from tools.bench.stored import Read, measure_memory, measure_reads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
 
 RESULT = "crawl.md"
 ENVIRONMENT = {
@@ -38,6 +44,7 @@ ENVIRONMENT = {
 }
 CRAWL_TIMEOUT_S = 600
 POLL_S = 0.2
+MEMORY_POLL_S = 0.5
 WARM_UP_PAGES = 20
 NAMES = {
     "service": "this service",
@@ -46,11 +53,26 @@ NAMES = {
     "leased": "stock Scrapy, leased scheduler",
     "crawlee": "crawlee (Parsel)",
 }
-# The crawlers by kind of work: False with conversion, True with links only.
-WORK = {
-    False: ("service", "local", "stock", "crawlee"),
-    True: ("service", "local", "stock", "leased", "crawlee"),
+# The kinds of work, and the scrape options of each.
+WORK = {"main": "main content", "all": "whole pages", "links": "links only"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "main": {"formats": ["markdown", "links"], "onlyMainContent": True},
+    "all": {"formats": ["markdown", "links"], "onlyMainContent": False},
+    "links": {"formats": []},
 }
+# The crawlers by kind of work. The rivals have no main content.
+CRAWLERS = {
+    "main": ("service", "local"),
+    "all": ("service", "local", "stock", "crawlee"),
+    "links": ("service", "local", "stock", "leased", "crawlee"),
+}
+# What others offer for each kind of work: Markdown of whole pages, or links.
+PEERS = ("stock", "crawlee")
+PEERS_ARE = (
+    "The peers are stock Scrapy and crawlee, both with html2text, which converts whole"
+    " pages."
+)
+PEER_WORK = {"main": "all", "all": "all", "links": "links"}
 
 
 @frozen
@@ -61,6 +83,8 @@ class Effort:
     pages: int
     #: Crawls of each kind.
     rounds: int
+    #: The kinds of sites, of :data:`tools.bench.linked.SITES`.
+    sites: tuple[str, ...]
     #: Pages of the stored job whose status is read.
     stored_pages: int
     #: Maximum reads of each part of the stored job.
@@ -73,8 +97,8 @@ class Effort:
     memory_s: float
 
 
-FULL = Effort(500, 2, 100_000, 500, 20, (1_000, 10_000, 100_000), 8)
-QUICK = Effort(40, 1, 3_000, 5, 0.5, (100, 1_000), 1)
+FULL = Effort(500, 3, linked.SITES, 100_000, 500, 20, (1_000, 10_000, 100_000), 8)
+QUICK = Effort(40, 1, ("relinked",), 3_000, 5, 0.5, (100, 1_000), 1)
 
 
 @frozen
@@ -84,8 +108,10 @@ class Run:
     pages: int
     #: The duration of the crawl as the crawler reports it.
     seconds: float
-    #: The time from the request to the end, as the client sees it.
-    wall_s: float
+    #: The maximum memory of all processes of the crawler.
+    peak_mb: float
+    #: The CPU time of the service during the crawl; None for other crawlers.
+    cpu: Cpu | None = None
 
     @property
     def per_second(self) -> float:
@@ -94,34 +120,41 @@ class Run:
 
 @frozen
 class Crawls:
-    """All crawls of one kind by one crawler."""
+    """All crawls of one site by one crawler."""
 
-    #: The crawler, a key of :data:`NAMES`.
+    #: A key of :data:`NAMES`.
     name: str
-    #: True for crawls that only follow links.
-    plain: bool
+    #: A key of :data:`WORK`.
+    work: str
     runs: list[Run]
 
     @property
     def per_second(self) -> float:
         return statistics.median(run.per_second for run in self.runs)
 
-    def cells(self, stock: Crawls) -> tuple[str, ...]:
+    def cells(self, peer: float) -> tuple[str, ...]:
+        """Return a row of the table; ``peer`` is the rate of the better peer."""
         rates = [run.per_second for run in self.runs]
         return (
-            "links only" if self.plain else "Markdown, links, metadata",
+            WORK[self.work],
             NAMES[self.name],
             str(self.runs[0].pages),
             f"{self.per_second:.1f}",
             f"{min(rates):.1f} to {max(rates):.1f}",
-            f"{statistics.median(run.wall_s for run in self.runs):.1f}",
-            f"{self.per_second / stock.per_second:.2f}",
+            f"{self.per_second / peer:.2f}",
+            self._cpu_ms(lambda cpu: cpu.main_s),
+            self._cpu_ms(lambda cpu: cpu.others_s),
+            f"{statistics.median(run.peak_mb for run in self.runs):.0f}",
         )
+
+    def _cpu_ms(self, part: Callable[[Cpu], float]) -> str:
+        each = [1000 * part(run.cpu) / run.pages for run in self.runs if run.cpu]
+        return f"{statistics.median(each):.1f}" if each else ""
 
 
 HEADINGS = (
-    *("Work", "By", "Pages", "Pages/s"),
-    *("Range", "Wall s", "To stock Scrapy"),
+    *("Work", "By", "Pages", "Pages/s", "Range", "To the better peer"),
+    *("CPU ms a page, main process", "converters", "Peak MB, all processes"),
 )
 
 
@@ -131,7 +164,8 @@ class Report:
 
     #: The number and the kind of the pages.
     source: str
-    crawls: list[Crawls]
+    #: The crawls of each site.
+    crawls: dict[str, list[Crawls]]
     #: Reads of the parts of a stored job.
     reads: list[Read]
     #: The memory of the main process, by rows of the frontier.
@@ -141,8 +175,12 @@ class Report:
         parts = [
             "# Crawl benchmark",
             f"{MACHINE}; {self.source}; {CONCURRENCY} requests in flight; no cache.",
-            table(HEADINGS, self._crawl_rows()),
+            PEERS_ARE,
             *([] if HAS_CRAWLEE else ["crawlee is not installed and was left out."]),
+        ]
+        for site, crawls in self.crawls.items():
+            parts += [f"## Site: {site}", table(HEADINGS, _crawl_rows(crawls))]
+        parts += [
             "## Status of a stored job",
             table(
                 ("Part", "Reads", "p50 ms", "p99 ms", "Failed"),
@@ -159,9 +197,17 @@ class Report:
         ]
         return "\n\n".join(parts) + "\n"
 
-    def _crawl_rows(self) -> list[tuple[str, ...]]:
-        stock = {x.plain: x for x in self.crawls if x.name == "stock"}
-        return [crawls.cells(stock[crawls.plain]) for crawls in self.crawls]
+
+def _crawl_rows(crawls: list[Crawls]) -> list[tuple[str, ...]]:
+    peers = {
+        work: max(
+            own.per_second
+            for own in crawls
+            if own.name in PEERS and own.work == PEER_WORK[work]
+        )
+        for work in WORK
+    }
+    return [own.cells(peers[own.work]) for own in crawls]
 
 
 def _read_cells(read: Read) -> tuple[str, ...]:
@@ -178,11 +224,14 @@ def _read_cells(read: Read) -> tuple[str, ...]:
 def run(source: str, effort: Effort) -> Report:
     """Measure crawls, then reads, then memory."""
     kind = f"{effort.pages} {'pages of WCXB' if source else 'generated pages'}"
-    arguments = ("--linked", str(effort.pages), "--source", source)
-    with ServerProcess("tools.bench.static", *arguments) as static:
+    crawls = {}
+    for name in effort.sites:
+        with _site(source, effort.pages, name) as static:
+            url = static.line("http", timeout_s=120) + linked.path(0)
+            crawls[name] = _crawls(url, effort)
+    reads = measure_reads(effort.stored_pages, effort.reads, effort.read_s)
+    with _site(source, effort.pages, "relinked") as static:
         site = static.line("http", timeout_s=120)
-        crawls = _crawls(site + linked.path(0), effort)
-        reads = measure_reads(effort.stored_pages, effort.reads, effort.read_s)
         memory = {
             rows: measure_memory(rows, site, effort.memory_s)
             for rows in effort.frontier_rows
@@ -190,65 +239,97 @@ def run(source: str, effort: Effort) -> Report:
     return Report(kind, crawls, reads, memory)
 
 
+def _site(source: str, pages: int, name: str) -> ServerProcess:
+    arguments = ("--linked", str(pages), "--source", source, "--site", name)
+    return ServerProcess("tools.bench.static", *arguments)
+
+
 def _crawls(url: str, effort: Effort) -> list[Crawls]:
-    found = []
-    for plain, names in WORK.items():
-        present = [name for name in names if name != "crawlee" or HAS_CRAWLEE]
-        runs: dict[str, list[Run]] = {name: [] for name in present}
-        for _ in range(effort.rounds):
-            for name in present:
-                done = (_serve if name == "service" else _rival)(name, url, plain)
-                if done.pages != effort.pages:
-                    raise SystemExit(f"{name}: {done.pages} of {effort.pages} pages")
-                runs[name].append(done)
-                print(f"{NAMES[name]}: {done.seconds:.1f} s", file=sys.stderr)
-        found += [Crawls(name, plain, done) for name, done in runs.items()]
-    return found
+    """Crawl by all crawlers in turn, so that none has the machine's better minutes."""
+    every = [
+        (work, name)
+        for work, names in CRAWLERS.items()
+        for name in names
+        if name != "crawlee" or HAS_CRAWLEE
+    ]
+    runs: dict[tuple[str, str], list[Run]] = {each: [] for each in every}
+    for _ in range(effort.rounds):
+        for work, name in every:
+            crawl = _serve if name == "service" else _rival
+            done = crawl(name, url, work)
+            if done.pages != effort.pages:
+                raise SystemExit(f"{name}: {done.pages} of {effort.pages} pages")
+            runs[work, name].append(done)
+            took = f"{done.seconds:.1f} s"
+            print(f"{WORK[work]}, {NAMES[name]}: {took}", file=sys.stderr)
+    return [Crawls(name, work, done) for (work, name), done in runs.items()]
 
 
-def _rival(name: str, url: str, plain: bool) -> Run:
+def _rival(name: str, url: str, work: str) -> Run:
     inherited = {k: v for k, v in os.environ.items() if not k.lower().endswith("proxy")}
-    arguments = (name, url, *(["--plain"] if plain else []))
-    begin = time.perf_counter()
-    with ServerProcess(
-        "tools.bench.rivals", *arguments, environment={**inherited, **ENVIRONMENT}
-    ) as rival:
+    arguments = ("tools.bench.rivals", name, url, "--work", work)
+    environment = {**inherited, **ENVIRONMENT}
+    with (
+        ServerProcess(*arguments, environment=environment) as rival,
+        _peak_memory(rival.pid) as peak,
+    ):
         done = json.loads(rival.line("{", CRAWL_TIMEOUT_S))
-        return Run(done["pages"], done["seconds"], time.perf_counter() - begin)
+    return Run(done["pages"], done["seconds"], peak.mb)
 
 
-def _serve(_name: str, url: str, plain: bool) -> Run:
+def _serve(_name: str, url: str, work: str) -> Run:
     """Crawl through the service after a warm-up crawl of a few pages."""
     with (
         tempfile.TemporaryDirectory() as data_dir,
         ServiceProcess(Path(data_dir), ENVIRONMENT) as service,
     ):
-        _crawl(service.url, url, plain, limit=WARM_UP_PAGES)
-        return _crawl(service.url, url, plain, limit=10_000)
+        _crawl(service.url, url, work, limit=WARM_UP_PAGES)
+        before = cpu_of(service.pid)
+        with _peak_memory(service.pid) as peak:
+            status = _crawl(service.url, url, work, limit=10_000)
+        cpu = cpu_of(service.pid) - before
+    return Run(status["completed"], _seconds(status), peak.mb, cpu)
 
 
-def _crawl(service: str, url: str, plain: bool, limit: int) -> Run:
-    scrape = {
-        "formats": [] if plain else ["markdown", "links"],
-        "onlyMainContent": False,
-        "maxAge": 0,
-        "storeInCache": False,
-    }
+@define
+class _Peak:
+    mb: float = 0.0
+
+
+@contextmanager
+def _peak_memory(pid: int) -> Iterator[_Peak]:
+    """Look at the memory of a process and its descendants until the block ends."""
+    peak, is_over = _Peak(), threading.Event()
+
+    def watch() -> None:
+        while not is_over.wait(MEMORY_POLL_S):
+            peak.mb = max(peak.mb, all_pss_mb(pid))
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield peak
+    finally:
+        is_over.set()
+        watcher.join()
+
+
+def _crawl(service: str, url: str, work: str, limit: int) -> dict[str, Any]:
+    """Crawl to the end; return the status with one page."""
+    scrape = {**OPTIONS[work], "maxAge": 0, "storeInCache": False}
     body = {"url": url, "limit": limit, "sitemap": "skip", "scrapeOptions": scrape}
-    begin = time.perf_counter()
     started = call(f"{service}/v2/crawl", body)
-    end = begin + CRAWL_TIMEOUT_S
+    end = time.perf_counter() + CRAWL_TIMEOUT_S
     while time.perf_counter() < end:
-        status = call(f"{service}/v2/crawl/{started['id']}?limit=1")
+        status: dict[str, Any] = call(f"{service}/v2/crawl/{started['id']}?limit=1")
         if status["status"] == "completed":
-            wall_s = time.perf_counter() - begin
-            _check(status, plain)
-            return Run(status["completed"], _seconds(status), wall_s)
+            _check(status, plain=work == "links")
+            return status
         time.sleep(POLL_S)
     raise SystemExit(f"the crawl did not end: {status}"[:500])
 
 
-def _check(status: dict[str, Any], plain: bool) -> None:
+def _check(status: dict[str, Any], *, plain: bool) -> None:
     """Exit if the page lacks the requested formats, or has formats in a plain crawl."""
     (page,) = status["data"]
     if bool(page.get("markdown") and page.get("links")) == plain:
@@ -268,12 +349,15 @@ def main() -> int:
         "--pages", default=os.environ.get("WCXB", ""), help="directory or archive"
     )
     parser.add_argument("--rounds", type=int, help="crawls of each kind")
+    parser.add_argument("--sites", help=f"some of {','.join(linked.SITES)}")
     options = parser.parse_args()
     if not options.pages:
         print("no --pages and no WCXB: crawling generated pages", file=sys.stderr)
     effort = QUICK if options.quick else FULL
     if options.rounds:
         effort = evolve(effort, rounds=options.rounds)
+    if options.sites:
+        effort = evolve(effort, sites=tuple(options.sites.split(",")))
     text = run(options.pages, effort).markdown()
     publish(text, RESULT, save=options.save)
     return 0

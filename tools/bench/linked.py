@@ -1,8 +1,14 @@
 """Turns separate pages into one site, in which links reach all pages.
 
-The pages come from a copy of the WCXB corpus, or are generated. Links of a page to its own
-site are rewritten to pages of this site; the same URL always leads to the same page. Links
-to other sites stay. A ``base`` element points all other relative URLs to another host.
+The pages come from a copy of the WCXB corpus, or are generated. :func:`site` makes one of
+three sites:
+
+``relinked``  Links of a page to its own site are rewritten to pages of this site; the same
+              URL always leads to the same page. Links to other sites stay. A ``base``
+              element points all other relative URLs to another host.
+``mixed``     Pages of all sizes, in random order. Each page has a footer with 12 links to
+              pages of the site. Its own links lead to a host of its own.
+``small``     The same with the smallest pages from 20 kB.
 """
 
 from __future__ import annotations
@@ -25,24 +31,67 @@ if TYPE_CHECKING:
 
 PREFIX = "/pages/"
 BASE = b'<base href="https://elsewhere.example/">'
-LINKS = 10  # links added to each real page
+LINKS = 10  # links added to each real page of a relinked site
+FOOTER_LINKS = 12
+SITES = ("relinked", "mixed", "small")
+LEAST_BYTES = 20_000  # of a page of the small site
+ORDER = 3  # seed of the random order of a mixed site
 OWN_LINKS = 66  # links added to each generated page: the mean of WCXB pages
 MAX_BYTES = 2 * 2**20  # larger pages are skipped
 GENERATED_SIZES = 40  # distinct sizes of generated pages, from 3 to 100 kB
 _HEAD = re.compile(rb"<head(?:\s[^>]*)?>", re.IGNORECASE)
+_BASE = re.compile(rb"<base(?=\s)", re.IGNORECASE)
 _LINK = re.compile(
     rb"(<a\s[^>]*?\bhref\s*=\s*)(\"[^\"]*\"|'[^']*'|[^\s>\"']+)", re.IGNORECASE
 )
 _END = re.compile(rb"</body\s*>(?!.*</body)", re.IGNORECASE | re.DOTALL)
 
 
-def site(source: str, count: int, origin: str) -> dict[str, bytes]:
+def site(
+    source: str, count: int, origin: str, kind: str = "relinked"
+) -> dict[str, bytes]:
     """Return ``count`` pages by path; ``source`` is a directory, an archive or empty.
 
-    ``origin`` is scheme, host and port: links among the pages are absolute.
+    ``origin`` is scheme, host and port: links among the pages are absolute. ``kind`` is
+    one of :data:`SITES`.
     """
     found = _usable_pages(_read(Path(source))) if source else _generate_pages()
-    known = list(itertools.islice(found, count))
+    if kind == "relinked":
+        return _relinked(list(itertools.islice(found, count)), origin)
+    if not source:
+        bodies = [body for body, _ in itertools.islice(found, count)]
+    elif kind == "small":
+        bodies = sorted((b for b, _ in found if len(b) >= LEAST_BYTES), key=len)[:count]
+    else:
+        bodies = [body for body, _ in found]
+        random.Random(ORDER).shuffle(bodies)
+    return _with_footers(bodies[:count], origin)
+
+
+def _with_footers(bodies: list[bytes], origin: str) -> dict[str, bytes]:
+    count = len(bodies)
+    targets = [origin + path(number) for number in range(count)]
+    return {
+        path(number): _add_nav(
+            _BASE.sub(b"<xbase", body),
+            _footer(number, targets),
+            f'<base href="https://site{number}.example/">'.encode(),
+        )
+        for number, body in enumerate(bodies)
+    }
+
+
+def _footer(number: int, targets: list[str]) -> bytes:
+    """Return links to the next page and to 11 others, and a text that no page shares."""
+    count = len(targets)
+    others = [(number * 5 + n * 37 + 1) % count for n in range(FOOTER_LINKS - 1)]
+    links = " ".join(
+        f'<a href="{targets[n]}">Page {n}</a>' for n in ((number + 1) % count, *others)
+    )
+    return f"<footer>{links} copy {number}</footer>".encode()
+
+
+def _relinked(known: list[tuple[bytes, str]], origin: str) -> dict[str, bytes]:
     targets = [origin + path(number) for number in range(len(known))]
     return {
         path(number): _add_nav(
@@ -134,6 +183,6 @@ def _nav(number: int, targets: list[str], most: int) -> bytes:
     return f"<nav><ul>{''.join(links)}</ul></nav>".encode()
 
 
-def _add_nav(body: bytes, nav: bytes) -> bytes:
-    body = _HEAD.sub(lambda found: found[0] + BASE, body, count=1)
+def _add_nav(body: bytes, nav: bytes, base: bytes = BASE) -> bytes:
+    body = _HEAD.sub(lambda found: found[0] + base, body, count=1)
     return _END.sub(lambda found: nav + found[0], body, count=1)

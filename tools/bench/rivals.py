@@ -1,7 +1,9 @@
 """Crawls a site without the service: ``python -m tools.bench.rivals NAME URL``.
 
 Prints a line of JSON with ``pages``, and ``seconds`` from the first request to the end.
-``--plain`` follows links without converting pages.
+``--work`` is a kind of work of :mod:`tools.bench.crawl`: ``main`` for Markdown of the main
+content, ``all`` for Markdown of the whole page, ``links`` to follow links only. The others
+know no main content: they convert the whole page for both.
 """
 
 from __future__ import annotations
@@ -164,7 +166,7 @@ def run_scrapy(crawler: Crawler, process: Any, *args: Any, **kwargs: Any) -> Non
     _print(crawler.stats.get_value("item_scraped_count", 0), seconds)
 
 
-def stock(url: str, plain: bool, spider: type[StockSpider] = StockSpider) -> None:
+def stock(url: str, work: str, spider: type[StockSpider] = StockSpider) -> None:
     """Run a spider with Scrapy's defaults, except for the requests per host."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
@@ -180,12 +182,14 @@ def stock(url: str, plain: bool, spider: type[StockSpider] = StockSpider) -> Non
             settings.update({"JOB_CONCURRENCY": CONCURRENCY})
             settings.set("JOB_ID", asyncio.run(_job(Path(folder), url)))
         process = AsyncCrawlerProcess(settings)
-        run_scrapy(process.create_crawler(spider), process, url=url, plain=plain)
+        run_scrapy(
+            process.create_crawler(spider), process, url=url, plain=work == "links"
+        )
 
 
-def leased(url: str, plain: bool) -> None:
+def leased(url: str, work: str) -> None:
     """Run the stock spider with a job database as its queue."""
-    stock(url, plain, LeasedSpider)
+    stock(url, work, LeasedSpider)
 
 
 async def _job(data_dir: Path, url: str) -> str:
@@ -198,10 +202,11 @@ async def _job(data_dir: Path, url: str) -> str:
     return job.id
 
 
-def local(url: str, plain: bool) -> None:
+def local(url: str, work: str) -> None:
     """Run the project's spider as ``scrapy crawl`` does, without the service."""
-    formats = "" if plain else "markdown,links"
-    arguments = {"url": url, "formats": formats, "only_main_content": "false"}
+    formats = "" if work == "links" else "markdown,links"
+    only_main = "true" if work == "main" else "false"
+    arguments = {"url": url, "formats": formats, "only_main_content": only_main}
     with tempfile.TemporaryDirectory() as folder:
         settings = get_project_settings()
         settings.set("FEEDS", {f"{folder}/pages.jsonl": {"format": "jsonlines"}})
@@ -210,12 +215,12 @@ def local(url: str, plain: bool) -> None:
         run_scrapy(process.create_crawler(CrawlSpider), process, **arguments)
 
 
-def crawlee(url: str, plain: bool) -> None:
+def crawlee(url: str, work: str) -> None:
     """Run crawlee's Parsel crawler with the same handler."""
-    asyncio.run(_crawlee(url, plain))
+    asyncio.run(_crawlee(url, plain=work == "links"))
 
 
-async def _crawlee(url: str, plain: bool) -> None:
+async def _crawlee(url: str, *, plain: bool) -> None:
     from crawlee import ConcurrencySettings  # noqa: PLC0415  # may not be installed
     from crawlee.crawlers import ParselCrawler, ParselCrawlingContext  # noqa: PLC0415
     from crawlee.storage_clients import MemoryStorageClient  # noqa: PLC0415
@@ -258,9 +263,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=RIVALS)
     parser.add_argument("url")
-    parser.add_argument("--plain", action="store_true")
+    parser.add_argument("--work", choices=("main", "all", "links"), default="main")
     options = parser.parse_args()
-    RIVALS[options.name](options.url, options.plain)
+    RIVALS[options.name](options.url, options.work)
 
 
 if __name__ == "__main__":

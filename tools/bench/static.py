@@ -1,9 +1,9 @@
 """A server of constant pages on 127.0.0.2, fast enough not to affect the measurements.
 
 ``python -m tools.bench.static`` prints its origin, and stops when its standard input ends.
-``--linked N`` adds the pages of :mod:`tools.bench.linked`. ``--sitemaps N M`` adds the files
-of :mod:`tools.bench.sitemap_files`. ``--hosts N`` listens on N further addresses of this
-machine; see :func:`hosts`.
+``--linked N`` adds the pages of :mod:`tools.bench.linked`, of the site that ``--site`` names.
+``--sitemaps N M`` adds the files of :mod:`tools.bench.sitemap_files`. ``--hosts N`` listens
+on N further addresses of this machine; see :func:`hosts`.
 """
 
 from __future__ import annotations
@@ -61,7 +61,9 @@ class Connection(asyncio.Protocol):
                 self.transport.write(RESPONSES.get(target, NOT_FOUND))
 
 
-async def main(source: str, count: int, sitemaps: list[int], more: int) -> None:
+async def main(
+    source: str, count: int, site: str, sitemaps: list[int], more: int
+) -> None:
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Connection, HOST, 0, backlog=1024)
     port = server.sockets[0].getsockname()[1]
@@ -69,7 +71,7 @@ async def main(source: str, count: int, sitemaps: list[int], more: int) -> None:
         await loop.create_server(Connection, hosts(more), port, backlog=1024)
     origin = f"http://{HOST}:{port}"
     if count:
-        for path, body in linked.site(source, count, origin).items():
+        for path, body in linked.site(source, count, origin, site).items():
             RESPONSES[path.encode()] = _response("200 OK", body)
     if sitemaps:
         for path, body in sitemap_files.site(*sitemaps, origin).items():
@@ -82,9 +84,18 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--linked", type=int, default=0, metavar="N")
     parser.add_argument("--source", default="", help="directory or archive of pages")
+    parser.add_argument("--site", choices=linked.SITES, default="relinked")
     parser.add_argument(
         "--sitemaps", type=int, nargs=2, default=[], metavar=("FILES", "URLS")
     )
     parser.add_argument("--hosts", type=int, default=0, metavar="N")
     options = parser.parse_args()
-    asyncio.run(main(options.source, options.linked, options.sitemaps, options.hosts))
+    asyncio.run(
+        main(
+            options.source,
+            options.linked,
+            options.site,
+            options.sitemaps,
+            options.hosts,
+        )
+    )
