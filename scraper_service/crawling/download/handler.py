@@ -95,7 +95,6 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._tally = JobRecorder.tally_of(crawler)
         self._egress = EgressPolicy(crawler.settings.getlist("EGRESS_ALLOW"))
         super().__init__(crawler)
-        self._verified = _verified()
         self._running: dict[str, asyncio.Task[Response]] = {}
         self._unused_session = self._session
         address = self._bind_address
@@ -230,6 +229,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         if way:
             await vetted(self._egress, request.url)
             session = self._proxied
+        # The first page over TLS loads the certificates.
+        needs_tls = bool(way) or request.url[:5].lower() != "http:"
         with Refusals() as refusals:
             try:
                 async with await session.request(
@@ -239,7 +240,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     data=request.body or None,
                     headers=self._request_headers(request).to_tuple_list(),
                     timeout=aiohttp.ClientTimeout(total=timeout),
-                    ssl=self._verified if verify else self._ssl_context,
+                    ssl=_verified() if needs_tls and verify else self._ssl_context,
                     allow_redirects=False,
                     **way,
                 ) as response:
