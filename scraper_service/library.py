@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.content.convert import make_content
 from scraper_service.errors import ConversionFailed, InvalidOptions, Issue
 from scraper_service.items import UPLOADED, PageSource
 from scraper_service.options import formats as kinds
@@ -95,6 +94,9 @@ def convert(
     source = PageSource(
         url=page.url, status=200, body=content, content_type=content_type
     )
+    # Imported here, since the add-ons of crawls import this module, and convert nothing.
+    from scraper_service.content.convert import make_content  # noqa: PLC0415
+
     return converted(make_content(source, page.scrape))
 
 

@@ -50,7 +50,8 @@ from scraper_service.content.links_and_images import (
     links,
     page_links,
 )
-from scraper_service.content.markdown.converters import MARKDOWN_CONVERTERS, NATIVE
+from scraper_service.content.markdown import NATIVE
+from scraper_service.content.markdown.converters import CONVERTERS
 from scraper_service.content.metadata import (
     Evidence,
     canonical,
@@ -372,7 +373,7 @@ class _Conversion:
         self.answers.read_markdown(self.values.get("markdown"), makers["markdown"])
 
     def _markdown(self, document: Document) -> str:
-        convert = MARKDOWN_CONVERTERS[self.converter]
+        convert = CONVERTERS[self.converter]
         base64_too = self.options.remove_base64_images
         if self.options.format(ChangeTracking) and (bare := without_frames(document)):
             self.compared_text = convert(bare, remove_base64_images=base64_too)

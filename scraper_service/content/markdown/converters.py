@@ -8,13 +8,12 @@ from html2text import HTML2Text
 from lxml import etree
 
 from scraper_service.content.decode import clean_text
+from scraper_service.content.markdown import HTML2TEXT, NATIVE
 from scraper_service.content.markdown.pictures import REMOVED_IMAGE
 from scraper_service.content.markdown.writer import markdown
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
-
-NATIVE = "native"
 
 
 def html2text_markdown(document: Document, *, remove_base64_images: bool) -> str:
@@ -32,4 +31,4 @@ def html2text_markdown(document: Document, *, remove_base64_images: bool) -> str
     return clean_text(converter.handle(source)).strip("\n")
 
 
-MARKDOWN_CONVERTERS = {NATIVE: markdown, "html2text": html2text_markdown}
+CONVERTERS = {NATIVE: markdown, HTML2TEXT: html2text_markdown}

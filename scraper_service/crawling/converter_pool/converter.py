@@ -11,7 +11,10 @@ from contextlib import contextmanager, suppress
 from io import BytesIO
 from multiprocessing import get_context, resource_tracker
 from pickle import PickleBuffer
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
 
 from scraper_service.crawling.converter_pool.converter_process import (
     frame_header,
@@ -236,6 +239,23 @@ class Converter:
         with suppress(ChildProcessError):
             return os.waitid(os.P_PID, self.pid, flags) is not None
         return False
+
+
+@frozen
+class RemoteFunction:
+    """A function that the converter processes import, and this process does not.
+
+    ``name`` is its module and name as in ``package.module:function``.
+    """
+
+    name: str
+
+    def __reduce__(self) -> tuple[Callable[[str], Any], tuple[str]]:
+        return resolve_name, (self.name,)
+
+    def __call__(self, *args: Any) -> Any:
+        """Raise :exc:`RuntimeError`: this process has not imported the function."""
+        raise RuntimeError(f"{self.name} runs in converter processes only")
 
 
 def uncopied(value: Any) -> Any:

@@ -18,8 +18,6 @@ import traceback
 from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.convert import prepare
-
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
     from multiprocessing.connection import Connection
@@ -126,6 +124,9 @@ def _limit_process(memory_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    # Imported here, since the service imports this module, and converts nothing.
+    from scraper_service.content.convert import prepare  # noqa: PLC0415
+
     prepare()
     # A page has thousands of objects without cycles that live as long as the page. Frequent
     # collections over all loaded objects would find nothing.

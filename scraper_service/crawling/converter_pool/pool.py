@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from attrs import evolve
 
-from scraper_service.content.convert import render
-from scraper_service.content.markdown.converters import MARKDOWN_CONVERTERS, NATIVE
+from scraper_service.content.markdown import MARKDOWN_CONVERTERS, NATIVE
 from scraper_service.content.wire import content_from_wire
 from scraper_service.crawling.converter_pool.converter import (
+    RemoteFunction,
     uncopied,
 )
 from scraper_service.crawling.converter_pool.process_pool import ArgsT, ProcessPool
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 # A process is killed at its time-out. A PDF stops this much earlier, to return the pages
 # that are done.
 STOP_EARLY_S = 0.5
+# Its modules take 0.1 s to import.
+render = RemoteFunction("scraper_service.content.convert:render")
 
 
 class ConverterPool(ProcessPool):
