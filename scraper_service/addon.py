@@ -62,8 +62,8 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.extensions.logstats.LogStats": None,
     },
     "FEED_EXPORTERS": {
-        "csv": "scraper_service.feeds.TableExporter",
-        "xml": "scraper_service.feeds.XmlExporter",
+        "csv": "scraper_service.feeds.exporters.TableExporter",
+        "xml": "scraper_service.feeds.exporters.XmlExporter",
     },
     # Pipelines of users have orders from 0 to 1000. They run later and get stored
     # items, as feeds do.
@@ -74,7 +74,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
         "scraper_service.crawling.pipelines.FeedPipeline": -500,
         "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
-        "scraper_service.feeds.FlatItems": -100,
+        "scraper_service.feeds.flat_items.FlatItems": -100,
     },
     "SPIDER_MIDDLEWARES": {
         # A page with status 404 is a result, not an error.
@@ -86,6 +86,16 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.spidermiddlewares.referer.RefererMiddleware": None,
         "scrapy.spidermiddlewares.urllength.UrlLengthMiddleware": None,
     },
+}
+
+
+OFF = {"None", "{}", "", "0", "False", "false"}  # values of settings as texts
+# Extensions of Scrapy, and the settings that enable them. Unused extensions would only
+# take a tenth of a second for their imports: the server of aiohttp, libraries of items.
+OPTIONAL: Mapping[str, Sequence[str]] = {
+    "scrapy.extensions.feedexport.FeedExporter": ("FEEDS", "FEED_URI"),
+    "scrapy.extensions.remote_control.RemoteControl": ("REMOTE_CONTROL_ENABLED",),
+    "scrapy.extensions.telnet.TelnetConsole": ("TELNETCONSOLE_ENABLED",),
 }
 
 
@@ -114,6 +124,12 @@ class ServiceAddon:
     def update_settings(self, settings: BaseSettings) -> None:
         for name, components in COMPONENTS.items():
             _add(settings, name, components)
+        unused = [
+            path
+            for path, names in OPTIONAL.items()
+            if all(str(settings[name]) in OFF for name in names)
+        ]
+        _add(settings, "EXTENSIONS", dict.fromkeys(unused))
 
 
 def _add(settings: BaseSettings, name: str, values: Mapping[str, Any]) -> None:

@@ -1,0 +1,1 @@
+"""What Scrapy's feeds get: flat items, and the exporters for them."""
