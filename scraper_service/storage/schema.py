@@ -70,6 +70,8 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: of a caller. ``hook_events`` are the events for the webhook, None without a webhook, and
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
+#: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
+#: its caller, so that processes notice them.
 job = Table(
     "job",
     metadata,
@@ -95,10 +97,12 @@ job = Table(
     Column("key_id", String(36)),
     Column("page_price", Integer),
     Column("reserved", BigInteger, nullable=False, server_default=text("0")),
-    Column("hook_events", String(60)),
+    Column("hook_events", Text),
     Column("deliveries", Integer, nullable=False, server_default=text("0")),
     Column("parent_id", String(36)),
     Column("error", Text),
+    Column("paused_at", Double),
+    Column("revision", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Double, nullable=False),
     Column("completed_at", Double),
     Column("expires_at", Double, nullable=False),
@@ -241,8 +245,10 @@ snapshot = Table(
     Index("ix_snapshot_expires_at", "expires_at"),
 )
 
-#: Events of a job in order: ``started``, ``page``, ``completed``, ``failed`` and
-#: ``cancelled``. A ``page`` event has the delivered page or the failed URL.
+#: Events of a job in order: ``started``, ``page``, ``paused``, ``resumed``, ``updated``,
+#: ``completed``, ``failed`` and ``cancelled``. A ``page`` event has the delivered page or
+#: the failed URL. ``detail`` is JSON, see
+#: :mod:`scraper_service.storage.jobs.job_events`.
 event = Table(
     "event",
     metadata,
@@ -252,6 +258,7 @@ event = Table(
     Column("page_id", String(36)),
     Column("row_id", BigInteger),
     Column("at", Double, nullable=False),
+    Column("detail", Text),
     Index("ix_event_job_id", "job_id", "id"),
 )
 
@@ -271,7 +278,8 @@ webhook = Table(
 )
 
 #: Webhook deliveries. ``seq`` counts the deliveries of a job from 1, ``row_id`` is the URL
-#: of a page event, whose body is the stored page. ``due_at`` is 0 before the first attempt.
+#: of a page event, whose body is the stored page, and ``detail`` that of
+#: :data:`event`. ``due_at`` is 0 before the first attempt.
 #: ``failures`` counts the attempts since the last replay, ``log`` has all attempts.
 delivery = Table(
     "delivery",
@@ -286,6 +294,7 @@ delivery = Table(
     Column("attempts", Integer, nullable=False, server_default=text("0")),
     Column("failures", Integer, nullable=False, server_default=text("0")),
     Column("log", Text, nullable=False, server_default=text("'[]'")),
+    Column("detail", Text),
     Index("ix_delivery_due", "job_id", "state", "due_at", "seq"),
 )
 

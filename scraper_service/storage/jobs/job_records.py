@@ -105,6 +105,10 @@ class Job:
     created_at: float
     completed_at: float | None
     expires_at: float
+    #: The start of a pause, None for a job that is not paused.
+    paused_at: float | None = None
+    #: The number of changes by the caller.
+    revision: int = 0
 
     @property
     def total(self) -> int:
