@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from attrs import define, field
-
-from scraper_service.discovery.crawl_prompt.topics import ParsedPrompt, parse_prompt
+from scraper_service.discovery.crawl_prompt.topics import parse_prompt
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Sequence
 
     from scraper_service.discovery.crawl_prompt.topics import TopicT
 
+#: The stems of a path and those of its last segment, by its segments.
+PlacesT: TypeAlias = dict[tuple[str, ...], tuple[frozenset[str], frozenset[str]]]
+
+MAX_TOPICS = 40
 MAX_SEGMENTS = 5  # segments of a path that are compared
 MAX_PLACES = 12  # paths per topic
 MAX_PATTERNS = 50  # patterns in a list
@@ -65,106 +66,71 @@ def derive(
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Return options and warnings; see :func:`scraper_service.discovery.crawl_prompt.options_from_prompt`."""
     start = urlsplit(url)
-    parsed = parse_prompt(prompt, start.hostname or "")
-    patterns = _Patterns(
-        parsed,
-        [urlsplit(u).path for rows in known for u in json.loads(b"[%s]" % rows)],
-    )
-    values = parsed.values
-    for name, wants in (("include_paths", True), ("exclude_paths", False)):
-        if found := patterns.of(wants=wants):
-            values[name] = found[:MAX_PATTERNS]
     folder = start.path.rstrip("/")
-    if any(not f"{place}/".startswith(folder) for place in patterns.included):
-        values["crawl_entire_domain"] = True
-    return values, tuple(patterns.warnings())
-
-
-@define
-class _Patterns:
-    """The patterns of a prompt for the known paths of a site, percent-encoded."""
-
-    parsed: ParsedPrompt
-    paths: Sequence[str]
-    #: The paths of the requested topics.
-    included: list[str] = field(factory=list)
-    #: The topics without a path.
-    unclear: list[str] = field(factory=list)
-    lacks_years: bool = False
-    #: The stems of each segment of the known paths and of the folders above them.
-    _places: dict[tuple[str, ...], tuple[frozenset[str], ...]] = field(factory=dict)
-
-    def __attrs_post_init__(self) -> None:
-        for path in self.paths:
-            parts = tuple(part for part in path.split("/") if part)[:MAX_SEGMENTS]
-            for count in range(1, len(parts) + 1):
-                if (place := parts[:count]) not in self._places:
-                    above = self._places.get(place[:-1], ())
-                    self._places[place] = (*above, _stems(place[-1]))
-
-    def of(self, *, wants: bool) -> list[str]:
-        """Return the patterns of the requested or of the excluded topics and years."""
+    values, topics, years = parse_prompt(prompt, start.hostname or "")
+    paths = [urlsplit(u).path for rows in known for u in json.loads(b"[%s]" % rows)]
+    places = _places(paths)
+    unclear: list[str] = []
+    lacks_years = False
+    for name, wants in (("include_paths", True), ("exclude_paths", False)):
         patterns = []
-        years = self.parsed.years[wants]
-        for topic in self.parsed.topics[wants]:
-            is_usual = all(stem(word) in _GROUPS for word in topic)
-            if endings := [
-                _FILES[stem(word)] for word in topic if stem(word) in _FILES
-            ]:
+        for topic in list(dict.fromkeys(topics[wants]))[:MAX_TOPICS]:
+            if endings := [x for word in topic if (x := _FILES.get(stem(word)))]:
                 patterns.append(rf"(?i)\.(?:{endings[0]})$")
-            elif places := self._find(topic):
-                self.included += places if wants else ()
-                patterns += [self._below(x, years if wants else ()) for x in places]
-            elif is_usual and not (wants and self.paths):
+            elif found := _find(topic, places):
+                for place in found:
+                    dated = _year_pattern(place, years[wants], paths) if wants else ""
+                    patterns.append(dated or f"^{re.escape(place)}(?:/|$)")
+                    lacks_years |= wants and bool(years[wants]) and not dated
+                    if wants and not f"{place}/".startswith(folder):
+                        values["crawl_entire_domain"] = True
+            elif all(stem(word) in _GROUPS for word in topic) and not (wants and paths):
                 patterns.append(_usual_pattern(topic))
             else:
-                self.unclear.append(" ".join(topic))
-        if years and not (wants and patterns):
-            if wants and self.paths and not self._has_year("", years):
-                self.lacks_years = True
-            else:
-                patterns.append(_year_pattern("", years))
-        return patterns
+                unclear.append(" ".join(topic))
+        if years[wants] and not (wants and patterns):
+            dated = _year_pattern("", years[wants], paths if wants else ())
+            patterns += [dated] if dated else []
+            lacks_years |= not dated
+        if patterns:
+            values[name] = patterns[:MAX_PATTERNS]
+    warnings = []
+    if unclear:
+        names = ", ".join(f"{name[:60]!r}" for name in unclear[:MAX_UNCLEAR])
+        warnings.append(f"Nothing {'on the site ' * bool(paths)}was found for {names}.")
+    if lacks_years:
+        warnings.append("The URLs of the site do not contain the requested years.")
+    return values, tuple(warnings)
 
-    def warnings(self) -> Iterator[str]:
-        if self.unclear:
-            names = ", ".join(f"{name[:60]!r}" for name in self.unclear[:MAX_UNCLEAR])
-            where = "on the site " if self.paths else ""
-            yield f"Nothing {where}was found for {names}."
-        if self.lacks_years:
-            yield "The URLs of the site do not contain the requested years."
 
-    def _below(self, place: str, years: Collection[int]) -> str:
-        """Return the pattern of a place, limited to ``years`` if its paths have them."""
-        if years and self._has_year(place, years):
-            return _year_pattern(place, years)
-        self.lacks_years |= bool(years)
-        return f"^{re.escape(place)}(?:/|$)"
+def _places(paths: Sequence[str]) -> PlacesT:
+    """Return the paths and the folders above them, each with its stems."""
+    places: PlacesT = {}
+    for path in paths:
+        parts = tuple(part for part in path.split("/") if part)[:MAX_SEGMENTS]
+        names: frozenset[str] = frozenset()
+        for count, part in enumerate(parts, 1):
+            last = _stems(part)
+            names |= last
+            places[parts[:count]] = (names, last)
+    return places
 
-    def _has_year(self, place: str, years: Collection[int]) -> bool:
-        pattern = re.compile(_year_pattern(place, years))
-        return any(pattern.search(path) for path in self.paths)
 
-    def _find(self, topic: TopicT) -> list[str]:
-        """Return the paths that fit a topic best, without paths below each other."""
-        if topic[0].startswith("/"):
-            return [topic[0].rstrip("*/")]
-        words = [_meanings(word) for word in topic]
-        said = frozenset().union(*words)
-        best: tuple[int, bool] = (1, False)
-        found: list[tuple[str, ...]] = []
-        for place, names in self._places.items():
-            if said.isdisjoint(names[-1]):
-                continue
-            here = frozenset().union(*names)
-            fit = (sum(bool(word & here) for word in words), names[-1] <= said)
-            if fit > best:
-                best, found = fit, []
-            if fit == best:
-                found.append(place)
-        outer = set(found)
-        kept = [x for x in found if not any(x[:n] in outer for n in range(1, len(x)))]
-        return ["/" + "/".join(place) for place in kept[:MAX_PLACES]]
+def _find(topic: TopicT, places: PlacesT) -> list[str]:
+    """Return the paths that fit a topic best, without paths below each other."""
+    if topic[0].startswith("/"):
+        return [topic[0].rstrip("*/")]
+    words = [_meanings(word) for word in topic]
+    said = frozenset().union(*words)
+    fits = {
+        place: (sum(not word.isdisjoint(names) for word in words), last <= said)
+        for place, (names, last) in places.items()
+        if not said.isdisjoint(last)
+    }
+    best = max(fits.values(), default=None)
+    found = dict.fromkeys(place for place, fit in fits.items() if fit == best)
+    kept = [x for x in found if not any(x[:n] in found for n in range(1, len(x)))]
+    return ["/" + "/".join(place) for place in kept[:MAX_PLACES]]
 
 
 def _stems(segment: str) -> frozenset[str]:
@@ -172,10 +138,16 @@ def _stems(segment: str) -> frozenset[str]:
     return frozenset(stem(word) for word in words if word not in _ENDINGS)
 
 
-def _year_pattern(place: str, years: Collection[int]) -> str:
+def _year_pattern(place: str, years: set[int], paths: Sequence[str]) -> str:
+    """Return the pattern of the years below a place.
+
+    It is empty without years, and if none of the known ``paths`` matches it.
+    """
     names = "|".join(map(str, sorted(years)))
     head = f"^{re.escape(place)}/(?:.*[/_-])?" if place else r"[/_-]"
-    return f"{head}(?:{names})(?:[/_.-]|$)"
+    pattern = re.compile(f"{head}(?:{names})(?:[/_.-]|$)")
+    fits = bool(years) and (not paths or any(map(pattern.search, paths)))
+    return pattern.pattern if fits else ""
 
 
 def _usual_pattern(topic: TopicT) -> str:
