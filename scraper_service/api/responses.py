@@ -12,6 +12,23 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    COUNT,
+    ID,
+    INTEGER,
+    TEXT,
+    TIME,
+    URL,
+    ShapeT,
+    array,
+    mapping,
+    one_of,
+    ref,
+    said,
+    shape,
+    success,
+)
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.storage.jobs.job_records import JobState
 
@@ -184,7 +201,65 @@ def _failure(page: Page) -> dict[str, Any]:
 
 # -- jobs --------------------------------------------------------------------------------
 
+JOB_STARTED: dict[str, ShapeT] = {
+    "id": ID,
+    "url": said(URL, "The URL of the status."),
+    "warning?": TEXT,
+}
+BATCH_STARTED = success(
+    {
+        **JOB_STARTED,
+        "invalidURLs?": said(array(TEXT), "The URLs that were left out."),
+    }
+)
+JOB_STATUS: dict[str, ShapeT] = {
+    "status": one_of("scraping", "completed", "failed", "cancelled"),
+    "total": said(COUNT, "Pages accepted so far, failed ones too."),
+    "completed": said(COUNT, "Pages in data, over all chunks."),
+    "creditsUsed": COUNT,
+    "expiresAt": TIME,
+    "error?": said(TEXT, "Why the job failed."),
+    "next?": said(URL, "The URL of the next chunk."),
+    "data": array(ref("Page")),
+}
+JOB_ERRORS = success(
+    {
+        "errors": array(
+            shape(
+                {"id": ID, "timestamp": TIME, "url": TEXT, "code": TEXT, "error": TEXT}
+            )
+        ),
+        "robotsBlocked": array(TEXT),
+    }
+)
+JOB_CANCELLED = success({"status": one_of("cancelled")})
+ACTIVE_CRAWLS = success(
+    {
+        "crawls": array(
+            shape(
+                {
+                    "id": ID,
+                    "teamId": TEXT,
+                    "url": TEXT,
+                    "created_at": TIME,
+                    "options": mapping(ANY),
+                }
+            )
+        )
+    }
+)
+
 PATHS = {"crawl": "crawl", "batch": "batch/scrape"}
+
+
+def balance_members(unit: str) -> dict[str, ShapeT]:
+    """Return the members of a balance in ``credits`` or ``tokens``, in snake case."""
+    return {
+        f"remaining_{unit}": INTEGER,
+        f"plan_{unit}": INTEGER,
+        "billing_period_start": TIME,
+        "billing_period_end": TIME,
+    }
 
 
 def job_started(
