@@ -8,6 +8,8 @@ import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, TypeVar
 
+from attrs import evolve
+
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.credits import Credits
@@ -16,7 +18,7 @@ from scraper_service.storage.connections import before
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
-    from scraper_service.items import Snapshot
+    from scraper_service.items import PageError, Snapshot
     from scraper_service.services.accounts import Team
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.database import Database
@@ -163,6 +165,11 @@ class Charge:
         self.call = call
         self.is_limited = is_limited
         self.is_settled = False
+
+    def note_failure(self, failure: PageError | None) -> None:
+        """Note why the call failed, before it is settled. None for a success."""
+        if failure is not None:
+            self.call = evolve(self.call, error=failure.message)
 
     async def settle(self, price: int, body: bytes | None = None) -> None:
         """Charge the call and store its page. The price of a failed call is 0.

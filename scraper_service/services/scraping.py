@@ -168,7 +168,7 @@ class Scraping:
         scrape = options.scrape
         target = None if scrape.zero_data_retention else options.url
         endpoint = "scrape" if upload is None else "parse"
-        call = _call(team, endpoint, version, target, scrape_id)
+        call = _call(team, endpoint, version, target, options.origin, scrape_id)
         async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
             page = await self._scrapes.fetch(options, team, call.id, upload)
             return await self._settled(page, charge, is_kept=target is not None)
@@ -179,6 +179,7 @@ class Scraping:
         If another snapshot of the URL was stored meanwhile, compare the page again.
         """
         price = page.metadata.credits_used
+        charge.note_failure(page.failure)
         while True:
             keeps = is_kept and page.failure is None
             body = self._serialize(page) if keeps else None
@@ -210,9 +211,11 @@ class Scraping:
         """
         self._availability.check_open()
         self._availability.require(options.scrape)
-        call, price = _call(team, "map", version, options.url), self._prices.map
+        call = _call(team, "map", version, options.url, options.origin)
+        price = self._prices.map
         async with self._charges.call(call, team, price) as charge:
             found = await self._maps.find(options, team.id, call.id, shape)
+            charge.note_failure(found.failure)
             await charge.settle(price if found.count else 0)
         return found
 
@@ -234,7 +237,7 @@ class Scraping:
                 error.nested = True
                 raise
         deadline = time.monotonic() + options.timeout_ms / 1000
-        call = _call(team, "search", version, options.query)
+        call = _call(team, "search", version, options.query, options.origin)
         most = self._prices.search(options.limit * len(options.sources))
         async with self._charges.call(call, team, most) as charge:
             found = await self._searches.find(options, team.id)
@@ -258,7 +261,16 @@ def _call(
     endpoint: str,
     version: int,
     target: str | None,
+    origin: str,
     call_id: str | None = None,
 ) -> Call:
-    call_id, now = call_id or str(uuid.uuid4()), time.time()
-    return Call(call_id, team.id, team.key_id, endpoint, version, target, now)
+    return Call(
+        call_id or str(uuid.uuid4()),
+        team.id,
+        team.key_id,
+        endpoint,
+        version,
+        target,
+        time.time(),
+        origin,
+    )
