@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from attrs import NOTHING, fields_dict, frozen, has
+from attrs import frozen
 
 from scraper_service.options import actions, formats, map_search, urls
 from scraper_service.options.crawl import COMMON_EVENTS, EVENTS, Webhook
@@ -22,7 +22,6 @@ from scraper_service.options.location import (
 )
 from scraper_service.options.parsing import (
     INVALID,
-    NO_DEFAULT,
     Array,
     Bool,
     Choice,
@@ -42,7 +41,6 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.scrape import (
     MAX_ACTIONS,
-    MAX_NAME,
     MAX_PDF_PAGES,
     OVERALL_TIMEOUT_MS,
     ImageParser,
@@ -52,10 +50,8 @@ from scraper_service.options.scrape import (
     SiteRules,
     profile_name,
 )
-from scraper_service.options.url_patterns import MAX_PATTERNS, caller_patterns
+from scraper_service.options.url_patterns import caller_patterns
 
-#: The help of a key that is accepted so that public clients work.
-NO_EFFECT = "Accepted without effect."
 MAX_PROMPT = 10_000  # characters
 MAX_SITES = 1000  # entries of one list of threatProtection
 MAX_EVENTS = 100  # entries of the events of a webhook
@@ -66,30 +62,13 @@ KeysT: TypeAlias = Mapping[str, Key]
 MakeT: TypeAlias = Callable[[dict[str, Any], Position], Any]
 
 
-@frozen
-class Build:
-    """A ``make`` for :class:`Object` that calls ``cls`` with the values."""
-
-    cls: Callable[..., Any]
-    defaults: Mapping[str, Any]
-
-    def __call__(self, values: dict[str, Any], at: Position) -> Any:
-        return self.cls(**{**self.defaults, **values})
-
-    def default_of(self, name: str) -> Any:
-        """Return the value of an object without the key that sets ``name``."""
-        if name in self.defaults:
-            return self.defaults[name]
-        if not (isinstance(self.cls, type) and has(self.cls)):
-            return NO_DEFAULT
-        found = fields_dict(self.cls)[name].default
-        is_constant = found is not NOTHING and not hasattr(found, "factory")
-        return found if is_constant else NO_DEFAULT
-
-
-def build(cls: Callable[..., Any], **defaults: Any) -> Build:
+def build(cls: Callable[..., Any], **defaults: Any) -> MakeT:
     """Return a ``make`` for :class:`Object` that calls ``cls`` with the values."""
-    return Build(cls, defaults)
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        return cls(**{**defaults, **values})
+
+    return make
 
 
 def pick(name: str) -> MakeT:
@@ -101,9 +80,9 @@ def pick(name: str) -> MakeT:
     return make
 
 
-def need(kind: ValueKind, to: str, help: str = "") -> Key:  # noqa: A002  # as in Key
+def need(kind: ValueKind, to: str) -> Key:
     """Return a key that a request must have."""
-    return Key(kind, to, required=True, help=help)
+    return Key(kind, to, required=True)
 
 
 def capped_ms(timeout_ms: int) -> int:
@@ -112,12 +91,11 @@ def capped_ms(timeout_ms: int) -> int:
 
 
 PROMPT = Text(MAX_PROMPT)
-_A_SELECTOR = "A CSS selector."
 _QUESTION = Text(MAX_PROMPT, minimum=1)
-URL = Then(Text(), urls.caller_url, {"minLength": 1, "maxLength": urls.MAX_URL})
-HEADERS = Then(Pairs(Text()), urls.caller_headers, {"maxProperties": urls.MAX_HEADERS})
-SELECTORS = Then(Array(Text()), urls.caller_selectors, {"maxItems": urls.MAX_SELECTORS})
-PATTERNS = Then(Array(Text()), caller_patterns, {"maxItems": MAX_PATTERNS})
+URL = Then(Text(), urls.caller_url)
+HEADERS = Then(Pairs(Text()), urls.caller_headers)
+SELECTORS = Then(Array(Text()), urls.caller_selectors)
+PATTERNS = Then(Array(Text()), caller_patterns)
 PROXY = Choice(
     {"basic": "basic", "stealth": "stealth", "auto": "auto", "enhanced": "stealth"}
 )
@@ -125,29 +103,15 @@ CAPPED_TIMEOUT = Then(integer(1), capped_ms)
 
 LOCATION = Object(
     {
-        "country": Key(
-            Then(Text(), country_code),
-            "country",
-            help="The country's code of two letters (ISO 3166-1), or US-generic.",
-        ),
-        "languages": Key(
-            Array(Then(Text(), language_tag), 20),
-            "languages",
-            help="Language tags for the header Accept-Language, such as de-AT.",
-        ),
+        "country": Key(Then(Text(), country_code), "country"),
+        "languages": Key(Array(Then(Text(), language_tag), 20), "languages"),
     },
     build(Location, country=DEFAULT_COUNTRY),
 )
 PROFILE = Object(
     {
-        "name": need(
-            Then(Text(), profile_name, {"minLength": 1, "maxLength": MAX_NAME}),
-            "name",
-            "The name of the profile.",
-        ),
-        "saveChanges": Key(
-            Bool(), "save_changes", help="Store cookies and storage after the page."
-        ),
+        "name": need(Then(Text(), profile_name), "name"),
+        "saveChanges": Key(Bool(), "save_changes"),
     },
     build(Profile),
 )
@@ -163,20 +127,12 @@ def _site_rules(values: dict[str, Any], at: Position) -> Any:
 _SITES = Array(Then(Text(), urls.caller_domain), MAX_SITES)
 THREAT_PROTECTION = Object(
     {
-        "mode": Key(
-            choice("off", "manual-only", "normal", "zscaler"),
-            "mode",
-            help="Must be off: the other modes need a scanning provider.",
-        ),
-        "blacklist": Key(_SITES, "blacklist", help="Refuse these domains."),
-        "whitelist": Key(
-            _SITES, "whitelist", help="Allow these domains, even if others refuse them."
-        ),
-        "blockedTlds": Key(
-            _SITES, "blocked_tlds", help="Refuse these top-level domains."
-        ),
-        "riskScoreThreshold": Key(integer(0, 100), help=NO_EFFECT),
-        "failurePolicy": Key(choice("open", "closed"), help=NO_EFFECT),
+        "mode": Key(choice("off", "manual-only", "normal", "zscaler"), "mode"),
+        "blacklist": Key(_SITES, "blacklist"),
+        "whitelist": Key(_SITES, "whitelist"),
+        "blockedTlds": Key(_SITES, "blocked_tlds"),
+        "riskScoreThreshold": Key(integer(0, 100)),
+        "failurePolicy": Key(choice("open", "closed")),
     },
     _site_rules,
 )
@@ -185,19 +141,15 @@ THREAT_PROTECTION = Object(
 
 VIEWPORT = Object(
     {
-        "width": need(integer(1, 7680), "width", "In CSS pixels."),
-        "height": need(integer(1, 4320), "height", "In CSS pixels."),
+        "width": need(integer(1, 7680), "width"),
+        "height": need(integer(1, 4320), "height"),
     },
     build(formats.Viewport),
 )
 _SCREENSHOT: KeysT = {
-    "fullPage": Key(
-        Bool(), "full_page", help="Take the whole page, not only the window."
-    ),
-    "quality": Key(
-        integer(1, 100), "quality", help="Make a JPEG of this quality, not a PNG."
-    ),
-    "viewport": Key(VIEWPORT, "viewport", help="The size of the window."),
+    "fullPage": Key(Bool(), "full_page"),
+    "quality": Key(integer(1, 100), "quality"),
+    "viewport": Key(VIEWPORT, "viewport"),
 }
 
 # Formats without options, by their name in JSON.
@@ -227,23 +179,15 @@ _FORMATS_V1 = Choice(
     }
 )
 CHANGE_TRACKING: KeysT = {
-    "modes": Key(
-        Array(choice("git-diff", "json"), 10),
-        "modes",
-        help="Return a diff of the Markdown, or changes of the data.",
-    ),
-    "schema": Key(
-        Schema(), "schema", help="The JSON Schema of the data that json compares."
-    ),
-    "prompt": Key(PROMPT, "prompt", help="The data that json compares, in words."),
-    "tag": Key(Text(256), "tag", help="The name of a history of its own."),
+    "modes": Key(Array(choice("git-diff", "json"), 10), "modes"),
+    "schema": Key(Schema(), "schema"),
+    "prompt": Key(PROMPT, "prompt"),
+    "tag": Key(Text(256), "tag"),
 }
 _ATTRIBUTE_SELECTOR = Object(
     {
-        "selector": need(Text(), "selector", _A_SELECTOR),
-        "attribute": need(
-            Text(256, minimum=1), "attribute", "The name of the attribute."
-        ),
+        "selector": need(Text(), "selector"),
+        "attribute": need(Text(256, minimum=1), "attribute"),
     },
     build(formats.AttributeSelector),
 )
@@ -255,15 +199,9 @@ _FORMATS_V2 = Tagged(
         "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
         "json": Object(
             {
-                "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
-                "schema": Key(
-                    Schema(), "schema", help="The JSON Schema of the result."
-                ),
-                "checkPromptInjection": Key(
-                    Bool(),
-                    "check_prompt_injection",
-                    help="Refuse pages with instructions to language models.",
-                ),
+                "prompt": Key(PROMPT, "prompt"),
+                "schema": Key(Schema(), "schema"),
+                "checkPromptInjection": Key(Bool(), "check_prompt_injection"),
             },
             build(formats.Json),
         ),
@@ -271,29 +209,21 @@ _FORMATS_V2 = Tagged(
         "attributes": Object(
             {
                 "selectors": need(
-                    Array(_ATTRIBUTE_SELECTOR, urls.MAX_SELECTORS),
-                    "selectors",
-                    "The elements, and the attribute of each.",
+                    Array(_ATTRIBUTE_SELECTOR, urls.MAX_SELECTORS), "selectors"
                 )
             },
             build(formats.Attributes),
         ),
         "question": Object(
-            {"question": need(_QUESTION, "question", "The question.")},
-            build(formats.Question),
+            {"question": need(_QUESTION, "question")}, build(formats.Question)
         ),
         "highlights": Object(
-            {"query": need(_QUESTION, "query", "What quotations must fit.")},
-            build(formats.Highlights),
+            {"query": need(_QUESTION, "query")}, build(formats.Highlights)
         ),
         "query": Object(
             {
-                "prompt": need(_QUESTION, "prompt", "The question or the query."),
-                "mode": Key(
-                    choice("freeform", "directQuote"),
-                    "mode",
-                    help="Return an answer (freeform) or quotations (directQuote).",
-                ),
+                "prompt": need(_QUESTION, "prompt"),
+                "mode": Key(choice("freeform", "directQuote"), "mode"),
             },
             build(formats.Query),
         ),
@@ -315,28 +245,12 @@ PARSERS_V2 = Array(
         {
             "pdf": Object(
                 {
-                    "mode": Key(
-                        choice("auto", "fast", "ocr"),
-                        "mode",
-                        help="Read the text layer only (fast), or recognise text (ocr).",
-                    ),
-                    "maxPages": Key(
-                        integer(1, MAX_PDF_PAGES), "max_pages", help="Read N pages."
-                    ),
-                    "pages": Key(Bool(), "pages", help="Return the text by page, too."),
-                    "pageMarkdown": Key(
-                        Bool(), "pages", alias=True, help="The old name of pages."
-                    ),
-                    "blocks": Key(
-                        Bool(),
-                        "blocks",
-                        help="Return the text by block, with its position.",
-                    ),
-                    "pageMarkers": Key(
-                        Bool(),
-                        "page_markers",
-                        help="Put a rule and a comment between pages.",
-                    ),
+                    "mode": Key(choice("auto", "fast", "ocr"), "mode"),
+                    "maxPages": Key(integer(1, MAX_PDF_PAGES), "max_pages"),
+                    "pages": Key(Bool(), "pages"),
+                    "pageMarkdown": Key(Bool(), "pages", alias=True),
+                    "blocks": Key(Bool(), "blocks"),
+                    "pageMarkers": Key(Bool(), "page_markers"),
                 },
                 build(PdfParser),
             ),
@@ -352,7 +266,6 @@ _SELECTOR = Then(Text(urls.MAX_SELECTOR, minimum=1), urls.page_selector)
 
 
 def _wait(values: dict[str, Any], at: Position) -> Any:
-    """Wait for a time, or until an element exists."""
     if len(values) != 1:
         text = f"{at.name} must have exactly one of milliseconds and selector"
         return at.report("custom", text)
@@ -364,53 +277,36 @@ def _actions(screenshot: KeysT) -> Array:
     kinds: Mapping[str, ValueKind] = {
         "wait": Object(
             {
-                "milliseconds": Key(
-                    integer(1), "milliseconds", help="How long, without a selector."
-                ),
-                "selector": Key(
-                    _SELECTOR, "selector", help="Until an element matches it."
-                ),
+                "milliseconds": Key(integer(1), "milliseconds"),
+                "selector": Key(_SELECTOR, "selector"),
             },
             _wait,
         ),
         "click": Object(
-            {
-                "selector": need(_SELECTOR, "selector", _A_SELECTOR),
-                "all": Key(Bool(), "all", help="Click every element that matches."),
-            },
+            {"selector": need(_SELECTOR, "selector"), "all": Key(Bool(), "all")},
             build(actions.Click),
         ),
         "screenshot": Object(screenshot, build(actions.ScreenshotAction)),
-        "write": Object(
-            {"text": need(Text(), "text", "The text to type.")}, build(actions.Write)
-        ),
+        "write": Object({"text": need(Text(), "text")}, build(actions.Write)),
         "press": Object(
-            {"key": need(Text(100, minimum=1), "key", "A key, such as Enter.")},
-            build(actions.Press),
+            {"key": need(Text(100, minimum=1), "key")}, build(actions.Press)
         ),
         "scroll": Object(
             {
-                "direction": Key(
-                    choice("up", "down"), "direction", help="Where to scroll."
-                ),
-                "selector": Key(
-                    _SELECTOR, "selector", help="The element; none is the window."
-                ),
+                "direction": Key(choice("up", "down"), "direction"),
+                "selector": Key(_SELECTOR, "selector"),
             },
             build(actions.Scroll),
         ),
         "scrape": Object({}, build(actions.ScrapeAction)),
         "executeJavascript": Object(
-            {"script": need(Text(), "script", "The JavaScript to run.")},
-            build(actions.ExecuteJavascript),
+            {"script": need(Text(), "script")}, build(actions.ExecuteJavascript)
         ),
         "pdf": Object(
             {
-                "landscape": Key(Bool(), "landscape", help="Turn the paper."),
-                "scale": Key(Number(0.1, 2), "scale", help="1 is the natural size."),
-                "format": Key(
-                    choice(*_PAPER_SIZES.split()), "format", help="The paper."
-                ),
+                "landscape": Key(Bool(), "landscape"),
+                "scale": Key(Number(0.1, 2), "scale"),
+                "format": Key(choice(*_PAPER_SIZES.split()), "format"),
             },
             build(actions.Pdf),
         ),
@@ -426,7 +322,7 @@ ACTIONS_V2 = _actions(_SCREENSHOT)
 
 
 @frozen
-class UrlOr:
+class _UrlOr:
     """An object; a URL alone stands for the object with this ``url``."""
 
     expected: ClassVar[str] = "object"
@@ -455,21 +351,13 @@ def webhook_kind(prefix: str) -> ValueKind:
     """Return the webhook of a job whose events may be written ``prefix.event``."""
     names = {name: name for name in EVENTS}
     events = Choice({**names, **{f"{prefix}.{name}": name for name in EVENTS}})
-    return UrlOr(
+    return _UrlOr(
         Object(
             {
-                "url": need(URL, "url", "The URL that receives a POST per event."),
-                "headers": Key(HEADERS, "headers", help="Headers of each delivery."),
-                "metadata": Key(
-                    Then(Schema(), _echoed),
-                    "metadata",
-                    help="Values that each delivery repeats.",
-                ),
-                "events": Key(
-                    Then(Array(events, MAX_EVENTS), unique),
-                    "events",
-                    help="The events to send.",
-                ),
+                "url": need(URL, "url"),
+                "headers": Key(HEADERS, "headers"),
+                "metadata": Key(Then(Schema(), _echoed), "metadata"),
+                "events": Key(Then(Array(events, MAX_EVENTS), unique), "events"),
             },
             build(Webhook, events=COMMON_EVENTS),
         )
