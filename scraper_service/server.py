@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from scrapy.settings import Settings
     from twisted.internet.interfaces import IListeningPort
-    from twisted.web.resource import Resource
 
     from scraper_service.api.http_server import JsonSite
+    from scraper_service.api.openapi.described import RootResource
     from scraper_service.api.version import Services
     from scraper_service.services.accounts import Accounts
     from scraper_service.services.billing import Charges
@@ -283,6 +283,7 @@ class Server:
         from scraper_service.api.http_server import JsonSite, Root
         from scraper_service.api.parameters import PublicUrls
         from scraper_service.api.routes.files import ArtefactFiles
+        from scraper_service.api.routes.openapi import OpenApiPage
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
         from scraper_service.crawling.artefacts import shared_artefacts
@@ -304,12 +305,18 @@ class Server:
         )
         services = self._make_services(charges)
         urls = PublicUrls(settings["PUBLIC_URL"], proxies)
-        versions: dict[str, Resource] = {
-            "v1": V1(checks, services, self.watchers, urls).klein.resource(),
-            "v2": V2(checks, services, self.watchers, urls).klein.resource(),
+        versions = [
+            version(checks, services, self.watchers, urls) for version in (V1, V2)
+        ]
+        below: dict[str, RootResource] = {
+            "artefacts": ArtefactFiles(shared_artefacts(settings)),
+            "health": self._health_pages(),
         }
-        files = ArtefactFiles(shared_artefacts(settings))
-        root = Root({**versions, "artefacts": files, "health": self._health_pages()})
+        below["openapi.json"] = OpenApiPage(
+            versions, below, urls, services.capabilities
+        )
+        apps = {f"v{each.api.version}": each.klein.resource() for each in versions}
+        root = Root({**apps, **below})
         connections = Connections(
             _connections_at_most(settings.getint("MAX_CONNECTIONS")),
             settings.getint("MAX_PEER_CONNECTIONS"),
@@ -317,7 +324,7 @@ class Server:
         )
         return JsonSite(root, connections)
 
-    def _health_pages(self) -> Resource:
+    def _health_pages(self) -> RootResource:
         from importlib.metadata import version
 
         from scraper_service.api.routes.health import HealthPages

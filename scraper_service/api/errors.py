@@ -12,7 +12,6 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from scraper_service.api.responses import encode, iso
 from scraper_service.errors import (
-    CallFailed,
     HeadersForgotten,
     IdempotencyKeyUsed,
     InvalidBody,
@@ -63,7 +62,6 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
     (JobNotFound, 404, {}),
     (JobEnded, 409, {}),
-    (CallFailed, 409, {}),
     (HeadersForgotten, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),
@@ -72,6 +70,22 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (OutOfCredits, 402, {}),
     (SiteBlocked, 403, {"code": "UNSUPPORTED_SITE"}),
 )
+
+#: The statuses of pages that fail; 500 is that of all other codes.
+PAGE_STATUSES = (*sorted(set(FAILURE_STATUS.values())), 500)
+#: The status of every error that the service expects.
+STATUSES: dict[type[Exception], int] = {
+    InvalidOptions: 400,
+    OptionUnavailable: 400,
+    InvalidBody: 400,
+    Unauthorized: 401,
+    RateLimited: 429,
+    QueueFull: 429,
+    ServiceUnavailable: 503,
+    **{kind: status for kind, status, _ in PLAIN_ERRORS},
+}
+#: The errors of a call that costs credits, beside those of its body.
+WORK_ERRORS = (OptionUnavailable, SiteBlocked, OutOfCredits, QueueFull)
 
 
 @frozen
@@ -103,27 +117,30 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
             path = (*above, wire_name(error.attribute))
             return _bad_request((Issue("custom", path, str(error)),))
         case OptionUnavailable():
-            return ErrorResponse(400, error_body(str(error), code=error.code))
+            members = error_body(str(error), code=error.code)
+            return ErrorResponse(STATUSES[OptionUnavailable], members)
         case InvalidBody():
             members = error_body(
                 "Bad request, malformed JSON",
                 code="BAD_REQUEST_INVALID_JSON",
                 details=[{"code": "custom", "path": [], "message": str(error)}],
             )
-            return ErrorResponse(400, members)
+            return ErrorResponse(STATUSES[InvalidBody], members)
         case Unauthorized():
             headers = {"WWW-Authenticate": "Bearer"}
-            return ErrorResponse(401, error_body(str(error)), headers)
+            members = error_body(str(error))
+            return ErrorResponse(STATUSES[Unauthorized], members, headers)
         case HTTPException():
             return _no_route(error)
         case RateLimited():
             return _rate_limited(error)
         case QueueFull():
             retry = {"Retry-After": str(error.retry_after_s)}
-            return ErrorResponse(429, error_body(str(error)), retry)
+            return ErrorResponse(STATUSES[QueueFull], error_body(str(error)), retry)
         case ServiceUnavailable():
             retry = {"Retry-After": str(error.retry_after_s), "Connection": "close"}
-            return ErrorResponse(503, error_body(str(error)), retry)
+            members = error_body(str(error))
+            return ErrorResponse(STATUSES[ServiceUnavailable], members, retry)
         case ImportError():
             logger.error("a module is missing", exc_info=error)
             text = f"A part of the service is missing: {error}."
@@ -144,7 +161,8 @@ def _rate_limited(error: RateLimited) -> ErrorResponse:
         f"Rate limit exceeded. Consumed (req/min): {error.used}, remaining (req/min): 0."
         f" Please retry after {wait_s}s, resets at {iso(error.resets_at)}."
     )
-    return ErrorResponse(429, error_body(text), {"Retry-After": str(wait_s)})
+    retry = {"Retry-After": str(wait_s)}
+    return ErrorResponse(STATUSES[RateLimited], error_body(text), retry)
 
 
 def _no_route(error: HTTPException) -> ErrorResponse:
@@ -183,7 +201,7 @@ def _bad_request(
     members = (
         {"details": details} if code is None else {"code": code, "details": details}
     )
-    return ErrorResponse(400, error_body(heading, **members))
+    return ErrorResponse(STATUSES[InvalidOptions], error_body(heading, **members))
 
 
 def failed_page(error: PageError, status: dict[str, int]) -> ErrorResponse:

@@ -11,20 +11,22 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
 from twisted.web import http
-from twisted.web.resource import Resource
 from twisted.web.server import Request, Site
 
 from scraper_service.api.connections import Phase
 from scraper_service.api.errors import NotFoundPage, error_body
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.shapes import TEXT, success
 from scraper_service.api.request_body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
 from scraper_service.api.responses import encode
 from scraper_service.api.routes.health import Constant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from twisted.internet.interfaces import IAddress, IDelayedCall
     from twisted.web.iweb import IRequest
+    from twisted.web.resource import Resource
 
     from scraper_service.api.connections import Connections
 
@@ -312,10 +314,21 @@ def _is_utf8(path: bytes) -> bool:
     return True
 
 
-class Root(Resource):
+class Root(RootResource):
     """``/`` and the resources ``below`` it. Other paths are a 404 in JSON."""
 
-    def __init__(self, below: dict[str, Resource]):
+    routes = (
+        (
+            "GET",
+            "/",
+            Described(
+                summary="Return where the endpoints are.",
+                returns=success({"message": TEXT}),
+            ),
+        ),
+    )
+
+    def __init__(self, below: Mapping[str, Resource]):
         super().__init__()
         for name, resource in below.items():
             self.putChild(name.encode(), resource)

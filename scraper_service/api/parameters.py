@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field, frozen
 
@@ -40,6 +41,148 @@ class PublicUrls:
         return f"{'https' if scheme == 'https' else 'http'}://{host}"
 
 
+@frozen
+class PathParameter:
+    """A part of the path that is not an id."""
+
+    place: ClassVar[str] = "path"
+
+    name: str
+    help: str
+    #: A JSON Schema.
+    schema: dict[str, Any]
+
+
+@frozen
+class HeaderParameter:
+    """A header of the request."""
+
+    place: ClassVar[str] = "header"
+
+    name: str
+    help: str
+    #: A JSON Schema.
+    schema: dict[str, Any]
+
+
+@frozen
+class NumberParameter:
+    """An integer of the query."""
+
+    place: ClassVar[str] = "query"
+
+    name: str
+    help: str
+    minimum: int
+    maximum: int
+    #: What a request without the parameter means; None for something else.
+    default: int | None = None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        bounds = {"minimum": self.minimum, "maximum": self.maximum}
+        default = {} if self.default is None else {"default": self.default}
+        return {"type": "integer", **bounds, **default}
+
+    def given(self, request: JsonRequest) -> int | None:
+        """Return the number, None if it is missing. Raises :exc:`InvalidParameter`."""
+        return number(request, self.name, self.minimum, self.maximum)
+
+    def read(self, request: JsonRequest) -> int:
+        """Return the number or the default. Raises :exc:`InvalidParameter`."""
+        found = self.given(request)
+        assert self.default is not None
+        return self.default if found is None else found
+
+
+@frozen
+class ChoiceParameter:
+    """One of some words in the query."""
+
+    place: ClassVar[str] = "query"
+
+    name: str
+    help: str
+    allowed: tuple[str, ...]
+    #: The word of a request without the parameter; None if there is none.
+    default: str | None = None
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        default = {} if self.default is None else {"default": self.default}
+        return {"type": "string", "enum": list(self.allowed), **default}
+
+    def read(self, request: JsonRequest) -> str | None:
+        """Return the word or the default. Raises :exc:`InvalidParameter`."""
+        text = argument(request, self.name)
+        if text is not None and text not in self.allowed:
+            raise InvalidParameter(
+                f"Invalid {self.name}: must be one of {', '.join(self.allowed)},"
+                f" got {text[:60]!r}"
+            )
+        return self.default if text is None else text
+
+
+@frozen
+class TextParameter:
+    """A text of the query."""
+
+    place: ClassVar[str] = "query"
+
+    name: str
+    help: str
+    #: A JSON Schema.
+    schema: dict[str, Any] = field(factory=lambda: {"type": "string"})
+
+    def read(self, request: JsonRequest) -> str | None:
+        """Return the text, None if it is missing. Raises :exc:`InvalidParameter`."""
+        return argument(request, self.name)
+
+
+@frozen
+class CursorParameter:
+    """The place in a list where a response begins."""
+
+    place: ClassVar[str] = "query"
+
+    name: str
+    #: Where a caller finds the value, such as ``the value in next``.
+    source: str
+    pattern: re.Pattern[str]
+
+    @property
+    def help(self) -> str:
+        return f"Begin after this place: {self.source}."
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        return {"type": "string", "pattern": f"^{self.pattern.pattern}$"}
+
+    def read(self, request: JsonRequest) -> re.Match[str] | None:
+        """Return the parts of the cursor, None if it is missing.
+
+        Raises :exc:`InvalidParameter`.
+        """
+        text = argument(request, self.name)
+        found = None if text is None else self.pattern.fullmatch(text)
+        if text is not None and found is None:
+            raise InvalidParameter(
+                f"Invalid {self.name}: must be {self.source}, got {text[:60]!r}"
+            )
+        return found
+
+
+IDEMPOTENCY_KEY = HeaderParameter(
+    "x-idempotency-key",
+    "A UUID; a second call with the same key starts nothing and is a 409.",
+    {"type": "string", "format": "uuid"},
+)
+SKIP = NumberParameter("skip", "Leave out the first N pages.", 0, MAX_SKIP, 0)
+LIMIT = NumberParameter(
+    "limit", "Return at most N pages. Without it at most 10 MiB.", 1, MAX_PAGES
+)
+
+
 def _first(request: JsonRequest, name: str) -> str:
     """Return the first value of a header, which the outermost proxy has set."""
     return request.headers_of(name).partition(",")[0].strip()
@@ -60,7 +203,7 @@ def idempotency_key(request: JsonRequest) -> str | None:
 
     Raises :exc:`IdempotencyKeyUsed` unless it is a UUID.
     """
-    text = request.header("x-idempotency-key")
+    text = request.header(IDEMPOTENCY_KEY.name)
     if text is None:
         return None
     try:
@@ -74,10 +217,7 @@ def paging(request: JsonRequest) -> tuple[int | None, int | None]:
 
     Raises :exc:`InvalidParameter`.
     """
-    return (
-        number(request, "skip", 0, MAX_SKIP),
-        number(request, "limit", 1, MAX_PAGES),
-    )
+    return SKIP.given(request), LIMIT.given(request)
 
 
 def argument(request: JsonRequest, name: str) -> str | None:

@@ -12,11 +12,28 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
 
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    COUNT,
+    ID,
+    INTEGER,
+    TEXT,
+    TIME,
+    URL,
+    ShapeT,
+    array,
+    mapping,
+    one_of,
+    ref,
+    said,
+    shape,
+    success,
+)
 from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from scraper_service.items import Page, PageMetadata
     from scraper_service.services.mapping import Map
@@ -128,13 +145,11 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def map_response(found: Map, facts: Mapping[str, Any]) -> bytes:
-    """Return the response of a map with the members ``facts``.
-
-    The JSON of its URLs is only joined.
-    """
-    end = b"," + encode(facts)[1:] if facts else b"}"
-    return b'{"success":true,"links":[%s]%s' % (BETWEEN.join(found.slices), end)
+def map_response(found: Map, warnings: Sequence[str] = ()) -> bytes:
+    """Return the response of a map. The JSON of its URLs is only joined."""
+    warning = b',"warning":' + encode(" ".join(warnings)) if warnings else b""
+    links = BETWEEN.join(found.slices)
+    return b'{"success":true,"links":[%s]%s}' % (links, warning)
 
 
 _EMPTY = frozenset({b"", b"null", b'""', b"[]", b"{}"})
@@ -186,7 +201,65 @@ def _failure(page: Page) -> dict[str, Any]:
 
 # -- jobs --------------------------------------------------------------------------------
 
+JOB_STARTED: dict[str, ShapeT] = {
+    "id": ID,
+    "url": said(URL, "The URL of the status."),
+    "warning?": TEXT,
+}
+BATCH_STARTED = success(
+    {
+        **JOB_STARTED,
+        "invalidURLs?": said(array(TEXT), "The URLs that were left out."),
+    }
+)
+JOB_STATUS: dict[str, ShapeT] = {
+    "status": one_of("scraping", "completed", "failed", "cancelled"),
+    "total": said(COUNT, "Pages accepted so far, failed ones too."),
+    "completed": said(COUNT, "Pages in data, over all chunks."),
+    "creditsUsed": COUNT,
+    "expiresAt": TIME,
+    "error?": said(TEXT, "Why the job failed."),
+    "next?": said(URL, "The URL of the next chunk."),
+    "data": array(ref("Page")),
+}
+JOB_ERRORS = success(
+    {
+        "errors": array(
+            shape(
+                {"id": ID, "timestamp": TIME, "url": TEXT, "code": TEXT, "error": TEXT}
+            )
+        ),
+        "robotsBlocked": array(TEXT),
+    }
+)
+JOB_CANCELLED = success({"status": one_of("cancelled")})
+ACTIVE_CRAWLS = success(
+    {
+        "crawls": array(
+            shape(
+                {
+                    "id": ID,
+                    "teamId": TEXT,
+                    "url": TEXT,
+                    "created_at": TIME,
+                    "options": mapping(ANY),
+                }
+            )
+        )
+    }
+)
+
 PATHS = {"crawl": "crawl", "batch": "batch/scrape"}
+
+
+def balance_members(unit: str) -> dict[str, ShapeT]:
+    """Return the members of a balance in ``credits`` or ``tokens``, in snake case."""
+    return {
+        f"remaining_{unit}": INTEGER,
+        f"plan_{unit}": INTEGER,
+        "billing_period_start": TIME,
+        "billing_period_end": TIME,
+    }
 
 
 def job_started(

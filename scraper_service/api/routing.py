@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from scraper_service.api.http_server import JsonRequest
-    from scraper_service.api.version import Api, Routes
+    from scraper_service.api.version import Api, Routes, RouteT
 
 ParamT = ParamSpec("ParamT")
 ResponseT = TypeVar("ResponseT", bound=bytes | Resource)
@@ -32,7 +32,10 @@ class VersionApp:
     """The Klein app of one version of the API."""
 
     def __init__(self, api: Api, groups: Iterable[type[Routes]]):
+        self.api = api
         self._wire_name: Callable[[str], str] = api.requests.wire_name
+        #: Methods, path below the version, and handler.
+        self.routes: list[RouteT] = []
         self.klein = Klein()
         self.klein.handle_errors(Exception)(self._write_error)  # type: ignore[arg-type]  # our request
         for group in groups:
@@ -40,6 +43,7 @@ class VersionApp:
                 self.klein.route(
                     path, methods=methods.split(), endpoint=handler.__qualname__
                 )(as_deferred(handler))
+                self.routes.append((methods, path, handler))
 
     def _write_error(self, request: JsonRequest, failure: Failure) -> bytes:
         """Write any error as JSON, by the table of :mod:`scraper_service.api.errors`."""

@@ -39,6 +39,7 @@ from scraper_service.options.map_search import (
     SOURCES,
 )
 from scraper_service.options.parsing import (
+    NO_DEFAULT,
     Anything,
     Array,
     Bool,
@@ -56,6 +57,7 @@ from scraper_service.options.parsing import (
 from scraper_service.options.scrape import (
     MAX_WAIT_MS,
     OVERALL_TIMEOUT_MS,
+    SESSION_NAME,
     PdfParser,
     session_name,
 )
@@ -118,6 +120,8 @@ class Option:
     in_cache_key: bool | Callable[[Any, str], Any] = False
     #: False for a key that stands beside ``scrapeOptions``, never inside.
     is_nested: bool = True
+    #: True for an option that the reference API does not have.
+    is_own: bool = False
 
     def name(self, entrance: Entrance) -> str | None:
         """Return the name of the option at an entrance, None if it has none there."""
@@ -149,11 +153,15 @@ TableT: TypeAlias = tuple[Option, ...]
 def keys(options: TableT, version: Literal["v1", "v2"]) -> dict[str, Key]:
     """Return the keys of a request that set ``options`` in a version of the API."""
     named = ((option.name(version), option) for option in options)
+    given = defaults(options, version)
     return {
         name: Key(
             option.value_kind(version),
             option.attribute,
             required=option.default_value(version) is REQUIRED,
+            help=option.help,
+            default=given.get(option.attribute, NO_DEFAULT),
+            is_own=option.is_own,
         )
         for name, option in named
         if name is not None
@@ -216,7 +224,8 @@ CALLER: TableT = (
     Option("integration", "integration", Text(256), None,
         "The name of a platform that integrates the client."),
     Option("audit_username", Each("auditMetadata", "auditMetadata"),
-        Object({"username": values.need(Text(1024), "name")}, values.pick("name")), None,
+        Object({"username": values.need(Text(1024), "name", "The name of the user.")},
+            values.pick("name")), None,
         "The user on whose behalf the client calls."),
 )
 
@@ -275,8 +284,9 @@ SCRAPE: TableT = (
         "Return stored pages only."),
     Option("zero_data_retention", "zeroDataRetention", Bool(), False,
         "Store nothing of the page.", is_nested=False),
-    Option("session", Each(None, "session"), Then(Text(), session_name), None,
-        "The name of cookies and storage to start with and to keep."),
+    Option("session", Each(None, "session"),
+        Then(Text(), session_name, {"pattern": SESSION_NAME}), None,
+        "The name of cookies and storage to start with and to keep.", is_own=True),
     Option("profile", "profile", values.PROFILE, None,
         "A named browser profile, which may be read-only."),
     Option("site_rules", Each("threatProtection", "threatProtection"),
@@ -299,7 +309,8 @@ _SITEMAP = Option("sitemap", Each("ignoreSitemap", "sitemap"),
     "Follow sitemaps and links (include), links only (skip), or sitemaps only (only).",
     Flag("--sitemap", help="Whether sitemaps are read, or nothing else."))
 _DEDUPE_BOILERPLATE = Option("dedupe_boilerplate", Each(None, "dedupeBoilerplate"),
-    Bool(), False, "Remove text that repeats over pages of a site from the Markdown.")
+    Bool(), False, "Remove text that repeats over pages of a site from the Markdown.",
+    is_own=True)
 
 #: Options of crawls and batches.
 PACE: TableT = (
@@ -328,7 +339,8 @@ CRAWL: TableT = (
     Option("crawl_entire_domain", "crawlEntireDomain", Bool(), False,
         "Leave the path of URL, upwards too.", Flag("--entire-domain")),
     _SITEMAP,
-    Option("delay_s", "delay", Then(Number(0, MAX_DELAY_S), values.positive), None,
+    Option("delay_s", "delay",
+        Then(Number(0, MAX_DELAY_S), values.positive, {"exclusiveMinimum": 0}), None,
         "Pause between two pages, in seconds.",
         Flag("--delay", "SECONDS", "Pause between two pages.")),
     *PACE,
@@ -417,7 +429,8 @@ _SOURCES = Array(
 
 #: The attributes of :class:`~scraper_service.options.map_search.SearchOptions`.
 SEARCH: TableT = (
-    Option("query", "query", Then(Text(MAX_QUERY), values.query_text), REQUIRED,
+    Option("query", "query",
+        Then(Text(MAX_QUERY), values.query_text, {"pattern": r"\S"}), REQUIRED,
         "The words to search for."),
     Option("limit", "limit", integer(1, MAX_RESULTS), DEFAULT_LIMIT,
         "At most N of each source.", Flag("--limit", "N")),

@@ -16,12 +16,13 @@ import reprlib
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
-from attrs import frozen
+from attrs import field, frozen
 
 from scraper_service.errors import InvalidOptions, Issue, SchemaRefused
 from scraper_service.options.json_schema import field_of
 
 INVALID: Final = object()  # a kind returns it after it has reported an issue
+NO_DEFAULT: Final = object()
 
 MAX_ISSUES = 100  # in one response; further ones are dropped
 MAX_ITEMS = 1000  # of an array whose kind sets no bound
@@ -190,6 +191,12 @@ class Key:
     required: bool = False
     #: True if another key with the same ``to`` wins over this key.
     alias: bool = False
+    #: One sentence for readers of the API description.
+    help: str = ""
+    #: The value inside the service of a request without the key. Callers apply it.
+    default: Any = NO_DEFAULT
+    #: True for a key that the reference API does not have.
+    is_own: bool = False
 
 
 def values_as_read(values: dict[str, Any], at: Position) -> Any:
@@ -296,6 +303,8 @@ class Then:
 
     kind: ValueKind
     convert: Callable[[Any], Any]
+    #: Keywords of JSON Schema for what ``convert`` accepts, for the API description.
+    schema: Mapping[str, Any] = field(factory=dict)
 
     @property
     def expected(self) -> str:

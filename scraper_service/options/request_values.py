@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, TypeAlias
 
-from attrs import frozen
+from attrs import NOTHING, fields_dict, frozen, has
 
 from scraper_service.options import actions, formats, map_search, urls
 from scraper_service.options.crawl import COMMON_EVENTS, EVENTS, Webhook
@@ -22,6 +22,7 @@ from scraper_service.options.location import (
 )
 from scraper_service.options.parsing import (
     INVALID,
+    NO_DEFAULT,
     Array,
     Bool,
     Choice,
@@ -41,6 +42,7 @@ from scraper_service.options.parsing import (
 )
 from scraper_service.options.scrape import (
     MAX_ACTIONS,
+    MAX_NAME,
     MAX_PDF_PAGES,
     OVERALL_TIMEOUT_MS,
     ImageParser,
@@ -50,8 +52,10 @@ from scraper_service.options.scrape import (
     SiteRules,
     profile_name,
 )
-from scraper_service.options.url_patterns import caller_patterns
+from scraper_service.options.url_patterns import MAX_PATTERNS, caller_patterns
 
+#: The help of a key that is accepted so that public clients work.
+NO_EFFECT = "Accepted without effect."
 MAX_PROMPT = 10_000  # characters
 MAX_SITES = 1000  # entries of one list of threatProtection
 MAX_EVENTS = 100  # entries of the events of a webhook
@@ -62,13 +66,30 @@ KeysT: TypeAlias = Mapping[str, Key]
 MakeT: TypeAlias = Callable[[dict[str, Any], Position], Any]
 
 
-def build(cls: Callable[..., Any], **defaults: Any) -> MakeT:
+@frozen
+class Build:
+    """A ``make`` for :class:`Object` that calls ``cls`` with the values."""
+
+    cls: Callable[..., Any]
+    defaults: Mapping[str, Any]
+
+    def __call__(self, values: dict[str, Any], at: Position) -> Any:
+        return self.cls(**{**self.defaults, **values})
+
+    def default_of(self, name: str) -> Any:
+        """Return the value of an object without the key that sets ``name``."""
+        if name in self.defaults:
+            return self.defaults[name]
+        if not (isinstance(self.cls, type) and has(self.cls)):
+            return NO_DEFAULT
+        found = fields_dict(self.cls)[name].default
+        is_constant = found is not NOTHING and not hasattr(found, "factory")
+        return found if is_constant else NO_DEFAULT
+
+
+def build(cls: Callable[..., Any], **defaults: Any) -> Build:
     """Return a ``make`` for :class:`Object` that calls ``cls`` with the values."""
-
-    def make(values: dict[str, Any], at: Position) -> Any:
-        return cls(**{**defaults, **values})
-
-    return make
+    return Build(cls, defaults)
 
 
 def pick(name: str) -> MakeT:
@@ -80,9 +101,9 @@ def pick(name: str) -> MakeT:
     return make
 
 
-def need(kind: ValueKind, to: str) -> Key:
+def need(kind: ValueKind, to: str, help: str = "") -> Key:  # noqa: A002  # as in Key
     """Return a key that a request must have."""
-    return Key(kind, to, required=True)
+    return Key(kind, to, required=True, help=help)
 
 
 def capped_ms(timeout_ms: int) -> int:
@@ -91,11 +112,12 @@ def capped_ms(timeout_ms: int) -> int:
 
 
 PROMPT = Text(MAX_PROMPT)
+_A_SELECTOR = "A CSS selector."
 _QUESTION = Text(MAX_PROMPT, minimum=1)
-URL = Then(Text(), urls.caller_url)
-HEADERS = Then(Pairs(Text()), urls.caller_headers)
-SELECTORS = Then(Array(Text()), urls.caller_selectors)
-PATTERNS = Then(Array(Text()), caller_patterns)
+URL = Then(Text(), urls.caller_url, {"minLength": 1, "maxLength": urls.MAX_URL})
+HEADERS = Then(Pairs(Text()), urls.caller_headers, {"maxProperties": urls.MAX_HEADERS})
+SELECTORS = Then(Array(Text()), urls.caller_selectors, {"maxItems": urls.MAX_SELECTORS})
+PATTERNS = Then(Array(Text()), caller_patterns, {"maxItems": MAX_PATTERNS})
 PROXY = Choice(
     {"basic": "basic", "stealth": "stealth", "auto": "auto", "enhanced": "stealth"}
 )
@@ -103,15 +125,29 @@ CAPPED_TIMEOUT = Then(integer(1), capped_ms)
 
 LOCATION = Object(
     {
-        "country": Key(Then(Text(), country_code), "country"),
-        "languages": Key(Array(Then(Text(), language_tag), 20), "languages"),
+        "country": Key(
+            Then(Text(), country_code),
+            "country",
+            help="The country's code of two letters (ISO 3166-1), or US-generic.",
+        ),
+        "languages": Key(
+            Array(Then(Text(), language_tag), 20),
+            "languages",
+            help="Language tags for the header Accept-Language, such as de-AT.",
+        ),
     },
     build(Location, country=DEFAULT_COUNTRY),
 )
 PROFILE = Object(
     {
-        "name": need(Then(Text(), profile_name), "name"),
-        "saveChanges": Key(Bool(), "save_changes"),
+        "name": need(
+            Then(Text(), profile_name, {"minLength": 1, "maxLength": MAX_NAME}),
+            "name",
+            "The name of the profile.",
+        ),
+        "saveChanges": Key(
+            Bool(), "save_changes", help="Store cookies and storage after the page."
+        ),
     },
     build(Profile),
 )
@@ -127,12 +163,20 @@ def _site_rules(values: dict[str, Any], at: Position) -> Any:
 _SITES = Array(Then(Text(), urls.caller_domain), MAX_SITES)
 THREAT_PROTECTION = Object(
     {
-        "mode": Key(choice("off", "manual-only", "normal", "zscaler"), "mode"),
-        "blacklist": Key(_SITES, "blacklist"),
-        "whitelist": Key(_SITES, "whitelist"),
-        "blockedTlds": Key(_SITES, "blocked_tlds"),
-        "riskScoreThreshold": Key(integer(0, 100)),
-        "failurePolicy": Key(choice("open", "closed")),
+        "mode": Key(
+            choice("off", "manual-only", "normal", "zscaler"),
+            "mode",
+            help="Must be off: the other modes need a scanning provider.",
+        ),
+        "blacklist": Key(_SITES, "blacklist", help="Refuse these domains."),
+        "whitelist": Key(
+            _SITES, "whitelist", help="Allow these domains, even if others refuse them."
+        ),
+        "blockedTlds": Key(
+            _SITES, "blocked_tlds", help="Refuse these top-level domains."
+        ),
+        "riskScoreThreshold": Key(integer(0, 100), help=NO_EFFECT),
+        "failurePolicy": Key(choice("open", "closed"), help=NO_EFFECT),
     },
     _site_rules,
 )
@@ -141,15 +185,19 @@ THREAT_PROTECTION = Object(
 
 VIEWPORT = Object(
     {
-        "width": need(integer(1, 7680), "width"),
-        "height": need(integer(1, 4320), "height"),
+        "width": need(integer(1, 7680), "width", "In CSS pixels."),
+        "height": need(integer(1, 4320), "height", "In CSS pixels."),
     },
     build(formats.Viewport),
 )
 _SCREENSHOT: KeysT = {
-    "fullPage": Key(Bool(), "full_page"),
-    "quality": Key(integer(1, 100), "quality"),
-    "viewport": Key(VIEWPORT, "viewport"),
+    "fullPage": Key(
+        Bool(), "full_page", help="Take the whole page, not only the window."
+    ),
+    "quality": Key(
+        integer(1, 100), "quality", help="Make a JPEG of this quality, not a PNG."
+    ),
+    "viewport": Key(VIEWPORT, "viewport", help="The size of the window."),
 }
 
 # Formats without options, by their name in JSON.
@@ -179,15 +227,23 @@ _FORMATS_V1 = Choice(
     }
 )
 CHANGE_TRACKING: KeysT = {
-    "modes": Key(Array(choice("git-diff", "json"), 10), "modes"),
-    "schema": Key(Schema(), "schema"),
-    "prompt": Key(PROMPT, "prompt"),
-    "tag": Key(Text(256), "tag"),
+    "modes": Key(
+        Array(choice("git-diff", "json"), 10),
+        "modes",
+        help="Return a diff of the Markdown, or changes of the data.",
+    ),
+    "schema": Key(
+        Schema(), "schema", help="The JSON Schema of the data that json compares."
+    ),
+    "prompt": Key(PROMPT, "prompt", help="The data that json compares, in words."),
+    "tag": Key(Text(256), "tag", help="The name of a history of its own."),
 }
 _ATTRIBUTE_SELECTOR = Object(
     {
-        "selector": need(Text(), "selector"),
-        "attribute": need(Text(256, minimum=1), "attribute"),
+        "selector": need(Text(), "selector", _A_SELECTOR),
+        "attribute": need(
+            Text(256, minimum=1), "attribute", "The name of the attribute."
+        ),
     },
     build(formats.AttributeSelector),
 )
@@ -199,9 +255,15 @@ _FORMATS_V2 = Tagged(
         "screenshot@fullPage": Object({}, build(formats.Screenshot, full_page=True)),
         "json": Object(
             {
-                "prompt": Key(PROMPT, "prompt"),
-                "schema": Key(Schema(), "schema"),
-                "checkPromptInjection": Key(Bool(), "check_prompt_injection"),
+                "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
+                "schema": Key(
+                    Schema(), "schema", help="The JSON Schema of the result."
+                ),
+                "checkPromptInjection": Key(
+                    Bool(),
+                    "check_prompt_injection",
+                    help="Refuse pages with instructions to language models.",
+                ),
             },
             build(formats.Json),
         ),
@@ -209,21 +271,29 @@ _FORMATS_V2 = Tagged(
         "attributes": Object(
             {
                 "selectors": need(
-                    Array(_ATTRIBUTE_SELECTOR, urls.MAX_SELECTORS), "selectors"
+                    Array(_ATTRIBUTE_SELECTOR, urls.MAX_SELECTORS),
+                    "selectors",
+                    "The elements, and the attribute of each.",
                 )
             },
             build(formats.Attributes),
         ),
         "question": Object(
-            {"question": need(_QUESTION, "question")}, build(formats.Question)
+            {"question": need(_QUESTION, "question", "The question.")},
+            build(formats.Question),
         ),
         "highlights": Object(
-            {"query": need(_QUESTION, "query")}, build(formats.Highlights)
+            {"query": need(_QUESTION, "query", "What quotations must fit.")},
+            build(formats.Highlights),
         ),
         "query": Object(
             {
-                "prompt": need(_QUESTION, "prompt"),
-                "mode": Key(choice("freeform", "directQuote"), "mode"),
+                "prompt": need(_QUESTION, "prompt", "The question or the query."),
+                "mode": Key(
+                    choice("freeform", "directQuote"),
+                    "mode",
+                    help="Return an answer (freeform) or quotations (directQuote).",
+                ),
             },
             build(formats.Query),
         ),
@@ -245,12 +315,28 @@ PARSERS_V2 = Array(
         {
             "pdf": Object(
                 {
-                    "mode": Key(choice("auto", "fast", "ocr"), "mode"),
-                    "maxPages": Key(integer(1, MAX_PDF_PAGES), "max_pages"),
-                    "pages": Key(Bool(), "pages"),
-                    "pageMarkdown": Key(Bool(), "pages", alias=True),
-                    "blocks": Key(Bool(), "blocks"),
-                    "pageMarkers": Key(Bool(), "page_markers"),
+                    "mode": Key(
+                        choice("auto", "fast", "ocr"),
+                        "mode",
+                        help="Read the text layer only (fast), or recognise text (ocr).",
+                    ),
+                    "maxPages": Key(
+                        integer(1, MAX_PDF_PAGES), "max_pages", help="Read N pages."
+                    ),
+                    "pages": Key(Bool(), "pages", help="Return the text by page, too."),
+                    "pageMarkdown": Key(
+                        Bool(), "pages", alias=True, help="The old name of pages."
+                    ),
+                    "blocks": Key(
+                        Bool(),
+                        "blocks",
+                        help="Return the text by block, with its position.",
+                    ),
+                    "pageMarkers": Key(
+                        Bool(),
+                        "page_markers",
+                        help="Put a rule and a comment between pages.",
+                    ),
                 },
                 build(PdfParser),
             ),
@@ -266,6 +352,7 @@ _SELECTOR = Then(Text(urls.MAX_SELECTOR, minimum=1), urls.page_selector)
 
 
 def _wait(values: dict[str, Any], at: Position) -> Any:
+    """Wait for a time, or until an element exists."""
     if len(values) != 1:
         text = f"{at.name} must have exactly one of milliseconds and selector"
         return at.report("custom", text)
@@ -277,36 +364,53 @@ def _actions(screenshot: KeysT) -> Array:
     kinds: Mapping[str, ValueKind] = {
         "wait": Object(
             {
-                "milliseconds": Key(integer(1), "milliseconds"),
-                "selector": Key(_SELECTOR, "selector"),
+                "milliseconds": Key(
+                    integer(1), "milliseconds", help="How long, without a selector."
+                ),
+                "selector": Key(
+                    _SELECTOR, "selector", help="Until an element matches it."
+                ),
             },
             _wait,
         ),
         "click": Object(
-            {"selector": need(_SELECTOR, "selector"), "all": Key(Bool(), "all")},
+            {
+                "selector": need(_SELECTOR, "selector", _A_SELECTOR),
+                "all": Key(Bool(), "all", help="Click every element that matches."),
+            },
             build(actions.Click),
         ),
         "screenshot": Object(screenshot, build(actions.ScreenshotAction)),
-        "write": Object({"text": need(Text(), "text")}, build(actions.Write)),
+        "write": Object(
+            {"text": need(Text(), "text", "The text to type.")}, build(actions.Write)
+        ),
         "press": Object(
-            {"key": need(Text(100, minimum=1), "key")}, build(actions.Press)
+            {"key": need(Text(100, minimum=1), "key", "A key, such as Enter.")},
+            build(actions.Press),
         ),
         "scroll": Object(
             {
-                "direction": Key(choice("up", "down"), "direction"),
-                "selector": Key(_SELECTOR, "selector"),
+                "direction": Key(
+                    choice("up", "down"), "direction", help="Where to scroll."
+                ),
+                "selector": Key(
+                    _SELECTOR, "selector", help="The element; none is the window."
+                ),
             },
             build(actions.Scroll),
         ),
         "scrape": Object({}, build(actions.ScrapeAction)),
         "executeJavascript": Object(
-            {"script": need(Text(), "script")}, build(actions.ExecuteJavascript)
+            {"script": need(Text(), "script", "The JavaScript to run.")},
+            build(actions.ExecuteJavascript),
         ),
         "pdf": Object(
             {
-                "landscape": Key(Bool(), "landscape"),
-                "scale": Key(Number(0.1, 2), "scale"),
-                "format": Key(choice(*_PAPER_SIZES.split()), "format"),
+                "landscape": Key(Bool(), "landscape", help="Turn the paper."),
+                "scale": Key(Number(0.1, 2), "scale", help="1 is the natural size."),
+                "format": Key(
+                    choice(*_PAPER_SIZES.split()), "format", help="The paper."
+                ),
             },
             build(actions.Pdf),
         ),
@@ -322,7 +426,7 @@ ACTIONS_V2 = _actions(_SCREENSHOT)
 
 
 @frozen
-class _UrlOr:
+class UrlOr:
     """An object; a URL alone stands for the object with this ``url``."""
 
     expected: ClassVar[str] = "object"
@@ -351,13 +455,21 @@ def webhook_kind(prefix: str) -> ValueKind:
     """Return the webhook of a job whose events may be written ``prefix.event``."""
     names = {name: name for name in EVENTS}
     events = Choice({**names, **{f"{prefix}.{name}": name for name in EVENTS}})
-    return _UrlOr(
+    return UrlOr(
         Object(
             {
-                "url": need(URL, "url"),
-                "headers": Key(HEADERS, "headers"),
-                "metadata": Key(Then(Schema(), _echoed), "metadata"),
-                "events": Key(Then(Array(events, MAX_EVENTS), unique), "events"),
+                "url": need(URL, "url", "The URL that receives a POST per event."),
+                "headers": Key(HEADERS, "headers", help="Headers of each delivery."),
+                "metadata": Key(
+                    Then(Schema(), _echoed),
+                    "metadata",
+                    help="Values that each delivery repeats.",
+                ),
+                "events": Key(
+                    Then(Array(events, MAX_EVENTS), unique),
+                    "events",
+                    help="The events to send.",
+                ),
             },
             build(Webhook, events=COMMON_EVENTS),
         )

@@ -34,7 +34,7 @@ CHANGE_WAIT_MS = 5000  # the wait of change tracking if the caller sets none
 SELECTOR_WAIT_MS = 1000  # the time that a wait for a selector counts
 
 MAX_NAME = 64  # characters of the name of a session or a profile
-_SESSION_NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
+SESSION_NAME = "^[A-Za-z0-9._-]{1,64}$"
 
 
 @frozen(kw_only=True)
@@ -108,7 +108,7 @@ class Profile:
 
 def session_name(text: str) -> str:
     """Return ``text`` if it is a valid name of a session, else raise ValueError."""
-    if not _SESSION_NAME.fullmatch(text):
+    if not re.fullmatch(SESSION_NAME, text):
         raise ValueError(
             "a session's name must have 1 to 64 letters, digits, dots, dashes or"
             f" underscores, got {text[:70]!r}"

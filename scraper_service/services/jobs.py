@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
+    from scraper_service.storage.jobs.job_history import (
+        HistoryQuery,
+        JobPosition,
+        JobSummary,
+    )
     from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
     from scraper_service.storage.jobs.job_records import (
         Delivery,
@@ -246,6 +251,12 @@ class TeamJobs:
             raise JobNotFound("Delivery not found")
         self._webhooks.wake()
         return count
+
+    async def history(
+        self, team: Team, query: HistoryQuery
+    ) -> tuple[list[JobSummary], JobPosition | None]:
+        """Return jobs and single calls, the newest first, and the next position."""
+        return await self._jobs.history(team.id, query)
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the running crawls of a team, the oldest first."""

@@ -14,7 +14,6 @@ from scraper_service.options.availability import require_parseable
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.services.searching import ResultPages
 from scraper_service.storage import sessions
-from scraper_service.storage.accounts import feedback
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.jobs.jobs import Jobs
 
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map, MapCrawler
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.searching import SearchAnswer
-    from scraper_service.storage.accounts.feedback import Feedback, FeedbackRow
-    from scraper_service.storage.accounts.usage import CallPosition
     from scraper_service.storage.database import Database
     from scraper_service.storage.sessions import SessionRow
 
@@ -171,7 +168,7 @@ class Scraping:
         scrape = options.scrape
         target = None if scrape.zero_data_retention else options.url
         endpoint = "scrape" if upload is None else "parse"
-        call = _call(team, endpoint, version, target, scrape_id)
+        call = _call(team, endpoint, version, target, options.origin, scrape_id)
         async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
             page = await self._scrapes.fetch(options, team, call.id, upload)
             return await self._settled(page, charge, is_kept=target is not None)
@@ -214,7 +211,8 @@ class Scraping:
         """
         self._availability.check_open()
         self._availability.require(options.scrape)
-        call, price = _call(team, "map", version, options.url), self._prices.map
+        call = _call(team, "map", version, options.url, options.origin)
+        price = self._prices.map
         async with self._charges.call(call, team, price) as charge:
             found = await self._maps.find(options, team.id, call.id, shape)
             charge.note_failure(found.failure)
@@ -239,7 +237,7 @@ class Scraping:
                 error.nested = True
                 raise
         deadline = time.monotonic() + options.timeout_ms / 1000
-        call = _call(team, "search", version, options.query)
+        call = _call(team, "search", version, options.query, options.origin)
         most = self._prices.search(options.limit * len(options.sources))
         async with self._charges.call(call, team, most) as charge:
             found = await self._searches.find(options, team.id)
@@ -247,24 +245,6 @@ class Scraping:
             await charge.settle(price)
         pages = ResultPages(self._scrape, options, team, version, deadline)
         return await pages.answer(call.id, found, price)
-
-    async def give_feedback(self, given: Feedback, team: Team) -> tuple[str, bool]:
-        """Store feedback on a call. Return its id, and True if the call had some.
-
-        Raises :exc:`JobNotFound` and :exc:`~scraper_service.errors.CallFailed`.
-        """
-        await self._charges.recorded(given.job_id)
-        return await self._database.write_locking(
-            feedback.store_feedback, given.job_id, team.id, given
-        )
-
-    async def feedback(
-        self, team: Team, endpoint: str | None, after: CallPosition | None, limit: int
-    ) -> list[FeedbackRow]:
-        """Return a team's feedback, latest first, see :func:`feedback.list_feedback`."""
-        return await self._database.read(
-            feedback.list_feedback, team.id, endpoint, after, limit
-        )
 
     async def sessions(self, team: Team) -> list[SessionRow]:
         """Return the sessions of a team, sorted by name."""
@@ -281,7 +261,16 @@ def _call(
     endpoint: str,
     version: int,
     target: str | None,
+    origin: str,
     call_id: str | None = None,
 ) -> Call:
-    call_id, now = call_id or str(uuid.uuid4()), time.time()
-    return Call(call_id, team.id, team.key_id, endpoint, version, target, now)
+    return Call(
+        call_id or str(uuid.uuid4()),
+        team.id,
+        team.key_id,
+        endpoint,
+        version,
+        target,
+        time.time(),
+        origin,
+    )

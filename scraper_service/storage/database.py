@@ -474,8 +474,8 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
             connection.execute(text(_VERSION), {"head": HEAD})
 
 
-def migrate(connection: Connection) -> None:
-    """Run the missing migrations over ``connection``."""
+def migrate(connection: Connection, revision: str = "head") -> None:
+    """Run the missing migrations up to ``revision`` over ``connection``."""
     # Imported here, since most starts migrate nothing.
     from alembic import command  # noqa: PLC0415
     from alembic.config import Config  # noqa: PLC0415
@@ -484,7 +484,7 @@ def migrate(connection: Connection) -> None:
     config.set_main_option("script_location", "scraper_service.storage:migrations")
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, revision)
 
 
 def _revision(engine: Engine) -> str | None:

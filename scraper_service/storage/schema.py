@@ -71,7 +71,9 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
-#: its caller, so that processes notice them.
+#: its caller, so that processes notice them. ``target`` is what lists of jobs show of the
+#: URL, query or prompt, None with zero data retention. ``retention_s`` is the life of a job
+#: after its last change.
 job = Table(
     "job",
     metadata,
@@ -81,6 +83,7 @@ job = Table(
     Column("version", SmallInteger, nullable=False),
     Column("state", String(20), nullable=False),
     Column("url", Text, nullable=False),
+    Column("target", Text),
     Column("options", Text, nullable=False),
     Column("page_limit", Integer),
     Column("open", Integer, nullable=False),
@@ -104,11 +107,20 @@ job = Table(
     Column("paused_at", Double),
     Column("revision", Integer, nullable=False, server_default=text("0")),
     Column("created_at", Double, nullable=False),
+    Column("started_at", Double),
     Column("completed_at", Double),
+    Column("retention_s", Double, nullable=False, server_default=text("86400")),
     Column("expires_at", Double, nullable=False),
     Index("ix_job_state", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
     Index("ix_job_expires_at", "expires_at"),
+    # For lists of a team's jobs. Steps of operations are not listed.
+    Index(
+        "ix_job_listed",
+        *("team_id", "kind", "state", "created_at", "id"),
+        sqlite_where=text("parent_id IS NULL"),
+        postgresql_where=text("parent_id IS NULL"),
+    ),
 )
 
 #: Further columns of jobs that are operations. ``memory`` is JSON with the findings of
@@ -206,7 +218,7 @@ page = Table(
     UniqueConstraint("job_id", "seq", name="uq_page_job_id"),
 )
 
-#: Pages of single scrapes, stored for a day.
+#: Pages of single scrapes.
 scrape = Table(
     "scrape",
     metadata,
@@ -348,8 +360,9 @@ share = Table(
     Column("since", Double),
 )
 
-#: Calls of the last day. ``target`` is a URL, None with zero data retention. ``error`` is
-#: the reason of a failed call.
+#: Calls of the last day, and single calls as long as their pages are stored. ``target`` is
+#: a URL or query, None with zero data retention. ``error`` is the reason of a failed call,
+#: ``origin`` the name of the client.
 activity = Table(
     "activity",
     metadata,
@@ -359,26 +372,12 @@ activity = Table(
     Column("version", SmallInteger, nullable=False),
     Column("target", Text),
     Column("error", Text),
+    Column("origin", Text),
     Column("at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False, server_default=text("0")),
     Index("ix_activity_team_id", "team_id", "at", "id"),
-    Index("ix_activity_at", "at"),
-)
-
-#: Ratings of calls by their teams, one per call. ``facts`` is JSON of the other keys of the
-#: rating.
-feedback = Table(
-    "feedback",
-    metadata,
-    Column("id", String(36), primary_key=True),
-    Column("team_id", ForeignKey("team.id"), nullable=False),
-    Column("job_id", String(36), nullable=False),
-    Column("endpoint", String(20), nullable=False),
-    Column("rating", String(10), nullable=False),
-    Column("facts", Text, nullable=False),
-    Column("at", Double, nullable=False),
-    UniqueConstraint("team_id", "job_id", name="uq_feedback_team_id"),
-    Index("ix_feedback_team_id", "team_id", "at", "id"),
-    Index("ix_feedback_at", "at"),
+    Index("ix_activity_endpoint", "team_id", "endpoint", "at", "id"),
+    Index("ix_activity_expires_at", "expires_at"),
 )
 
 #: Processes with leases, which end at ``until``.

@@ -109,6 +109,7 @@ class Harness:
         assert found.done + read == states[RowState.DONE]
         assert found.failed == states[RowState.FAILED]
         assert found.held == states[RowState.HELD]
+        assert found.skipped == states[RowState.SKIPPED] + states[RowState.ALIAS]
         assert found.pages == len(pages) <= found.done
         assert [p.seq for p in pages] == list(range(len(pages)))
         assert found.credits == sum(row.credits for row in charged)

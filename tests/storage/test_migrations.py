@@ -102,3 +102,40 @@ def test_a_layout_from_before_the_first_release_is_refused(
     url = migrated.url.render_as_string(hide_password=False)
     with pytest.raises(DatabaseUnusable, match="before the first release"):
         Database(tmp_path / "new", url)
+
+
+OLD = f"""
+INSERT INTO team (id, name, created_at) VALUES ('t', 't', '2026-01-01 00:00:00');
+INSERT INTO activity (id, team_id, endpoint, version, at) VALUES ('c', 't', 'map', 2, 7);
+INSERT INTO job (id, team_id, kind, version, state, url, options, open, done, failed,
+    pages, held, skipped, credits, created_at, expires_at)
+  VALUES ('kept', 't', 'crawl', 2, 'scraping', 'http://{"x" * 400}', '{{"scrape":
+      {{"zero_data_retention": false}}}}', 1, 0, 0, 0, 0, 9, 0, 5, 9),
+    ('hidden', 't', 'crawl', 2, 'queued', 'http://b/', '{{"scrape":
+      {{"zero_data_retention": true}}}}', 1, 0, 0, 0, 0, 0, 0, 5, 9);
+INSERT INTO frontier (job_id, key, url, depth, state) VALUES
+  ('kept', 1, 'u', 1, 5), ('kept', 2, 'u', 1, 6), ('kept', 3, 'u', 1, 3)
+"""
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_jobs_of_the_first_release_are_listed(kind, tmp_path, request):
+    if kind == "sqlite":
+        engine = create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}")
+    else:
+        engine = create_engine(request.getfixturevalue("postgres")())
+    with engine.begin() as connection:
+        migrate(connection, "r0002")
+        for statement in OLD.split(";"):
+            connection.exec_driver_sql(statement)
+        migrate(connection)
+        columns = "target, skipped, started_at, retention_s"
+        rows = f"SELECT id, {columns} FROM job ORDER BY id"
+        kept = "http://" + "x" * 293
+        assert list(connection.exec_driver_sql(rows)) == [
+            ("hidden", None, 0, None, 86_400),
+            ("kept", kept, 2, 5, 86_400),
+        ]
+        calls = "SELECT expires_at FROM activity"
+        assert connection.exec_driver_sql(calls).scalar() == 86_407
+    engine.dispose()

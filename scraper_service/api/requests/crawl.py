@@ -68,8 +68,17 @@ def batch_keys(version: Literal["v1", "v2"]) -> KeysT:
     return {
         **catalogue.keys(catalogue.BATCH, version),
         "zeroDataRetention": pages.REQUEST_KEYS["zeroDataRetention"],
-        "appendToId": Key(Then(Text(), _job_id), "append_to"),
-        "ignoreInvalidURLs": Key(Bool(), "ignore_invalid_urls"),
+        "appendToId": Key(
+            Then(Text(), _job_id, {"format": "uuid"}),
+            "append_to",
+            help="Add the pages to this batch.",
+        ),
+        "ignoreInvalidURLs": Key(
+            Bool(),
+            "ignore_invalid_urls",
+            help="Leave out URLs that are not valid.",
+            default=version == "v2",
+        ),
     }
 
 
@@ -155,7 +164,7 @@ def crawl_kind(
     keys = {
         **crawl_keys(version),
         **aliases,
-        "scrapeOptions": Key(scrape_kind, "scrape"),
+        "scrapeOptions": Key(scrape_kind, "scrape", help="How each page is scraped."),
     }
     return Object(keys, make, pages.EXPERIMENTAL)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from attrs import evolve, frozen
 
@@ -27,10 +27,12 @@ from scraper_service.options.parsing import (
     ValueKind,
     choice,
 )
-from scraper_service.options.request_values import PROMPT, KeysT
+from scraper_service.options.request_values import NO_EFFECT, PROMPT, KeysT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from scraper_service.options.request_values import MakeT
 
 LLMS_CACHE_MS = 172_800_000  # 2 days, as a scrape of v2
 
@@ -43,47 +45,39 @@ class ExtractRequest:
     invalid_urls: tuple[str, ...] | None = None
 
 
-@frozen
-class _Whole:
-    """The options of a page, with ``onlyMainContent`` false by default."""
-
-    expected: ClassVar[str] = "object"
-
-    kind: Object
-
-    def read(self, value: Any, at: Position) -> Any:
-        if isinstance(value, dict) and value.get("onlyMainContent") is None:
-            value = {**value, "onlyMainContent": False}
-        return self.kind.read(value, at)
-
-
 # Keys beside those of the catalogue, in both versions. The agent's model has no effect,
 # its prompt has.
 _FURTHER_KEYS: KeysT = {
-    "ignoreInvalidURLs": Key(Bool(), "ignore_invalid_urls"),
     "agent": Key(
         Object(
             {
-                "model": Key(choice("FIRE-1", "v3-beta")),
-                "prompt": Key(PROMPT, "prompt"),
+                "model": Key(choice("FIRE-1", "v3-beta"), help=NO_EFFECT),
+                "prompt": Key(
+                    PROMPT, "prompt", help="What to find, in a request without prompt."
+                ),
             }
         ),
         "agent",
+        help="The old place of a prompt.",
     ),
-    "urlTrace": Key(Bool()),
+    "urlTrace": Key(Bool(), help=NO_EFFECT),
     **catalogue.keys(catalogue.select(catalogue.SCRAPE, "site_rules"), "v2"),
     **pages.CALLER_KEYS,
 }
 
 
 def extract_kind(
-    version: Literal["v1", "v2"], scrape_kind: Object, *, ignores_invalid: bool
+    version: Literal["v1", "v2"],
+    scrape_keys: KeysT,
+    read_scrape: MakeT,
+    *,
+    ignores_invalid: bool,
 ) -> Object:
     """Return the kind of a body that starts an extract.
 
     ``ignores_invalid`` is the version's default of ``ignoreInvalidURLs``.
     """
-    whole = _Whole(scrape_kind)
+    whole = pages.scrape_kind(scrape_keys, read_scrape, only_main_content=False)
     defaults = catalogue.defaults(catalogue.EXTRACT, version)
 
     def make(values: dict[str, Any], at: Position) -> Any:
@@ -91,8 +85,18 @@ def extract_kind(
             {"ignore_invalid_urls": ignores_invalid, **values}, at, whole, defaults
         )
 
-    keys = {**catalogue.keys(catalogue.EXTRACT, version), **_FURTHER_KEYS}
-    return Object({**keys, "scrapeOptions": Key(whole, "scrape")}, make, EXPERIMENTAL)
+    keys = {
+        **catalogue.keys(catalogue.EXTRACT, version),
+        "ignoreInvalidURLs": Key(
+            Bool(),
+            "ignore_invalid_urls",
+            help="Leave out URLs that are not valid.",
+            default=ignores_invalid,
+        ),
+        **_FURTHER_KEYS,
+        "scrapeOptions": Key(whole, "scrape", help="How each page is scraped."),
+    }
+    return Object(keys, make, EXPERIMENTAL)
 
 
 def _extract(
@@ -182,8 +186,8 @@ def research_kind(extraction: ValueKind, scrape_kind: ValueKind) -> Object:
 
     keys = {
         **catalogue.keys(catalogue.RESEARCH, "v1"),
-        "topic": Key(Text(MAX_QUESTION), "topic"),
-        "jsonOptions": Key(extraction, "json"),
+        "topic": Key(Text(MAX_QUESTION), "topic", help="The old name of query."),
+        "jsonOptions": Key(extraction, "json", help="The options of the format json."),
         **pages.CALLER_KEYS,
     }
     return Object(keys, make, EXPERIMENTAL)

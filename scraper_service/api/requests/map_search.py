@@ -15,7 +15,7 @@ from scraper_service.options.map_search import (
     SearchOptions,
 )
 from scraper_service.options.parsing import INVALID, Anything, Key, Position
-from scraper_service.options.request_values import CAPPED_TIMEOUT
+from scraper_service.options.request_values import CAPPED_TIMEOUT, NO_EFFECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -42,7 +42,7 @@ _UNREAD = (
 
 def unread(known: KeysT) -> KeysT:
     """Return keys whose values are checked as those of ``known`` and then dropped."""
-    return {name: Key(key.kind) for name, key in known.items()}
+    return {name: Key(key.kind, help=NO_EFFECT) for name, key in known.items()}
 
 
 def map_keys(version: Literal["v1", "v2"]) -> KeysT:
@@ -52,9 +52,13 @@ def map_keys(version: Literal["v1", "v2"]) -> KeysT:
     return {
         **catalogue.keys(catalogue.MAP, version),
         **catalogue.keys(page, version),
-        "timeout": Key(CAPPED_TIMEOUT, "timeout_ms"),
+        "timeout": Key(
+            CAPPED_TIMEOUT,
+            "timeout_ms",
+            help="Give up after this time, in milliseconds.",
+        ),
         **{key: pages.FURTHER_KEYS[key] for key in ("useIndex", "useMock")},
-        "ignoreCache": Key(Anything()),
+        "ignoreCache": Key(Anything(), help=NO_EFFECT),
         **unread(catalogue.keys(crawl, version)),
         **pages.CALLER_KEYS,
     }
@@ -119,14 +123,12 @@ def search_options(values: dict[str, Any], at: Position) -> Any:
     return options
 
 
-def pages_of_results(scrape_options: MakeT, **defaults: Any) -> MakeT:
-    """Return a ``make`` for the options of the pages of results.
+def pages_of_results(keys: KeysT, scrape_options: MakeT, **defaults: Any) -> Key:
+    """Return the key of the options of the pages of results.
 
     Stored pages up to :data:`DEFAULT_AGE_MS` are accepted.
     """
-
-    def make(values: dict[str, Any], at: Position) -> Any:
-        aged = {"max_age_ms": DEFAULT_AGE_MS, **defaults, **values}
-        return scrape_options(aged, at)
-
-    return make
+    kind = pages.scrape_kind(
+        keys, scrape_options, max_age_ms=DEFAULT_AGE_MS, **defaults
+    )
+    return Key(kind, "scrape", help="Scrape the results with these options.")

@@ -15,11 +15,19 @@ from attrs import evolve
 
 from scraper_service.options import catalogue, formats
 from scraper_service.options.crawl import PageOptions
-from scraper_service.options.parsing import Anything, Key, Position, Refused, choice
+from scraper_service.options.parsing import (
+    Anything,
+    Key,
+    Object,
+    Position,
+    Refused,
+    choice,
+)
+from scraper_service.options.request_values import NO_EFFECT
 from scraper_service.options.scrape import CHANGE_WAIT_MS, ScrapeOptions, broken_rules
 
 if TYPE_CHECKING:
-    from scraper_service.options.request_values import KeysT
+    from scraper_service.options.request_values import KeysT, MakeT
 
 SpellT: TypeAlias = Callable[[str], str]
 
@@ -33,11 +41,11 @@ PROXY_TIMEOUT_MS = 120_000
 # Keys of both versions that are no options here.
 FURTHER_KEYS: KeysT = {
     "redactPII": Key(Refused("it needs a language model", objects=True)),
-    "domainTools": Key(Anything()),
-    "toolDetail": Key(choice("compact", "summary", "full")),
-    "useMock": Key(Anything()),
-    "useIndex": Key(Anything()),
-    "__searchPreviewToken": Key(Anything()),
+    "domainTools": Key(Anything(), help=NO_EFFECT),
+    "toolDetail": Key(choice("compact", "summary", "full"), help=NO_EFFECT),
+    "useMock": Key(Anything(), help=NO_EFFECT),
+    "useIndex": Key(Anything(), help=NO_EFFECT),
+    "__searchPreviewToken": Key(Anything(), help=NO_EFFECT),
 }
 # The keys of the caller are the same in both versions.
 CALLER_KEYS: KeysT = catalogue.keys(catalogue.CALLER, "v2")
@@ -48,6 +56,22 @@ def scrape_keys(version: Literal["v1", "v2"]) -> KeysT:
     """Return the keys of ``scrapeOptions`` in a version."""
     nested = tuple(each for each in catalogue.SCRAPE if each.is_nested)
     return {**catalogue.keys(nested, version), **FURTHER_KEYS, **CALLER_KEYS}
+
+
+def scrape_kind(keys: KeysT, make: MakeT, **defaults: Any) -> Object:
+    """Return the kind of ``scrapeOptions``, with other ``defaults`` than a scrape's.
+
+    ``make`` returns the version's ``ScrapeOptions``.
+    """
+
+    def complete(values: dict[str, Any], at: Position) -> Any:
+        return make({**defaults, **values}, at)
+
+    known = {
+        name: evolve(key, default=defaults[key.to]) if key.to in defaults else key
+        for name, key in keys.items()
+    }
+    return Object(known, complete, EXPERIMENTAL)
 
 
 # The keys of a request for one page beside those of its options.

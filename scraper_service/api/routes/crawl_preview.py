@@ -8,7 +8,24 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 
 from scraper_service.api.application import note_caller, write
-from scraper_service.api.errors import ErrorResponse, error_body, issue_members
+from scraper_service.api.errors import (
+    WORK_ERRORS,
+    ErrorResponse,
+    error_body,
+    issue_members,
+)
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    BOOL,
+    COUNT,
+    NUMBER,
+    TEXT,
+    array,
+    one_of,
+    said,
+    shape,
+    success,
+)
 from scraper_service.api.requests.pages import (
     CALLER_KEYS,
     EXPERIMENTAL,
@@ -18,6 +35,7 @@ from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
+from scraper_service.options.crawl import SITEMAP_MODES
 from scraper_service.options.limits import Mode
 from scraper_service.options.parsing import Object, Text, Then, short, structure
 from scraper_service.options.request_values import MAX_PROMPT, need
@@ -46,35 +64,6 @@ DERIVED = (
 NOTHING = "The prompt sets no option of a crawl: the options are those without it."
 
 
-class CrawlPreviewRoutes(Routes):
-    """What a crawl would do, without a crawl."""
-
-    def routes(self) -> Iterable[RouteT]:
-        return (
-            ("POST", "/crawl/params-preview", self.preview),
-            ("POST", "/crawl/explain", self.explain),
-        )
-
-    async def preview(self, request: JsonRequest) -> bytes:
-        """Return the options of a crawl that a prompt asks for."""
-        team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
-        try:
-            parsed = await body.read(preview_request)
-        except InvalidOptions as error:
-            return write(request, _refused(error))
-        note_caller(request, parsed)
-        found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
-        return _previewed(parsed.url, found)
-
-    async def explain(self, request: JsonRequest) -> bytes:
-        """Return which URLs a crawl would fetch, and why not the others."""
-        team, body = await self.checks.admit(request, Mode.CRAWL)
-        parsed = await body.read(requests.explain_request)
-        options, _ = await prompted(self.services.jobs, body, parsed.options, team)
-        found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
-        return _explained(found)
-
-
 @frozen
 class PreviewRequest:
     """A body of ``POST /v2/crawl/params-preview``."""
@@ -98,13 +87,98 @@ def _made(values: dict[str, Any], at: Position) -> PreviewRequest:
 
 PREVIEW = Object(
     {
-        "url": need(Then(Text(), _whole_url), "url"),
-        "prompt": need(Text(MAX_PROMPT, minimum=1), "prompt"),
+        "url": need(Then(Text(), _whole_url), "url", "The start URL, with http(s)://."),
+        "prompt": need(
+            Text(MAX_PROMPT, minimum=1), "prompt", "What to fetch, in words."
+        ),
         **CALLER_KEYS,
     },
     _made,
     EXPERIMENTAL,
 )
+
+
+_PREVIEWED = success(
+    {
+        "data": shape(
+            {
+                "url": TEXT,
+                "includePaths?": array(TEXT),
+                "excludePaths?": array(TEXT),
+                "maxDiscoveryDepth?": COUNT,
+                "crawlEntireDomain?": BOOL,
+                "allowExternalLinks?": BOOL,
+                "allowSubdomains?": BOOL,
+                "sitemap?": one_of(*SITEMAP_MODES),
+                "ignoreQueryParameters?": BOOL,
+                "deduplicateSimilarURLs?": BOOL,
+                "delay?": NUMBER,
+                "limit?": COUNT,
+            }
+        ),
+        "warning?": TEXT,
+    }
+)
+_EXPLAINED = success(
+    {
+        "results": array(
+            shape(
+                {
+                    "url": TEXT,
+                    "allowed": BOOL,
+                    "reason?": said(TEXT, "The rule that refuses the URL."),
+                    "detail?": said(TEXT, "The pattern or limit of that rule."),
+                    "robots?": one_of("allowed", "refused", "unknown"),
+                }
+            )
+        )
+    }
+)
+
+
+class CrawlPreviewRoutes(Routes):
+    """What a crawl would do, without a crawl."""
+
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("POST", "/crawl/params-preview", self.preview),
+            ("POST", "/crawl/explain", self.explain),
+        )
+
+    @Described(
+        returns=_PREVIEWED,
+        body=PREVIEW,
+        example={
+            "url": "https://docs.example.com",
+            "prompt": "Only the guide, 50 pages",
+        },
+        errors=(*WORK_ERRORS, PromptUnclear),
+    )
+    async def preview(self, request: JsonRequest) -> bytes:
+        """Return the options of a crawl that a prompt asks for."""
+        team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
+        try:
+            parsed = await body.read(preview_request)
+        except InvalidOptions as error:
+            return write(request, _refused(error))
+        note_caller(request, parsed)
+        found = await self.services.jobs.preview(parsed.url, parsed.prompt, team, check)
+        return _previewed(parsed.url, found)
+
+    @Described(
+        returns=_EXPLAINED,
+        body="EXPLAIN",
+        example={"url": "https://example.com", "urls": ["https://example.com/a"]},
+        errors=(PromptUnclear,),
+        is_own=True,
+    )
+    async def explain(self, request: JsonRequest) -> bytes:
+        """Return which URLs a crawl would fetch, and why not the others."""
+        team, body = await self.checks.admit(request, Mode.CRAWL)
+        parsed = await body.read(requests.explain_request)
+        options, _ = await prompted(self.services.jobs, body, parsed.options, team)
+        found = await self.services.jobs.explain(options, parsed.urls, parsed.depth)
+        return _explained(found)
 
 
 def preview_request(body: object) -> PreviewRequest:

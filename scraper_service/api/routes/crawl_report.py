@@ -13,7 +13,28 @@ from urllib.parse import quote
 
 from attrs import asdict
 
-from scraper_service.api.parameters import argument, number, parse_job_id
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    COUNT,
+    ID,
+    NUMBER,
+    TEXT,
+    URL,
+    array,
+    mapping,
+    one_of,
+    said,
+    shape,
+    success,
+)
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    CursorParameter,
+    NumberParameter,
+    TextParameter,
+    parse_job_id,
+)
 from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import encode, job_state
 from scraper_service.api.streams import server_sent_events
@@ -22,7 +43,7 @@ from scraper_service.api.version import Routes
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
 from scraper_service.discovery.retry_after import MAX_PAUSE_S
-from scraper_service.errors import InvalidParameter
+from scraper_service.errors import JobNotFound, QueueFull
 from scraper_service.options.limits import Mode
 from scraper_service.storage.jobs.job_listing import STATES, AddressQuery, Cursor
 from scraper_service.storage.jobs.job_records import RowState
@@ -42,8 +63,16 @@ MAX_ADDRESSES = 1000  # in one response
 DEFAULT_ADDRESSES = 100
 MAX_SKIPPED = 10**9
 
-_CURSOR = re.compile(r"([0-6])\.(\d{1,18})", re.ASCII)
-_NAMES = tuple(dict.fromkeys(STATES.values()))
+_STATES = tuple(dict.fromkeys(STATES.values()))
+_STATE = ChoiceParameter("state", "Only URLs in this state.", _STATES)
+_REASON = TextParameter("reason", "Only URLs that were refused or failed for this.")
+_SKIP = NumberParameter("skip", "Leave out the first N URLs.", 0, MAX_SKIPPED, 0)
+_LIMIT = NumberParameter(
+    "limit", "At most N URLs.", 1, MAX_ADDRESSES, DEFAULT_ADDRESSES
+)
+_AFTER = CursorParameter(
+    "after", "the value in next", re.compile(r"([0-6])\.([0-9]{1,18})")
+)
 
 # Options of politeness and scope. A batch has few of them.
 OPTIONS = (
@@ -55,6 +84,87 @@ OPTIONS = (
 )
 _names = wire_names(requests.CRAWL_KEYS)
 _OPTIONS = {name: _names[name] for name in OPTIONS}
+
+
+_LISTED = success(
+    {
+        "total": said(COUNT, "All URLs of the query."),
+        "urls": array(
+            shape(
+                {
+                    "url": TEXT,
+                    "kind": one_of("page", "sitemap"),
+                    "state": one_of(*_STATES),
+                    "reason?": TEXT,
+                    "detail?": TEXT,
+                    "depth": COUNT,
+                    "foundOn?": TEXT,
+                    "scrapeId?": ID,
+                    "lastModified?": TEXT,
+                }
+            )
+        ),
+        "next?": URL,
+    }
+)
+_COUNTS = mapping(COUNT)
+_REPORTED = success(
+    {
+        "id": ID,
+        "status": one_of("scraping", "completed", "failed", "cancelled"),
+        "addresses": _COUNTS,
+        "reasons": _COUNTS,
+        "sitemaps": shape(
+            {"files": COUNT, "read": COUNT, "failed": COUNT, "reasons": _COUNTS}
+        ),
+        "robots": array(
+            shape(
+                {
+                    "url": TEXT,
+                    "host": TEXT,
+                    "state?": one_of("ok", "absent", "unreachable"),
+                    "detail?": TEXT,
+                    "agent?": TEXT,
+                    "crawlDelay?": NUMBER,
+                    "crawlDelayApplied?": NUMBER,
+                    "refused": COUNT,
+                }
+            )
+        ),
+        "hosts": array(
+            shape(
+                {
+                    "host": TEXT,
+                    "requests": COUNT,
+                    "bytes": COUNT,
+                    "peakRate": COUNT,
+                    "peakInFlight": COUNT,
+                    "waitSeconds": NUMBER,
+                    "answers": _COUNTS,
+                    "backoffs": _COUNTS,
+                    "delays": array(
+                        shape({"source": TEXT, "seconds": NUMBER, "requests": COUNT})
+                    ),
+                    "window": NUMBER,
+                    "gapSeconds": NUMBER,
+                }
+            )
+        ),
+        "totals": shape(
+            {"hosts": COUNT, "requests": COUNT, "bytes": COUNT, "waitSeconds": NUMBER}
+        ),
+        "options": said(mapping(ANY), "Those of the job about scope and pace."),
+        "limits": shape(
+            {
+                "hostConcurrency": COUNT,
+                "jobConcurrency": COUNT,
+                "maxCrawlDelaySeconds": NUMBER,
+                "maxPauseSeconds": NUMBER,
+                "userAgent": TEXT,
+            }
+        ),
+    }
+)
 
 
 class CrawlReportRoutes(Routes):
@@ -70,6 +180,12 @@ class CrawlReportRoutes(Routes):
             ("GET", "/batch/scrape/<job_id>/events", self.events),
         )
 
+    @Described(
+        returns=_LISTED,
+        parameters=(_STATE, _REASON, _SKIP, _LIMIT, _AFTER),
+        errors=(JobNotFound,),
+        is_own=True,
+    )
     async def urls(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the URLs of a job, and why each was fetched or not."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -77,12 +193,20 @@ class CrawlReportRoutes(Routes):
         found = await self.services.jobs.addresses(parse_job_id(job_id), team, query)
         return _listed(found, query, self.url_of(request))
 
+    @Described(returns=_REPORTED, errors=(JobNotFound,), is_own=True)
     async def report(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the politeness and scope report of a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         found = parse_job_id(job_id)
         return await self.services.jobs.report(found, team, reported)
 
+    @Described(
+        returns=said(TEXT, "Server-Sent Events."),
+        parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
+        errors=(JobNotFound, QueueFull),
+        media=("text/event-stream",),
+        is_own=True,
+    )
     async def events(self, request: JsonRequest, job_id: str) -> EventStream:
         """Follow the events of a job."""
         return await server_sent_events.follow(self.api, request, job_id)
@@ -90,23 +214,13 @@ class CrawlReportRoutes(Routes):
 
 def _url_query(request: JsonRequest) -> AddressQuery:
     """Return the filters and paging of a query. Raises :exc:`InvalidParameter`."""
-    state, after = argument(request, "state"), argument(request, "after")
-    if state is not None and state not in _NAMES:
-        allowed = ", ".join(_NAMES)
-        raise InvalidParameter(
-            f"Invalid state: must be one of {allowed}, got {state[:60]!r}"
-        )
-    place = _CURSOR.fullmatch(after) if after is not None else None
-    if after is not None and place is None:
-        raise InvalidParameter(
-            f"Invalid after: must be the value in next, got {after[:60]!r}"
-        )
+    place = _AFTER.read(request)
     return AddressQuery(
-        state=state,
-        reason=argument(request, "reason"),
+        state=_STATE.read(request),
+        reason=_REASON.read(request),
         after=place and Cursor(RowState(int(place[1])), int(place[2])),
-        skip=number(request, "skip", 0, MAX_SKIPPED) or 0,
-        limit=number(request, "limit", 1, MAX_ADDRESSES) or DEFAULT_ADDRESSES,
+        skip=_SKIP.read(request),
+        limit=_LIMIT.read(request),
     )
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.errors import not_found, refused_method
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.parameters import PathParameter, TextParameter
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.artefacts import KINDS
 
@@ -25,10 +27,28 @@ HEADERS = {
 }
 
 
-class ArtefactFiles(Resource):
+class ArtefactFiles(RootResource):
     """``/artefacts/NAME?expires=...&signature=...``."""
 
     isLeaf = True
+    routes = (
+        (
+            "GET",
+            "/artefacts/<name>",
+            Described(
+                summary="Return a file of a page, such as a screenshot.",
+                returns={},
+                media=tuple(KINDS.values()),
+                parameters=(
+                    PathParameter("name", "The name of the file.", TEXT),
+                    TextParameter("expires", "From the URL of the file."),
+                    TextParameter("signature", "From the URL of the file."),
+                ),
+                errors=(404,),
+                is_own=True,
+            ),
+        ),
+    )
 
     def __init__(self, files: Artefacts):
         super().__init__()

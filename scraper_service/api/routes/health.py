@@ -8,6 +8,17 @@ from twisted.web.resource import Resource
 from twisted.web.server import NOT_DONE_YET
 
 from scraper_service.api.errors import NotFoundPage, not_found, refused_method
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.shapes import (
+    COUNT,
+    NUMBER,
+    TEXT,
+    ShapeT,
+    mapping,
+    one_of,
+    said,
+    success,
+)
 from scraper_service.api.responses import encode
 from scraper_service.shared_objects import BackgroundTasks
 
@@ -39,12 +50,42 @@ class Constant(Resource):
         return self._body if refusal is None else refusal
 
 
-class HealthPages(Resource):
+_FACTS: dict[str, ShapeT] = {
+    "pendingMaps": COUNT,
+    "pendingScrapes": COUNT,
+    "pendingSearches": COUNT,
+    "watchers": said(COUNT, "Open streams."),
+    "loopLagP99Ms": said(NUMBER, "How late the event loop is, in milliseconds."),
+}
+_CHECKS = said(mapping(TEXT), "By name: ok, or why the check fails.")
+_VERSIONS: dict[str, ShapeT] = {"version": TEXT, "schemaVersion": TEXT}
+
+
+def _health(summary: str, shapes: dict[str, ShapeT], *errors: int) -> Described:
+    returns = success({"status": one_of("ok"), **shapes})
+    return Described(summary=summary, returns=returns, errors=errors, is_own=True)
+
+
+class HealthPages(RootResource):
     """``/health`` and its children.
 
     ``facts`` returns the members of ``/health`` of a ready service. ``versions`` are
     further members of ``/health/ready``.
     """
+
+    routes = (
+        ("GET", "/health", _health("Return the work under way.", _FACTS, 503)),
+        ("GET", "/health/live", _health("Return if the process responds.", {})),
+        (
+            "GET",
+            "/health/ready",
+            _health(
+                "Return if every part of the service works.",
+                {"checks": _CHECKS, **_VERSIONS},
+                503,
+            ),
+        ),
+    )
 
     def __init__(
         self, health: Health, facts: Callable[[], MembersT], versions: MembersT

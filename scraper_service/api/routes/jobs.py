@@ -5,11 +5,34 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.application import note_caller, warned, with_base
-from scraper_service.api.parameters import idempotency_key, paging, parse_job_id
+from scraper_service.api.errors import WORK_ERRORS
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.parameters import (
+    IDEMPOTENCY_KEY,
+    LIMIT,
+    SKIP,
+    idempotency_key,
+    paging,
+    parse_job_id,
+)
 from scraper_service.api.requests.pages import ignored_names
-from scraper_service.api.responses import job_cancelled, job_errors, job_started
+from scraper_service.api.responses import (
+    ACTIVE_CRAWLS,
+    BATCH_STARTED,
+    JOB_CANCELLED,
+    JOB_ERRORS,
+    job_cancelled,
+    job_errors,
+    job_started,
+)
 from scraper_service.api.streams import websocket
 from scraper_service.api.version import Routes
+from scraper_service.errors import (
+    IdempotencyKeyUsed,
+    JobEnded,
+    JobNotFound,
+    PromptUnclear,
+)
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -38,6 +61,13 @@ class JobRoutes(Routes):
             ("GET DELETE", "/batch/scrape/<job_id>/errors", self.errors),
         )
 
+    @Described(
+        returns="STARTED",
+        body="CRAWL",
+        example={"url": "https://example.com", "limit": 100},
+        parameters=(IDEMPOTENCY_KEY,),
+        errors=(*WORK_ERRORS, IdempotencyKeyUsed, PromptUnclear),
+    )
     async def start_crawl(self, request: JsonRequest) -> bytes:
         """Start a crawl and return its id."""
         team, body, pages = await self.checks.admit_work(request, Mode.CRAWL, "limit")
@@ -58,6 +88,13 @@ class JobRoutes(Routes):
         version = f"v{self.api.version}"
         return job_started(job, self.base_url(request), version, facts=facts)
 
+    @Described(
+        returns=BATCH_STARTED,
+        body="BATCH",
+        example={"urls": ["https://example.com", "https://example.org"]},
+        parameters=(IDEMPOTENCY_KEY,),
+        errors=(*WORK_ERRORS, IdempotencyKeyUsed, JobNotFound, JobEnded),
+    )
     async def start_batch(self, request: JsonRequest) -> bytes:
         """Start a batch, or add pages to one, and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE, "urls")
@@ -82,6 +119,7 @@ class JobRoutes(Routes):
             warned(await body.warning(ignored)),
         )
 
+    @Described(returns=ACTIVE_CRAWLS)
     async def active_crawls(self, request: JsonRequest) -> bytes:
         """Return the team's running crawls."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -89,6 +127,7 @@ class JobRoutes(Routes):
         answer: bytes = self.api.responses.active(found)
         return answer
 
+    @Described(returns="JOB_STATUS", parameters=(SKIP, LIMIT), errors=(JobNotFound,))
     async def status(self, request: JsonRequest, job_id: str) -> bytes | WebSocket:
         """Return the status of a job with some of its pages, or follow it."""
         if websocket.is_wanted(request):
@@ -101,12 +140,14 @@ class JobRoutes(Routes):
         answer = self.api.responses.status(*found, bounds, self.url_of(request))
         return with_base(answer, self.base_url(request))
 
+    @Described(returns=JOB_CANCELLED, errors=(JobNotFound, JobEnded))
     async def cancel(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.jobs.cancel(parse_job_id(job_id), team)
         return job_cancelled()
 
+    @Described(returns=JOB_ERRORS, errors=(JobNotFound,))
     async def errors(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the pages of a job that failed, and those that robots.txt refuses."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)

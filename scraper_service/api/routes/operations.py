@@ -6,10 +6,28 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.application import note_caller, warned
+from scraper_service.api.errors import WORK_ERRORS
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    BOOL,
+    COUNT,
+    ID,
+    TEXT,
+    TIME,
+    ShapeT,
+    array,
+    mapping,
+    one_of,
+    said,
+    shape,
+    success,
+)
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
+from scraper_service.errors import JobNotFound
 from scraper_service.options.limits import Mode
 from scraper_service.storage.jobs.job_records import JobState
 
@@ -32,6 +50,29 @@ STATUS = {
     JobState.COMPLETED: "completed",
     JobState.FAILED: "failed",
     JobState.CANCELLED: "cancelled",
+}
+_STARTED: dict[str, ShapeT] = {"id": ID}
+_STATUS: dict[str, ShapeT] = {
+    "success": said(BOOL, "False if the job failed."),
+    "status": one_of(*dict.fromkeys(STATUS.values())),
+    "expiresAt": TIME,
+    "error?": TEXT,
+}
+_FINDINGS: dict[str, ShapeT] = {
+    "activities": array(
+        shape(
+            {
+                "type": TEXT,
+                "status": TEXT,
+                "message": TEXT,
+                "timestamp": TIME,
+                "depth": COUNT,
+            }
+        )
+    ),
+    "sources": array(
+        shape({"url": TEXT, "title": TEXT, "description": TEXT, "icon?": TEXT})
+    ),
 }
 
 
@@ -60,6 +101,19 @@ class ExtractRoutes(OperationRoutes):
             ("GET", "/extract/<operation_id>", self.extract_status),
         )
 
+    @Described(
+        returns=success(
+            {
+                **_STARTED,
+                "urlTrace": array(ANY),
+                "invalidURLs?": array(TEXT),
+                "warning?": TEXT,
+            }
+        ),
+        body="EXTRACT",
+        example={"urls": ["https://example.com"], "prompt": "The title of the page"},
+        errors=WORK_ERRORS,
+    )
     async def start_extract(self, request: JsonRequest) -> bytes:
         """Start an extraction and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.EXTRACT)
@@ -74,6 +128,19 @@ class ExtractRoutes(OperationRoutes):
         members |= warned(await body.warning(ignored_names({})))
         return _started(operation_id, **members)
 
+    @Described(
+        returns=shape(
+            {
+                **_STATUS,
+                "data": said(ANY, "The data, once completed."),
+                "sources?": mapping(array(TEXT)),
+                "creditsUsed?": COUNT,
+                "tokensUsed?": COUNT,
+                "warning?": TEXT,
+            }
+        ),
+        errors=(JobNotFound,),
+    )
     async def extract_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of an extraction, and its result once completed."""
         found = await self.find(request, operation_id, "extract")
@@ -97,6 +164,12 @@ class LlmsTextRoutes(OperationRoutes):
             ("GET", "/llmstxt/<operation_id>", self.llms_text_status),
         )
 
+    @Described(
+        returns=success(_STARTED),
+        body="LLMS_TEXT",
+        example={"url": "https://example.com", "maxUrls": 10},
+        errors=WORK_ERRORS,
+    )
     async def start_llms_text(self, request: JsonRequest) -> bytes:
         """Start an llms.txt job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
@@ -107,6 +180,16 @@ class LlmsTextRoutes(OperationRoutes):
         )
         return _started(operation_id)
 
+    @Described(
+        returns=shape(
+            {
+                **_STATUS,
+                "data": shape({"llmstxt": TEXT, "llmsfulltxt?": TEXT}),
+                "warning?": TEXT,
+            }
+        ),
+        errors=(JobNotFound,),
+    )
     async def llms_text_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of an llms.txt job and the text so far."""
         found = await self.find(request, operation_id, "llmstxt")
@@ -125,6 +208,13 @@ class DeepResearchRoutes(OperationRoutes):
             ("GET", "/deep-research/<operation_id>", self.research_status),
         )
 
+    @Described(
+        returns=success(_STARTED),
+        body="RESEARCH",
+        example={"query": "How do heat pumps work in winter?"},
+        errors=WORK_ERRORS,
+        needs=("model",),
+    )
     async def start_research(self, request: JsonRequest) -> bytes:
         """Start a deep research job and return its id."""
         team, body, _ = await self.checks.admit_work(request, Mode.CRAWL)
@@ -135,6 +225,20 @@ class DeepResearchRoutes(OperationRoutes):
         )
         return _started(operation_id)
 
+    @Described(
+        returns=shape(
+            {
+                **_STATUS,
+                "data": shape({"finalAnalysis": TEXT, **_FINDINGS, "json?": ANY}),
+                "currentDepth": COUNT,
+                "maxDepth": COUNT,
+                "totalUrls": COUNT,
+                **_FINDINGS,
+                "warning?": TEXT,
+            }
+        ),
+        errors=(JobNotFound,),
+    )
     async def research_status(self, request: JsonRequest, operation_id: str) -> bytes:
         """Return the state of a deep research job and its findings so far."""
         found = await self.find(request, operation_id, "deep_research")

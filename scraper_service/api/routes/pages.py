@@ -7,6 +7,18 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve
 
 from scraper_service.api.application import joined, note_caller, with_base
+from scraper_service.api.errors import PAGE_STATUSES, WORK_ERRORS
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    BOOL,
+    ID,
+    TEXT,
+    array,
+    one_of,
+    ref,
+    shape,
+    success,
+)
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.request_body import ignored_of, warning_of
 from scraper_service.api.requests.pages import ignored_names
@@ -14,6 +26,7 @@ from scraper_service.api.responses import encode
 from scraper_service.api.uploads import read_form
 from scraper_service.api.version import Routes
 from scraper_service.content.documents.kinds import KINDS
+from scraper_service.errors import JobNotFound, MapTimedOut
 from scraper_service.options.availability import can_recognise_text
 from scraper_service.options.limits import Mode
 
@@ -37,6 +50,25 @@ _PICTURES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
     ("bmp", ("bmp",), ("image/bmp",)),
     ("gif", ("gif",), ("image/gif",)),
 )
+_FORMATS = success(
+    {
+        "data": shape(
+            {
+                "formats": array(
+                    shape(
+                        {
+                            "format": TEXT,
+                            "kind": one_of("document", "image"),
+                            "extensions": array(TEXT),
+                            "mimeTypes": array(TEXT),
+                            "available": BOOL,
+                        }
+                    )
+                )
+            }
+        )
+    }
+)
 
 
 class PageRoutes(Routes):
@@ -49,6 +81,12 @@ class PageRoutes(Routes):
             ("POST", "/map", self.map_site),
         )
 
+    @Described(
+        returns="SCRAPED",
+        body="PAGE",
+        example={"url": "https://example.com", "formats": ["markdown", "links"]},
+        errors=(*WORK_ERRORS, *PAGE_STATUSES),
+    )
     async def scrape(self, request: JsonRequest) -> bytes:
         """Fetch one page and return its formats."""
         team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
@@ -60,6 +98,7 @@ class PageRoutes(Routes):
         answer = self.api.responses.scraped(request, page, options)
         return with_base(answer, self.base_url(request))
 
+    @Described(returns=success({"data": ref("Page")}), errors=(JobNotFound,))
     async def read_scrape(self, request: JsonRequest, scrape_id: str) -> bytes:
         """Return a page that was scraped within the last day."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -67,6 +106,12 @@ class PageRoutes(Routes):
         answer = b'{"success":true,"data":%s}' % page
         return with_base(answer, self.base_url(request))
 
+    @Described(
+        returns="MAPPED",
+        body="MAP",
+        example={"url": "https://example.com", "limit": 100},
+        errors=(*WORK_ERRORS, *PAGE_STATUSES, MapTimedOut),
+    )
     async def map_site(self, request: JsonRequest) -> bytes:
         """Return the URLs of a site."""
         team, body, _ = await self.checks.admit_work(request, Mode.MAP)
@@ -90,6 +135,13 @@ class FileRoutes(Routes):
             ("GET", "/parse/formats", self.formats),
         )
 
+    @Described(
+        returns=success({"data": ref("Page"), "scrape_id?": ID}),
+        body="PARSE",
+        takes_file=True,
+        example={"formats": ["markdown"]},
+        errors=(*WORK_ERRORS, *PAGE_STATUSES),
+    )
     async def parse(self, request: JsonRequest) -> bytes:
         """Convert an uploaded file and return its formats."""
         team = await self.checks.admit_file(request, Mode.SCRAPE)
@@ -107,6 +159,7 @@ class FileRoutes(Routes):
         answer = self.api.responses.parsed(request, page, options)
         return with_base(answer, self.base_url(request))
 
+    @Described(returns=_FORMATS)
     async def formats(self, request: JsonRequest) -> bytes:
         """Return the kinds of files that can be uploaded."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 from attrs import evolve
 
 from scraper_service.api.application import note_caller, with_base
+from scraper_service.api.errors import WORK_ERRORS
+from scraper_service.api.openapi.described import Described
 from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.version import Routes
-from scraper_service.errors import InvalidOptions
+from scraper_service.errors import InvalidOptions, SearchDown, SearchTimedOut
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -25,6 +27,13 @@ class SearchRoutes(Routes):
     def routes(self) -> Iterable[RouteT]:
         return (("POST", "/search", self.search),)
 
+    @Described(
+        returns="SEARCHED",
+        body="SEARCH",
+        example={"query": "web scraping", "limit": 5},
+        errors=(*WORK_ERRORS, SearchTimedOut, SearchDown),
+        needs=("webSearch", "searchIndex"),
+    )
     async def search(self, request: JsonRequest) -> bytes:
         """Return search results, with their pages if the body has scrape options."""
         team, body, _ = await self.checks.admit_work(request, Mode.SEARCH)

@@ -7,12 +7,31 @@ from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.parameters import argument, number
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    BOOL,
+    COUNT,
+    ID,
+    TEXT,
+    TIME,
+    ShapeT,
+    array,
+    one_of,
+    or_null,
+    shape,
+    success,
+)
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    CursorParameter,
+    NumberParameter,
+    PathParameter,
+)
 from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.version import Routes
-from scraper_service.errors import InvalidParameter
+from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options.limits import Mode
-from scraper_service.options.scrape import profile_name
+from scraper_service.options.scrape import MAX_NAME, profile_name
 from scraper_service.storage.accounts.usage import CallPosition, Used
 
 if TYPE_CHECKING:
@@ -31,7 +50,79 @@ ENDPOINTS = (
     *("search", "extract", "llmstxt", "deep_research"),
 )
 EPOCH = date(1970, 1, 1)
-_CURSOR = re.compile(r"(\d{1,10}\.\d{1,9})_([0-9a-f-]{36})", re.ASCII)
+_ENDPOINT = ChoiceParameter("endpoint", "Only calls of this kind.", ENDPOINTS)
+_LIMIT = NumberParameter("limit", "At most N calls.", 1, MAX_CALLS, USUAL_CALLS)
+_CURSOR = CursorParameter(
+    "cursor",
+    "the cursor of a response",
+    re.compile(r"([0-9]{1,10}\.[0-9]{1,9})_([0-9a-f-]{36})"),
+)
+_TIME_RANGE = ChoiceParameter(
+    "timeRange", "The length of a period.", ("day", "week", "month"), "month"
+)
+_BY_KEY = ChoiceParameter(
+    "byApiKey", "List each API key separately.", ("true", "false"), "false"
+)
+_NAME = PathParameter(
+    "name",
+    "The name of the session.",
+    {"type": "string", "minLength": 1, "maxLength": MAX_NAME},
+)
+_QUEUE = success(
+    {
+        "jobsInQueue": COUNT,
+        "activeJobsInQueue": COUNT,
+        "waitingJobsInQueue": COUNT,
+        "maxConcurrency": COUNT,
+        "mostRecentSuccess": or_null(TIME),
+    }
+)
+_ACTIVITY = success(
+    {
+        "data": array(
+            shape(
+                {
+                    "id": ID,
+                    "endpoint": one_of(*ENDPOINTS),
+                    "api_version": one_of("v1", "v2"),
+                    "created_at": TIME,
+                    "target": or_null(TEXT),
+                }
+            )
+        ),
+        "cursor": or_null(TEXT),
+        "has_more": BOOL,
+    }
+)
+_SESSIONS = success(
+    {
+        "sessions": array(
+            shape(
+                {"name": TEXT, "cookies": COUNT, "createdAt": TIME, "updatedAt": TIME}
+            )
+        )
+    }
+)
+_FEATURES = array(shape({"name": TEXT, "available": BOOL, "reason?": TEXT}))
+_CAPABILITIES = success(
+    {
+        "data": shape(
+            {
+                "version": TEXT,
+                "features": _FEATURES,
+                "formats": _FEATURES,
+                "searchEngines": array(TEXT),
+                "database": one_of("postgresql", "sqlite"),
+                "notOffered": array(shape({"name": TEXT, "reason": TEXT})),
+            }
+        )
+    }
+)
+
+
+def _history_of(unit: str) -> ShapeT:
+    period = {"startDate": TIME, "endDate": TIME, "apiKey?": TEXT, unit: COUNT}
+    return success({"periods": array(shape(period))})
 
 
 class TeamRoutes(Routes):
@@ -48,12 +139,14 @@ class TeamRoutes(Routes):
             ("GET", "/team/activity", self.activity),
         )
 
+    @Described(returns="CREDITS")
     async def credit_usage(self, request: JsonRequest) -> bytes:
         """Return the credits that are left."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         balance = await self.services.usage.balance(team)
         return _balance(balance, "credits", 1, self.api.version)
 
+    @Described(returns="TOKENS")
     async def token_usage(self, request: JsonRequest) -> bytes:
         """Return the tokens that are left: the credits in another unit."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
@@ -61,6 +154,7 @@ class TeamRoutes(Routes):
         balance = await self.services.usage.balance(team)
         return _balance(balance, "tokens", rate, self.api.version)
 
+    @Described(returns=_history_of("creditsUsed"), parameters=(_TIME_RANGE, _BY_KEY))
     async def credit_history(self, request: JsonRequest) -> bytes:
         """Return the credits used by day, week or month."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -68,6 +162,7 @@ class TeamRoutes(Routes):
         used = await self.services.usage.used(team)
         return _history(used, *query, "creditsUsed", 1)
 
+    @Described(returns=_history_of("tokensUsed"), parameters=(_TIME_RANGE, _BY_KEY))
     async def token_history(self, request: JsonRequest) -> bytes:
         """Return the tokens used by day, week or month."""
         team, _ = await self.checks.admit(request, Mode.EXTRACT_STATUS)
@@ -75,6 +170,7 @@ class TeamRoutes(Routes):
         used = await self.services.usage.used(team)
         return _history(used, *query, "tokensUsed", rate)
 
+    @Described(returns=_QUEUE)
     async def queue_status(self, request: JsonRequest) -> bytes:
         """Return how many pages run and how many wait."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
@@ -90,6 +186,7 @@ class TeamRoutes(Routes):
         }
         return encode(members)
 
+    @Described(returns=success({"concurrency": COUNT, "maxConcurrency": COUNT}))
     async def concurrency(self, request: JsonRequest) -> bytes:
         """Return how many pages run, and how many may run at a time."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -100,6 +197,7 @@ class TeamRoutes(Routes):
         }
         return encode(members)
 
+    @Described(returns=_ACTIVITY, parameters=(_ENDPOINT, _LIMIT, _CURSOR))
     async def activity(self, request: JsonRequest) -> bytes:
         """Return the team's calls of the last day."""
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
@@ -118,17 +216,22 @@ class SessionRoutes(Routes):
             ("GET", "/capabilities", self.capabilities),
         )
 
+    @Described(returns=_SESSIONS, is_own=True)
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the team's sessions, without their contents."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         return _sessions(await self.services.scraping.sessions(team))
 
+    @Described(
+        returns=success({}), parameters=(_NAME,), errors=(JobNotFound,), is_own=True
+    )
     async def delete_session(self, request: JsonRequest, name: str) -> bytes:
         """Delete a session."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.scraping.delete_session(_session_name(name), team)
         return encode({"success": True})
 
+    @Described(returns=_CAPABILITIES, is_own=True)
     async def capabilities(self, request: JsonRequest) -> bytes:
         """Return what this installation can do, and why it cannot do the rest."""
         await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -156,18 +259,7 @@ def _amount(credits_left: int | None, rate: int) -> int:
 
 def _history_asked(request: JsonRequest) -> tuple[str, bool]:
     """Return the length of a period, and True to list API keys separately."""
-    length = _choice(request, "timeRange", ("day", "week", "month"))
-    by_key = _choice(request, "byApiKey", ("true", "false"))
-    return length or "month", by_key == "true"
-
-
-def _choice(request: JsonRequest, name: str, allowed: tuple[str, ...]) -> str | None:
-    text = argument(request, name)
-    if text is not None and text not in allowed:
-        raise InvalidParameter(
-            f"Invalid {name}: must be one of {', '.join(allowed)}, got {text[:60]!r}"
-        )
-    return text
+    return str(_TIME_RANGE.read(request)), _BY_KEY.read(request) == "true"
 
 
 def _history(
@@ -217,17 +309,9 @@ def _midnight(day: date) -> str:
 def _activity_asked(
     request: JsonRequest,
 ) -> tuple[str | None, CallPosition | None, int]:
-    endpoint = _choice(request, "endpoint", ENDPOINTS)
-    limit = number(request, "limit", 1, MAX_CALLS) or USUAL_CALLS
-    cursor = argument(request, "cursor")
-    if cursor is None:
-        return endpoint, None, limit
-    place = _CURSOR.fullmatch(cursor)
-    if place is None:
-        raise InvalidParameter(
-            f"Invalid cursor: must be the cursor of a response, got {cursor[:60]!r}"
-        )
-    return endpoint, CallPosition(float(place[1]), place[2]), limit
+    endpoint, place = _ENDPOINT.read(request), _CURSOR.read(request)
+    after = place and CallPosition(float(place[1]), place[2])
+    return endpoint, after, _LIMIT.read(request)
 
 
 def _calls(found: list[Call], limit: int) -> bytes:

@@ -4,11 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.parameters import argument, is_number, number, parse_job_id
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    COUNT,
+    ID,
+    TEXT,
+    TIME,
+    URL,
+    array,
+    one_of,
+    said,
+    shape,
+    success,
+)
+from scraper_service.api.parameters import (
+    ChoiceParameter,
+    NumberParameter,
+    PathParameter,
+    is_number,
+    parse_job_id,
+)
 from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import event_type
-from scraper_service.errors import InvalidParameter
+from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
 from scraper_service.options.limits import Mode
 from scraper_service.storage.jobs.job_records import DeliveryState, event_id
 
@@ -24,6 +43,48 @@ DEFAULT_DELIVERIES = 100
 MAX_NUMBER = 2**31 - 1
 
 _STATES = {state.name.lower(): state for state in DeliveryState}
+_STATE = ChoiceParameter("state", "Only deliveries in this state.", tuple(_STATES))
+_AFTER = NumberParameter(
+    "after", "Only deliveries after this number.", 0, MAX_NUMBER, 0
+)
+_LIMIT = NumberParameter(
+    "limit", "At most N deliveries.", 1, MAX_DELIVERIES, DEFAULT_DELIVERIES
+)
+_NUMBER = PathParameter(
+    "number",
+    "The number of the delivery.",
+    {"type": "integer", "minimum": 1, "maximum": MAX_NUMBER},
+)
+_LISTED = success(
+    {
+        "deliveries": array(
+            shape(
+                {
+                    "id": said(COUNT, "The number of the event in the job."),
+                    "webhookId": ID,
+                    "type": TEXT,
+                    "url?": said(TEXT, "The URL of the page."),
+                    "createdAt": TIME,
+                    "state": one_of(*_STATES),
+                    "attempts": array(
+                        shape(
+                            {
+                                "attempt": COUNT,
+                                "at": TIME,
+                                "status?": COUNT,
+                                "error?": TEXT,
+                            }
+                        )
+                    ),
+                    "nextAttemptAt?": TIME,
+                }
+            )
+        ),
+        "next?": URL,
+    }
+)
+_REPLAYED = success({"replayed": said(COUNT, "Deliveries that are sent again.")})
+_REPLAY_ERRORS = (JobNotFound, HeadersForgotten)
 
 
 class WebhookDeliveryRoutes(Routes):
@@ -39,6 +100,12 @@ class WebhookDeliveryRoutes(Routes):
             ("POST", "/batch/scrape/<job_id>/deliveries/<number>/replay", self.replay),
         )
 
+    @Described(
+        returns=_LISTED,
+        parameters=(_STATE, _AFTER, _LIMIT),
+        errors=(JobNotFound,),
+        is_own=True,
+    )
     async def deliveries(self, request: JsonRequest, job_id: str) -> bytes:
         """Return the webhook deliveries of a job."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -46,12 +113,16 @@ class WebhookDeliveryRoutes(Routes):
         found = await self.services.jobs.deliveries(parse_job_id(job_id), team, **query)
         return _listed(*found, query, self.url_of(request))
 
+    @Described(returns=_REPLAYED, errors=_REPLAY_ERRORS, is_own=True)
     async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
         """Send all deliveries again that were given up."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         count = await self.services.jobs.replay(parse_job_id(job_id), team)
         return encode({"success": True, "replayed": count})
 
+    @Described(
+        returns=_REPLAYED, parameters=(_NUMBER,), errors=_REPLAY_ERRORS, is_own=True
+    )
     async def replay(self, request: JsonRequest, job_id: str, number: str) -> bytes:
         """Send one delivery again."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -62,15 +133,11 @@ class WebhookDeliveryRoutes(Routes):
 
 def _query(request: JsonRequest) -> dict[str, Any]:
     """Return the filters and paging of a query. Raises :exc:`InvalidParameter`."""
-    state = argument(request, "state")
-    if state is not None and state not in _STATES:
-        raise InvalidParameter(
-            f"Invalid state: must be one of {', '.join(_STATES)}, got {state[:60]!r}"
-        )
+    state = _STATE.read(request)
     return {
         "state": None if state is None else _STATES[state],
-        "after": number(request, "after", 0, MAX_NUMBER) or 0,
-        "limit": number(request, "limit", 1, MAX_DELIVERIES) or DEFAULT_DELIVERIES,
+        "after": _AFTER.read(request),
+        "limit": _LIMIT.read(request),
     }
 
 

@@ -10,7 +10,11 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.errors import answer_to
-from scraper_service.api.parameters import argument, parse_job_id
+from scraper_service.api.parameters import (
+    HeaderParameter,
+    TextParameter,
+    parse_job_id,
+)
 from scraper_service.api.streams.streaming import Stream, pieces
 from scraper_service.api.webhook_payloads import body_parts, event_type
 from scraper_service.errors import InvalidParameter
@@ -23,6 +27,13 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Event
 
 MAX_DIGITS = 18  # of an event number; the database stores up to 2**63
+_NUMBER = {"type": "string", "pattern": f"^[0-9]{{1,{MAX_DIGITS}}}$"}
+LAST_EVENT = HeaderParameter(
+    "Last-Event-ID", "Begin after the event with this id.", _NUMBER
+)
+LAST_EVENT_ID = TextParameter(
+    "lastEventId", "The same in the query; the header wins.", _NUMBER
+)
 END_RETRY_MS = 3_600_000  # browsers reconnect after the end, which is useless here
 
 
@@ -43,7 +54,7 @@ def last_event(request: JsonRequest) -> int:
 
     Return 0 without either. Raises :exc:`InvalidParameter`.
     """
-    text = request.header("Last-Event-ID") or argument(request, "lastEventId")
+    text = request.header(LAST_EVENT.name) or LAST_EVENT_ID.read(request)
     if not text:
         return 0
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):

@@ -27,6 +27,7 @@ from scraper_service.options.parsing import (
 from scraper_service.options.request_values import (
     CHANGE_TRACKING,
     LOCATION,
+    NO_EFFECT,
     PROMPT,
     KeysT,
 )
@@ -64,15 +65,27 @@ COMPANIONS = (
 
 _EXTRACTION = Object(
     {
-        "mode": Key(choice("llm")),
-        "schema": Key(Schema(), "schema"),
-        "systemPrompt": Key(PROMPT, "system_prompt"),
-        "prompt": Key(PROMPT, "prompt"),
-        "temperature": Key(Number(0, 2)),
-        "agent": Key(
-            Object({"model": Key(Text(256)), "prompt": Key(PROMPT)}),
+        "mode": Key(choice("llm"), help=NO_EFFECT),
+        "schema": Key(Schema(), "schema", help="The JSON Schema of the result."),
+        "systemPrompt": Key(
+            PROMPT, "system_prompt", help="Instructions to the language model."
         ),
-        "checkPromptInjection": Key(Bool(), "check_prompt_injection"),
+        "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
+        "temperature": Key(Number(0, 2), help=NO_EFFECT),
+        "agent": Key(
+            Object(
+                {
+                    "model": Key(Text(256), help=NO_EFFECT),
+                    "prompt": Key(PROMPT, help=NO_EFFECT),
+                }
+            ),
+            help=NO_EFFECT,
+        ),
+        "checkPromptInjection": Key(
+            Bool(),
+            "check_prompt_injection",
+            help="Refuse pages with instructions to language models.",
+        ),
     }
 )
 
@@ -89,21 +102,42 @@ def _map(values: dict[str, Any], at: Position) -> Any:
 
 SCRAPE_KEYS: KeysT = {
     **pages.scrape_keys("v1"),
-    "jsonOptions": Key(_EXTRACTION, "jsonOptions"),
-    "extract": Key(_EXTRACTION, "extract"),
-    "changeTrackingOptions": Key(Object(CHANGE_TRACKING), "changeTrackingOptions"),
-    "geolocation": Key(LOCATION, "location", alias=True),
+    "jsonOptions": Key(
+        _EXTRACTION, "jsonOptions", help="The options of the format json."
+    ),
+    "extract": Key(_EXTRACTION, "extract", help="The options of the format extract."),
+    "changeTrackingOptions": Key(
+        Object(CHANGE_TRACKING),
+        "changeTrackingOptions",
+        help="The options of the format changeTracking.",
+    ),
+    "geolocation": Key(
+        LOCATION, "location", alias=True, help="The old name of location."
+    ),
     "agent": Key(Refused("there is no agent", objects=True)),
-    "__experimental_cache": Key(Then(Bool(), _cache_ms), "max_age_ms", alias=True),
-    **{key: Key(Bool(), key) for key in INCLUDE_FLAGS},
+    "__experimental_cache": Key(
+        Then(Bool(), _cache_ms),
+        "max_age_ms",
+        alias=True,
+        help="The old name of a maxAge of 4 hours.",
+    ),
+    **{
+        key: Key(Bool(), key, help="Add a format, in a request without formats.")
+        for key in INCLUDE_FLAGS
+    },
 }
 PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **SCRAPE_KEYS}
 CRAWL_KEYS = crawl.crawl_keys("v1")
 
 # Old names of crawlEntireDomain, which wins over them.
 _BACKWARD: KeysT = {
-    "allowBackwardLinks": Key(Bool(), "crawl_entire_domain", alias=True),
-    "allowBackwardCrawling": Key(Bool(), "crawl_entire_domain", alias=True),
+    name: Key(
+        Bool(),
+        "crawl_entire_domain",
+        alias=True,
+        help="The old name of crawlEntireDomain.",
+    )
+    for name in ("allowBackwardLinks", "allowBackwardCrawling")
 }
 
 _WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v1"), **CRAWL_KEYS, **PAGE_KEYS})
@@ -170,26 +204,28 @@ MAP = Object(
     {
         **map_search.map_keys("v1"),
         **map_search.unread(_BACKWARD),
-        "sitemapOnly": Key(Bool(), "sitemap_only"),
+        "sitemapOnly": Key(
+            Bool(),
+            "sitemap_only",
+            help="List the URLs of sitemaps only.",
+            default=False,
+        ),
     },
     _map,
     pages.EXPERIMENTAL,
 )
-EXTRACT = extraction.extract_kind("v1", SCRAPE_OPTIONS, ignores_invalid=False)
+EXTRACT = extraction.extract_kind(
+    "v1", SCRAPE_KEYS, scrape_options, ignores_invalid=False
+)
 LLMS_TEXT = extraction.llms_text_kind(SCRAPE_OPTIONS)
 RESEARCH = extraction.research_kind(_EXTRACTION, SCRAPE_OPTIONS)
 
 SEARCH = Object(
     {
         **map_search.search_keys("v1"),
-        "scrapeOptions": Key(
-            Object(
-                SCRAPE_KEYS,
-                # Without formats the pages of the results are not scraped.
-                map_search.pages_of_results(scrape_options, formats=()),
-                pages.EXPERIMENTAL,
-            ),
-            "scrape",
+        # Without formats the pages of the results are not scraped.
+        "scrapeOptions": map_search.pages_of_results(
+            SCRAPE_KEYS, scrape_options, formats=()
         ),
     },
     _search,

@@ -7,6 +7,16 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api import responses
 from scraper_service.api.application import write
 from scraper_service.api.errors import FAILURE_STATUS, failed_page
+from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
+from scraper_service.api.openapi.shapes import (
+    COUNT,
+    ID,
+    TEXT,
+    array,
+    ref,
+    shape,
+    success,
+)
 from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import (
     active_crawls,
@@ -29,6 +39,23 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
     from scraper_service.storage.jobs.job_records import Job, JobState
+
+SCRAPED = success({"data": ref("Page"), "scrape_id?": ID})
+MAPPED = success({"links": array(TEXT), "warning?": TEXT})
+SEARCHED = success(
+    {
+        "data": array(
+            shape({**RESULT_MEMBERS, "url": TEXT, "title": TEXT, "description": TEXT})
+        ),
+        "id": ID,
+        "creditsUsed": COUNT,
+        "warning?": TEXT,
+    }
+)
+STARTED = success(responses.JOB_STARTED)
+JOB_STATUS = success(responses.JOB_STATUS)
+CREDITS = success({"data": shape(responses.balance_members("credits"))})
+TOKENS = success({"data": shape(responses.balance_members("tokens"))})
 
 _CRAWL_NAMES = wire_names(requests.CRAWL_KEYS) | {
     "crawl_entire_domain": "allowBackwardLinks"
@@ -54,7 +81,7 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     """Return the response to a map: its URLs."""
     if found.failure:
         return write(request, failed_page(found.failure, FAILURE_STATUS))
-    return responses.map_response(found, {})
+    return responses.map_response(found)
 
 
 def searched(found: SearchAnswer) -> bytes:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from scraper_service.api.routes import crawl_preview
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
-from scraper_service.api.routes.feedback import FeedbackRoutes
+from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobRoutes
 from scraper_service.api.routes.operations import ExtractRoutes
 from scraper_service.api.routes.pages import FileRoutes, PageRoutes
@@ -28,8 +28,8 @@ ROUTES = (
     PageRoutes,
     FileRoutes,
     SearchRoutes,
-    FeedbackRoutes,
     JobRoutes,
+    JobHistoryRoutes,
     CrawlReportRoutes,
     CrawlPreviewRoutes,
     WebhookDeliveryRoutes,

@@ -20,7 +20,7 @@ from scraper_service.options.parsing import (
     integer,
     structure,
 )
-from scraper_service.options.request_values import KeysT, need
+from scraper_service.options.request_values import NO_EFFECT, KeysT, need
 from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:
@@ -67,7 +67,9 @@ PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
 CRAWL = crawl.crawl_kind("v2", {}, SCRAPE_OPTIONS)
 BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
 MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
-EXTRACT = extraction.extract_kind("v2", SCRAPE_OPTIONS, ignores_invalid=True)
+EXTRACT = extraction.extract_kind(
+    "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
+)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
@@ -81,16 +83,9 @@ def _search(values: dict[str, Any], at: Position) -> Any:
 SEARCH = Object(
     {
         **map_search.search_keys("v2"),
-        "scrapeOptions": Key(
-            Object(
-                SCRAPE_KEYS,
-                map_search.pages_of_results(scrape_options),
-                pages.EXPERIMENTAL,
-            ),
-            "scrape",
-        ),
+        "scrapeOptions": map_search.pages_of_results(SCRAPE_KEYS, scrape_options),
         **{
-            key: Key(Anything())
+            key: Key(Anything(), help=NO_EFFECT)
             for key in ("highlights", "safe", "enterprise", "domainTools", "toolDetail")
         },
     },
@@ -120,8 +115,14 @@ def _explain(values: dict[str, Any], at: Position) -> Any:
 
 # Keys of an explanation, beside those of a crawl.
 EXPLAIN_ONLY: KeysT = {
-    "urls": need(Array(Text(MAX_URL), MAX_EXPLAINED), "urls"),
-    "depth": Key(integer(0), "depth"),
+    "urls": need(
+        Array(Text(MAX_URL), MAX_EXPLAINED),
+        "urls",
+        "The URLs to explain, at least one.",
+    ),
+    "depth": Key(
+        integer(0), "depth", help="Links from the start URL to urls.", default=0
+    ),
 }
 EXPLAIN = Object(
     {**CRAWL.fields, **EXPLAIN_ONLY},

@@ -6,16 +6,33 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import warned, write
+from scraper_service.api.application import write
 from scraper_service.api.errors import (
     FAILURE_STATUS,
     ErrorResponse,
     error_body,
     failed_page,
 )
+from scraper_service.api.openapi.page_shapes import RESULT_MEMBERS
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    COUNT,
+    ID,
+    NUMBER,
+    TEXT,
+    TIME,
+    array,
+    either,
+    mapping,
+    ref,
+    said,
+    shape,
+    success,
+)
 from scraper_service.api.requests.pages import wire_names
 from scraper_service.api.responses import (
     active_crawls,
+    camel,
     encode,
     iso,
     job_snapshot,
@@ -34,6 +51,79 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result, SearchAnswer
     from scraper_service.storage.jobs.job_records import Job, JobState
+
+SCRAPED = either(
+    success({"data": ref("Page"), "scrape_id?": ID}),
+    # The host name does not resolve.
+    ref("Error"),
+)
+MAPPED = either(
+    success(
+        {
+            "links": array(shape({"url": TEXT, "title?": TEXT, "description?": TEXT})),
+            "warning?": TEXT,
+        }
+    ),
+    ref("Error"),
+)
+_WEB = {"url": TEXT, "title": TEXT, "description": TEXT, "position": COUNT}
+_NEWS = {
+    "url": TEXT,
+    "title": TEXT,
+    "snippet": TEXT,
+    "date": TEXT,
+    "imageUrl?": TEXT,
+    "position": COUNT,
+}
+_IMAGE = {
+    "title": TEXT,
+    "imageUrl": TEXT,
+    "imageWidth?": COUNT,
+    "imageHeight?": COUNT,
+    "url": TEXT,
+    "position": COUNT,
+}
+SEARCHED = success(
+    {
+        "data": shape(
+            {
+                "web?": array(shape({**RESULT_MEMBERS, **_WEB, "category?": TEXT})),
+                "news?": array(shape({**RESULT_MEMBERS, **_NEWS, "category?": TEXT})),
+                "images?": array(shape(_IMAGE)),
+            }
+        ),
+        "id": ID,
+        "creditsUsed": COUNT,
+        "scrapeIds?": shape({"web?": array(ID), "news?": array(ID)}),
+        "warning?": TEXT,
+    }
+)
+STARTED = success(
+    {
+        **responses.JOB_STARTED,
+        "promptGeneratedOptions?": mapping(ANY),
+        "finalCrawlerOptions?": mapping(ANY),
+    }
+)
+JOB_STATUS = success(
+    {
+        **responses.JOB_STATUS,
+        "createdAt": TIME,
+        "completedAt?": TIME,
+        "duration": said(NUMBER, "Seconds."),
+        "warning?": TEXT,
+    }
+)
+CREDITS, TOKENS = (
+    success(
+        {
+            "data": shape(
+                {camel(k): v for k, v in responses.balance_members(unit).items()}
+            )
+        }
+    )
+    for unit in ("credits", "tokens")
+)
 
 _CRAWL_NAMES = wire_names(requests.CRAWL_KEYS)
 _PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
@@ -66,7 +156,7 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     """Return the response to a map: its URLs and warnings."""
     if found.failure:
         return write(request, failed_page(found.failure, STATUS))
-    return responses.map_response(found, {"id": found.id, **warned(*found.warnings)})
+    return responses.map_response(found, found.warnings)
 
 
 def searched(found: SearchAnswer) -> bytes:

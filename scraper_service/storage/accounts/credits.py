@@ -16,7 +16,7 @@ import uuid
 import zlib
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from sqlalchemy import (
     bindparam,
     delete,
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400
 MOST = 2**31  # pages
+UNPAID = "The credits of the team did not suffice."
 
 _ADD_CHARGE, _ADD_ACTIVITY, _ADD_PAGE = insert(ledger), insert(activity), insert(scrape)
 _READ_CHARGE = select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
@@ -71,7 +72,8 @@ class Call:
     """A call outside of jobs, for the ledger and the activity of its team.
 
     ``target`` is the URL of the call, None with zero data retention. ``at`` is the time of
-    the call in seconds since 1970. ``error`` is the reason of a failed call.
+    the call in seconds since 1970. ``error`` is the reason of a failed call, ``origin`` the
+    name of the client.
     """
 
     id: str
@@ -81,6 +83,7 @@ class Call:
     version: int
     target: str | None
     at: float
+    origin: str | None = None
     error: str | None = None
 
 
@@ -198,6 +201,7 @@ def settle(
     if left is not None:
         give_back(connection, call.team_id, held or 0)
         price, body, left = 0, None, left + (held or 0)
+        call = evolve(call, error=call.error or UNPAID)
     record(connection, call, price, body)
     return left
 
@@ -245,7 +249,7 @@ def record(
         _ADD_CHARGE,
         charge_row(call.id, call.team_id, None, call.key_id, price, at),
     )
-    note_activity(connection, call)
+    note_activity(connection, call, at)
     if body is not None:
         page = {
             "id": call.id,
@@ -269,8 +273,8 @@ def charge_job(
     connection.execute(_ADD_CHARGE, row)
 
 
-def note_activity(connection: Connection, call: Call) -> None:
-    """Write a call into the activity of its team."""
+def note_activity(connection: Connection, call: Call, at: float) -> None:
+    """Write a call that ended or started a job at ``at`` into its team's activity."""
     row = {
         "id": call.id,
         "team_id": call.team_id,
@@ -278,7 +282,9 @@ def note_activity(connection: Connection, call: Call) -> None:
         "version": call.version,
         "target": call.target,
         "error": call.error,
+        "origin": call.origin,
         "at": call.at,
+        "expires_at": at + RETENTION_S,
     }
     connection.execute(_ADD_ACTIVITY, row)
 

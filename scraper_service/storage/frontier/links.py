@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
 INSERT_ROWS = 1000  # per statement
+TOO_DEEP = "discovery_depth"  # code of URLs that are too deep on the pages so far
 
 # A URL may be too deep on one page, and near enough on another page.
 _CONFLICT = f"""
 ON CONFLICT (job_id, key) DO UPDATE SET state = excluded.state, code = NULL,
   error = NULL, depth = excluded.depth, found_on = excluded.found_on
-WHERE frontier.state = {RowState.SKIPPED:d} AND frontier.code = 'discovery_depth'
+WHERE frontier.state = {RowState.SKIPPED:d} AND frontier.code = '{TOO_DEEP}'
   AND excluded.state IN ({RowState.HELD:d}, {RowState.PENDING:d})
 """
 _COLUMNS = (

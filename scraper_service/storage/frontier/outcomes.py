@@ -21,7 +21,7 @@ from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts.credits import charge_row, give_back
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import explain_empty_result
-from scraper_service.storage.frontier.links import insert_links
+from scraper_service.storage.frontier.links import TOO_DEEP, insert_links
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
@@ -61,7 +61,7 @@ MAX_SKIPPED = 1_000_000  # rows of refused URLs in one job
 _COUNTED = (
     *("state", "open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
     *("sitemap_files", "base", "warning", "credits", "reserved", "deliveries"),
-    *("completed_at", "expires_at"),
+    *("started_at", "completed_at", "expires_at"),
 )
 _READ_JOB = select(job).where(job.c.id == bindparam("job_id")).with_for_update()
 _WRITE_JOB = (
@@ -80,6 +80,21 @@ _READ_ENDED = (
         frontier.c.id.in_(bindparam("ids", expanding=True)),
         frontier.c.state.in_((RowState.DONE, RowState.FAILED)),
     )
+)
+_READ_TOO_DEEP_OF = select(frontier.c.id).where(
+    frontier.c.job_id == bindparam("job_id"),
+    frontier.c.state == written(RowState.SKIPPED),
+    frontier.c.code == TOO_DEEP,
+    frontier.c.key.in_(bindparam("keys", expanding=True)),
+)
+_READ_TOO_DEEP = (
+    select(frontier.c.id)
+    .where(
+        frontier.c.job_id == bindparam("job_id"),
+        frontier.c.state == written(RowState.SKIPPED),
+        frontier.c.code == TOO_DEEP,
+    )
+    .limit(written(1))
 )
 _ADD_PAGES, _ADD_EVENTS, _ADD_CHARGES = insert(page), insert(event), insert(ledger)
 _ACKNOWLEDGE = (
@@ -174,6 +189,7 @@ class _Change:
         self.refused: Counter[str] = Counter()  # URLs by the URL of their robots.txt
         self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
+        self.started_at: float = row.started_at or self.at
 
     @property
     def room(self) -> int | None:
@@ -291,8 +307,10 @@ class _Change:
             )
         ).one_or_none()
         if other is None:
-            alias = Link(key, url, 0, found_on=outcome.row_id)
-            insert_links(self._connection, self.job_id, [alias], RowState.ALIAS)
+            alias = [Link(key, url, 0, found_on=outcome.row_id)]
+            self.skipped += insert_links(
+                self._connection, self.job_id, alias, RowState.ALIAS
+            )
             return False
         if other.state in {RowState.DONE, RowState.ALIAS}:
             self._duplicate_of = f"duplicate of {other.url}"
@@ -306,6 +324,7 @@ class _Change:
             )
             self.open -= other.state in {RowState.PENDING, RowState.LEASED}
             self.held -= other.state == RowState.HELD
+            self.skipped += other.state != RowState.SKIPPED
         return False
 
     def _store_pages(self, outcomes: list[Outcome]) -> None:
@@ -391,6 +410,7 @@ class _Change:
         files = insert_links(connection, job_id, sitemaps, RowState.PENDING)
         self.sitemaps += files
         self.sitemap_files += files
+        self.skipped -= self._count_skipped_for_depth(pages)
         fits = self.room is None or len(pages) <= self.room
         state = RowState.PENDING if fits else RowState.HELD
         added = insert_links(connection, job_id, pages, state)
@@ -401,6 +421,17 @@ class _Change:
         if self.skipped < MAX_SKIPPED:
             self._add_refused(refused)
         return added + files
+
+    def _count_skipped_for_depth(self, links: Sequence[Link]) -> int:
+        """Return how many of these URLs were skipped for their depth before."""
+        if not (links and self.skipped):
+            return 0
+        of_job = {"job_id": self.job_id}
+        if self._connection.scalar(_READ_TOO_DEEP, of_job) is None:
+            return 0
+        keys = {link.key for link in links}
+        found = {**of_job, "keys": tuple(keys)}
+        return len(self._connection.execute(_READ_TOO_DEEP_OF, found).all())
 
     def _add_refused(self, links: list[Link]) -> None:
         """Insert refused URLs, and count them for each robots.txt."""
@@ -477,6 +508,7 @@ class _Change:
             "credits": self.credits,
             "reserved": self.reserved,
             "deliveries": self.deliveries,
+            "started_at": self.started_at,
             "completed_at": self.at if ended else None,
             "expires_at": self.at + RETENTION_S,
         }

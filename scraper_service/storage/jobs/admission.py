@@ -106,7 +106,7 @@ def create_job(
     target = None if options.scrape.zero_data_retention else seed.url
     endpoint = ENDPOINTS[seed.kind]
     call = ledger.Call(found.id, team_id, terms.key_id, endpoint, version, target, at)
-    ledger.note_activity(connection, call)
+    ledger.note_activity(connection, call, at)
     return found
 
 
@@ -148,7 +148,7 @@ def create_operation(
     call = ledger.Call(
         job_id, team_id, terms.key_id, options.kind, version, options.target, at
     )
-    ledger.note_activity(connection, call)
+    ledger.note_activity(connection, call, at)
     return job_id
 
 
@@ -250,12 +250,13 @@ def add_entries(
     options = json.dumps(scrape)
     links = [Link(first + n, url, 0, options) for n, url in enumerate(urls)]
     insert_links(connection, job_id, links, RowState.PENDING)
+    is_queued = found.state == JobState.QUEUED
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
         .values(
             open=found.open + len(urls),
-            state=JobState.SCRAPING,
+            state=JobState.QUEUED if is_queued else JobState.SCRAPING,
             completed_at=None,
             expires_at=at + RETENTION_S,
             **bill,

@@ -88,7 +88,7 @@ class Job:
     pages: int
     #: URLs that wait until ``page_limit`` allows them.
     held: int
-    #: URLs that were refused before a fetch.
+    #: URLs that were refused before a fetch, and targets of redirects of other URLs.
     skipped: int
     #: Sitemap files still to be read.
     sitemaps: int

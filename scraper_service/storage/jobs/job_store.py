@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
 READ_ROWS = 250  # of pages in one statement
 EXPIRE_ROWS = 1000  # deleted in one transaction
+MAX_TARGET = 300  # characters of a URL, query or prompt in lists
 
 _COLUMNS = [job.c[fact.name] for fact in fields(Job)]
 _STARTED_BY_CALLERS = (job.c.kind.in_(CRAWLED), job.c.parent_id.is_(None))
@@ -110,13 +111,17 @@ def queue_job(
     """
     at = now_of(connection)
     kept = json.loads(options)
-    entrusted = job_secrets.hide(kept.get("scrape", {}))
+    scrape = kept.get("scrape", {})
+    entrusted = job_secrets.hide(scrape)
+    is_hidden = scrape.get("zero_data_retention", False)
+    target = None if is_hidden else columns["url"][:MAX_TARGET]
     counts = ("open", "done", "failed", "pages", "held", "credits")
     values = {**dict.fromkeys(counts, 0), "options": json.dumps(kept), **columns}
     connection.execute(
         insert(job).values(
             id=job_id,
             state=JobState.QUEUED,
+            target=target,
             created_at=at,
             expires_at=at + RETENTION_S,
             **values,
@@ -253,7 +258,7 @@ def start_job(connection: Connection, job_id: str) -> None:
     connection.execute(
         update(job)
         .where(job.c.id.in_(queued.scalar_subquery()))
-        .values(state=JobState.SCRAPING)
+        .values(state=JobState.SCRAPING, started_at=now_of(connection))
     )
 
 
@@ -356,8 +361,8 @@ def expire(connection: Connection) -> int:
     Several services may call this at once. Each job is deleted by one of them.
     """
     now = now_of(connection)
-    removed = _expire(connection, activity, activity.c.at <= now - RETENTION_S)
-    for table in (scrape, snapshot, source, idempotency):
+    removed = 0
+    for table in (activity, scrape, snapshot, source, idempotency):
         removed += _expire(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.
     job_id = connection.scalar(

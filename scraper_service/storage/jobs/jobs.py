@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, TypeVar
 from scraper_service.storage.jobs import (
     admission,
     job_events,
+    job_history,
     job_listing,
     job_store,
 )
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.admission import Terms
     from scraper_service.storage.jobs.job_events import JobEvents
+    from scraper_service.storage.jobs.job_history import (
+        HistoryQuery,
+        JobPosition,
+        JobSummary,
+    )
     from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
     from scraper_service.storage.jobs.job_records import Job, JobState, PageErrorRow
 
@@ -138,6 +144,16 @@ class Jobs:
     async def get(self, job_id: str, team_id: str | None) -> Job | None:
         """Return a job of a team, or of any team for None. None if it has expired."""
         return await self._database.read(job_store.get_job, job_id, team_id)
+
+    async def history(
+        self, team_id: str, query: HistoryQuery
+    ) -> tuple[list[JobSummary], JobPosition | None]:
+        """Return jobs and single calls of a team, and the position behind them."""
+        return await self._database.read(job_history.read_history, team_id, query)
+
+    async def summary(self, job_id: str, team_id: str) -> JobSummary | None:
+        """Return a job of any kind or a single call, None if it is unknown."""
+        return await self._database.read(job_history.read_summary, team_id, job_id)
 
     async def active(self, team_id: str) -> list[Job]:
         """Return the active jobs of a team with their secrets, the oldest first."""

@@ -1,0 +1,78 @@
+"""What the description of the API needs to know of a route beside its code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol, TypeVar
+
+from attrs import frozen
+from twisted.web.resource import Resource
+
+from scraper_service.api.openapi.shapes import ShapeT
+from scraper_service.options.parsing import Object
+
+HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
+
+JSON = "application/json"
+
+
+class Parameter(Protocol):
+    """The interface of the classes of :mod:`scraper_service.api.parameters`."""
+
+    #: ``path``, ``query`` or ``header``.
+    @property
+    def place(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def help(self) -> str: ...
+    @property
+    def schema(self) -> ShapeT: ...
+
+
+@frozen(kw_only=True)
+class Described:
+    """A decorator that describes a route for ``GET /openapi.json``.
+
+    The first line of the handler's docstring is the summary of the route, the rest its
+    description. Ids in the path, keys and limits of rate need no description. Example::
+
+        @Described(returns=success({"id": ID}), body="CRAWL", errors=JOB_ERRORS)
+        async def start_crawl(self, request: JsonRequest) -> bytes:
+    """
+
+    #: The response of status 200: a shape, or the name of one in the module
+    #: ``responses`` of each version.
+    returns: ShapeT | str
+    #: The body of the request: its kind, or the name of one in the module ``requests``
+    #: of each version. None: there is none.
+    body: Object | str | None = None
+    #: A body, which each version accepts.
+    example: Any = None
+    #: True if the body is a form: a file, and ``body`` as JSON in the part ``options``.
+    takes_file: bool = False
+    #: Parameters of the query, of headers, and of the path beside ids.
+    parameters: tuple[Parameter, ...] = ()
+    #: Errors beside those of every route: exceptions of the table in
+    #: :mod:`scraper_service.api.errors`, or statuses.
+    errors: tuple[type[Exception] | int, ...] = ()
+    #: The content types of the response.
+    media: tuple[str, ...] = (JSON,)
+    #: True for a route that the reference API does not have.
+    is_own: bool = False
+    #: Names of features (``GET /v2/capabilities``); without any of them the route always
+    #: returns an error. Empty: it always works.
+    needs: tuple[str, ...] = ()
+    #: The summary of a route without a handler of its own.
+    summary: str = ""
+
+    def __call__(self, handler: HandlerT) -> HandlerT:
+        handler.described = self  # type: ignore[attr-defined]  # read by its name
+        return handler
+
+
+class RootResource(Resource):
+    """A resource beside ``/v1`` and ``/v2``, which needs no API key."""
+
+    #: Methods, path and description of each route at and below the resource.
+    routes: tuple[tuple[str, str, Described], ...]

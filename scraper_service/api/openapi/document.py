@@ -1,0 +1,293 @@
+"""The description of the API as an OpenAPI 3.1 document.
+
+It is made of what validates requests and what routes say of themselves, so a new route
+or option is in it without further work.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
+from scraper_service.api.openapi.described import JSON, Described
+from scraper_service.api.openapi.kinds import KindSchemas
+from scraper_service.api.openapi.page_shapes import METADATA, PAGE
+from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
+from scraper_service.api.request_body import FORM
+from scraper_service.errors import (
+    InvalidBody,
+    InvalidParameter,
+    RateLimited,
+    ServiceUnavailable,
+    Unauthorized,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from scraper_service.api.openapi.described import Parameter, RootResource
+    from scraper_service.api.routing import VersionApp
+    from scraper_service.api.version import Api
+
+ABOUT = """\
+Scrape any web page as Markdown, HTML, links, images and metadata. docs/api.md explains \
+each endpoint. In request bodies null counts as absent. Client libraries of Firecrawl \
+work with both versions; `x-own` marks what only this service has, `x-available: false` \
+routes that always return an error in this installation."""
+
+#: The errors of every route of a version.
+_COMMON = (InvalidBody, InvalidParameter, Unauthorized, RateLimited, ServiceUnavailable)
+_WITH_BODY = (400, 408, 413)  # the body arrives late, or is too large
+_UNEXPECTED = 500
+_HEADERS = {401: "WWW-Authenticate", 429: "Retry-After", 503: "Retry-After"}
+_FURTHER = {
+    404: ("The path is unknown.",),
+    408: ("The request does not arrive in time.",),
+    413: ("The body is too large.",),
+    500: ("UNKNOWN_ERROR: an unexpected error, whose id the log has too.",),
+}
+
+_VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
+_UNDESCRIBED = Described(returns={})
+
+
+def build(
+    versions: Iterable[VersionApp],
+    resources: Iterable[RootResource],
+    capabilities: dict[str, Any],
+) -> dict[str, Any]:
+    """Return the document, without ``servers``.
+
+    ``capabilities`` is the content of ``GET /v2/capabilities``.
+    """
+    document = _Document(capabilities)
+    for resource in resources:
+        for methods, path, described in resource.routes:
+            document.add(methods, path, _Facts(described, described.summary))
+    for version in versions:
+        document.add_version(version)
+    return document.as_json()
+
+
+class _Facts:
+    """A route with its texts."""
+
+    def __init__(self, described: Described, text: str, api: Api | None = None):
+        self.described = described
+        self.summary, _, self.description = text.partition("\n\n")
+        self.api = api
+        self.group: type | None = None
+
+    @classmethod
+    def of_handler(cls, handler: Callable[..., Any], api: Api) -> _Facts:
+        described = getattr(handler, "described", _UNDESCRIBED)
+        facts = cls(described, inspect.getdoc(handler) or "", api)
+        facts.group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
+        return facts
+
+    @property
+    def statuses(self) -> list[int]:
+        """The statuses of its errors."""
+        found: set[type[Exception] | int] = {*self.described.errors}
+        if self.api is not None:
+            found |= {*_COMMON, _UNEXPECTED}
+        if self.described.body is not None:
+            found |= {*_WITH_BODY}
+        return sorted(
+            {STATUSES[each] if isinstance(each, type) else each for each in found}
+        )
+
+
+class _Document:
+    """The document while it is made."""
+
+    def __init__(self, capabilities: dict[str, Any]):
+        self._version: str = capabilities["version"]
+        self._works = {
+            each["name"]: each["available"] for each in capabilities["features"]
+        }
+        self._paths: dict[str, dict[str, Any]] = {}
+        self._tags: dict[str, str] = {}
+        self._schemas: dict[str, ShapeT] = {
+            "Error": ERROR,
+            "Issue": ISSUE,
+            "Page": PAGE,
+            "Metadata": METADATA,
+        }
+        self._kinds: dict[int, KindSchemas] = {}
+
+    def add_version(self, app: VersionApp) -> None:
+        """Add all routes of a version."""
+        api = app.api
+        self._kinds[api.version] = KindSchemas(
+            f"V{api.version}", self._schemas, api.requests.CRAWL
+        )
+        for methods, path, handler in app.routes:
+            facts = _Facts.of_handler(handler, api)
+            self.add(methods, f"/v{api.version}{path}", facts)
+
+    def add(self, methods: str, path: str, facts: _Facts) -> None:
+        """Add the operations of a path, a Werkzeug pattern."""
+        variables = _VARIABLE.findall(path)
+        path = _VARIABLE.sub(lambda found: f"{{{_public(found[1])}}}", path)
+        item = self._paths.setdefault(path, {})
+        for method in methods.split():
+            item[method.lower()] = self._operation(method, path, variables, facts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the whole document."""
+        return {
+            "openapi": "3.1.0",
+            "info": {
+                "title": "scraper-service",
+                "version": self._version,
+                "description": ABOUT,
+                "license": {
+                    "name": "GPL-3.0-or-later",
+                    "identifier": "GPL-3.0-or-later",
+                },
+            },
+            "security": [{"bearerAuth": []}] if self._works["authentication"] else [],
+            "tags": [{"name": k, "description": v} for k, v in self._tags.items()],
+            "paths": self._paths,
+            "components": {
+                "securitySchemes": {"bearerAuth": {"type": "http", "scheme": "bearer"}},
+                "schemas": dict(sorted(self._schemas.items())),
+                "responses": {
+                    f"Error{status}": _error(status)
+                    for status in sorted(
+                        {*STATUSES.values(), *PAGE_STATUSES, *_FURTHER}
+                    )
+                },
+            },
+        }
+
+    def _operation(
+        self, method: str, path: str, variables: list[str], facts: _Facts
+    ) -> dict[str, Any]:
+        described = facts.described
+        words = re.findall(r"\w+", path)
+        operation: dict[str, Any] = {
+            "operationId": "_".join([method.lower(), *words]),
+            "summary": facts.summary.replace("\n", " "),
+            "tags": [self._tag(facts.group)],
+            "parameters": [
+                *(_id_parameter(name) for name in variables if name.endswith("_id")),
+                *map(_parameter, described.parameters),
+            ],
+            "responses": {
+                "200": self._success(facts),
+                **{
+                    str(status): {"$ref": f"#/components/responses/Error{status}"}
+                    for status in facts.statuses
+                },
+            },
+        }
+        if facts.description:
+            operation["description"] = facts.description
+        if described.body is not None:
+            operation["requestBody"] = self._body(facts)
+        if facts.api is None:
+            operation["security"] = []
+        if described.is_own:
+            operation["x-own"] = True
+        if described.needs and not any(self._works[name] for name in described.needs):
+            operation["x-available"] = False
+        return operation
+
+    def _tag(self, group: type | None) -> str:
+        if group is None:
+            name, text = "Service", "The service itself, without an API key."
+        else:
+            words = group.__name__.removesuffix("Routes")
+            name = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", words).capitalize()
+            text = (inspect.getdoc(group) or "").partition("\n")[0]
+        self._tags.setdefault(name, text)
+        return name
+
+    def _success(self, facts: _Facts) -> dict[str, Any]:
+        returns = facts.described.returns
+        if isinstance(returns, str):
+            assert facts.api is not None
+            returns = getattr(facts.api.responses, returns)
+        content = {media: {"schema": returns} for media in facts.described.media}
+        return {"description": "Success.", "content": content}
+
+    def _body(self, facts: _Facts) -> dict[str, Any]:
+        assert facts.api is not None
+        described, kind = facts.described, facts.described.body
+        if isinstance(kind, str):
+            kind = getattr(facts.api.requests, kind)
+        schema = self._kinds[facts.api.version].schema(kind)
+        if not described.takes_file:
+            media = {"schema": schema, "example": described.example}
+            return {"required": True, "content": {JSON: media}}
+        file = {"type": "string", "contentMediaType": "application/octet-stream"}
+        form = {
+            "type": "object",
+            "properties": {
+                "file": {**file, "description": "The file."},
+                "options": {
+                    **schema,
+                    "description": "How to read the file.",
+                    "examples": [described.example],
+                },
+            },
+            "required": ["file"],
+            "additionalProperties": False,
+        }
+        encoding = {"options": {"contentType": JSON}}
+        return {
+            "required": True,
+            "content": {FORM: {"schema": form, "encoding": encoding}},
+        }
+
+
+def _public(variable: str) -> str:
+    return "id" if variable.endswith("_id") else variable
+
+
+def _id_parameter(name: str) -> dict[str, Any]:
+    text = f"The id of the {name.removesuffix('_id')}."
+    facts = {"in": "path", "required": True, "schema": ID, "description": text}
+    return {"name": "id", **facts}
+
+
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    facts: dict[str, Any] = {
+        "name": parameter.name,
+        "in": parameter.place,
+        "description": parameter.help,
+        "schema": parameter.schema,
+    }
+    return {**facts, "required": True} if parameter.place == "path" else facts
+
+
+def _error(status: int) -> dict[str, Any]:
+    """Return the response of an error status, with all that the table has of it."""
+    reasons = [
+        *(_meaning(kind) for kind, found in STATUSES.items() if found == status),
+        *_FURTHER.get(status, ()),
+    ]
+    codes = [code for code, found in FAILURE_STATUS.items() if found == status]
+    if status == _UNEXPECTED:
+        reasons.append("Or the page failed, see code.")
+    if codes:
+        reasons.append(f"Or the page failed: {', '.join(codes)}.")
+    found: dict[str, Any] = {
+        "description": " ".join(reasons) or HTTPStatus(status).phrase,
+        "content": {JSON: {"schema": ref("Error")}},
+    }
+    if status in _HEADERS:
+        found["headers"] = {_HEADERS[status]: {"schema": TEXT}}
+    return found
+
+
+def _meaning(error: type[Exception]) -> str:
+    """Return when an error is raised: the first sentence of its docstring."""
+    text, _, _ = (inspect.getdoc(error) or "").partition(".")
+    text = text.removeprefix("Raised ").replace("\n", " ")
+    return f"{text[:1].upper()}{text[1:]}."

@@ -1,0 +1,177 @@
+"""JSON Schemas of request bodies, from the kinds that validate them."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api.openapi.shapes import ref
+from scraper_service.api.responses import camel
+from scraper_service.options.parsing import (
+    NO_DEFAULT,
+    Anything,
+    Array,
+    Bool,
+    Choice,
+    Key,
+    Number,
+    Object,
+    Pairs,
+    Position,
+    Refused,
+    Schema,
+    Tagged,
+    Text,
+    Then,
+    bare_kind,
+)
+from scraper_service.options.request_values import URL, Build, UrlOr
+
+if TYPE_CHECKING:
+    from scraper_service.api.openapi.shapes import ShapeT
+
+
+class KindSchemas:
+    """The schemas of the bodies of one version.
+
+    The values of a key that are objects become a component, except where another key of
+    the same name has other values. ``first`` is the kind whose keys have the names.
+    """
+
+    def __init__(self, prefix: str, components: dict[str, ShapeT], first: Object):
+        self._prefix = prefix
+        self._components = components
+        self.schema(first)
+
+    def schema(self, kind: Any) -> ShapeT:
+        """Return the JSON Schema of a kind. Raises TypeError for an unknown kind."""
+        match kind:
+            case Array():
+                items = self.schema(kind.item)
+                return {"type": "array", "items": items, "maxItems": kind.maximum}
+            case Pairs():
+                item, most = self.schema(kind.item), kind.maximum
+                facts = {"additionalProperties": item, "maxProperties": most}
+                return {"type": "object", **facts}
+            case Object():
+                return self._object(kind)
+            case Tagged():
+                return self._tagged(kind)
+            case Then():
+                return {**self.schema(kind.kind), **kind.schema}
+            case UrlOr():
+                return {"oneOf": [self.schema(URL), self.schema(kind.kind)]}
+        return _plain(kind)
+
+    def _object(self, kind: Object) -> ShapeT:
+        found: ShapeT = {
+            "type": "object",
+            "properties": {
+                name: self._property(name, key, kind)
+                for name, key in kind.fields.items()
+            },
+            "additionalProperties": False,
+        }
+        if required := [name for name, key in kind.fields.items() if key.required]:
+            found["required"] = required
+        if kind.ignored_prefix:
+            found["patternProperties"] = {f"^{kind.ignored_prefix}": {}}
+        return found
+
+    def _property(self, name: str, key: Key, owner: Object) -> ShapeT:
+        found = self._component(name, self.schema(key.kind))
+        if key.help:
+            found["description"] = key.help
+        if (default := _default(key, owner)) is not NO_DEFAULT:
+            found["default"] = default
+        if key.alias:
+            found["deprecated"] = True
+        if key.is_own:
+            found["x-own"] = True
+        return found
+
+    def _component(self, name: str, schema: ShapeT) -> ShapeT:
+        if not {"oneOf", "properties"} & schema.get("items", schema).keys():
+            return schema
+        title = self._prefix + name[:1].upper() + name[1:]
+        if self._components.setdefault(title, schema) != schema:
+            return schema
+        return ref(title)
+
+    def _tagged(self, kind: Tagged) -> ShapeT:
+        objects = []
+        names = []
+        for tag, each in kind.kinds.items():
+            found = {**self.schema(each), "type": "object"}
+            found["properties"] = {
+                "type": {"const": tag},
+                **found.get("properties", {}),
+            }
+            found["required"] = ["type", *found.get("required", ())]
+            found["title"] = tag
+            if text := _meaning(bare_kind(each)):
+                found["description"] = text
+            objects.append(found)
+            if found["required"] == ["type"]:
+                names.append(tag)
+        named = [{"type": "string", "enum": names}] if kind.shorthand else []
+        return {"oneOf": [*named, *objects]}
+
+
+def _plain(kind: Any) -> ShapeT:
+    match kind:
+        case Bool():
+            return {"type": "boolean"}
+        case Number():
+            bounds = {"minimum": kind.minimum, "maximum": kind.maximum}
+            return {"type": kind.expected, **bounds}
+        case Text():
+            least = {"minLength": kind.minimum} if kind.minimum else {}
+            return {"type": "string", **least, "maxLength": kind.maximum}
+        case Choice():
+            return {"type": "string", "enum": list(kind.values)}
+        case Schema():
+            return {"type": "object"}
+        case Refused():
+            text = f"Must be false: {kind.reason}."
+            return {"type": "boolean", "enum": [False], "description": text}
+        case Anything():
+            return {}
+    raise TypeError(f"the API description does not know the kind {kind!r}")
+
+
+def _meaning(kind: Any) -> str:
+    """Return the first line of what an object becomes."""
+    make = getattr(kind, "make", None)
+    source = make.cls if isinstance(make, Build) else make
+    return (inspect.getdoc(source) or "").partition("\n")[0]
+
+
+def _default(key: Key, owner: Object) -> Any:
+    """Return the default of a key as JSON; NO_DEFAULT if it has none."""
+    found = key.default
+    if found is NO_DEFAULT and key.to and isinstance(owner.make, Build):
+        found = owner.make.default_of(key.to)
+    if found is NO_DEFAULT or found is None or key.alias:
+        return NO_DEFAULT
+    return _as_json(key.kind, found)
+
+
+def _as_json(kind: Any, value: Any) -> Any:
+    """Return the JSON that a kind reads as ``value``."""
+    match bare := bare_kind(kind):
+        case Bool() | Choice():
+            spellings = (True, False) if isinstance(bare, Bool) else tuple(bare.values)
+            found = (each for each in spellings if _read(kind, each) == value)
+            return next(found)
+        case Pairs():
+            return dict(value)
+        case Array():
+            return [_as_json(bare.item, each) for each in value]
+        case Tagged():
+            return camel(value.type)
+    return value
+
+
+def _read(kind: Any, spelling: Any) -> Any:
+    return kind.read(spelling, Position((), "", []))

@@ -1,0 +1,128 @@
+"""The shape of a page in responses, webhooks and streams (docs/api.md, Documents of a page)."""
+
+from __future__ import annotations
+
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    BOOL,
+    COUNT,
+    ID,
+    INTEGER,
+    TEXT,
+    TIME,
+    ShapeT,
+    array,
+    either,
+    mapping,
+    one_of,
+    or_null,
+    own,
+    ref,
+    said,
+    shape,
+)
+
+_TEXTS = either(TEXT, array(TEXT))
+
+METADATA = shape(
+    {
+        "sourceURL": said(TEXT, "The URL as the caller wrote it; of a file its name."),
+        "url?": said(TEXT, "The URL after redirects."),
+        "statusCode?": said(INTEGER, "The status of the site."),
+        "error?": said(TEXT, "Why the page failed, or the phrase of its status."),
+        "contentType?": TEXT,
+        "xRobotsTag?": TEXT,
+        "scrapeId": said(ID, "For GET /scrape/{id}."),
+        "engine?": own(one_of("http", "browser")),
+        "proxyUsed": one_of("basic", "stealth"),
+        "cacheState?": one_of("hit", "miss"),
+        "cachedAt?": TIME,
+        "creditsUsed?": COUNT,
+        "verdict?": own(_TEXTS),
+        "verdictEvidence?": own(_TEXTS),
+        "duplicateOf?": own(TEXT),
+        "answeredBy?": own(one_of("rules", "model", "both")),
+        "tokensUsed?": own(COUNT),
+        "numPages?": said(COUNT, "The parsed pages of a file."),
+        "totalPages?": said(COUNT, "All pages of a file."),
+        "concurrencyLimited?": BOOL,
+        "concurrencyQueueDurationMs?": COUNT,
+        "timezone?": TEXT,
+        "title?": _TEXTS,
+        "description?": _TEXTS,
+        "language?": _TEXTS,
+        "ogLocaleAlternate?": array(TEXT),
+    },
+    _TEXTS,
+)
+
+_CHANGE = shape(
+    {
+        "type": one_of("add", "del", "normal"),
+        "content": TEXT,
+        "ln?": COUNT,
+        "ln1?": COUNT,
+        "ln2?": COUNT,
+        "normal?": BOOL,
+    }
+)
+_CHUNK = shape(
+    {
+        "content": TEXT,
+        "changes": array(_CHANGE),
+        "oldStart?": COUNT,
+        "oldLines?": COUNT,
+        "newStart?": COUNT,
+        "newLines?": COUNT,
+    }
+)
+_FILE = shape({"from": or_null(TEXT), "to": or_null(TEXT), "chunks": array(_CHUNK)})
+CHANGES = shape(
+    {
+        "previousScrapeAt": or_null(TIME),
+        "changeStatus": one_of("new", "same", "changed", "removed"),
+        "visibility": one_of("visible", "hidden"),
+        "diff?": shape({"text": TEXT, "json": shape({"files": array(_FILE)})}),
+        "json?": said(ANY, "Of each changed field, previous and current."),
+    }
+)
+
+ACTIONS = shape(
+    {
+        "screenshots": said(array(TEXT), "URLs of files."),
+        "scrapes": array(shape({"url": TEXT, "html": TEXT})),
+        "javascriptReturns": array(shape({"type": TEXT, "value": ANY})),
+        "pdfs": said(array(TEXT), "URLs of files."),
+    }
+)
+
+#: The members of a search result beside its own: those of its page, if it was scraped.
+RESULT_MEMBERS: dict[str, ShapeT] = {
+    "markdown?": TEXT,
+    "html?": TEXT,
+    "rawHtml?": TEXT,
+    "links?": array(TEXT),
+    "images?": array(TEXT),
+    "screenshot?": said(TEXT, "The URL of a file."),
+    "summary?": TEXT,
+    "json?": ANY,
+    "extract?": ANY,
+    "changeTracking?": CHANGES,
+    "attributes?": array(
+        shape({"selector": TEXT, "attribute": TEXT, "values": array(TEXT)})
+    ),
+    "product?": ANY,
+    "menu?": ANY,
+    "branding?": mapping(ANY),
+    "answer?": TEXT,
+    "highlights?": TEXT,
+    "rawBase64?": TEXT,
+    "actions?": ACTIONS,
+    "pages?": array(shape({"pageNumber": COUNT, "markdown": TEXT})),
+    "blocks?": array(
+        shape({"pageNumber": COUNT, "status": TEXT, "items": array(mapping(ANY))})
+    ),
+    "metadata?": ref("Metadata"),
+    "warning?": TEXT,
+}
+PAGE = {**shape(RESULT_MEMBERS), "required": ["metadata"]}

@@ -1,0 +1,109 @@
+"""``GET /openapi.json``: the description of the API, without an API key."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import TYPE_CHECKING, Any
+
+from twisted.web import http
+from twisted.web.server import NOT_DONE_YET
+from werkzeug.http import parse_etags
+
+from scraper_service.api.application import write
+from scraper_service.api.errors import answer_to, not_found, refused_method
+from scraper_service.api.http_server import Root
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.document import build
+from scraper_service.api.openapi.shapes import ANY, TEXT, mapping, shape
+from scraper_service.api.responses import encode
+from scraper_service.shared_objects import BackgroundTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.routing import VersionApp
+
+
+class OpenApiPage(RootResource):
+    """The document of all routes, made at the first request for it."""
+
+    isLeaf = True
+    routes = (
+        (
+            "GET",
+            "/openapi.json",
+            Described(
+                summary="Return this document.",
+                returns=shape({"openapi": TEXT, "paths": mapping(ANY)}, ANY),
+                is_own=True,
+            ),
+        ),
+    )
+
+    def __init__(
+        self,
+        versions: Iterable[VersionApp],
+        beside: Mapping[str, RootResource],
+        urls: PublicUrls,
+        capabilities: Callable[[], dict[str, Any]],
+    ):
+        super().__init__()
+        self._versions = versions
+        self._beside = beside
+        self._urls = urls
+        self._capabilities = capabilities
+        self._made: asyncio.Future[tuple[bytes, str]] | None = None
+        self._tasks = BackgroundTasks()
+
+    def render(self, request: JsonRequest) -> bytes | int:
+        if request.postpath:
+            return not_found(request)
+        if (refusal := refused_method(request)) is not None:
+            return refusal
+        self._tasks.spawn(self._answer(request))
+        return NOT_DONE_YET
+
+    async def _answer(self, request: JsonRequest) -> None:
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _: None)  # the client went away
+        if self._made is None:
+            # In a thread, because it takes more than 5 ms. All requests share the work.
+            self._made = self._tasks.spawn(self._make())
+        try:
+            found = await self._made
+        except Exception as error:
+            self._made = None
+            body = write(request, answer_to(error, str))
+        else:
+            body = self._body(request, *found)
+        if gone.called:
+            return
+        if request.method == b"GET":
+            request.write(body)
+        request.finish()
+
+    async def _make(self) -> tuple[bytes, str]:
+        """Return the document without ``servers``, and its hash."""
+        parts = (self._versions, [Root, *self._beside.values()], self._capabilities())
+        return await asyncio.to_thread(_encoded, *parts)
+
+    def _body(self, request: JsonRequest, document: bytes, digest: str) -> bytes:
+        """Set the headers of a response; return its body, which may be empty."""
+        base = self._urls.base(request)
+        etag = hashlib.sha256(f"{digest} {base}".encode()).hexdigest()[:32]
+        request.setHeader("ETag", f'"{etag}"')
+        request.setHeader("Cache-Control", "no-cache")
+        if parse_etags(request.headers_of("If-None-Match")).contains_weak(etag):
+            request.setResponseCode(http.NOT_MODIFIED)
+            return b""
+        body = b'{"servers":%s,%s' % (encode([{"url": base}]), document[1:])
+        request.setHeader("Content-Length", str(len(body)))
+        return body
+
+
+def _encoded(*parts: Any) -> tuple[bytes, str]:
+    text = encode(build(*parts))
+    return text, hashlib.sha256(text).hexdigest()

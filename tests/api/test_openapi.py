@@ -1,0 +1,268 @@
+"""``GET /openapi.json``: it is valid, complete, and what the service does."""
+
+from __future__ import annotations
+
+import inspect
+import re
+
+import openapi_spec_validator
+import pytest
+
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.v1.app import V1
+from scraper_service.api.v2.app import V2
+from scraper_service.errors import InvalidOptions
+from scraper_service.options import catalogue
+from scraper_service.options.catalogue import COMPUTED, REQUIRED
+from scraper_service.options.parsing import (
+    Array,
+    Choice,
+    Number,
+    Position,
+    Tagged,
+    Text,
+    bare_kind,
+    structure,
+)
+from tests.support.openapi import Documented
+
+APPS = {f"v{number}": app for number, app in ((1, V1), (2, V2))}
+HOW = """{} has no description for GET /openapi.json. Decorate the handler with
+@Described(returns=..., body=..., errors=...) of scraper_service/api/openapi/described.py:
+returns is the shape of its response (scraper_service/api/openapi/shapes.py has the
+notation, scraper_service/api/routes/jobs.py examples), body the kind that reads its body,
+errors the exceptions of api/errors.py that it raises. Read parameters of the query with
+a class of scraper_service/api/parameters.py, and list them in parameters=."""
+
+# Where each table of options stands: the path below its version, and the versions.
+TABLES = {
+    "/scrape": (catalogue.SCRAPE, "v1 v2"),
+    "/crawl": (catalogue.CRAWL, "v1 v2"),
+    "/batch/scrape": (catalogue.BATCH, "v1 v2"),
+    "/map": (catalogue.MAP, "v1 v2"),
+    "/search": (catalogue.SEARCH, "v1 v2"),
+    "/extract": (catalogue.EXTRACT, "v1 v2"),
+    "/llmstxt": (catalogue.LLMS_TEXT, "v1"),
+    "/deep-research": (catalogue.RESEARCH, "v1"),
+}
+
+
+def app_of(version):
+    return APPS[version](None, None, None, PublicUrls())
+
+
+@pytest.fixture(scope="module")
+def documented(service):
+    return Documented(service)
+
+
+@pytest.fixture(scope="module")
+def document(documented):
+    return documented.json
+
+
+def operations(document):
+    for path, item in document["paths"].items():
+        for method, operation in item.items():
+            yield f"{method.upper()} {path}", operation
+
+
+def handlers():
+    for version in APPS:
+        for methods, path, handler in app_of(version).routes:
+            yield pytest.param(handler, id=f"{version} {methods} {path}")
+
+
+def resolved(document, schema):
+    """Return a schema with what it refers to."""
+    if "$ref" not in schema:
+        return schema
+    name = schema["$ref"].rpartition("/")[2]
+    return {**document["components"]["schemas"][name], **schema}
+
+
+def body_schema(document, version, path):
+    body = document["paths"][f"/{version}{path}"]["post"]["requestBody"]
+    return body["content"]["application/json"]["schema"]
+
+
+# -- the document -----------------------------------------------------------------------
+
+
+def test_the_document_is_valid_openapi(document):
+    openapi_spec_validator.validate(document)
+    assert document["openapi"].startswith("3.1.")
+
+
+def test_it_needs_no_key_and_is_sent_once(service):
+    first = service.get("/openapi.json", key=None)
+    tag = first.headers["ETag"]
+    assert first.status == 200
+    assert first.headers["Content-Type"] == "application/json; charset=utf-8"
+    for sent in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+        again = service.get("/openapi.json", headers={"If-None-Match": sent})
+        assert (again.status, again.json) == (304, None)
+        assert again.headers["ETag"] == tag
+    other = service.get("/openapi.json", headers={"If-None-Match": '"other"'})
+    assert other.status == 200
+    head = service.request("HEAD", "/openapi.json")
+    assert (head.status, head.headers["ETag"]) == (200, tag)
+    assert int(head.headers["Content-Length"]) > 100_000
+
+
+def test_the_server_is_the_one_that_was_asked(service):
+    first = service.get("/openapi.json")
+    assert first.json["servers"] == [{"url": service.url}]
+    other = service.get("/openapi.json", headers={"Host": "scraper.example:8080"})
+    assert other.json["servers"] == [{"url": "http://scraper.example:8080"}]
+    assert other.headers["ETag"] != first.headers["ETag"]
+
+
+def test_other_methods_and_paths_are_refused(service):
+    assert service.post("/openapi.json", {}).status == 405
+    assert service.get("/openapi.json/more").status == 404
+
+
+def test_routes_that_cannot_work_stay_in(document, clever):
+    path = "/v1/deep-research"
+    assert document["paths"][path]["post"]["x-available"] is False
+    smart = clever.get("/openapi.json").json
+    assert "x-available" not in smart["paths"][path]["post"]
+
+
+# -- everything is in it ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("version", APPS)
+def test_every_served_route_is_in_it(document, version):
+    served = {
+        (method, re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", f"/{version}{rule.rule}"))
+        for rule in app_of(version).klein.url_map.iter_rules()
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+    }
+    found = {
+        (method.upper(), path)
+        for path, item in document["paths"].items()
+        for method in item
+        if path.startswith(f"/{version}/")
+    }
+    assert {(m, re.sub(r"{\w+_id}", "{id}", path)) for m, path in served} == found
+
+
+def test_routes_without_a_version_are_in_it(document):
+    free = {path for path in document["paths"] if not re.match("/v[12]/", path)}
+    assert free >= {"/", "/health", "/health/live", "/health/ready", "/openapi.json"}
+    assert all(document["paths"][path]["get"]["security"] == [] for path in free)
+
+
+@pytest.mark.parametrize("handler", [*handlers()])
+def test_every_route_is_described(handler):
+    described = getattr(handler, "described", None)
+    assert isinstance(described, Described), HOW.format(handler.__qualname__)
+    assert inspect.getdoc(handler), f"{handler.__qualname__} has no docstring"
+    assert (described.body is None) == (described.example is None), handler
+
+
+@pytest.mark.parametrize(
+    ("path", "version", "option"),
+    [
+        pytest.param(path, version, option, id=f"{version}{path} {option.attribute}")
+        for path, (table, versions) in TABLES.items()
+        for version in versions.split()
+        for option in table
+        if option.name(version) is not None
+    ],
+)
+def test_every_option_is_in_it_with_its_bounds_and_default(
+    document, path, version, option
+):
+    schema = body_schema(document, version, path)
+    name, kind = option.name(version), bare_kind(option.value_kind(version))
+    found = resolved(document, schema["properties"][name])
+    assert found["description"] == option.help
+    assert found.get("x-own", False) == option.is_own
+    match kind:
+        case Number():
+            assert (found["minimum"], found["maximum"]) == (kind.minimum, kind.maximum)
+        case Text():
+            assert found["maxLength"] <= kind.maximum
+            assert found.get("minLength", 0) >= kind.minimum
+        case Choice():
+            assert found["enum"] == list(kind.values)
+        case Array():
+            assert found["maxItems"] <= kind.maximum
+            if isinstance(kind.item, Tagged):
+                tags = [
+                    each["title"]
+                    for each in found["items"]["oneOf"]
+                    if each["type"] == "object"
+                ]
+                assert tags == list(kind.item.kinds)
+    default = option.default_value(version)
+    assert (name in schema.get("required", ())) == (default is REQUIRED)
+    if default is REQUIRED or default is COMPUTED or default is None:
+        assert "default" not in found
+    else:
+        kind = option.value_kind(version)
+        assert kind.read(found["default"], Position((), "", [])) == default
+
+
+def properties(document):
+    """Yield every property of every body, with its place."""
+    todo = []
+    for place, operation in operations(document):
+        content = operation.get("requestBody", {}).get("content", {})
+        todo += [(place, media["schema"]) for media in content.values()]
+    for name, schema in document["components"]["schemas"].items():
+        if re.match("V[12]", name):
+            todo.append((name, schema))
+    while todo:
+        place, schema = todo.pop()
+        for name, each in schema.get("properties", {}).items():
+            yield f"{place} {name}", each
+            todo.append((f"{place} {name}", each))
+        below = [*schema.get("oneOf", ()), schema.get("items")]
+        todo += [(place, each) for each in below if each]
+
+
+def test_every_property_of_a_body_has_a_sentence(document):
+    bare = [
+        place
+        for place, schema in properties(document)
+        if not schema.get("description") and "const" not in schema
+    ]
+    assert bare == []
+
+
+def test_every_default_has_its_schema(documented):
+    for place, schema in properties(documented.json):
+        if "default" in schema:
+            documented.validate(schema, schema["default"]), place
+
+
+def examples(version):
+    app = app_of(version)
+    for _, path, handler in app.routes:
+        described = getattr(handler, "described", None)
+        if described is not None and described.body is not None:
+            yield pytest.param(app.api, described, id=f"{version} {path}")
+
+
+@pytest.mark.parametrize(("api", "described"), [*examples("v1"), *examples("v2")])
+def test_every_example_is_accepted(api, described):
+    kind = described.body
+    if isinstance(kind, str):
+        kind = getattr(api.requests, kind)
+    structure(kind, described.example)
+    with pytest.raises(InvalidOptions):
+        structure(kind, {**described.example, "nonsense": 1})
+
+
+def test_every_operation_has_summary_and_errors(document):
+    names = [operation["operationId"] for _, operation in operations(document)]
+    assert len(set(names)) == len(names)
+    for place, operation in operations(document):
+        assert operation["summary"].endswith("."), place
+        if operation.get("security") != []:
+            assert {"400", "401", "429", "500", "503"} <= operation["responses"].keys()
