@@ -122,6 +122,13 @@ class JobEnded(ServiceError, ValueError):
         super().__init__(f"{kind.capitalize()} is already {state}")
 
 
+class CallFailed(ServiceError, ValueError):
+    """Raised for feedback on a call that has failed. ``endpoint`` is that of the call."""
+
+    def __init__(self, endpoint: str):
+        super().__init__(f"This {endpoint} has failed: it takes no feedback.")
+
+
 class HeadersForgotten(ServiceError, ValueError):
     """Raised when a delivery cannot be replayed without the webhook's headers.
 

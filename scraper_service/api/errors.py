@@ -12,6 +12,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 
 from scraper_service.api.responses import encode, iso
 from scraper_service.errors import (
+    CallFailed,
     HeadersForgotten,
     IdempotencyKeyUsed,
     InvalidBody,
@@ -62,6 +63,7 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
     (JobNotFound, 404, {}),
     (JobEnded, 409, {}),
+    (CallFailed, 409, {}),
     (HeadersForgotten, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),

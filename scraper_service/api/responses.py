@@ -33,7 +33,7 @@ from scraper_service.discovery.map_results import BETWEEN
 from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping
 
     from scraper_service.items import Page, PageMetadata
     from scraper_service.services.mapping import Map
@@ -145,11 +145,13 @@ def encode(value: Any) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def map_response(found: Map, warnings: Sequence[str] = ()) -> bytes:
-    """Return the response of a map. The JSON of its URLs is only joined."""
-    warning = b',"warning":' + encode(" ".join(warnings)) if warnings else b""
-    links = BETWEEN.join(found.slices)
-    return b'{"success":true,"links":[%s]%s}' % (links, warning)
+def map_response(found: Map, facts: Mapping[str, Any]) -> bytes:
+    """Return the response of a map with the members ``facts``.
+
+    The JSON of its URLs is only joined.
+    """
+    end = b"," + encode(facts)[1:] if facts else b"}"
+    return b'{"success":true,"links":[%s]%s' % (BETWEEN.join(found.slices), end)
 
 
 _EMPTY = frozenset({b"", b"null", b'""', b"[]", b"{}"})

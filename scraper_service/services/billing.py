@@ -41,6 +41,7 @@ class Charges:
     def __init__(self, database: Database, owner: str):
         self._credits = Credits(database, owner)
         self._storing: dict[str, tuple[str, bytes]] = {}
+        self._recording: dict[str, asyncio.Task[None]] = {}  # by call
         self._tasks = BackgroundTasks()
 
     async def require(self, team: Team, amount: int) -> None:
@@ -73,7 +74,8 @@ class Charges:
         if not charge.is_limited:
             if body is not None:
                 self._storing[charge.call.id] = (charge.call.team_id, body)
-            self._tasks.spawn(self._record(charge.call, price, body))
+            task = self._tasks.spawn(self._record(charge.call, price, body))
+            self._recording[charge.call.id] = task
             return
         call = charge.call
         left = await self._settled(
@@ -119,6 +121,11 @@ class Charges:
         found = self._storing.get(call_id)
         return found[1] if found and found[0] == team_id else None
 
+    async def recorded(self, call_id: str) -> None:
+        """Wait until a call of this process, whose response was sent, is stored."""
+        if (task := self._recording.get(call_id)) is not None:
+            await asyncio.wait((task,))
+
     async def _record(self, call: Call, price: int, body: bytes | None) -> None:
         """Store a call whose response was sent already."""
         try:
@@ -127,6 +134,7 @@ class Charges:
             logger.warning("call %s has its response, but is not stored", call.id)
         finally:
             self._storing.pop(call.id, None)
+            self._recording.pop(call.id, None)
 
     async def _free(self, call: Call) -> None:
         while True:

@@ -44,7 +44,6 @@ NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: 
 NOT_OFFERED = {
     "agent": "no collection by a prompt alone; extract, search and deep-research are",
     "browser": "no sessions of a caller's own in the browser; actions and sessions are",
-    "feedback": "nothing is learned from ratings",
     "interact": "no code of callers runs on the server; actions are",
     "monitor": "no schedules; changeTracking is, at the time of a caller's choice",
 }
@@ -62,7 +61,7 @@ _OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
 # First segments that only one version has.
 _OF_VERSION = {
     "v1": ("deep-research", "llmstxt"),
-    "v2": ("capabilities", "parse", "sessions"),
+    "v2": ("capabilities", "feedback", "parse", "sessions"),
 }
 
 

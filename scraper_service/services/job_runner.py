@@ -18,7 +18,7 @@ from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage import artefacts
-from scraper_service.storage.accounts import model_tokens
+from scraper_service.storage.accounts import feedback, model_tokens
 from scraper_service.storage.artefacts import Artefacts
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
@@ -79,6 +79,8 @@ async def expire(database: Database) -> None:
     while await PageIndex(database).expire():
         pass
     while await database.write(artefacts.expire):
+        pass
+    while await database.write(feedback.expire):
         pass
     files = Artefacts(database.data_dir / artefacts.FOLDER, b"")  # it signs nothing
     if names := await asyncio.to_thread(files.names):

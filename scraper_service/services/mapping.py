@@ -36,6 +36,8 @@ JUDGED_AT_ONCE = 50  # URLs matched to robots.txt in a row: about 1 ms on the re
 class Map:
     """The URLs of a site."""
 
+    #: The id of the call.
+    id: str
     #: URLs as JSON, in the form that the caller's ``shape`` gives them.
     slices: tuple[bytes, ...]
     #: The number of URLs.
@@ -85,7 +87,7 @@ class MapCrawler(Resident):
         failure = map_failure(found)
         if failure is not None and failure.code == "SCRAPE_TIMEOUT":
             raise MapTimedOut
-        return Map(found.slices, found.count, map_warnings(found), failure)
+        return Map(call_id, found.slices, found.count, map_warnings(found), failure)
 
     async def permitted(self, urls: Sequence[str]) -> list[str]:
         """Return the URLs that robots.txt allows."""

@@ -14,6 +14,7 @@ from scraper_service.options.availability import require_parseable
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.services.searching import ResultPages
 from scraper_service.storage import sessions
+from scraper_service.storage.accounts import feedback
 from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.jobs.jobs import Jobs
 
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from scraper_service.services.mapping import Map, MapCrawler
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.searching import SearchAnswer
+    from scraper_service.storage.accounts.feedback import Feedback, FeedbackRow
+    from scraper_service.storage.accounts.usage import CallPosition
     from scraper_service.storage.database import Database
     from scraper_service.storage.sessions import SessionRow
 
@@ -245,6 +248,24 @@ class Scraping:
             await charge.settle(price)
         pages = ResultPages(self._scrape, options, team, version, deadline)
         return await pages.answer(call.id, found, price)
+
+    async def give_feedback(self, given: Feedback, team: Team) -> tuple[str, bool]:
+        """Store feedback on a call. Return its id, and True if the call had some.
+
+        Raises :exc:`JobNotFound` and :exc:`~scraper_service.errors.CallFailed`.
+        """
+        await self._charges.recorded(given.job_id)
+        return await self._database.write_locking(
+            feedback.store_feedback, given.job_id, team.id, given
+        )
+
+    async def feedback(
+        self, team: Team, endpoint: str | None, after: CallPosition | None, limit: int
+    ) -> list[FeedbackRow]:
+        """Return a team's feedback, latest first, see :func:`feedback.list_feedback`."""
+        return await self._database.read(
+            feedback.list_feedback, team.id, endpoint, after, limit
+        )
 
     async def sessions(self, team: Team) -> list[SessionRow]:
         """Return the sessions of a team, sorted by name."""

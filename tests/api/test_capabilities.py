@@ -7,7 +7,7 @@ import pytest
 ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 # Interface document, 2 and 20: what the reference offers and this service does not.
 ELSEWHERE = [
-    *(("POST", f"/v2/{path}") for path in ("agent", "browser", "monitor", "feedback")),
+    *(("POST", f"/v2/{path}") for path in ("agent", "browser", "monitor")),
     *(("GET", f"/v2/{path}") for path in ("agent", "browser", "monitor")),
     *(("DELETE", f"/v2/{path}/{ID}") for path in ("agent", "browser", "monitor")),
     ("GET", f"/v2/agent/{ID}/trace"),
@@ -16,7 +16,6 @@ ELSEWHERE = [
     ("DELETE", f"/v2/scrape/{ID}/interact"),
     ("POST", f"/v2/monitor/{ID}/run"),
     ("GET", f"/v2/monitor/{ID}/checks"),
-    ("POST", f"/v2/search/{ID}/feedback"),
     ("POST", "/v2/parse/upload-url"),
     ("GET", "/v2/search/developer"),
     ("GET", "/v2/search/research/papers"),
@@ -28,6 +27,7 @@ ELSEWHERE = [
     ("POST", "/v2/deep-research"),
     ("POST", "/v1/parse"),
     ("GET", "/v1/capabilities"),
+    ("GET", "/v1/feedback"),
     ("POST", "/v0/scrape"),
 ]
 
@@ -36,6 +36,7 @@ ELSEWHERE_BY_VERSION = {
     "/v2/deep-research": "/v1/deep-research",
     "/v1/parse": "/v2/parse",
     "/v1/capabilities": "/v2/capabilities",
+    "/v1/feedback": "/v2/feedback",
 }
 
 

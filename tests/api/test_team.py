@@ -15,6 +15,8 @@ KEYS = ("fc-first", "fc-second")
 VERSIONS = ("v1", "v2")
 UNLIMITED = 1_000_000_000
 UNKNOWN = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
+# Bodies of routes that check them before the id in the path.
+BODIES = {"/v2/search/{job_id}/feedback": {"rating": "bad", "querySuggestions": "x"}}
 
 
 @pytest.fixture(scope="module")
@@ -231,7 +233,7 @@ def test_what_another_team_has_is_unknown_on_every_route(shared, routes, used):
         nobody = filled(path, UNKNOWN)
         for found in used.values():
             whole = filled(path, found)
-            body = {"urls": ["http://a.example"], "state": "pending"}
+            body = BODIES.get(path, {"urls": ["http://a.example"], "state": "pending"})
             reply = shared.request(method, whole, body, key=KEYS[1])
             assert reply.status == 404, (method, whole, reply.json)
             assert reply.json == shared.request(method, nobody, body, key=KEYS[1]).json

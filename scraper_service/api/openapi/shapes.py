@@ -108,5 +108,6 @@ ERROR = shape(
         "error": said(TEXT, "A sentence for a person."),
         "code?": said(TEXT, "A constant."),
         "details?": array(ref("Issue")),
+        "feedbackErrorCode?": said(TEXT, "A constant, for feedback alone."),
     }
 )

@@ -81,7 +81,7 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     """Return the response to a map: its URLs."""
     if found.failure:
         return write(request, failed_page(found.failure, FAILURE_STATUS))
-    return responses.map_response(found)
+    return responses.map_response(found, {})
 
 
 def searched(found: SearchAnswer) -> bytes:

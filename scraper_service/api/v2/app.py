@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from scraper_service.api.routes import crawl_preview
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
+from scraper_service.api.routes.feedback import FeedbackRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobRoutes
 from scraper_service.api.routes.operations import ExtractRoutes
@@ -28,6 +29,7 @@ ROUTES = (
     PageRoutes,
     FileRoutes,
     SearchRoutes,
+    FeedbackRoutes,
     JobRoutes,
     JobHistoryRoutes,
     CrawlReportRoutes,

@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api import responses
-from scraper_service.api.application import write
+from scraper_service.api.application import warned, write
 from scraper_service.api.errors import (
     FAILURE_STATUS,
     ErrorResponse,
@@ -61,6 +61,7 @@ MAPPED = either(
     success(
         {
             "links": array(shape({"url": TEXT, "title?": TEXT, "description?": TEXT})),
+            "id": ID,
             "warning?": TEXT,
         }
     ),
@@ -156,7 +157,7 @@ def mapped(request: JsonRequest, found: Map) -> bytes:
     """Return the response to a map: its URLs and warnings."""
     if found.failure:
         return write(request, failed_page(found.failure, STATUS))
-    return responses.map_response(found, found.warnings)
+    return responses.map_response(found, {"id": found.id, **warned(*found.warnings)})
 
 
 def searched(found: SearchAnswer) -> bytes:
