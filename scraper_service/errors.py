@@ -129,6 +129,10 @@ class CallFailed(ServiceError, ValueError):
         super().__init__(f"This {endpoint} has failed: it takes no feedback.")
 
 
+class JobFinished(JobEnded):
+    """Raised when a caller controls a job that has ended: pause, change, retry."""
+
+
 class HeadersForgotten(ServiceError, ValueError):
     """Raised when a delivery cannot be replayed without the webhook's headers.
 

@@ -166,6 +166,8 @@ MAX_RUNNING_OPERATIONS = 50
 OPERATION_TIMEOUT_S = 3600
 # Pages that an extract reads below a URL with /*, where it has no limit.
 EXTRACT_PAGES = 50
+# Days after which a paused job is cancelled.
+PAUSE_MAX_DAYS = 7
 # Time after the last sign of life of a process until other processes take over its
 # pages.
 LEASE_S = 15
@@ -353,6 +355,7 @@ _minima = {
     "MAX_RUNNING_OPERATIONS": 1,
     "EXTRACT_PAGES": 1,
     "OPERATION_TIMEOUT_S": 1,
+    "PAUSE_MAX_DAYS": 1,
     "MAX_CONNECTIONS": 1,
     "MAX_PEER_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,

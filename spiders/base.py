@@ -23,6 +23,7 @@ from scraper_service.items import (
 )
 from scraper_service.llm.model import language_model, text_limit
 from scraper_service.options.availability import BROWSER, HTTP, asks_model
+from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
 
 if TYPE_CHECKING:
@@ -354,6 +355,8 @@ class JobSpider(PageSpider):
     the spider works on a job of its own.
     """
 
+    options: Any
+
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
         super().update_settings(settings)
@@ -374,6 +377,12 @@ class JobSpider(PageSpider):
         join_job = load_object(crawler.settings["JOB_SOURCE"])
         options = join_job(crawler, kwargs["job_id"], kwargs.get("_job", ""))
         return super().from_crawler(crawler, *args, options=options)
+
+    def change_options(self, options: Any) -> None:
+        """Apply the options that the caller of the job has changed."""
+        names = CHANGEABLE[self.name]
+        changed = {name: getattr(options, name) for name in names}
+        self.options = evolve(self.options, **changed)
 
     async def start(self) -> AsyncIterator[Request]:
         """Yield nothing: the frontier has the start URLs."""

@@ -40,7 +40,7 @@ This page is written by `make docs` from `scraper_service/settings.py`.
 """
 
 _GROUP = re.compile(r"# -- (.+?) -+$")
-_UNITS = {"_S": "s", "_MB": "MiB", "_TOKENS": "tokens"}
+_UNITS = {"_DAYS": "days", "_S": "s", "_MB": "MiB", "_TOKENS": "tokens"}
 _DEFAULT_UNITS = {
     **dict.fromkeys(
         ("DOWNLOAD_TIMEOUT", "METAREFRESH_MAXDELAY", "WEBHOOK_RETRY_S"), "s"

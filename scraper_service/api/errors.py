@@ -20,6 +20,7 @@ from scraper_service.errors import (
     InvalidParameter,
     Issue,
     JobEnded,
+    JobFinished,
     JobNotFound,
     MapTimedOut,
     OptionUnavailable,
@@ -57,11 +58,13 @@ FAILURE_STATUS = {
 }
 
 
-# Errors whose text is the whole response: class, status, further members.
+# Errors whose text is the whole response: class, status, further members. The first
+# matching class counts, so subclasses come first.
 PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
     (JobNotFound, 404, {}),
+    (JobFinished, 409, {"code": "JOB_FINISHED"}),
     (JobEnded, 409, {}),
     (CallFailed, 409, {}),
     (HeadersForgotten, 409, {}),

@@ -10,13 +10,15 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve
+from attrs import asdict, evolve
 
 from scraper_service.api.openapi.shapes import (
     ANY,
+    BOOL,
     COUNT,
     ID,
     INTEGER,
+    NUMBER,
     TEXT,
     TIME,
     URL,
@@ -24,12 +26,15 @@ from scraper_service.api.openapi.shapes import (
     array,
     mapping,
     one_of,
+    or_null,
+    own,
     ref,
     said,
     shape,
     success,
 )
 from scraper_service.discovery.map_results import BETWEEN
+from scraper_service.options import catalogue
 from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
@@ -38,6 +43,7 @@ if TYPE_CHECKING:
     from scraper_service.items import Page, PageMetadata
     from scraper_service.services.mapping import Map
     from scraper_service.services.searching import Result
+    from scraper_service.storage.jobs.job_control import ChangedJob
     from scraper_service.storage.jobs.job_records import Job, PageErrorRow
 
 # Keys of the service's own facts: a <meta> of the page never replaces them.
@@ -220,6 +226,8 @@ JOB_STATUS: dict[str, ShapeT] = {
     "completed": said(COUNT, "Pages in data, over all chunks."),
     "creditsUsed": COUNT,
     "expiresAt": TIME,
+    "paused?": own(said({"const": True}, "Only while the job is paused.")),
+    "pausedAt?": own(TIME),
     "error?": said(TEXT, "Why the job failed."),
     "next?": said(URL, "The URL of the next chunk."),
     "data": array(ref("Page")),
@@ -235,6 +243,33 @@ JOB_ERRORS = success(
     }
 )
 JOB_CANCELLED = success({"status": one_of("cancelled")})
+JOB_CHANGED = success(
+    {
+        "id": ID,
+        "status": JOB_STATUS["status"],
+        "paused": BOOL,
+        "options": said(
+            shape(
+                {
+                    "limit?": COUNT,
+                    "delay": or_null(NUMBER),
+                    "maxConcurrency": or_null(COUNT),
+                }
+            ),
+            "The options in force that a change may set.",
+        ),
+        "effect": said(
+            shape(
+                {
+                    "admitted": said(COUNT, "From held to pending."),
+                    "dropped": said(COUNT, "From any other state to skipped."),
+                    "restored": said(COUNT, "From skipped to pending."),
+                }
+            ),
+            "The numbers of URLs that the change has moved.",
+        ),
+    }
+)
 ACTIVE_CRAWLS = success(
     {
         "crawls": array(
@@ -330,6 +365,8 @@ def _job_members(job: Job, facts: dict[str, Any]) -> dict[str, Any]:
         "expiresAt": iso(job.expires_at),
         **facts,
     }
+    if job.paused_at is not None:
+        members |= {"paused": True, "pausedAt": iso(job.paused_at)}
     if job.state is JobState.FAILED:
         members["error"] = job_error(job)
     return members
@@ -358,6 +395,36 @@ def job_errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:
 def job_cancelled() -> bytes:
     """Return the response to a cancel."""
     return encode({"success": True, "status": "cancelled"})
+
+
+def job_changed(changed: ChangedJob) -> bytes:
+    """Return the response to a change of a job."""
+    job = changed.job
+    members = {
+        "success": True,
+        "id": job.id,
+        "status": job_state(job.state),
+        "paused": job.paused_at is not None,
+    }
+    return encode({**members, **change_members(asdict(changed.change))})
+
+
+# The options that callers may change, by attribute.
+_CHANGEABLE = {
+    option.attribute: option.name("v2")
+    for table in (catalogue.CRAWL, catalogue.BATCH)
+    for option in table
+}
+
+
+def change_members(change: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the members ``options`` and ``effect`` of a change.
+
+    ``change`` has the fields of a
+    :class:`~scraper_service.storage.jobs.job_records.JobChange`.
+    """
+    options = {_CHANGEABLE[name]: value for name, value in change["options"].items()}
+    return {"options": options, "effect": change["effect"]}
 
 
 def active_crawls(

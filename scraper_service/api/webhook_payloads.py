@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.responses import encode
+from scraper_service.api.responses import change_members, encode
 from scraper_service.storage.jobs.job_records import event_id
 
 if TYPE_CHECKING:
@@ -42,10 +43,15 @@ def body_parts(
     return [
         encode(front)[:-1],
         b',"data":[',
-        event.page or _result(event),
+        event.page or _result(event) or _change(event),
         b"],",
         encode(back)[1:],
     ]
+
+
+def _change(event: Event) -> bytes:
+    """Return options and effect of a change for its event; empty for other events."""
+    return encode(change_members(json.loads(event.detail))) if event.detail else b""
 
 
 def _result(event: Event) -> bytes:

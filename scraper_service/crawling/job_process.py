@@ -138,7 +138,7 @@ async def _repeat(
 
 
 WATCH_S = 1.0
-GOOD_ENDS = {"finished", "cancelled", "shutdown"}
+GOOD_ENDS = {"finished", "paused", "cancelled", "shutdown"}
 
 
 def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
@@ -189,8 +189,8 @@ def early_end(reason: str | None) -> str | None:
 class JobProcess:
     """An extension for a process that has joined a job.
 
-    Sends heartbeats. Closes the crawler if the job has ended, or if another process has
-    replaced this process after a long silence.
+    Sends heartbeats, and notices changes of the job by its caller. Closes the crawler if the
+    job has ended, or if another process has replaced this process after a long silence.
     """
 
     def __init__(self, crawler: Crawler):
@@ -216,18 +216,21 @@ class JobProcess:
         self._presence.every(WATCH_S, self._watch)
 
     async def _watch(self) -> None:
-        state, has_place = await self._database.read(
+        state, revision, has_slot = await self._database.read(
             runs.standing, self._job_id, self._run_id
         )
         if self._closing is not None:
             return
+        scheduler = LeasedScheduler.find(self._crawler)
         if state not in ACTIVE:
-            if scheduler := LeasedScheduler.find(self._crawler):
+            if scheduler is not None:
                 scheduler.abandon()
             self._close("finished" if state is JobState.COMPLETED else "cancelled")
-        elif not has_place:
+        elif not has_slot:
             logger.warning("another process has replaced this process")
             self._close("shutdown")
+        elif scheduler is not None:
+            scheduler.notice(revision)
 
     def _close(self, reason: str) -> None:
         assert self._crawler.engine is not None

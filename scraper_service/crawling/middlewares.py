@@ -5,6 +5,7 @@ Also defines signals beside those of Scrapy, sent through ``crawler.signals``.
 
 from __future__ import annotations
 
+import math
 import re
 import time
 from typing import TYPE_CHECKING, Any, Self
@@ -40,6 +41,11 @@ if TYPE_CHECKING:
 
 #: The client of ``scrape_id`` is gone. The download of its page may be cancelled.
 page_abandoned = object()
+
+#: The job of the crawler was changed. Pages whose first request has not started yet return to
+#: the scheduler, with :data:`PUT_OFF` as ``meta["retry_at"]``.
+job_changed = object()
+PUT_OFF = -math.inf
 
 #: An ``item`` is complete: a page, a link of a map, a search result. Sent before pipelines
 #: and feeds of the user, which may drop the item.

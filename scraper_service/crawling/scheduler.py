@@ -15,16 +15,24 @@ from weakref import WeakKeyDictionary, WeakSet
 from attrs import evolve
 from scrapy import signals
 from scrapy.core.scheduler import BaseScheduler
+from scrapy.exceptions import CloseSpider
 from scrapy.utils.defer import deferred_from_coro
 
-from scraper_service.crawling.middlewares import page_abandoned
+from scraper_service.crawling.middlewares import (
+    PUT_OFF,
+    job_changed,
+    page_abandoned,
+)
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.host_queue import HostQueue
 from scraper_service.crawling.politeness.team_limits import JobPermits, TeamPermits
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
-from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.options.serialization import (
+    options_from_json,
+    scrape_options_from_json,
+)
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.credits import Credits
 from scraper_service.storage.connections import insist
@@ -48,7 +56,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scraper_service.storage.jobs.job_records import ClaimedRow
+    from scraper_service.storage.jobs.job_records import ClaimedRow, Job
 
 T = TypeVar("T")
 RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"
@@ -71,6 +79,9 @@ class LeasedScheduler(BaseScheduler):
     :meth:`close`, or later by :class:`~scraper_service.crawling.job_process.Presence`.
     Requests wait for their hosts here, before their time begins. Rows of other hosts may pass
     them.
+
+    :meth:`notice` and :meth:`refresh` apply a change of the job by its caller. The crawler of
+    a paused job ends with the pages that are running, for the reason ``paused``.
     """
 
     _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
@@ -104,12 +115,16 @@ class LeasedScheduler(BaseScheduler):
         self._dry = False
         self._claiming = False
         self._ended = False
+        self._revision = self._noticed = -1  # of the job, -1 before it was read
+        #: True while no request of a further page may start.
+        self.is_paused = False
         self._tasks = BackgroundTasks()
         type(self)._of[crawler] = self
         type(self)._live.add(self)
         connect = crawler.signals.connect
         connect(self._page_lost, signals.spider_error)
         connect(self._page_lost, signals.item_error)
+        connect(self._idle, signals.spider_idle)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -155,12 +170,19 @@ class LeasedScheduler(BaseScheduler):
         return deferred_from_coro(self._open(spider))
 
     def has_pending_requests(self) -> bool:
+        if self.is_paused:
+            return bool(self._again)
         return not self._ended
 
     def enqueue_request(self, request: Request) -> bool:
         """Take back a request with a lease. Spiders yield no other requests."""
-        if self._queue.hold(request):
-            self._permits.free(request.meta["lease"].row_id)
+        lease, retry_at = request.meta["lease"], request.meta.get("retry_at")
+        if retry_at == PUT_OFF or (self.is_paused and retry_at is not None):
+            self._tasks.spawn(self._return(lease))
+        elif self._queue.hold(request):
+            self._permits.free(lease.row_id)
+            if self.is_paused:
+                self._return_held()
         else:
             self._again.append(request)
         return True
@@ -168,6 +190,8 @@ class LeasedScheduler(BaseScheduler):
     def next_request(self) -> Request | None:
         if self._again:
             return self._again.popleft()
+        if self.is_paused:
+            return None
         if len(self._queue.rows) <= self._slots // 2:
             self._claim_soon()
         if self._out - len(self._queue.held) >= self._limit():
@@ -206,11 +230,12 @@ class LeasedScheduler(BaseScheduler):
 
     async def _open(self, spider: Any) -> None:
         options = spider.options
-        self._concurrency = options.max_concurrency
-        self._queue.delay_s = getattr(options, "delay_s", None) or 0.0
+        self._set_pace(options)
         if self.job_id:
-            job = await self.insist(lambda: self._jobs.get(self.job_id, None))
+            job = await self._read_job()
             self._team_id = job.team_id if job else None
+            if job is not None:
+                self._apply(job)
             await self.insist(TeamPermits.shared().refresh)
         else:
             await self._make_job(options)
@@ -272,6 +297,73 @@ class LeasedScheduler(BaseScheduler):
         request.meta.setdefault("time_s", options.deadline_ms / 1000)
         return request
 
+    # -- changes by the caller ---------------------------------------------------------
+
+    def notice(self, revision: int) -> None:
+        """Apply the changes of the job up to ``revision``, soon."""
+        if revision > self._noticed >= 0:
+            self._noticed = revision
+            self._tasks.spawn(self._catch_up(revision))
+
+    async def _catch_up(self, revision: int) -> None:
+        with contextlib.suppress(ServiceUnavailable):  # the crawl closes
+            job = await self._read_job()
+            if job is not None and revision > self._revision:
+                await self._change(job)
+
+    async def refresh(self) -> None:
+        """Apply the job as it is stored now. Raises :exc:`ServiceUnavailable`.
+
+        After a pause, no request of a further page starts.
+        """
+        job = await self._jobs.get(self.job_id, None)
+        if job is not None and job.revision > self._revision >= 0:
+            await self._change(job)
+
+    async def _change(self, job: Job) -> None:
+        self._apply(job)
+        self._crawler.signals.send_catch_log(job_changed)
+        if self.is_paused:
+            self._return_held()
+        await self._return_rows()
+        self._nudge()
+
+    def _apply(self, job: Job) -> None:
+        if job.revision:  # else the spider has the options of the job
+            spider: Any = self._crawler.spider
+            spider.change_options(options_from_json(job.kind, json.loads(job.options)))
+            self._set_pace(spider.options)
+        self._revision = job.revision
+        self._noticed = max(self._noticed, job.revision)
+        self.is_paused = job.paused_at is not None
+        self._dry = False
+
+    def _set_pace(self, options: Any) -> None:
+        self._concurrency = options.max_concurrency
+        self._queue.delay_s = options.delay_s or 0.0
+
+    async def _return_rows(self) -> None:
+        """Return the rows that were not requested yet: they may have to wait now."""
+        rows = [row for _, row in self._queue.rows]
+        self._queue.rows.clear()
+        if rows:
+            await self._give_back(rows)
+
+    def _return_held(self) -> None:
+        """Return the requests that wait for another attempt."""
+        for request in self._queue.held:
+            self._tasks.spawn(self._return(request.meta["lease"]))
+        self._queue.held.clear()
+
+    def _idle(self) -> None:
+        if self.is_paused and not self._ended:
+            raise CloseSpider("paused")
+
+    async def _read_job(self) -> Job | None:
+        return await self.insist(lambda: self._jobs.get(self.job_id, None))
+
+    # -- claims ------------------------------------------------------------------------
+
     def _claim_soon(self) -> None:
         if not self._claiming and not self._ended and not self._dry:
             self._claiming = True
@@ -297,6 +389,9 @@ class LeasedScheduler(BaseScheduler):
             spider.move_to(claim.base)
         self._page_price = claim.page_price
         self._ended = self._ended or claim.state not in ACTIVE
+        if claim.revision < self._revision or self.is_paused:
+            await self._return_rows()  # it was made before the change
+        self.notice(claim.revision)
         if not claim.rows:
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
@@ -339,6 +434,7 @@ class LeasedScheduler(BaseScheduler):
             self._dry = False
         if commit.state not in ACTIVE:
             self._ended = True
+        self.notice(commit.revision)
         self._nudge()
         return commit
 

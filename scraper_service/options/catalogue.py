@@ -15,6 +15,7 @@ from attrs import asdict, frozen
 
 from scraper_service.options import request_values as values
 from scraper_service.options.crawl import (
+    EXTRACT_EVENTS,
     MAX_BATCH_URLS,
     MAX_DELAY_S,
     SITEMAP_MODES,
@@ -481,7 +482,8 @@ EXTRACT: TableT = (
         "Return the URLs that each value is from."),
     Option("timeout_ms", "timeout", integer(1), Each(60_000, None),
         "Return what was read until this time, in milliseconds."),
-    Option("webhook", Each(None, "webhook"), values.webhook_kind("extract"), None,
+    Option("webhook", Each(None, "webhook"),
+        values.webhook_kind("extract", EXTRACT_EVENTS), None,
         "The receiver of the job's events."),
 )
 

@@ -26,7 +26,8 @@ MAX_DELAY_S = 60
 SITEMAP_MODES = ("include", "skip", "only")
 # A webhook without events receives the common ones.
 COMMON_EVENTS = ("started", "page", "completed", "failed")
-EVENTS = (*COMMON_EVENTS, "cancelled")
+EXTRACT_EVENTS = (*COMMON_EVENTS, "cancelled")
+EVENTS = (*EXTRACT_EVENTS, "paused", "resumed", "updated")
 
 _INDEX_FILES = frozenset({"index.html", "index.php"})
 _texts = deep_iterable(instance_of(str), instance_of(tuple))
@@ -112,12 +113,23 @@ class BatchOptions:
         validator=[min_len(1), max_len(MAX_BATCH_URLS), _texts]
     )
     max_concurrency: int | None = field(validator=optional(ge(1)))
+    #: The pause between two pages, in seconds. Only a change of the batch sets it.
+    delay_s: float | None = field(
+        default=None, validator=optional([gt(0), le(MAX_DELAY_S)])
+    )
     dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
     scrape: ScrapeOptions
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
+
+
+#: The options of a running job that its caller may change, by kind of job.
+CHANGEABLE: Mapping[str, tuple[str, ...]] = {
+    "crawl": ("limit", "delay_s", "max_concurrency"),
+    "batch": ("delay_s", "max_concurrency"),
+}
 
 
 def path_depth(url: str) -> int:

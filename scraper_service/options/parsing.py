@@ -197,6 +197,8 @@ class Key:
     default: Any = NO_DEFAULT
     #: True for a key that the reference API does not have.
     is_own: bool = False
+    #: True if null is a value: None.
+    nullable: bool = False
 
 
 def values_as_read(values: dict[str, Any], at: Position) -> Any:
@@ -206,7 +208,10 @@ def values_as_read(values: dict[str, Any], at: Position) -> Any:
 
 @frozen
 class Object:
-    """An object with known keys. Null counts as absent; an unknown key is an issue."""
+    """An object with known keys; an unknown key is an issue.
+
+    Null counts as absent, unless its key is nullable.
+    """
 
     expected: ClassVar[str] = "object"
 
@@ -221,14 +226,18 @@ class Object:
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, dict):
             return at.mistyped(self.expected, value)
-        given = {key: item for key, item in value.items() if item is not None}
+        given = {
+            key: item
+            for key, item in value.items()
+            if item is not None or ((known := self.fields.get(key)) and known.nullable)
+        }
         valid = self._knows_all(given, at)
         values: dict[str, Any] = {}
         aliases: dict[str, Any] = {}
         for key, raw in given.items():
             if (field := self.fields.get(key)) is None:
                 continue
-            item = field.kind.read(raw, at / key)
+            item = None if raw is None else field.kind.read(raw, at / key)
             valid = valid and item is not INVALID
             if field.to is not None:
                 (aliases if field.alias else values)[field.to] = item

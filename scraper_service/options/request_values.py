@@ -451,10 +451,10 @@ def _echoed(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def webhook_kind(prefix: str) -> ValueKind:
+def webhook_kind(prefix: str, kinds: tuple[str, ...] = EVENTS) -> ValueKind:
     """Return the webhook of a job whose events may be written ``prefix.event``."""
-    names = {name: name for name in EVENTS}
-    events = Choice({**names, **{f"{prefix}.{name}": name for name in EVENTS}})
+    names = {name: name for name in kinds}
+    events = Choice({**names, **{f"{prefix}.{name}": name for name in kinds}})
     return UrlOr(
         Object(
             {

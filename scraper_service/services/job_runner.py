@@ -36,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for jobs that other or earlier processes have stored
 EXPIRE_S = 30.0
+DAY_S = 86_400
 OPENING_S = 0.05
 
 
@@ -68,6 +69,20 @@ class JobRunner(Protocol):
     async def cancel(self, job_id: str) -> None:
         """Begin to end a cancelled job, and return at once."""
         ...
+
+    async def refresh(self, job_id: str) -> None:
+        """Apply a change of a job by its caller to the processes that this runner has.
+
+        When this returns, none of them starts a page of a paused job.
+        """
+        ...
+
+
+async def end_long_pauses(database: Database, most_days: int) -> None:
+    """Cancel jobs that have been paused for ``most_days``."""
+    days = "1 day" if most_days == 1 else f"{most_days} days"
+    reason = f"The job was paused for {days}, the longest time for a pause."
+    await Jobs(database).end_long_pauses(most_days * DAY_S, reason)
 
 
 async def expire(database: Database) -> None:
@@ -121,6 +136,10 @@ class LocalRunner:
         await self._presence.open()
         self._presence.every(POLL_S, self._take_up, self._wanted)
         self._presence.every(EXPIRE_S, partial(expire, self._database))
+        most_days = self.settings.getint("PAUSE_MAX_DAYS")
+        self._presence.every(
+            EXPIRE_S, partial(end_long_pauses, self._database, most_days)
+        )
 
     async def close(self) -> None:
         """Start no more jobs. The Scrapy process closes its crawlers itself."""
@@ -147,6 +166,17 @@ class LocalRunner:
             self._cancelling[job_id] = task
             task.add_done_callback(lambda _: self._cancelling.pop(job_id, None))
 
+    async def refresh(self, job_id: str) -> None:
+        """Apply a change of a job by its caller, if the job runs here or may run now."""
+        if scheduler := self._scheduler(job_id):
+            with contextlib.suppress(ServiceUnavailable):  # the next look finds it
+                await scheduler.refresh()
+        self.wake()
+
+    def _scheduler(self, job_id: str) -> LeasedScheduler | None:
+        crawler = self._crawlers.get(job_id)
+        return None if crawler is None else LeasedScheduler.find(crawler)
+
     async def _close_crawler(self, crawler: Crawler) -> None:
         try:
             await self._opened(crawler)
@@ -163,8 +193,11 @@ class LocalRunner:
     async def _take_up(self) -> None:
         most = self.settings.getint("MAX_RUNNING_JOBS")
         turns = await self._jobs.turns(tuple(self._crawlers), most, self._only)
-        for job_id in self._crawlers.keys() - turns.active:
+        for job_id in self._crawlers.keys() - turns.active.keys():
             await self.cancel(job_id)
+        for job_id, revision in turns.active.items():
+            if scheduler := self._scheduler(job_id):
+                scheduler.notice(revision)
         waiting = sorted(turns.waiting, key=self._has_fewest)
         for job_id, team_id in waiting:
             if self._closing or not self._has_room_for(team_id, most):

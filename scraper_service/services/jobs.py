@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
+    from scraper_service.storage.jobs.job_control import ChangedJob, ChangeRequest
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
         JobPosition,
@@ -192,6 +193,21 @@ class TeamJobs:
         if job.state is not JobState.CANCELLED:
             raise JobEnded(job.kind, job.state)
         return job
+
+    async def change(
+        self, job_id: str, team: Team, request: ChangeRequest
+    ) -> ChangedJob:
+        """Pause, resume or change an active job. The change is on disk when this returns.
+
+        Running pages of a paused job are delivered, and no further page starts. Other
+        processes notice the change within seconds. Raises
+        :exc:`~scraper_service.errors.JobFinished`,
+        :exc:`~scraper_service.errors.OptionUnavailable` for an option that this kind of
+        job does not have, and :exc:`~scraper_service.errors.OutOfCredits`.
+        """
+        changed = await self._jobs.change(job_id, team.id, request)
+        await self._runner.refresh(job_id)
+        return changed
 
     async def errors(
         self,

@@ -259,8 +259,8 @@ snapshot = Table(
 
 #: Events of a job in order: ``started``, ``page``, ``paused``, ``resumed``, ``updated``,
 #: ``completed``, ``failed`` and ``cancelled``. A ``page`` event has the delivered page or
-#: the failed URL. ``detail`` is JSON, see
-#: :mod:`scraper_service.storage.jobs.job_events`.
+#: the failed URL. ``detail`` is JSON of a
+#: :class:`scraper_service.storage.jobs.job_records.JobChange`.
 event = Table(
     "event",
     metadata,

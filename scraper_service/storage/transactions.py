@@ -29,9 +29,9 @@ def now_of(connection: Connection) -> float:
     return float(connection.scalar(clock) or 0)
 
 
-_READ = select(job.c.state, job.c.base, job.c.page_price).where(
-    job.c.id == bindparam("job_id")
-)
+_READ = select(
+    job.c.state, job.c.base, job.c.page_price, job.c.revision, job.c.paused_at
+).where(job.c.id == bindparam("job_id"))
 _LOCK = _READ.with_for_update()
 _TRY_LOCK = _READ.with_for_update(skip_locked=True)
 
@@ -42,6 +42,8 @@ class LockedJob(NamedTuple):
     state: JobState
     base: str | None = None
     page_price: int | None = None
+    revision: int = 0
+    paused_at: float | None = None
 
 
 def lock_job(connection: Connection, job_id: str) -> LockedJob:
@@ -115,11 +117,11 @@ def note(
     job_id: str,
     kind: str,
     at: float,
-    page_id: str | None = None,
+    detail: str | None = None,
 ) -> None:
-    """Insert an event of a job."""
+    """Insert an event of a job. ``detail`` is JSON."""
     connection.execute(
-        insert(event).values(job_id=job_id, kind=kind, page_id=page_id, at=at)
+        insert(event).values(job_id=job_id, kind=kind, at=at, detail=detail)
     )
 
 

@@ -126,11 +126,12 @@ def tell(
     told: int,
     news: Sequence[tuple[str, int | None]],
     at: float,
+    detail: str | None = None,
 ) -> int:
     """Insert a delivery for each event whose kind the webhook has subscribed to.
 
     ``news`` has the events as (kind, row of the URL). ``asked`` and ``told`` are the job's
-    ``hook_events`` and ``deliveries``. Returns the new number of ``deliveries``, which the
+    ``hook_events`` and ``deliveries``. ``detail`` is JSON of the events. Returns the new number of ``deliveries``, which the
     caller stores.
     """
     kinds = set(asked.split(",")) if asked else set()
@@ -142,6 +143,7 @@ def tell(
             "row_id": row_id,
             "at": at,
             "state": DeliveryState.PENDING,
+            "detail": detail,
         }
         for number, (kind, row_id) in enumerate(
             (each for each in news if each[0] in kinds), 1
@@ -335,6 +337,7 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
     row = connection.execute(
         select(
             columns.kind,
+            columns.detail,
             job.c.kind.label("job_kind"),
             job.c.error.label("job_error"),
             job.c.pages,
@@ -362,6 +365,7 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
         ),
         result=None if result is None else zlib.decompress(result),
         pages=row.pages,
+        detail=row.detail,
     )
 
 

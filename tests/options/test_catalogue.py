@@ -21,7 +21,7 @@ CALLER = {"scrape", "origin", "integration", "audit_username"}
     [
         (catalogue.SCRAPE, scrape.ScrapeOptions, set()),
         (catalogue.CRAWL, crawl.CrawlOptions, CALLER),
-        (catalogue.BATCH, crawl.BatchOptions, CALLER),
+        (catalogue.BATCH, crawl.BatchOptions, {*CALLER, "delay_s"}),
         (catalogue.MAP, map_search.MapOptions, CALLER),
         (catalogue.SOURCE, map_search.ResultList, {"kind"}),
         (catalogue.EXTRACT, extraction.ExtractOptions, CALLER),

@@ -144,7 +144,7 @@ def test_anybody_may_join_by_hand(world):
     owners = {world.join("by-hand").owner for _ in range(2)}
     assert len(owners) == 2
     assert "by-hand" not in owners
-    assert world.do(runs.standing, world.job.id, None) == (JobState.SCRAPING, True)
+    assert world.do(runs.standing, world.job.id, None) == (JobState.SCRAPING, 0, True)
 
 
 def test_a_process_is_told_that_its_job_is_not_here(world):
@@ -162,7 +162,8 @@ def test_a_process_that_shows_no_life_loses_its_place(world):
     assert [r.is_lost for r in world.live_runs] == [True]
     assert world.end_lost(run_id)
     assert not world.end_lost(run_id)
-    assert world.do(runs.standing, world.job.id, run_id) == (JobState.SCRAPING, False)
+    standing = world.do(runs.standing, world.job.id, run_id)
+    assert standing == (JobState.SCRAPING, 0, False)
     assert world.ask() is not None
 
 

@@ -21,7 +21,7 @@ from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.frontier.outcomes import COMPRESSION
+from scraper_service.storage.frontier.open_job import COMPRESSION
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page

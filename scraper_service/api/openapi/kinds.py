@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.api.openapi.shapes import ref
+from scraper_service.api.openapi.shapes import or_null, ref
 from scraper_service.api.responses import camel
 from scraper_service.options.parsing import (
     NO_DEFAULT,
@@ -80,6 +80,8 @@ class KindSchemas:
 
     def _property(self, name: str, key: Key, owner: Object) -> ShapeT:
         found = self._component(name, self.schema(key.kind))
+        if key.nullable:
+            found = or_null(found)
         if key.help:
             found["description"] = key.help
         if (default := _default(key, owner)) is not NO_DEFAULT:

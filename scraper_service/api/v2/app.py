@@ -8,6 +8,7 @@ from scraper_service.api.routes import crawl_preview
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
+from scraper_service.api.routes.job_control import JobControlRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobRoutes
 from scraper_service.api.routes.operations import ExtractRoutes
@@ -32,6 +33,7 @@ ROUTES = (
     FeedbackRoutes,
     JobRoutes,
     JobHistoryRoutes,
+    JobControlRoutes,
     CrawlReportRoutes,
     CrawlPreviewRoutes,
     WebhookDeliveryRoutes,

@@ -6,7 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
-from scraper_service.api.requests import crawl, extraction, map_search, pages
+from scraper_service.api.requests import (
+    crawl,
+    extraction,
+    job_control,
+    map_search,
+    pages,
+)
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import CrawlOptions
 from scraper_service.options.parsing import (
@@ -28,6 +34,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.requests.crawl import BatchRequest
     from scraper_service.api.requests.extraction import ExtractRequest
+    from scraper_service.api.requests.job_control import JobChangeRequest
     from scraper_service.options.crawl import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
 
@@ -66,6 +73,8 @@ SCRAPE_OPTIONS = Object(SCRAPE_KEYS, scrape_options, pages.EXPERIMENTAL)
 PAGE = Object(PAGE_KEYS, _page, pages.EXPERIMENTAL)
 CRAWL = crawl.crawl_kind("v2", {}, SCRAPE_OPTIONS)
 BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
+CHANGED_CRAWL = job_control.change_kind("crawl")
+CHANGED_BATCH = job_control.change_kind("batch")
 MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
@@ -215,6 +224,24 @@ def batch_options(body: object) -> BatchRequest:
     """
     request: BatchRequest = structure(BATCH, body, WHERE)
     return request
+
+
+def crawl_change(body: object) -> JobChangeRequest:
+    """Return the change in a body of ``PATCH /v2/crawl/{id}``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    change: JobChangeRequest = structure(CHANGED_CRAWL, body, WHERE)
+    return change
+
+
+def batch_change(body: object) -> JobChangeRequest:
+    """Return the change in a body of ``PATCH /v2/batch/scrape/{id}``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    change: JobChangeRequest = structure(CHANGED_BATCH, body, WHERE)
+    return change
 
 
 def extract_request(body: object) -> ExtractRequest:

@@ -14,6 +14,7 @@ import ssl
 import time
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import aiohttp
 import yarl
@@ -45,7 +46,7 @@ from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.crawling.download.rendering import PageRendering
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
-from scraper_service.crawling.politeness.host_pace import HostPace
+from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.retry_after import retry_after_s
 from scraper_service.options.availability import BROWSER, HTTP, needs_browser
@@ -104,7 +105,9 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         self._proxied = open_session(address)
         self._rendering = PageRendering(crawler, self._egress)
         self._abandoned: set[str] = set()  # ids of pages that have not ended yet
+        self._first: WeakSet[Slot] = WeakSet()  # slots of the first requests of pages
         crawler.signals.connect(self._abandon, middlewares.page_abandoned)
+        crawler.signals.connect(self._put_off, middlewares.job_changed)
 
     async def download_request(self, request: Request) -> Response:
         """Return the response. Raise Scrapy's download errors or ours."""
@@ -132,6 +135,17 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         is_page = request.meta.get("lease") is not None
         return is_page and scheduler is not None and scheduler.has_ended
 
+    def _is_paused(self, request: Request) -> bool:
+        """Return True for a page of a paused job."""
+        scheduler = LeasedScheduler.find(self.crawler)
+        is_page = request.meta.get("lease") is not None
+        return is_page and scheduler is not None and scheduler.is_paused
+
+    def _put_off(self) -> None:
+        """Refuse the pages that wait for their host, and have no request yet."""
+        for slot in self._first:
+            slot.refuse(middlewares.PUT_OFF)
+
     async def _download(self, request: Request) -> Response:
         owner = self._job_id or request.meta.get("team_id") or ""
         deadline = request.meta.get("deadline", math.inf)
@@ -139,7 +153,12 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         patience_s = math.inf if request.meta.get("lease") is None else PATIENCE_S
         host = pace_key(request.url)
         slot = self._pace.slot(host, owner, deadline, patience_s, self._tally)
+        if not request.meta.get("has_begun"):
+            if self._is_paused(request):
+                raise HostBusy(host, middlewares.PUT_OFF)
+            self._first.add(slot)
         async with slot:
+            request.meta["has_begun"] = True
             try:
                 response = await self._by_proxy(request)
             except DownloadTimeoutError:

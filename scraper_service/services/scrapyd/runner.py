@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.job_process import Presence
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.services.job_runner import EXPIRE_S, expire
+from scraper_service.services.job_runner import EXPIRE_S, end_long_pauses, expire
 from scraper_service.services.scrapyd.nodes import (
     NodeRefused,
     NodeSilent,
@@ -84,6 +84,10 @@ class ScrapydRunner:
             self._presence.every(TURN_S, partial(self._poll, node))
         self._presence.every(TURN_S, self._turn, self._wanted)
         self._presence.every(EXPIRE_S, partial(expire, self._database))
+        most_days = self.settings.getint("PAUSE_MAX_DAYS")
+        self._presence.every(
+            EXPIRE_S, partial(end_long_pauses, self._database, most_days)
+        )
 
     async def close(self) -> None:
         """Start no more processes. Running processes go on."""
@@ -106,6 +110,10 @@ class ScrapydRunner:
         Running processes notice the cancel themselves; waiting ones would start first.
         """
         self._spawn(self._stop_all(job_id))
+
+    async def refresh(self, job_id: str) -> None:
+        """Look at a changed job at once. Its processes notice the change themselves."""
+        self.wake()
 
     async def _stop_all(self, job_id: str) -> None:
         for run_id, name in await self._database.read(runs.runs_of, job_id):

@@ -46,13 +46,16 @@ MAX_ATTEMPTS = 10
 
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
-    """Lease up to ``count`` pending URLs, the oldest first.
+    """Lease up to ``count`` pending URLs, the oldest first, and none of a paused job.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
     locked = lock_job(connection, job_id)
-    if locked.state not in ACTIVE:
-        return Claim((), *locked)
+    found = Claim(
+        (), locked.state, locked.base, locked.page_price, revision=locked.revision
+    )
+    if locked.state not in ACTIVE or locked.paused_at is not None:
+        return found
     oldest = (
         select(frontier.c.id)
         .where(*rows_in(job_id, RowState.PENDING))
@@ -73,9 +76,9 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
         .returning(*columns)
     )
     # RETURNING has no order.
-    found = sorted((ClaimedRow(*row) for row in rows), key=_id)
+    leased = sorted((ClaimedRow(*row) for row in rows), key=_id)
     try:
-        return Claim(tuple(_whole(connection, job_id, found)), *locked)
+        return evolve(found, rows=tuple(_whole(connection, job_id, leased)))
     except SecretsUnreadable as error:
         job_store.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
@@ -118,6 +121,7 @@ def release(
                 attempts=frontier.c.attempts - 1,
             )
         )
+    outcomes.hold_surplus(connection, job_id)
 
 
 def leases_of(connection: Connection, owner: str) -> list[tuple[str, int, int]]:
@@ -200,6 +204,7 @@ def reap(connection: Connection, job_id: str) -> int:
     returned = connection.execute(
         update(frontier).where(lost).values(state=RowState.PENDING, owner=None)
     )
+    outcomes.hold_surplus(connection, job_id)
     return returned.rowcount + len(poison)
 
 

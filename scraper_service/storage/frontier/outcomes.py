@@ -1,78 +1,30 @@
-"""The transaction of a fetched URL: page, acknowledgement, links, events, credits.
-
-A URL is in exactly one state. ``open`` counts pending and leased URLs, ``done`` and
-``failed`` count ended URLs. The counts on the job row change only together with the
-rows. A URL becomes pending only while open URLs and delivered pages are below the page
-limit. Sitemap files are rows of the same table with a count of their own.
-"""
+"""The transactions of fetched and of returned URLs."""
 
 from __future__ import annotations
 
-import zlib
-from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import evolve
-from sqlalchemy import bindparam, insert, select, update
+from sqlalchemy import bindparam, select
 
-from scraper_service.discovery.sitemap import MAX_FILES
-from scraper_service.options.urls import origin, robots_url
-from scraper_service.storage import change_snapshots
-from scraper_service.storage.accounts.credits import charge_row, give_back
-from scraper_service.storage.frontier.duplicates import add_texts
-from scraper_service.storage.frontier.empty_result import explain_empty_result
-from scraper_service.storage.frontier.links import TOO_DEEP, insert_links
-from scraper_service.storage.jobs import job_secrets
+from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     Commit,
     JobState,
-    Link,
     RowState,
-    UrlKind,
 )
-from scraper_service.storage.politeness.request_counts import add_refused
-from scraper_service.storage.schema import event, frontier, job, ledger, page
-from scraper_service.storage.transactions import (
-    IN_ORDER,
-    RETENTION_S,
-    note,
-    now_of,
-    rows_in,
-    written,
-)
-from scraper_service.storage.webhook_outbox import tell
+from scraper_service.storage.schema import frontier, job, page
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from sqlalchemy import Connection, Row
+    from sqlalchemy import Connection
 
     from scraper_service.storage.jobs.job_records import Outcome
 
-COMPRESSION = 1  # of 9: three times smaller, and five times faster than the default
-MAX_WARNING = 2000  # characters
-ROBOTS = "robots"  # code of URLs that robots.txt refuses
-ROBOTS_CODES = (ROBOTS, "ROBOTS_UNREACHABLE")
-ROBOTS_WARNING = "robots.txt refuses some URLs of this crawl: robotsBlocked in its errors lists them."
-MAX_SKIPPED = 1_000_000  # rows of refused URLs in one job
-
 # Built once: SQLAlchemy builds a statement slower than SQLite executes it.
-_COUNTED = (
-    *("state", "open", "done", "failed", "pages", "held", "skipped", "sitemaps"),
-    *("sitemap_files", "base", "warning", "credits", "reserved", "deliveries"),
-    *("started_at", "completed_at", "expires_at"),
-)
 _READ_JOB = select(job).where(job.c.id == bindparam("job_id")).with_for_update()
-_WRITE_JOB = (
-    update(job)
-    .where(job.c.id == bindparam("job_id"))
-    .values({name: bindparam(name) for name in _COUNTED})
-)
-_READ_LEASES = select(frontier.c.id, frontier.c.token, frontier.c.owner).where(
-    frontier.c.id.in_(bindparam("ids", expanding=True)),
-    frontier.c.state == RowState.LEASED,
-)
 _READ_ENDED = (
     select(frontier.c.id, frontier.c.page_id, page.c.id.label("page"))
     .outerjoin(page, page.c.id == frontier.c.page_id)
@@ -80,28 +32,6 @@ _READ_ENDED = (
         frontier.c.id.in_(bindparam("ids", expanding=True)),
         frontier.c.state.in_((RowState.DONE, RowState.FAILED)),
     )
-)
-_READ_TOO_DEEP_OF = select(frontier.c.id).where(
-    frontier.c.job_id == bindparam("job_id"),
-    frontier.c.state == written(RowState.SKIPPED),
-    frontier.c.code == TOO_DEEP,
-    frontier.c.key.in_(bindparam("keys", expanding=True)),
-)
-_READ_TOO_DEEP = (
-    select(frontier.c.id)
-    .where(
-        frontier.c.job_id == bindparam("job_id"),
-        frontier.c.state == written(RowState.SKIPPED),
-        frontier.c.code == TOO_DEEP,
-    )
-    .limit(written(1))
-)
-_ADD_PAGES, _ADD_EVENTS, _ADD_CHARGES = insert(page), insert(event), insert(ledger)
-_ACKNOWLEDGE = (
-    update(frontier)
-    .where(frontier.c.id == bindparam("row_id"))
-    .values({name: bindparam(name) for name in ("state", "page_id", "code", "error")})
-    .values(owner=None, ended_at=bindparam("at"))
 )
 
 
@@ -117,18 +47,30 @@ def append(
     """
     counts = connection.execute(_READ_JOB, {"job_id": job_id}).one_or_none()
     commits: dict[int, Commit] = {}
+    revision = 0 if counts is None else counts.revision
     if counts is None or counts.state not in ACTIVE:
         state = JobState(counts.state) if counts else JobState.CANCELLED
     else:
-        change = _Change(connection, counts)
+        open_job = OpenJob(connection, counts)
         for run in _runs(outcomes):
-            commits |= change.apply(run)
-        state = change.write()
+            commits |= open_job.apply(run)
+        state = open_job.write(JobState.SCRAPING)
     if late := [outcome for outcome in outcomes if outcome.row_id not in commits]:
         commits |= _stored_before(connection, late, state)
     refused = Commit(accepted=False, delivered=False, state=state)
     found = (commits.get(outcome.row_id, refused) for outcome in outcomes)
-    return [evolve(each, state=state) for each in found]
+    return [evolve(each, state=state, revision=revision) for each in found]
+
+
+def hold_surplus(connection: Connection, job_id: str) -> None:
+    """Hold returned URLs of a job whose page limit was lowered meanwhile."""
+    row = connection.execute(_READ_JOB, {"job_id": job_id}).one_or_none()
+    if row is None or row.state not in ACTIVE or row.page_limit is None:
+        return
+    if row.open + row.pages > row.page_limit:
+        open_job = OpenJob(connection, row)
+        open_job.hold_surplus()
+        open_job.write(JobState(row.state))
 
 
 def _runs(outcomes: Sequence[Outcome]) -> Iterator[list[Outcome]]:
@@ -160,364 +102,3 @@ def _stored_before(
         for row in rows
         if row.page_id == ids[row.id]
     }
-
-
-class _Change:
-    """The counts of a job row during a transaction."""
-
-    def __init__(self, connection: Connection, row: Row[Any]):
-        self._connection = connection
-        self.at = now_of(connection)
-        self.job_id: str = row.id
-        self.team_id: str = row.team_id
-        self.limit: int | None = row.page_limit
-        self.open: int = row.open
-        self.done: int = row.done
-        self.failed: int = row.failed
-        self.pages: int = row.pages
-        self.held: int = row.held
-        self.skipped: int = row.skipped
-        self.sitemaps: int = row.sitemaps
-        self.sitemap_files: int = row.sitemap_files
-        self.base: str | None = row.base
-        self.warning: str | None = row.warning
-        self.credits: int = row.credits
-        self.key_id: str | None = row.key_id
-        self.is_limited: bool = row.page_price is not None
-        self.is_step: bool = row.parent_id is not None  # the parent pays for its pages
-        self.reserved: int = row.reserved
-        self.refused: Counter[str] = Counter()  # URLs by the URL of their robots.txt
-        self.hook_events: str | None = row.hook_events
-        self.deliveries: int = row.deliveries
-        self.started_at: float = row.started_at or self.at
-
-    @property
-    def room(self) -> int | None:
-        """The number of URLs that may become pending, None for any number."""
-        if self.limit is None:
-            return None
-        return max(0, self.limit - self.open - self.pages)
-
-    def apply(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Store outcomes. Return the commits of accepted outcomes, by row."""
-        held = self._held_leases(outcomes)
-        stale = self._stale(held)
-        accepted = [outcome for outcome in held if outcome.row_id not in stale]
-        if not accepted:
-            return stale
-        delivered = [
-            outcome
-            for outcome in accepted
-            if outcome.page is not None and not self._is_duplicate(outcome)
-        ]
-        self._acknowledge([x for x in accepted if not x.goes_on], delivered)
-        self._store_pages(delivered)
-        change_snapshots.store(
-            self._connection, [x.snapshot for x in delivered if x.snapshot]
-        )
-        texts = [outcome.text for outcome in delivered if outcome.text is not None]
-        add_texts(self._connection, self.job_id, texts)
-        self._tell_of(accepted, {outcome.row_id for outcome in delivered})
-        for outcome in accepted:
-            self.base = outcome.base or self.base
-            for warning in outcome.warnings:
-                self._warn(warning)
-        links = [link for outcome in accepted for link in outcome.links]
-        added = self._add(links)
-        self._let_in()
-        ids = {outcome.row_id for outcome in delivered}
-        return stale | {
-            outcome.row_id: Commit(
-                True, outcome.row_id in ids, JobState.SCRAPING, added
-            )
-            for outcome in accepted
-        }
-
-    def _stale(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Return commits for outcomes that were not compared with the last snapshot."""
-        tracked = [(x, x.snapshot) for x in outcomes if x.page and x.snapshot]
-        last = change_snapshots.lock(
-            self._connection, [snapshot for _, snapshot in tracked]
-        )
-        stale = {}
-        for outcome, snapshot in tracked:
-            place = snapshot.team_id, snapshot.key
-            if last[place] == snapshot.version:
-                last[place] += 1
-            else:
-                stale[outcome.row_id] = Commit(
-                    False, False, JobState.SCRAPING, is_stale=True
-                )
-        return stale
-
-    def _held_leases(self, outcomes: list[Outcome]) -> list[Outcome]:
-        """Return the outcomes with a valid lease.
-
-        The job row is locked, and rows of a job change only under its lock.
-        """
-        ids = [outcome.row_id for outcome in outcomes]
-        rows = self._connection.execute(_READ_LEASES, {"ids": ids})
-        held = {tuple(row) for row in rows}
-        return [
-            outcome
-            for outcome in outcomes
-            if (outcome.row_id, outcome.token, outcome.owner) in held
-        ]
-
-    def _acknowledge(self, accepted: list[Outcome], delivered: list[Outcome]) -> None:
-        rows = []
-        kept = {outcome.row_id for outcome in delivered}
-        for outcome in accepted:
-            duplicate = outcome.page is not None and outcome.row_id not in kept
-            ended = outcome.page is not None or outcome.is_done
-            rows.append(
-                {
-                    "row_id": outcome.row_id,
-                    "state": RowState.DONE if ended else RowState.FAILED,
-                    "page_id": outcome.page_id,
-                    "code": "duplicate" if duplicate else outcome.code,
-                    "error": self._duplicate_of if duplicate else outcome.error,
-                    "at": self.at,
-                }
-            )
-            if outcome.kind is UrlKind.SITEMAP:
-                self.sitemaps -= 1
-            else:
-                self.open -= 1
-                self.done += ended
-                self.failed += not ended
-            if outcome.code in ROBOTS_CODES and outcome.final is not None:
-                self.refused[robots_url(origin(outcome.final[1]))] += 1
-        if rows:
-            self._connection.execute(_ACKNOWLEDGE, rows)
-
-    _duplicate_of: str | None = None
-
-    def _is_duplicate(self, outcome: Outcome) -> bool:
-        """Return True if the page was redirected to a page that the job has.
-
-        A known URL without a page is not fetched any more: this page takes its place.
-        """
-        if outcome.final is None or outcome.final[0] == outcome.key:
-            return False
-        key, url = outcome.final
-        other = self._connection.execute(
-            select(frontier.c.id, frontier.c.state, frontier.c.url).where(
-                frontier.c.job_id == self.job_id, frontier.c.key == key
-            )
-        ).one_or_none()
-        if other is None:
-            alias = [Link(key, url, 0, found_on=outcome.row_id)]
-            self.skipped += insert_links(
-                self._connection, self.job_id, alias, RowState.ALIAS
-            )
-            return False
-        if other.state in {RowState.DONE, RowState.ALIAS}:
-            self._duplicate_of = f"duplicate of {other.url}"
-            return True
-        if other.state != RowState.FAILED:
-            # A running fetch of the other URL loses its lease and stores nothing.
-            self._connection.execute(
-                update(frontier)
-                .where(frontier.c.id == other.id)
-                .values(state=RowState.ALIAS, owner=None, found_on=outcome.row_id)
-            )
-            self.open -= other.state in {RowState.PENDING, RowState.LEASED}
-            self.held -= other.state == RowState.HELD
-            self.skipped += other.state != RowState.SKIPPED
-        return False
-
-    def _store_pages(self, outcomes: list[Outcome]) -> None:
-        if not outcomes:
-            return
-        pages, charges = [], []
-        for outcome in outcomes:
-            assert outcome.page is not None
-            pages.append(
-                {
-                    "id": outcome.page_id,
-                    "job_id": self.job_id,
-                    "seq": self.pages,
-                    "size": len(outcome.page),
-                    "frontier_id": outcome.row_id,
-                    "body": zlib.compress(outcome.page, COMPRESSION),
-                }
-            )
-            self.pages += 1
-            if self.is_step:
-                continue
-            charges.append(
-                charge_row(
-                    outcome.page_id,
-                    self.team_id,
-                    self.job_id,
-                    self.key_id,
-                    outcome.credits,
-                    self.at,
-                )
-            )
-            self.credits += outcome.credits
-            if self.is_limited:
-                self.reserved -= outcome.credits
-        self._connection.execute(_ADD_PAGES, pages)
-        if charges:
-            self._connection.execute(_ADD_CHARGES, charges)
-
-    def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
-        """Write an event and a webhook delivery for each delivered or failed page."""
-        ended = [x for x in accepted if x.row_id in delivered or _has_failed(x)]
-        if not ended:
-            return
-        events = [
-            {
-                "job_id": self.job_id,
-                "kind": "page",
-                "page_id": outcome.page_id if outcome.row_id in delivered else None,
-                "row_id": None if outcome.row_id in delivered else outcome.row_id,
-                "at": self.at,
-            }
-            for outcome in ended
-        ]
-        self._connection.execute(_ADD_EVENTS, events)
-        self._tell([("page", outcome.row_id) for outcome in ended])
-
-    def _tell(self, news: list[tuple[str, int | None]]) -> None:
-        self.deliveries = tell(
-            self._connection,
-            self.job_id,
-            self.hook_events,
-            self.deliveries,
-            news,
-            self.at,
-        )
-
-    def _add(self, links: Sequence[Link]) -> int:
-        """Insert new URLs. Return the number of URLs to fetch."""
-        if not links:
-            return 0
-        sitemaps: list[Link] = []
-        refused: list[Link] = []
-        pages: list[Link] = []
-        for link in links:
-            if link.kind == UrlKind.SITEMAP:
-                sitemaps.append(link)
-            else:
-                (pages if link.code is None else refused).append(link)
-        if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
-            sitemaps = sitemaps[:room]
-            self._warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
-        connection, job_id = self._connection, self.job_id
-        files = insert_links(connection, job_id, sitemaps, RowState.PENDING)
-        self.sitemaps += files
-        self.sitemap_files += files
-        self.skipped -= self._count_skipped_for_depth(pages)
-        fits = self.room is None or len(pages) <= self.room
-        state = RowState.PENDING if fits else RowState.HELD
-        added = insert_links(connection, job_id, pages, state)
-        if fits:
-            self.open += added
-        else:
-            self.held += added
-        if self.skipped < MAX_SKIPPED:
-            self._add_refused(refused)
-        return added + files
-
-    def _count_skipped_for_depth(self, links: Sequence[Link]) -> int:
-        """Return how many of these URLs were skipped for their depth before."""
-        if not (links and self.skipped):
-            return 0
-        of_job = {"job_id": self.job_id}
-        if self._connection.scalar(_READ_TOO_DEEP, of_job) is None:
-            return 0
-        keys = {link.key for link in links}
-        found = {**of_job, "keys": tuple(keys)}
-        return len(self._connection.execute(_READ_TOO_DEEP_OF, found).all())
-
-    def _add_refused(self, links: list[Link]) -> None:
-        """Insert refused URLs, and count them for each robots.txt."""
-        of_site: dict[str, list[Link]] = {}
-        for link in links:
-            site = robots_url(origin(link.url)) if link.code == ROBOTS else ""
-            of_site.setdefault(site, []).append(link)
-        for site, some in of_site.items():
-            added = insert_links(self._connection, self.job_id, some, RowState.SKIPPED)
-            self.skipped += added
-            if site:
-                self.refused[site] += added
-                self._warn(ROBOTS_WARNING)
-
-    def _warn(self, text: str) -> None:
-        """Append to the warnings of the job, each text once, up to :data:`MAX_WARNING`."""
-        known = self.warning or ""
-        if text not in known and len(known) < MAX_WARNING:
-            self.warning = f"{known} {text}".lstrip()
-
-    def _explain_empty_result(self) -> None:
-        """Warn of a job without a page, and of a crawl with one page and skipped links."""
-        if self.pages > 1 or self.is_step or (self.pages and self.limit == 1):
-            return
-        text = explain_empty_result(
-            self._connection, self.job_id, self.pages, self.failed
-        )
-        if text is not None:
-            self._warn(text)
-
-    def _let_in(self) -> None:
-        """Make held URLs pending, the oldest first, as far as the limit allows."""
-        room = self.room
-        if not self.held or not room:
-            return
-        oldest = (
-            select(frontier.c.id)
-            .where(*rows_in(self.job_id, RowState.HELD))
-            .order_by(*IN_ORDER)
-            .limit(written(room))
-        )
-        let_in = self._connection.execute(
-            update(frontier)
-            .where(frontier.c.id.in_(oldest.scalar_subquery()))
-            .values(state=RowState.PENDING)
-        ).rowcount
-        self.held -= let_in
-        self.open += let_in
-
-    def write(self) -> JobState:
-        """Write the counts. Complete the job if no URL is open."""
-        ended = not self.open and not self.sitemaps
-        state = JobState.COMPLETED if ended else JobState.SCRAPING
-        if ended:
-            self._explain_empty_result()
-            note(self._connection, self.job_id, "completed", self.at)
-            self._tell([("completed", None)])
-            job_secrets.forget(self._connection, self.job_id)
-            give_back(self._connection, self.team_id, self.reserved)
-            self.reserved = 0
-        counts = {
-            "job_id": self.job_id,
-            "state": state,
-            "open": self.open,
-            "done": self.done,
-            "failed": self.failed,
-            "pages": self.pages,
-            "held": self.held,
-            "skipped": self.skipped,
-            "sitemaps": self.sitemaps,
-            "sitemap_files": self.sitemap_files,
-            "base": self.base,
-            "warning": self.warning,
-            "credits": self.credits,
-            "reserved": self.reserved,
-            "deliveries": self.deliveries,
-            "started_at": self.started_at,
-            "completed_at": self.at if ended else None,
-            "expires_at": self.at + RETENTION_S,
-        }
-        self._connection.execute(_WRITE_JOB, counts)
-        add_refused(self._connection, self.job_id, self.refused)
-        return state
-
-
-def _has_failed(outcome: Outcome) -> bool:
-    """Return True if the errors of the job list this outcome."""
-    ended = outcome.page is not None or outcome.is_done or outcome.goes_on
-    return not ended and outcome.kind is UrlKind.PAGE and outcome.code != ROBOTS

@@ -54,7 +54,7 @@ def read_events(
     if job is None:
         return None
     rows = connection.execute(
-        select(event.c.id, event.c.kind, event.c.page_id, event.c.row_id, page.c.size)
+        select(event, page.c.size)
         .outerjoin(page, page.c.id == event.c.page_id)
         .where(event.c.job_id == job_id, event.c.id > after)
         .order_by(event.c.id)
@@ -78,6 +78,7 @@ def read_events(
             error=event_error(
                 row.kind, row.page_id in bodies, errors.get(row.row_id), job.error
             ),
+            detail=row.detail,
         )
         for row in rows
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import and_, func, or_, select, text
 
-from scraper_service.storage.frontier.outcomes import ROBOTS
+from scraper_service.storage.frontier.open_job import ROBOTS
 from scraper_service.storage.jobs.job_records import (
     PageErrorRow,
     RowState,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
 from typing import Any, NamedTuple
 
@@ -14,7 +14,10 @@ from scraper_service.options.crawl import Webhook
 
 
 class JobState(StrEnum):
-    """State of a job. ``queued`` and ``scraping`` are active, the others are final."""
+    """State of a job. ``queued`` and ``scraping`` are active, the others are final.
+
+    A paused job is active, and has a time in ``paused_at``.
+    """
 
     QUEUED = "queued"
     SCRAPING = "scraping"
@@ -142,6 +145,8 @@ class Claim:
     state: JobState
     base: str | None = None
     page_price: int | None = None
+    #: The ``revision`` of the job.
+    revision: int = 0
 
 
 class Link(NamedTuple):
@@ -211,9 +216,32 @@ class Commit:
     state: JobState
     #: URLs to fetch from all outcomes of the same transaction.
     new_links: int = 0
+    #: The ``revision`` of the job.
+    revision: int = 0
     #: True if the page was compared with a snapshot that is no longer the last one.
     #: Nothing was stored, and the lease is still valid.
     is_stale: bool = False
+
+
+@frozen
+class Effect:
+    """The numbers of URLs that a change of a job has moved."""
+
+    #: From held to pending.
+    admitted: int = 0
+    #: From any other state to skipped.
+    dropped: int = 0
+    #: From skipped to pending.
+    restored: int = 0
+
+
+@frozen
+class JobChange:
+    """A change of a job by its caller."""
+
+    #: Options that callers may change, as they are now in force, by attribute.
+    options: Mapping[str, Any]
+    effect: Effect = Effect()
 
 
 @frozen
@@ -287,6 +315,8 @@ class Event:
     result: bytes | None = None
     #: Number of pages that the result was read from.
     pages: int = 0
+    #: JSON of a :class:`JobChange`, in the event of a change by the caller.
+    detail: str | None = None
 
 
 @frozen(kw_only=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 import zlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -211,9 +212,10 @@ def all_jobs(connection: Connection) -> list[Job]:
 class RunnableJobs:
     """Jobs that may run now, as a process sees them."""
 
-    #: Running jobs that are still active.
-    active: frozenset[str]
-    #: Other active jobs, as (job id, team id). The oldest job of each team comes first.
+    #: The revisions of running jobs that are still active, by id.
+    active: Mapping[str, int]
+    #: Other active jobs that are not paused, as (job id, team id). The oldest job of each
+    #: team comes first.
     waiting: tuple[tuple[str, str], ...]
 
 
@@ -222,18 +224,18 @@ def job_turns(
 ) -> RunnableJobs:
     """Return the active jobs of ``running``, and at most ``most`` others per team.
 
-    ``only`` limits the result to one job. Without ``only``, jobs of :data:`LOCAL_TEAM`
-    are left out.
+    Paused jobs are not among the others: they need no process. ``only`` limits the result
+    to one job. Without ``only``, jobs of :data:`LOCAL_TEAM` are left out.
     """
     is_ours = job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only
     goes_on = and_(job.c.state.in_(ACTIVE), job.c.kind.in_(CRAWLED), is_ours)
-    known = select(job.c.id).where(job.c.id.in_(running), goes_on)
+    known = select(job.c.id, job.c.revision).where(job.c.id.in_(running), goes_on)
     place = func.row_number().over(
         partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
     )
     ranked = (
         select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
-        .where(goes_on, job.c.id.not_in(running))
+        .where(goes_on, job.c.paused_at.is_(None), job.c.id.not_in(running))
         .subquery()
     )
     waiting = (
@@ -242,7 +244,8 @@ def job_turns(
         .order_by(ranked.c.place, ranked.c.created_at)
     )
     found = tuple((row.id, row.team_id) for row in connection.execute(waiting))
-    return RunnableJobs(frozenset(connection.scalars(known)), found)
+    revisions = {row.id: row.revision for row in connection.execute(known)}
+    return RunnableJobs(revisions, found)
 
 
 def start_job(connection: Connection, job_id: str) -> None:
@@ -270,7 +273,13 @@ def end_job(
     ended = connection.execute(
         update(job)
         .where(job.c.id == job_id, job.c.state.in_(ACTIVE))
-        .values(state=state, error=error, completed_at=at, expires_at=at + RETENTION_S)
+        .values(
+            state=state,
+            error=error,
+            paused_at=None,
+            completed_at=at,
+            expires_at=at + RETENTION_S,
+        )
         .returning(job.c.team_id, job.c.reserved)
     ).one_or_none()
     if ended is None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scraper_service.storage.jobs import (
     admission,
+    job_control,
     job_events,
     job_history,
     job_listing,
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import BatchOptions, CrawlOptions
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.admission import Terms
+    from scraper_service.storage.jobs.job_control import ChangeRequest
     from scraper_service.storage.jobs.job_events import JobEvents
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
@@ -36,8 +38,8 @@ T = TypeVar("T")
 class Jobs:
     """The crawls and batches of a database.
 
-    A job is queued, then scraping, then completed, failed or cancelled. The order of
-    calls:
+    A job is queued, then scraping, then completed, failed or cancelled. While it is
+    paused, nobody gets leases on its URLs. The order of calls:
 
     1. :meth:`create` stores a queued job, its first URLs and the credits reserved for
        its pages. :meth:`add_entries` adds URLs to a batch.
@@ -45,7 +47,8 @@ class Jobs:
        with its secrets, and :meth:`start` marks it as running.
     3. The process that runs the job works through its :class:`Frontier`, which also
        completes the job with its last URL.
-    4. :meth:`end` cancels or fails a job that is still active.
+    4. :meth:`change` pauses, resumes and changes an active job, and :meth:`end` cancels
+       or fails it. :meth:`end_long_pauses` cancels jobs that nobody resumes.
     5. :meth:`expire` deletes the job a day after its last change.
 
     Callers read a job with :meth:`get`, :meth:`get_with_pages`, :meth:`events`,
@@ -135,6 +138,27 @@ class Jobs:
             job_store.end_job, job_id, state, error
         )
 
+    async def change(
+        self, job_id: str, team_id: str, request: ChangeRequest
+    ) -> job_control.ChangedJob:
+        """Pause or resume an active job of a team, and change its options.
+
+        Raises :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`OptionUnavailable` and
+        :exc:`OutOfCredits`.
+        """
+        return _raised(
+            await self._database.write_aside(
+                job_control.change_job, team_id, job_id, team_id, request
+            )
+        )
+
+    async def end_long_pauses(self, most_s: float, reason: str) -> None:
+        """Cancel the jobs that have been paused for ``most_s`` seconds."""
+        for job_id in await self._database.read(job_control.long_paused, most_s):
+            await self._database.write_locking(
+                job_control.end_long_pause, job_id, most_s, reason
+            )
+
     async def expire(self) -> int:
         """Delete a slice of expired rows. Return the number of rows, 0 at the end."""
         return await self._database.write(job_store.expire)
@@ -219,8 +243,8 @@ class Jobs:
         return await self._database.read(job_listing.read_addresses, job_id, query)
 
 
-def _raised(found: Job | ServiceError) -> Job:
-    """Return a job, or raise the error that the transaction returned.
+def _raised(found: T | ServiceError) -> T:
+    """Return a result, or raise the error that the transaction returned.
 
     A transaction returns errors: raising would undo the others that share it.
     """

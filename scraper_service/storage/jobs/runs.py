@@ -79,13 +79,14 @@ class Demand(NamedTuple):
 def demands(connection: Connection) -> tuple[list[Demand], list[Run]]:
     """Return the active jobs, the oldest first, and the runs that have not ended.
 
-    Leaves out jobs of :data:`LOCAL_TEAM`, which the commands of their users run.
+    Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, which the commands of their users run.
     """
     now = now_of(connection)
     wanted = (
         select(job.c.id, job.c.kind, job.c.open + job.c.sitemaps)
         .where(
             job.c.state.in_(ACTIVE),
+            job.c.paused_at.is_(None),
             job.c.kind.in_(CRAWLED),
             job.c.team_id != LOCAL_TEAM,
         )
@@ -241,16 +242,27 @@ def join(
     return Joined(found, owner, state is not None)
 
 
-def standing(
-    connection: Connection, job_id: str, run_id: str | None
-) -> tuple[JobState, bool]:
-    """Return the state of a job, and True if the run still has its slot."""
-    found = connection.scalar(select(job.c.state).where(job.c.id == job_id))
-    state = JobState.CANCELLED if found is None else JobState(found)
+class Standing(NamedTuple):
+    """What a process needs to know of its job."""
+
+    state: JobState
+    #: The ``revision`` of the job.
+    revision: int
+    #: False if another process has taken the slot of this run.
+    has_slot: bool
+
+
+def standing(connection: Connection, job_id: str, run_id: str | None) -> Standing:
+    """Return the state of a job for a process that is the run ``run_id``, or no run."""
+    found = connection.execute(
+        select(job.c.state, job.c.revision).where(job.c.id == job_id)
+    ).one_or_none()
+    state = JobState.CANCELLED if found is None else JobState(found.state)
+    revision = 0 if found is None else found.revision
     if run_id is None:
-        return state, True
+        return Standing(state, revision, True)
     here = connection.scalar(select(run.c.state).where(run.c.id == run_id))
-    return state, here == RunState.RUNNING
+    return Standing(state, revision, here == RunState.RUNNING)
 
 
 def leave(
