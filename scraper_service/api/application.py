@@ -15,7 +15,7 @@ from scraper_service.errors import InvalidBody, SiteBlocked
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.billing import Charges
-from scraper_service.storage.artefacts import BASE
+from scraper_service.storage.files.artefacts import BASE
 
 if TYPE_CHECKING:
     from scraper_service.api.errors import ErrorResponse

@@ -7,10 +7,10 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scraper_service.storage import artefacts
-from scraper_service.storage.artefacts import KINDS, Artefacts
 from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
+from scraper_service.storage.files import artefacts
+from scraper_service.storage.files.artefacts import KINDS, Artefacts
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 from scraper_service.storage.secrets import key_secret
 

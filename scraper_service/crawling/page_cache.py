@@ -28,9 +28,9 @@ from scraper_service.options.availability import (
 from scraper_service.options.formats import ChangeTracking, Screenshot
 from scraper_service.options.limits import parse_sites
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage import artefacts
-from scraper_service.storage.artefacts import name_in
 from scraper_service.storage.database import Database
+from scraper_service.storage.files import artefacts
+from scraper_service.storage.files.artefacts import name_in
 from scraper_service.storage.page_cache import (
     StoredSource,
     find_source,

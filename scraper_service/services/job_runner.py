@@ -17,9 +17,9 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage import artefacts
 from scraper_service.storage.accounts import feedback, model_tokens
-from scraper_service.storage.artefacts import Artefacts
+from scraper_service.storage.files import artefacts
+from scraper_service.storage.files.artefacts import Artefacts
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.page_index import PageIndex

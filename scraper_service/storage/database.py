@@ -29,7 +29,7 @@ from scraper_service.storage.connections import (
     make_engine,
     unusable,
 )
-from scraper_service.storage.private_files import close_to_others, private_file
+from scraper_service.storage.files.private_files import close_to_others, private_file
 from scraper_service.storage.schema import metadata
 from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
 from scraper_service.storage.write_queue import Commits, Writer

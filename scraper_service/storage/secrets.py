@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage.private_files import (
+from scraper_service.storage.files.private_files import (
     FILE,
     close_to_others,
     has_only,

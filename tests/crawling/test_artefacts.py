@@ -8,9 +8,9 @@ import time
 import pytest
 
 from scraper_service.options.spider_arguments import batch_options
-from scraper_service.storage import artefacts
-from scraper_service.storage.artefacts import BASE, Artefacts, name_in
 from scraper_service.storage.database import Database
+from scraper_service.storage.files import artefacts
+from scraper_service.storage.files.artefacts import BASE, Artefacts, name_in
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import artefact, job

@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from scraper_service.storage.artefacts import FOLDER, Artefacts
 from scraper_service.storage.database import Database
+from scraper_service.storage.files.artefacts import FOLDER, Artefacts
 from scraper_service.storage.secrets import key_secret
 
 

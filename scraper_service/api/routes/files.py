@@ -12,12 +12,12 @@ from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import TEXT
 from scraper_service.api.parameters import PathParameter, TextParameter
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.artefacts import KINDS
+from scraper_service.storage.files.artefacts import KINDS
 
 if TYPE_CHECKING:
     from twisted.web.server import Request
 
-    from scraper_service.storage.artefacts import Artefacts
+    from scraper_service.storage.files.artefacts import Artefacts
 
 HEADERS = {
     "Cache-Control": "private, max-age=3600",

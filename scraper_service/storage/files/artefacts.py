@@ -16,7 +16,7 @@ from urllib.parse import parse_qs
 
 from sqlalchemy import and_, select
 
-from scraper_service.storage.private_files import private_file, private_folder
+from scraper_service.storage.files.private_files import private_file, private_folder
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
