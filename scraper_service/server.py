@@ -309,7 +309,7 @@ class Server:
             version(checks, services, self.watchers, urls) for version in (V1, V2)
         ]
         below: dict[str, RootResource] = {
-            "artefacts": ArtefactFiles(shared_artefacts(settings)),
+            "artefacts": ArtefactFiles(shared_artefacts(settings), self.database),
             "health": self._health_pages(),
         }
         below["openapi.json"] = OpenApiPage(

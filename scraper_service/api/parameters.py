@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from attrs import field, frozen
@@ -121,6 +122,67 @@ class ChoiceParameter:
                 f" got {text[:60]!r}"
             )
         return self.default if text is None else text
+
+
+@frozen
+class ListParameter:
+    """Some of a set of words in the query, separated by commas."""
+
+    place: ClassVar[str] = "query"
+
+    name: str
+    help: str
+    allowed: tuple[str, ...]
+
+    @property
+    def schema(self) -> dict[str, Any]:
+        word = "|".join(self.allowed)
+        return {"type": "string", "pattern": f"^({word})(,({word}))*$"}
+
+    def read(self, request: JsonRequest) -> frozenset[str] | None:
+        """Return the words, None if they are missing. Raises :exc:`InvalidParameter`."""
+        text = argument(request, self.name)
+        if text is None:
+            return None
+        chosen = frozenset(each.strip() for each in text.split(","))
+        if not chosen <= set(self.allowed):
+            raise InvalidParameter(
+                f"Invalid {self.name}: must be a list of {', '.join(self.allowed)},"
+                f" separated by commas, got {text[:60]!r}"
+            )
+        return chosen
+
+
+@frozen
+class TimeParameter:
+    """A time of the query in ISO 8601. Without a time zone it is in UTC."""
+
+    place: ClassVar[str] = "query"
+    schema: ClassVar[dict[str, Any]] = {"type": "string", "format": "date-time"}
+
+    name: str
+    help: str
+
+    def read(self, request: JsonRequest) -> float | None:
+        """Return the seconds since 1970, None if the time is missing.
+
+        Raises :exc:`InvalidParameter`.
+        """
+        text = argument(request, self.name)
+        if text is None:
+            return None
+        # An unescaped + in a query stands for a space.
+        escaped = text.replace(" ", "+") if "T" in text else text
+        try:
+            moment = datetime.fromisoformat(escaped)
+        except ValueError:
+            raise InvalidParameter(
+                f"Invalid {self.name}: must be a time in ISO 8601 such as"
+                f" 2026-01-31T12:00:00Z, got {text[:60]!r}"
+            ) from None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return moment.timestamp()
 
 
 @frozen

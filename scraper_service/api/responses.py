@@ -439,8 +439,8 @@ def active_crawls(
     for job in jobs:
         options = json.loads(job.options)
         scrape, _ = options.pop("scrape"), options.pop("url")
-        spelled = _spelled(options, crawl_names)
-        spelled["scrapeOptions"] = _spelled(scrape, page_names)
+        spelled = spelled_options(options, crawl_names)
+        spelled["scrapeOptions"] = spelled_options(scrape, page_names)
         crawls.append(
             {
                 "id": job.id,
@@ -453,7 +453,11 @@ def active_crawls(
     return encode({"success": True, "crawls": crawls})
 
 
-def _spelled(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+def spelled_options(options: dict[str, Any], names: dict[str, str]) -> dict[str, Any]:
+    """Return stored options as a request spells them.
+
+    ``names`` are the keys of a request by attribute. Options without a key are left out.
+    """
     result = {}
     for name, value in options.items():
         key = names.get(name)
@@ -466,10 +470,13 @@ def _as_it_is(value: Any) -> Any:
     return value
 
 
-def _typed(values: list[dict[str, Any]]) -> list[Any]:
+def _typed(values: list[dict[str, Any] | str]) -> list[Any]:
     """Return formats and the like; the name alone for a format without options."""
-    spelled = []
+    spelled: list[Any] = []
     for value in values:
+        if isinstance(value, str):
+            spelled.append(value)
+            continue
         item = {camel(k): v for k, v in value.items() if v is not None and v != ""}
         item["type"] = camel(item["type"])
         spelled.append(item if len(item) > 1 else item["type"])

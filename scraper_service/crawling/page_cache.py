@@ -181,7 +181,7 @@ class PageCache:
         try:
             database = Database.shared(self._settings)
             if found.screenshot:
-                holder = f"source:{key}"
+                holder = f"{artefacts.CACHED}{key}"
                 keep_s = self._retention_s
                 await database.write(
                     artefacts.hold, found.screenshot, holder, None, keep_s

@@ -1,8 +1,9 @@
-"""Crawls and batches: start, status, cancel, report and webhook deliveries."""
+"""Crawls and batches: start, status, cancel, report; the list of all jobs."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -14,8 +15,11 @@ from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
     JobNotFound,
+    ServiceUnavailable,
 )
 from scraper_service.services.crawl_preview import explain
+from scraper_service.services.job_runner import expire
+from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.jobs import admission
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
@@ -38,6 +42,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_control import ChangedJob, ChangeRequest
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
+        JobDetails,
         JobPosition,
         JobSummary,
     )
@@ -86,6 +91,7 @@ class TeamJobs:
         self._robots = robots
         self._prices = prices
         self._availability = availability
+        self._tasks = BackgroundTasks()
         self._places = TeamPermits.shared()
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
@@ -273,6 +279,30 @@ class TeamJobs:
     ) -> tuple[list[JobSummary], JobPosition | None]:
         """Return jobs and single calls, the newest first, and the next position."""
         return await self._jobs.history(team.id, query)
+
+    async def details(self, job_id: str, team: Team) -> JobDetails:
+        """Return a job of any kind with its options, or a single call."""
+        found = await self._jobs.details(job_id, team.id)
+        if found is None:
+            raise JobNotFound("Job not found")
+        return found
+
+    async def delete(self, job_id: str, team: Team) -> None:
+        """Cancel a job of any kind, or a single call, and delete all its data.
+
+        Nothing of the job can be read when this returns. The rows are deleted in the
+        background, since there may be many.
+        """
+        ended = await self._jobs.delete(job_id, team.id)
+        if ended is None:
+            raise JobNotFound("Job not found")
+        for each in ended:
+            await self._runner.cancel(each)
+        self._tasks.spawn(self._delete_rows())
+
+    async def _delete_rows(self) -> None:
+        with contextlib.suppress(ServiceUnavailable):  # the next turn deletes them
+            await expire(self._database)
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the running crawls of a team, the oldest first."""

@@ -72,8 +72,9 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
 #: its caller, so that processes notice them. ``target`` is what lists of jobs show of the
-#: URL, query or prompt, None with zero data retention. ``retention_s`` is the life of a job
-#: after its last change.
+#: URL, query or prompt, None with zero data retention. ``header_names`` is JSON with the
+#: names of the headers in the options, whose values are secret. ``retention_s`` is the life
+#: of a job after its last change.
 job = Table(
     "job",
     metadata,
@@ -85,6 +86,7 @@ job = Table(
     Column("url", Text, nullable=False),
     Column("target", Text),
     Column("options", Text, nullable=False),
+    Column("header_names", Text),
     Column("page_limit", Integer),
     Column("open", Integer, nullable=False),
     Column("done", Integer, nullable=False),
@@ -476,7 +478,7 @@ idempotency = Table(
 )
 
 #: Processes on scrapyd nodes, in a
-#: :class:`scraper_service.storage.jobs.runs.RunState`. A job has at most one active run per
+#: :class:`scraper_service.storage.jobs.job_records.RunState`. A job has at most one active run per
 #: ``slot``, counted from 0. ``id`` is the id of the process and of the node's own job,
 #: ``node`` the URL of the node, ``asked_by`` the asking service process. ``progress`` is the
 #: progress of the job at the start, ``reason`` the reason of the end.
@@ -515,6 +517,7 @@ artefact = Table(
     Column("expires_at", Double),
     Index("ix_artefact_expires_at", "expires_at"),
     Index("ix_artefact_job_id", "job_id"),
+    Index("ix_artefact_holder", "holder"),
 )
 
 #: Cookies and local storage of a team by name. ``body`` is encrypted, ``cookies`` is the

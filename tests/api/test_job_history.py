@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import urllib.parse
+from contextlib import closing
 from datetime import datetime
 
 import pytest
@@ -26,9 +28,9 @@ EVERY_KIND = (
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory):
     """A service with two teams."""
-    running = Service(
-        tmp_path_factory.mktemp("history"), SCRAPER_API_KEYS=",".join(KEYS)
-    )
+    folder = tmp_path_factory.mktemp("history")
+    running = Service(folder, SCRAPER_API_KEYS=",".join(KEYS))
+    running.database = folder / "jobs.sqlite"
     yield running
     _stop(running)
 
@@ -263,3 +265,142 @@ def test_a_cursor_is_for_its_own_filters(shared, used):
 def test_the_list_needs_a_key_and_is_not_in_v1(shared):
     assert shared.get("/v2/jobs", key=None).status == 401
     assert shared.get("/v1/jobs", key=KEYS[0]).status == 404
+
+
+# -- one job -------------------------------------------------------------------------
+
+
+def test_one_job_has_its_options_without_secrets(shared, pages):
+    secret, hook = "secret-of-a-header", {"X-Hook": "secret-of-a-hook"}
+    body = {
+        "url": pages.url("/"),
+        "limit": 2,
+        "includePaths": ["/1"],
+        "maxConcurrency": None,
+        "webhook": {"url": "http://127.0.0.2:9/", "headers": hook, "events": ["page"]},
+        "scrapeOptions": {
+            "headers": {"X-Secret": secret},
+            "formats": ["markdown", {"type": "json", "prompt": "the title"}],
+        },
+    }
+    del body["maxConcurrency"]
+    job_id = post(shared, "/v2/crawl", body, KEYS[1])["id"]
+    path = f"/v2/jobs/{job_id}"
+    for _ in range(2):  # while it may run, and after its end
+        reply = shared.get(path, key=KEYS[1])
+        data = reply.json["data"]
+        assert data["id"] == job_id
+        options = data["options"]
+        assert (options["limit"], options["includePaths"]) == (2, ["/1"])
+        assert options["scrapeOptions"]["headers"] == ["X-Secret"]
+        assert options["scrapeOptions"]["formats"][0] == "markdown"
+        assert options["webhook"]["headers"] == ["X-Hook"]
+        assert options["webhook"]["url"] == "http://127.0.0.2:9/"
+        assert "secret-of" not in str(reply.json)
+        ended_by(shared, f"/v2/crawl/{job_id}", KEYS[1])
+    [listed] = [x for x in jobs_of(shared, KEYS[1]) if x["id"] == job_id]
+    del data["options"]
+    assert {**listed, "duration": 0} == {**data, "duration": 0}
+
+
+def ended_by(service, path, key):
+    wait_until(lambda: read(service, path, key)["status"] != "scraping")
+
+
+def test_each_kind_of_job_is_read(shared, used):
+    for kind, job_id in used.items():
+        data = read(shared, f"/v2/jobs/{job_id}")["data"]
+        assert (data["id"], data["kind"]) == (job_id, kind)
+        assert (data["options"] is None) == (kind in {"scrape", "map"})
+    batch = read(shared, f"/v2/jobs/{used['batch_scrape']}")["data"]["options"]
+    assert batch["zeroDataRetention"] is True
+    assert "urls" not in batch
+    llms = read(shared, f"/v2/jobs/{used['llmstxt']}")["data"]["options"]
+    assert llms["maxUrls"] == 2
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+def test_unknown_jobs_and_bad_ids(shared, used, method):
+    for job_id in ("0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11", used["crawl"]):
+        reply = shared.request(method, f"/v2/jobs/{job_id}", key=KEYS[1])
+        assert (reply.status, reply.json["error"]) == (404, "Job not found")
+    reply = shared.request(method, "/v2/jobs/x", key=KEYS[1])
+    assert reply.status == 400
+    assert "'x'" in reply.json["error"]
+
+
+def assert_nothing_is_readable(service, job_id, family, scrape_ids=()):
+    paths = [f"/v2/{family}/{job_id}", f"/v2/jobs/{job_id}"]
+    if family != "scrape":
+        paths += [f"{paths[0]}/{below}" for below in ("errors", "urls", "report")]
+        paths += [f"{paths[0]}/deliveries", f"{paths[0]}/events"]
+    paths += [f"/v2/scrape/{each}" for each in scrape_ids]
+    for path in paths:
+        assert service.get(path, key=KEYS[1]).status == 404, path
+    reply = service.request("DELETE", f"/v2/jobs/{job_id}", key=KEYS[1])
+    assert reply.status == 404
+    calls = read(service, "/v2/team/activity?limit=100", KEYS[1])["data"]
+    listed = jobs_of(service, KEYS[1], kind=EVERY_KIND, limit=100)
+    assert job_id not in {each["id"] for each in calls + listed}
+
+
+def delete(service, job_id):
+    reply = service.request("DELETE", f"/v2/jobs/{job_id}", key=KEYS[1])
+    assert (reply.status, reply.json) == (200, {"success": True})
+
+
+def test_a_deleted_job_leaves_nothing_readable(shared, pages):
+    body = {"url": pages.url("/"), "webhook": "http://127.0.0.2:9/"}
+    job_id = post(shared, "/v2/crawl", body, KEYS[1])["id"]
+    ended_by(shared, f"/v2/crawl/{job_id}", KEYS[1])
+    found = read(shared, f"/v2/crawl/{job_id}", KEYS[1])["data"]
+    assert len(found) == 4
+    scrape_ids = [each["metadata"]["scrapeId"] for each in found]
+    assert shared.get(f"/v2/scrape/{scrape_ids[0]}", key=KEYS[1]).status == 200
+    delete(shared, job_id)
+    assert_nothing_is_readable(shared, job_id, "crawl", scrape_ids)
+    wait_until(lambda: rows_of(shared, job_id) == {})
+
+
+def test_a_deleted_single_call_leaves_nothing_readable(shared, pages):
+    reply = post(shared, "/v2/scrape", {"url": pages.url("/2")}, KEYS[1])
+    scrape_id = reply["data"]["metadata"]["scrapeId"]
+    wait_until(lambda: shared.get(f"/v2/jobs/{scrape_id}", key=KEYS[1]).status == 200)
+    delete(shared, scrape_id)
+    assert_nothing_is_readable(shared, scrape_id, "scrape")
+
+
+def test_a_running_job_is_cancelled_and_writes_nothing_more(shared, site):
+    urls = [site.url("/text") for _ in range(40)] + [site.held() for _ in range(4)]
+    body = {"urls": urls, "maxAge": 0, "timeout": 300_000}
+    job_id = post(shared, "/v2/batch/scrape", body, KEYS[1])["id"]
+
+    def running():
+        found = read(shared, f"/v2/jobs/{job_id}", KEYS[1])["data"]
+        return found["counts"]["done"] and found["counts"]["leased"]
+
+    wait_until(running)
+    delete(shared, job_id)
+    assert_nothing_is_readable(shared, job_id, "batch/scrape")
+    wait_until(lambda: rows_of(shared, job_id) == {})
+    body = {"urls": [site.url("/text")], "maxAge": 0}
+    other = post(shared, "/v2/batch/scrape", body, KEYS[1])["id"]
+    ended_by(shared, f"/v2/batch/scrape/{other}", KEYS[1])
+    assert rows_of(shared, job_id) == {}
+
+
+def rows_of(service, job_id):
+    """Return the number of rows of a job in each table that has some."""
+    tables = (
+        *("page", "event", "frontier", "job_host", "job_robots", "page_text"),
+        *("delivery", "webhook", "operation", "secret", "artefact"),
+    )
+    found = {}
+    path = f"file:{service.database}?mode=ro"
+    with closing(sqlite3.connect(path, uri=True)) as database:
+        for table in tables:
+            query = f"SELECT count(*) FROM {table} WHERE job_id = ?"
+            found[table] = database.execute(query, (job_id,)).fetchone()[0]
+        query = "SELECT count(*) FROM job WHERE id = ?"
+        found["job"] = database.execute(query, (job_id,)).fetchone()[0]
+    return {table: count for table, count in found.items() if count}

@@ -80,7 +80,8 @@ def listed(database, query=EVERY, team=TEAM):
 
 
 def summary(database, job_id, team=TEAM):
-    return run(database, job_history.read_summary, team, job_id)
+    found = run(database, job_history.read_details, team, job_id)
+    return found and found.summary
 
 
 def test_jobs_and_calls_are_one_list_newest_first(stored):

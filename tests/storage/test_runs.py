@@ -12,8 +12,8 @@ from scraper_service.options.spider_arguments import batch_options
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs import admission, job_store, runs
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState
-from scraper_service.storage.jobs.runs import MAX_LOST, RunState
+from scraper_service.storage.jobs.job_records import JobState, RunState
+from scraper_service.storage.jobs.runs import MAX_LOST
 from scraper_service.storage.schema import job as job_table
 from scraper_service.storage.schema import run as run_table
 from scraper_service.storage.schema import worker
@@ -218,6 +218,9 @@ def test_the_runs_of_an_expired_job_go_with_it(world):
     world.ask()
     world.do(job_store.end_job, world.job.id, JobState.CANCELLED)
     old = update(job_table).values(expires_at=0)
+    world.do(lambda connection: connection.execute(old))
+    assert world.do(job_store.expire) == 0  # its process has to be stopped first
+    old = update(job_table).values(completed_at=0)
     world.do(lambda connection: connection.execute(old))
     while world.do(job_store.expire):
         pass

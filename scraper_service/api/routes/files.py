@@ -7,16 +7,20 @@ from typing import TYPE_CHECKING
 
 from twisted.web.server import NOT_DONE_YET
 
-from scraper_service.api.errors import not_found, refused_method
+from scraper_service.api.errors import answer_to, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import TEXT
 from scraper_service.api.parameters import PathParameter, TextParameter
+from scraper_service.api.responses import encode
+from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import KINDS
 
 if TYPE_CHECKING:
     from twisted.web.server import Request
 
+    from scraper_service.storage.database import Database
     from scraper_service.storage.files.artefacts import Artefacts
 
 HEADERS = {
@@ -44,15 +48,16 @@ class ArtefactFiles(RootResource):
                     TextParameter("expires", "From the URL of the file."),
                     TextParameter("signature", "From the URL of the file."),
                 ),
-                errors=(404,),
+                errors=(404, 503),
                 is_own=True,
             ),
         ),
     )
 
-    def __init__(self, files: Artefacts):
+    def __init__(self, files: Artefacts, database: Database):
         super().__init__()
         self._files = files
+        self._database = database
         self._tasks = BackgroundTasks()
 
     def render(self, request: Request) -> bytes | int:
@@ -70,9 +75,19 @@ class ArtefactFiles(RootResource):
         gone = request.notifyFinish()
         gone.addErrback(lambda _: None)  # the client went away
         try:
-            data = await asyncio.to_thread(self._files.path(name).read_bytes)
+            # The file may outlive its page, for example in the page cache.
+            is_readable = await self._database.read(artefacts.is_readable, name)
+            path = self._files.path(name)
+            data = await asyncio.to_thread(path.read_bytes) if is_readable else None
         except (OSError, ValueError):
             data = None
+        except ServiceUnavailable as error:
+            if not gone.called:
+                answer = answer_to(error, str)
+                request.setResponseCode(answer.status)
+                request.write(encode(answer.members))
+                request.finish()
+            return
         if gone.called:
             return
         if data is None:

@@ -1,20 +1,45 @@
-"""The list of a team's jobs of all kinds: an addition to /v2."""
+"""A team's jobs of all kinds, as a list and one by one: additions to /v2."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import re
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
 from attrs import evolve
 
-from scraper_service.api.parameters import argument, number
-from scraper_service.api.responses import encode, iso
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    COUNT,
+    ID,
+    NUMBER,
+    TEXT,
+    TIME,
+    URL,
+    array,
+    one_of,
+    or_null,
+    said,
+    shape,
+    success,
+)
+from scraper_service.api.parameters import (
+    CursorParameter,
+    ListParameter,
+    NumberParameter,
+    TextParameter,
+    TimeParameter,
+    argument,
+    parse_job_id,
+)
+from scraper_service.api.requests.pages import wire_names
+from scraper_service.api.responses import encode, iso, spelled_options
+from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
-from scraper_service.errors import InvalidParameter
+from scraper_service.errors import InvalidParameter, JobNotFound
+from scraper_service.options import catalogue
 from scraper_service.options.limits import Mode
 from scraper_service.options.urls import caller_domain
 from scraper_service.storage.jobs.job_history import (
@@ -23,6 +48,7 @@ from scraper_service.storage.jobs.job_history import (
     PAUSED,
     STATES,
     HistoryQuery,
+    JobDetails,
     JobPosition,
     JobSummary,
 )
@@ -39,9 +65,29 @@ MAX_TEXT = 200  # characters of ``q``
 _JOB_KINDS = (*JOBS.values(), "agent", "monitor_check")
 KINDS = (*_JOB_KINDS, *CALLS)
 STATE_NAMES = (*STATES.values(), PAUSED)
-FILTERS = ("kind", "state", "site", "q", "since", "until", "limit")
 
-_CURSOR = re.compile(r"(\d{1,10}\.\d{1,9})_([0-9a-f-]{36})_([0-9a-f]{12})", re.ASCII)
+_KIND = ListParameter(
+    "kind",
+    f"Only these kinds, separated by commas; without it {', '.join(_JOB_KINDS)}.",
+    KINDS,
+)
+_STATE = ListParameter("state", "Only these states, separated by commas.", STATE_NAMES)
+_SITE = TextParameter("site", "Only targets on this host or its subdomains.")
+_TEXT = TextParameter(
+    "q",
+    "Only targets with this text, in any case.",
+    {"type": "string", "minLength": 1, "maxLength": MAX_TEXT},
+)
+_SINCE = TimeParameter("since", "Only jobs from this time on.")
+_UNTIL = TimeParameter("until", "Only jobs before this time.")
+_LIMIT = NumberParameter("limit", "At most N jobs.", 1, MAX_JOBS, USUAL_JOBS)
+_CURSOR = CursorParameter(
+    "cursor",
+    "the cursor in next",
+    re.compile(r"([0-9]{1,10}\.[0-9]{1,9})_([0-9a-f-]{36})_([0-9a-f]{12})"),
+)
+FILTERS = (_KIND, _STATE, _SITE, _TEXT, _SINCE, _UNTIL, _LIMIT)
+
 #: Paths of the status by kind, below the version.
 _PATHS = {
     "crawl": "crawl",
@@ -50,14 +96,60 @@ _PATHS = {
     "llmstxt": "llmstxt",
     "deep_research": "deep-research",
 }
+#: Keys of the options by kind and attribute.
+_NAMES = {
+    "crawl": wire_names(requests.CRAWL_KEYS),
+    "batch_scrape": wire_names(catalogue.keys(catalogue.BATCH, "v2")),
+    "extract": wire_names(catalogue.keys(catalogue.EXTRACT, "v2")),
+    "llmstxt": wire_names(catalogue.keys(catalogue.LLMS_TEXT, "v1")),
+    "deep_research": wire_names(catalogue.keys(catalogue.RESEARCH, "v1")),
+}
+_PAGE_NAMES = wire_names(requests.SCRAPE_KEYS)
+_TARGETS = ("url", "urls", "prompt")
+
+_JOB = {
+    "id": ID,
+    "kind": one_of(*KINDS),
+    "apiVersion": one_of("v1", "v2"),
+    "state": one_of(*STATE_NAMES),
+    "target": or_null(said(TEXT, "URL, query or prompt.")),
+    "site": or_null(said(TEXT, "The host of the target.")),
+    "url": said(URL, "The URL of the status."),
+    "createdAt": TIME,
+    "startedAt": or_null(TIME),
+    "completedAt": or_null(TIME),
+    "expiresAt": TIME,
+    "duration": said(NUMBER, "Seconds until the end, or until now."),
+    "counts?": shape(
+        dict.fromkeys(("pending", "leased", "held", "done", "failed", "skipped"), COUNT)
+    ),
+    "total": COUNT,
+    "completed": COUNT,
+    "creditsUsed": COUNT,
+    "limit": or_null(COUNT),
+    "origin": or_null(TEXT),
+    "key": or_null(said(TEXT, "The name of the API key.")),
+    "error?": TEXT,
+    "warning?": TEXT,
+}
+_OPTIONS = {"type": "object"}
 
 
 class JobHistoryRoutes(Routes):
     """Jobs of all kinds."""
 
     def routes(self) -> Iterable[RouteT]:
-        return (("GET", "/jobs", self.jobs),)
+        return (
+            ("GET", "/jobs", self.jobs),
+            ("GET", "/jobs/<job_id>", self.job),
+            ("DELETE", "/jobs/<job_id>", self.delete_job),
+        )
 
+    @Described(
+        returns=success({"jobs": array(shape(_JOB)), "next?": URL}),
+        parameters=(*FILTERS, _CURSOR),
+        is_own=True,
+    )
     async def jobs(self, request: JsonRequest) -> bytes:
         """Return the team's jobs, the newest first."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -69,12 +161,32 @@ class JobHistoryRoutes(Routes):
             "jobs": [job_members(each, base) for each in found],
         }
         if behind is not None:
-            given = {name: argument(request, name) for name in FILTERS}
+            given = {each.name: argument(request, each.name) for each in FILTERS}
             terms = {name: text for name, text in given.items() if text is not None}
-            cursor = f"{behind.at!r}_{behind.id}_{_digest(query)}"
-            terms["cursor"] = cursor
+            terms["cursor"] = f"{behind.at!r}_{behind.id}_{_digest(query)}"
             members["next"] = f"{self.url_of(request)}?{urlencode(terms)}"
         return encode(members)
+
+    @Described(
+        returns=success({"data": shape({**_JOB, "options": or_null(_OPTIONS)})}),
+        errors=(JobNotFound,),
+        is_own=True,
+    )
+    async def job(self, request: JsonRequest, job_id: str) -> bytes:
+        """Return a job of any kind with its options."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        found = await self.services.jobs.details(parse_job_id(job_id), team)
+        members = job_members(found.summary, self.base_url(request))
+        return encode(
+            {"success": True, "data": {**members, "options": _options(found)}}
+        )
+
+    @Described(returns=success({}), errors=(JobNotFound,), is_own=True)
+    async def delete_job(self, request: JsonRequest, job_id: str) -> bytes:
+        """Cancel a job of any kind and delete all its data."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        await self.services.jobs.delete(parse_job_id(job_id), team)
+        return encode({"success": True})
 
 
 def job_members(job: JobSummary, base: str) -> dict[str, Any]:
@@ -122,6 +234,35 @@ def _path(job: JobSummary) -> str:
     return f"v2/jobs/{job.id}"
 
 
+def _options(job: JobDetails) -> dict[str, Any] | None:
+    """Return the options of a job as a request spells them, None for a single call.
+
+    Values of headers are secret, and so are actions.
+    """
+    if job.options is None:
+        return None
+    kind, options = job.summary.kind, dict(job.options)
+    scrape = options.pop("scrape")
+    page = spelled_options(scrape, _PAGE_NAMES)
+    if kind == "batch_scrape":
+        options.pop("urls", None)  # the first one only: there may be many
+    if job.summary.target is None:
+        options = {k: v for k, v in options.items() if k not in _TARGETS}
+    found = spelled_options(options, _NAMES[kind])
+    if job.header_names:
+        page["headers"] = list(job.header_names)
+    if job.webhook is not None:
+        names = [name for name, _ in job.webhook["headers"]]
+        found["webhook"] = {**job.webhook, "headers": names}
+    if kind in {"crawl", "batch_scrape"}:
+        found["zeroDataRetention"] = scrape["zero_data_retention"]
+    if kind == "batch_scrape":
+        return {**page, **found}
+    if kind in {"crawl", "extract"}:
+        found["scrapeOptions"] = page
+    return found
+
+
 # -- query ---------------------------------------------------------------------------
 
 
@@ -130,37 +271,22 @@ def _history_query(request: JsonRequest) -> HistoryQuery:
 
     Raises :exc:`InvalidParameter` for a bad value, and for a cursor of other filters.
     """
-    kinds = _choices(request, "kind", KINDS)
+    kinds = _KIND.read(request)
     query = HistoryQuery(
-        kinds=frozenset(_JOB_KINDS if kinds is None else kinds),
-        states=_choices(request, "state", STATE_NAMES),
+        kinds=frozenset(_JOB_KINDS) if kinds is None else kinds,
+        states=_STATE.read(request),
         site=_site(request),
         text=_text(request),
-        since=_time(request, "since"),
-        until=_time(request, "until"),
+        since=_SINCE.read(request),
+        until=_UNTIL.read(request),
         after=None,
-        limit=number(request, "limit", 1, MAX_JOBS) or USUAL_JOBS,
+        limit=_LIMIT.read(request),
     )
     return _at_cursor(request, query)
 
 
-def _choices(
-    request: JsonRequest, name: str, allowed: tuple[str, ...]
-) -> frozenset[str] | None:
-    text = argument(request, name)
-    if text is None:
-        return None
-    chosen = frozenset(each.strip() for each in text.split(","))
-    if not chosen <= set(allowed):
-        raise InvalidParameter(
-            f"Invalid {name}: must be a list of {', '.join(allowed)}, separated by"
-            f" commas, got {text[:60]!r}"
-        )
-    return chosen
-
-
 def _site(request: JsonRequest) -> str | None:
-    text = argument(request, "site")
+    text = _SITE.read(request)
     if text is None:
         return None
     try:
@@ -172,7 +298,7 @@ def _site(request: JsonRequest) -> str | None:
 
 
 def _text(request: JsonRequest) -> str | None:
-    text = argument(request, "q")
+    text = _TEXT.read(request)
     if text is not None and not 1 <= len(text) <= MAX_TEXT:
         raise InvalidParameter(
             f"Invalid q: must have 1 to {MAX_TEXT} characters, got {len(text)}:"
@@ -181,38 +307,15 @@ def _text(request: JsonRequest) -> str | None:
     return text
 
 
-def _time(request: JsonRequest, name: str) -> float | None:
-    text = argument(request, name)
-    if text is None:
-        return None
-    # An unescaped + in a query stands for a space.
-    escaped = text.replace(" ", "+") if "T" in text else text
-    try:
-        moment = datetime.fromisoformat(escaped)
-    except ValueError:
-        raise InvalidParameter(
-            f"Invalid {name}: must be a time in ISO 8601 such as"
-            f" 2026-01-31T12:00:00Z, got {text[:60]!r}"
-        ) from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()
-
-
 def _at_cursor(request: JsonRequest, query: HistoryQuery) -> HistoryQuery:
     """Return the query with the position of its cursor."""
-    cursor = argument(request, "cursor")
-    if cursor is None:
-        return query
-    found = _CURSOR.fullmatch(cursor)
+    found = _CURSOR.read(request)
     if found is None:
-        raise InvalidParameter(
-            f"Invalid cursor: must be the cursor in next, got {cursor[:60]!r}"
-        )
+        return query
     if found[3] != _digest(query):
         raise InvalidParameter(
             "Invalid cursor: must be used with the filters of its list (kind, state,"
-            f" site, q, since, until), got {cursor[:60]!r} with others"
+            f" site, q, since, until), got {found[0]!r} with others"
         )
     return evolve(query, after=JobPosition(float(found[1]), found[2]))
 

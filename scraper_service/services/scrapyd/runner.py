@@ -26,7 +26,7 @@ from scraper_service.services.scrapyd.nodes import (
 )
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.jobs import runs
-from scraper_service.storage.jobs.runs import Run, RunState
+from scraper_service.storage.jobs.job_records import RunState
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess
 
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.runs import Demand
+    from scraper_service.storage.jobs.runs import Demand, Run
 
 logger = logging.getLogger(__name__)
 

@@ -14,9 +14,10 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs
 
-from sqlalchemy import and_, select
+from sqlalchemy import and_, or_, select
 
 from scraper_service.storage.files.private_files import private_file, private_folder
+from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
@@ -37,6 +38,7 @@ KINDS = {"png": "image/png", "jpeg": "image/jpeg", "pdf": "application/pdf"}
 #: Stands for the URL of the service in stored pages. Responses replace it.
 BASE = "http://artefacts.invalid"
 ADDRESS_S = 7 * RETENTION_S  # validity of a signature; a job may run for days
+CACHED = "source:"  # the start of holders that are pages of the cache
 GRACE_S = 600.0  # age of a file without a row before it is deleted
 MAX_SWEPT = 500  # files in one call
 EXPIRE_ROWS = 1000  # deleted in one transaction
@@ -149,6 +151,29 @@ def expire(connection: Connection) -> int:
         delete_some(connection, artefact, which, limit=EXPIRE_ROWS, skips_locked=True)
         for which in (columns.expires_at <= now, is_gone)
     )
+
+
+def is_readable(connection: Connection, name: str) -> bool:
+    """Return True if a stored job or single call has a file.
+
+    A page of the cache may hold a file too, for other calls.
+    """
+    columns, now = artefact.c, now_of(connection)
+    query = (
+        select(columns.name)
+        .outerjoin(job, job.c.id == columns.job_id)
+        .where(
+            columns.name == name,
+            columns.holder.not_like(f"{CACHED}%"),
+            or_(
+                columns.expires_at > now,
+                job.c.state.in_(ACTIVE),
+                job.c.expires_at > now,
+            ),
+        )
+        .limit(1)
+    )
+    return connection.scalar(query) is not None
 
 
 def unheld(connection: Connection, names: list[str]) -> list[str]:

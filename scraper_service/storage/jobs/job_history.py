@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from attrs import evolve, field, frozen
+from attrs import evolve, frozen
 from sqlalchemy import Column, ColumnElement, desc, func, select, tuple_, union_all
 
 from scraper_service.discovery.canonical_urls import parse_uncached
@@ -24,7 +24,14 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.jobs.job_store import MAX_TARGET
-from scraper_service.storage.schema import activity, frontier, job, key, ledger
+from scraper_service.storage.schema import (
+    activity,
+    frontier,
+    job,
+    key,
+    ledger,
+    webhook,
+)
 from scraper_service.storage.transactions import now_of, written
 
 if TYPE_CHECKING:
@@ -85,6 +92,19 @@ class HistoryQuery:
 
 
 @frozen(kw_only=True)
+class JobDetails:
+    """A job with its options, or a single call, whose options are not stored."""
+
+    summary: JobSummary
+    #: JSON values without secrets, None for a single call.
+    options: dict[str, Any] | None = None
+    #: Names of the headers in the options.
+    header_names: tuple[str, ...] = ()
+    #: JSON values of the webhook, whose headers have no values. None without a webhook.
+    webhook: dict[str, Any] | None = None
+
+
+@frozen(kw_only=True)
 class JobSummary:
     """A job or a single call in a list. Times are seconds since 1970."""
 
@@ -115,8 +135,6 @@ class JobSummary:
     warning: str | None = None
     #: True if ``GET /scrape/{id}`` returns the page of a single call.
     has_page: bool = False
-    #: JSON of the options of a job, without secrets.
-    options: str | None = field(default=None, repr=False)
 
     @property
     def site(self) -> str | None:
@@ -183,10 +201,31 @@ def read_history(
     return [known[each] for each in ids if each in known], behind
 
 
-def read_summary(
+def read_details(
+    connection: Connection, team_id: str, job_id: str
+) -> JobDetails | None:
+    """Return a job or single call of a team, None if it is unknown or has expired."""
+    summary = _read_summary(connection, team_id, job_id)
+    if summary is None:
+        return None
+    if summary.kind in CALLS:
+        return JobDetails(summary=summary)
+    row = connection.execute(
+        select(job.c.options, job.c.header_names, webhook.c.config)
+        .outerjoin(webhook, webhook.c.job_id == job.c.id)
+        .where(job.c.id == job_id)
+    ).one()
+    return JobDetails(
+        summary=summary,
+        options=json.loads(row.options),
+        header_names=tuple(json.loads(row.header_names or "[]")),
+        webhook=row.config and json.loads(row.config),
+    )
+
+
+def _read_summary(
     connection: Connection, team_id: str, job_id: str
 ) -> JobSummary | None:
-    """Return a job or single call of a team, None if it is unknown or has expired."""
     now = now_of(connection)
     for read in (_read_jobs, _read_calls):
         found = read(connection, team_id, [job_id], now).get(job_id)
@@ -408,7 +447,6 @@ def _job(row: Row[Any], leased: int, now: float) -> JobSummary:
         key=row.key_name,
         error=row.error,
         warning=row.warning,
-        options=row.options,
     )
     if not is_crawled:
         return summary

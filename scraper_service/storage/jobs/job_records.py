@@ -56,6 +56,19 @@ class UrlKind(IntEnum):
     SITEMAP = 1
 
 
+class RunState(IntEnum):
+    """State of a run, which is a process of a scrapyd node.
+
+    ``ASKED`` until the node has responded, ``WAITING`` in the queue of the node, ``RUNNING``
+    once the process has joined the job.
+    """
+
+    ASKED = 0
+    WAITING = 1
+    RUNNING = 2
+    ENDED = 3
+
+
 class DeliveryState(IntEnum):
     """State of a webhook delivery. ``FAILED`` deliveries are not retried."""
 

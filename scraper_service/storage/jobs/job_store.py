@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, fields, frozen
-from sqlalchemy import and_, delete, func, insert, or_, select, update
+from sqlalchemy import and_, delete, exists, func, insert, or_, select, update
 
 from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts.credits import give_back
@@ -23,6 +23,7 @@ from scraper_service.storage.jobs.job_records import (
     Job,
     JobState,
     RowState,
+    RunState,
     UrlKind,
 )
 from scraper_service.storage.schema import (
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
 READ_ROWS = 250  # of pages in one statement
 EXPIRE_ROWS = 1000  # deleted in one transaction
+STOP_S = 600.0  # for the processes of an ended job, before its rows are deleted
 MAX_TARGET = 300  # characters of a URL, query or prompt in lists
 
 _COLUMNS = [job.c[fact.name] for fact in fields(Job)]
@@ -113,6 +115,7 @@ def queue_job(
     at = now_of(connection)
     kept = json.loads(options)
     scrape = kept.get("scrape", {})
+    names = [name for name, _ in scrape.get("headers", ())]
     entrusted = job_secrets.hide(scrape)
     is_hidden = scrape.get("zero_data_retention", False)
     target = None if is_hidden else columns["url"][:MAX_TARGET]
@@ -123,6 +126,7 @@ def queue_job(
             id=job_id,
             state=JobState.QUEUED,
             target=target,
+            header_names=json.dumps(names) if names else None,
             created_at=at,
             expires_at=at + RETENTION_S,
             **values,
@@ -374,9 +378,13 @@ def expire(connection: Connection) -> int:
     for table in (activity, scrape, snapshot, source, idempotency):
         removed += _expire(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.
+    # A run that has not ended is needed to stop its process. Deleted jobs come first.
+    has_run = exists().where(run.c.job_id == job.c.id, run.c.state < RunState.ENDED)
+    is_over = or_(~has_run, job.c.completed_at <= now - STOP_S)
     job_id = connection.scalar(
         select(job.c.id)
-        .where(job.c.expires_at <= now, job.c.state.not_in(ACTIVE))
+        .where(job.c.expires_at <= now, job.c.state.not_in(ACTIVE), is_over)
+        .order_by(job.c.expires_at)
         .limit(1)
         .with_for_update(skip_locked=True)
     )
@@ -389,6 +397,7 @@ def expire(connection: Connection) -> int:
         if found == EXPIRE_ROWS:
             return removed
     job_secrets.forget_all(connection, job_id)
+    connection.execute(delete(activity).where(activity.c.id == job_id))
     connection.execute(delete(job).where(job.c.id == job_id))
     return removed + 1
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from scraper_service.storage.jobs import (
     admission,
+    deletion,
     job_control,
     job_events,
     job_history,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_events import JobEvents
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
+        JobDetails,
         JobPosition,
         JobSummary,
     )
@@ -49,7 +51,8 @@ class Jobs:
        completes the job with its last URL.
     4. :meth:`change` pauses, resumes and changes an active job, and :meth:`end` cancels
        or fails it. :meth:`end_long_pauses` cancels jobs that nobody resumes.
-    5. :meth:`expire` deletes the job a day after its last change.
+    5. :meth:`expire` deletes the job a day after its last change, or :meth:`delete`
+       before.
 
     Callers read a job with :meth:`get`, :meth:`get_with_pages`, :meth:`events`,
     :meth:`errors` and :meth:`urls` at any time. Each method is one transaction. All
@@ -159,6 +162,23 @@ class Jobs:
                 job_control.end_long_pause, job_id, most_s, reason
             )
 
+    async def delete(self, job_id: str, team_id: str) -> list[str] | None:
+        """Cancel a job or a single call of a team, and hide all its data.
+
+        Returns the ids of the ended jobs: the job and its steps. Returns None if the
+        team has no such job. :meth:`expire` deletes the rows. After an error of the
+        database the call may be repeated.
+        """
+        steps = await self._database.write_locking(deletion.cancel, job_id, team_id)
+        if steps is None:
+            is_call = await self._database.write(deletion.delete_call, job_id, team_id)
+            return [] if is_call else None
+        # The job is the last one: until then a repeated call finds its steps.
+        ended = [*steps, job_id]
+        for each in ended:
+            await self._database.write_locking(deletion.hide, each)
+        return ended
+
     async def expire(self) -> int:
         """Delete a slice of expired rows. Return the number of rows, 0 at the end."""
         return await self._database.write(job_store.expire)
@@ -175,9 +195,9 @@ class Jobs:
         """Return jobs and single calls of a team, and the position behind them."""
         return await self._database.read(job_history.read_history, team_id, query)
 
-    async def summary(self, job_id: str, team_id: str) -> JobSummary | None:
+    async def details(self, job_id: str, team_id: str) -> JobDetails | None:
         """Return a job of any kind or a single call, None if it is unknown."""
-        return await self._database.read(job_history.read_summary, team_id, job_id)
+        return await self._database.read(job_history.read_details, team_id, job_id)
 
     async def active(self, team_id: str) -> list[Job]:
         """Return the active jobs of a team with their secrets, the oldest first."""

@@ -8,7 +8,6 @@ Functions run inside :meth:`Database.write_locking`, with the job as the name.
 from __future__ import annotations
 
 import uuid
-from enum import IntEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import frozen
@@ -23,6 +22,7 @@ from scraper_service.storage.jobs.job_records import (
     LOCAL_TEAM,
     Job,
     JobState,
+    RunState,
 )
 from scraper_service.storage.schema import job, run, worker
 from scraper_service.storage.transactions import dialect_insert, lock_job, now_of
@@ -36,19 +36,6 @@ FIRST_BEAT_S = 60.0  # the shortest first lease: the process has yet to open its
 LOST = "lost"
 # Runs of a job that are lost in a row without progress, before the job fails.
 MAX_LOST = 10
-
-
-class RunState(IntEnum):
-    """State of a run.
-
-    ``ASKED`` until the node has responded, ``WAITING`` in the queue of the node, ``RUNNING``
-    once the process has joined the job.
-    """
-
-    ASKED = 0
-    WAITING = 1
-    RUNNING = 2
-    ENDED = 3
 
 
 @frozen

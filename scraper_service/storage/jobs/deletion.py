@@ -1,0 +1,95 @@
+"""The deletion of a job before it expires.
+
+A job is cancelled first, so that no process adds a row. Then it is hidden: it counts as
+expired, which no reader returns, and the rows go in slices like those of expired jobs
+(:func:`scraper_service.storage.jobs.job_store.expire`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlalchemy import delete, select, update
+
+from scraper_service.storage.jobs import job_secrets
+from scraper_service.storage.jobs.job_history import CALLS
+from scraper_service.storage.jobs.job_records import ACTIVE, JobState
+from scraper_service.storage.jobs.job_store import end_job
+from scraper_service.storage.schema import (
+    activity,
+    artefact,
+    feedback,
+    job,
+    scrape,
+    webhook,
+)
+from scraper_service.storage.transactions import lock_job, now_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+
+def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | None:
+    """Cancel a job of a team if it is active. Return the ids of its steps.
+
+    Returns None if the team has no such job.
+    """
+    lock_job(connection, job_id)
+    columns = (job.c.state, job.c.created_at, job.c.expires_at)
+    row = connection.execute(
+        select(*columns).where(
+            job.c.id == job_id, job.c.team_id == team_id, job.c.parent_id.is_(None)
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    if row.state in ACTIVE:
+        end_job(connection, job_id, JobState.CANCELLED)
+    elif row.expires_at <= now_of(connection):
+        return None
+    steps = select(job.c.id).where(
+        job.c.team_id == team_id,
+        job.c.created_at >= row.created_at,
+        job.c.parent_id == job_id,
+    )
+    return list(connection.scalars(steps))
+
+
+def hide(connection: Connection, job_id: str) -> None:
+    """Hide a job and end its webhook. An active job, such as a step, is cancelled."""
+    lock_job(connection, job_id)
+    end_job(connection, job_id, JobState.CANCELLED)
+    job_secrets.forget_all(connection, job_id)
+    connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
+    connection.execute(delete(activity).where(activity.c.id == job_id))
+    connection.execute(
+        update(job)
+        .where(job.c.id == job_id)
+        .values(expires_at=0, hook_events=None, target=None)
+    )
+
+
+def delete_call(connection: Connection, call_id: str, team_id: str) -> bool:
+    """Delete a single call with its page. Return False if the team has no such call."""
+    deleted = connection.execute(
+        delete(activity).where(
+            activity.c.id == call_id,
+            activity.c.team_id == team_id,
+            activity.c.endpoint.in_(CALLS),
+            activity.c.expires_at > now_of(connection),
+        )
+    )
+    if not deleted.rowcount:
+        return False
+    connection.execute(delete(scrape).where(scrape.c.id == call_id))
+    connection.execute(
+        delete(feedback).where(
+            feedback.c.team_id == team_id, feedback.c.job_id == call_id
+        )
+    )
+    connection.execute(
+        delete(artefact).where(
+            artefact.c.holder == call_id, artefact.c.job_id.is_(None)
+        )
+    )
+    return True
