@@ -96,3 +96,15 @@ def test_the_public_address_wins(app, receiver, tmp_path):
         assert fetch(own)[0] == 200
     finally:
         assert service.stop() == 0, service.stderr
+
+
+def test_files_of_a_deleted_job_cannot_be_read(service, app):
+    # Of a size of its own: the pages of other tests may have an equal file.
+    shot = {"type": "screenshot", "viewport": {"width": 317, "height": 211}}
+    body = {"urls": [app.url("/colours?deleted")], "formats": [shot]}
+    reply = service.post("/v2/batch/scrape", body)
+    [page] = finished_at(service, f"/v2/batch/scrape/{reply.json['id']}")
+    assert fetch(page["screenshot"])[0] == 200
+    deleted = service.request("DELETE", f"/v2/jobs/{reply.json['id']}")
+    assert deleted.status == 200
+    assert fetch(page["screenshot"])[0] == 404
