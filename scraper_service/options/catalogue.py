@@ -363,7 +363,8 @@ CRAWL: TableT = (
 #: The attributes of :class:`~scraper_service.options.crawl.BatchOptions`.
 BATCH: TableT = (
     # The URLs are checked later: a request may ask to leave out invalid ones.
-    Option("urls", "urls", Array(Text(), MAX_BATCH_URLS), REQUIRED,
+    Option("urls", "urls",
+        values.some_urls(Array(Text(), MAX_BATCH_URLS), values.NO_URLS), REQUIRED,
         "The URLs of the pages."),
     *PACE,
     _DEDUPE_BOILERPLATE,

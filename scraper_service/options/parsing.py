@@ -222,6 +222,8 @@ class Object:
     make: Callable[[dict[str, Any], Position], Any] = values_as_read
     #: Unknown keys with this prefix are dropped.
     ignored_prefix: str | None = None
+    #: Keywords of JSON Schema for what ``make`` accepts, for the API description.
+    schema: Mapping[str, Any] = field(factory=dict)
 
     def read(self, value: Any, at: Position) -> Any:
         if not isinstance(value, dict):

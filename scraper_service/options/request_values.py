@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TypeAlias
 
 from attrs import NOTHING, fields_dict, frozen, has
 
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import actions, formats, map_search, urls
 from scraper_service.options.crawl import COMMON_EVENTS, EVENTS, Webhook
 from scraper_service.options.location import (
@@ -56,6 +57,7 @@ from scraper_service.options.url_patterns import MAX_PATTERNS, caller_patterns
 
 #: The help of a key that is accepted so that public clients work.
 NO_EFFECT = "Accepted without effect."
+NO_URLS = "No valid URLs provided: urls must have at least 1 item"
 MAX_PROMPT = 10_000  # characters
 MAX_SITES = 1000  # entries of one list of threatProtection
 MAX_EVENTS = 100  # entries of the events of a webhook
@@ -109,6 +111,17 @@ def need(kind: ValueKind, to: str, help: str = "") -> Key:  # noqa: A002  # as i
 def capped_ms(timeout_ms: int) -> int:
     """Return a time-out, at most the longest one."""
     return min(timeout_ms, OVERALL_TIMEOUT_MS)
+
+
+def some_urls(kind: ValueKind, error: str) -> Then:
+    """Return the kind of a list of URLs that is not empty, else ``error`` is reported."""
+
+    def check(given: tuple[str, ...]) -> tuple[str, ...]:
+        if not given:
+            raise InvalidOptions([Issue("too_small", (), error, {"minimum": 1})])
+        return given
+
+    return Then(kind, check, {"minItems": 1})
 
 
 PROMPT = Text(MAX_PROMPT)
@@ -372,6 +385,12 @@ def _actions(screenshot: KeysT) -> Array:
                 ),
             },
             _wait,
+            schema={
+                "oneOf": [
+                    {"required": ["milliseconds"]},
+                    {"required": ["selector"]},
+                ]
+            },
         ),
         "click": Object(
             {

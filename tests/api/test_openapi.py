@@ -266,3 +266,129 @@ def test_every_operation_has_summary_and_errors(document):
         assert operation["summary"].endswith("."), place
         if operation.get("security") != []:
             assert {"400", "401", "429", "500", "503"} <= operation["responses"].keys()
+
+
+# -- it is what the service accepts -----------------------------------------------------
+
+
+def forbidden(document, schema):
+    """Yield values that a schema forbids, each wrong in one way."""
+    schema = resolved(document, schema)
+    if "oneOf" in schema and "properties" not in schema:
+        yield 1
+        yield {"type": "nonsense", "nonsense": 1}
+        for each in schema["oneOf"]:
+            if "properties" in each:
+                yield from forbidden_objects(document, each)
+        return
+    match schema.get("type"):
+        case "boolean":
+            yield from ("true", 1, [])
+            yield from {True, False} - set(schema.get("enum", (True, False)))
+        case "integer" | "number":
+            yield from ("1", True, {})
+            yield schema["minimum"] - 1
+            yield schema["maximum"] * 2
+            yield from [1.5] if schema["type"] == "integer" else []
+            yield from [0] if "exclusiveMinimum" in schema else []
+        case "string":
+            yield from (1, ["a"], False)
+            yield from ["nonsense"] if "enum" in schema else []
+            yield from (
+                ["a" * (schema["maxLength"] + 1)] if "maxLength" in schema else []
+            )
+            yield from [""] if schema.get("minLength") else []
+        case "array":
+            yield from ("a", {"0": "a"})
+            yield [None] * (schema["maxItems"] + 1)
+            yield from [[]] if schema.get("minItems") else []
+            yield from ([each] for each in forbidden(document, schema["items"]))
+        case "object":
+            yield from ("a", [{}])
+            if "properties" in schema:
+                yield from forbidden_objects(document, schema)
+
+
+def forbidden_objects(document, schema):
+    """Yield objects that a schema forbids, each wrong in one way."""
+    tags = {k: v["const"] for k, v in schema["properties"].items() if "const" in v}
+    if schema.get("additionalProperties") is False:
+        yield {**tags, "nonsense": 1}
+    if set(schema.get("required", ())) > set(tags):
+        yield tags
+    for name, each in schema["properties"].items():
+        if name not in tags:
+            values = forbidden(document, each)
+            yield from ({**tags, name: value} for value in values)
+
+
+def allowed(document, schema):
+    """Yield values at the bounds of a schema."""
+    schema = resolved(document, schema)
+    if "oneOf" in schema and "properties" not in schema:
+        for each in schema["oneOf"]:
+            yield from allowed(document, each)
+    elif "enum" in schema:
+        yield from schema["enum"]
+    else:
+        match schema.get("type"):
+            case "boolean":
+                yield from (True, False)
+            case "integer" | "number" if "exclusiveMinimum" not in schema:
+                yield from (schema["minimum"], schema["maximum"])
+            case "array":
+                yield from [[]] if not schema.get("minItems") else []
+                yield from ([each] for each in allowed(document, schema["items"]))
+            case "object" if not schema.get("required"):
+                yield {}
+            case "object" if schema["required"] == ["type"] and "oneOf" not in schema:
+                yield {"type": schema["properties"]["type"]["const"]}
+            case None:
+                yield from (1, "a", [], {})
+
+
+def keys_of_bodies(document):
+    for version in APPS:
+        app = app_of(version)
+        for methods, path, handler in app.routes:
+            described = getattr(handler, "described", None)
+            if described is None or described.body is None:
+                continue
+            kind = described.body
+            if isinstance(kind, str):
+                kind = getattr(app.api.requests, kind)
+            operation = document["paths"][f"/{version}{path}"][methods.lower()]
+            (media,) = operation["requestBody"]["content"].values()
+            schema = media["schema"]
+            if described.takes_file:
+                schema = schema["properties"]["options"]
+            assert list(schema["properties"]) == list(kind.fields)
+            for name, key in kind.fields.items():
+                yield f"{version}{path} {name}", key, schema["properties"][name]
+
+
+def issues_of(key, value):
+    at = Position((), "", [])
+    key.kind.read(value, at)
+    return at.issues
+
+
+def test_values_that_a_schema_forbids_are_refused(document):
+    accepted = [
+        (place, value)
+        for place, key, schema in keys_of_bodies(document)
+        for value in forbidden(document, schema)
+        if not issues_of(key, value)
+    ]
+    assert accepted == []
+
+
+def test_values_that_a_schema_allows_are_accepted(document):
+    """Texts have further rules, which a response names."""
+    refused = [
+        (place, value, issues)
+        for place, key, schema in keys_of_bodies(document)
+        for value in allowed(document, schema)
+        if (issues := issues_of(key, value))
+    ]
+    assert refused == []

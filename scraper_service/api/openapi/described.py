@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
-from attrs import frozen
+from attrs import field, frozen
 from twisted.web.resource import Resource
 
 from scraper_service.api.openapi.shapes import ShapeT
@@ -56,6 +56,8 @@ class Described:
     #: Errors beside those of every route: exceptions of the table in
     #: :mod:`scraper_service.api.errors`, or statuses.
     errors: tuple[type[Exception] | int, ...] = ()
+    #: The bodies of error statuses that have more than an error.
+    failures: Mapping[int, ShapeT] = field(factory=dict)
     #: The content types of the response.
     media: tuple[str, ...] = (JSON,)
     #: True for a route that the reference API does not have.

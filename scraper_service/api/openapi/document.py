@@ -184,6 +184,10 @@ class _Document:
                     str(status): {"$ref": f"#/components/responses/Error{status}"}
                     for status in facts.statuses
                 },
+                **{
+                    str(status): _response(HTTPStatus(status).phrase, shape)
+                    for status, shape in described.failures.items()
+                },
             },
         }
         if facts.description:
@@ -213,8 +217,7 @@ class _Document:
         if isinstance(returns, str):
             assert facts.api is not None
             returns = getattr(facts.api.responses, returns)
-        content = {media: {"schema": returns} for media in facts.described.media}
-        return {"description": "Success.", "content": content}
+        return _response("Success.", returns, facts.described.media)
 
     def _body(self, facts: _Facts) -> dict[str, Any]:
         assert facts.api is not None
@@ -244,6 +247,13 @@ class _Document:
             "required": True,
             "content": {FORM: {"schema": form, "encoding": encoding}},
         }
+
+
+def _response(
+    text: str, shape: ShapeT, media: tuple[str, ...] = (JSON,)
+) -> dict[str, Any]:
+    content = {each: {"schema": shape} for each in media}
+    return {"description": text, "content": content}
 
 
 def _public(variable: str) -> str:
@@ -277,10 +287,7 @@ def _error(status: int) -> dict[str, Any]:
         reasons.append("Or the page failed, see code.")
     if codes:
         reasons.append(f"Or the page failed: {', '.join(codes)}.")
-    found: dict[str, Any] = {
-        "description": " ".join(reasons) or HTTPStatus(status).phrase,
-        "content": {JSON: {"schema": ref("Error")}},
-    }
+    found = _response(" ".join(reasons), ref("Error"))
     if status in _HEADERS:
         found["headers"] = {_HEADERS[status]: {"schema": TEXT}}
     return found

@@ -76,7 +76,7 @@ class KindSchemas:
             found["required"] = required
         if kind.ignored_prefix:
             found["patternProperties"] = {f"^{kind.ignored_prefix}": {}}
-        return found
+        return {**found, **kind.schema}
 
     def _property(self, name: str, key: Key, owner: Object) -> ShapeT:
         found = self._component(name, self.schema(key.kind))

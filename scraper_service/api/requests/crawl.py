@@ -117,10 +117,7 @@ def batch_request(
     ``ignores_invalid`` is the version's default of ``ignoreInvalidURLs``.
     """
     lenient = values.get("ignore_invalid_urls", ignores_invalid)
-    urls_at = at / "urls"
-    if not (given := values["urls"]):
-        text = "No valid URLs provided: urls must have at least 1 item"
-        return urls_at.report("too_small", text, minimum=1)
+    urls_at, given = at / "urls", values["urls"]
     good, bad = _split_urls(given)
     if bad and not lenient:
         for index, message in bad.items():

@@ -17,6 +17,7 @@ from scraper_service.api.openapi.shapes import (
     mapping,
     one_of,
     said,
+    shape,
     success,
 )
 from scraper_service.api.responses import encode
@@ -61,9 +62,21 @@ _CHECKS = said(mapping(TEXT), "By name: ok, or why the check fails.")
 _VERSIONS: dict[str, ShapeT] = {"version": TEXT, "schemaVersion": TEXT}
 
 
-def _health(summary: str, shapes: dict[str, ShapeT], *errors: int) -> Described:
-    returns = success({"status": one_of("ok"), **shapes})
-    return Described(summary=summary, returns=returns, errors=errors, is_own=True)
+_FAILING: dict[str, ShapeT] = {
+    "success": {"const": False},
+    "status": one_of("failing", "stopping"),
+    "checks": _CHECKS,
+    "error": TEXT,
+}
+
+
+def _health(summary: str, shapes: dict[str, ShapeT]) -> Described:
+    return Described(
+        summary=summary,
+        returns=success({"status": one_of("ok"), **shapes}),
+        failures={503: shape({**shapes, **_FAILING})},
+        is_own=True,
+    )
 
 
 class HealthPages(RootResource):
@@ -74,15 +87,22 @@ class HealthPages(RootResource):
     """
 
     routes = (
-        ("GET", "/health", _health("Return the work under way.", _FACTS, 503)),
-        ("GET", "/health/live", _health("Return if the process responds.", {})),
+        ("GET", "/health", _health("Return the work under way.", _FACTS)),
+        (
+            "GET",
+            "/health/live",
+            Described(
+                summary="Return if the process responds.",
+                returns=success({"status": one_of("ok")}),
+                is_own=True,
+            ),
+        ),
         (
             "GET",
             "/health/ready",
             _health(
                 "Return if every part of the service works.",
                 {"checks": _CHECKS, **_VERSIONS},
-                503,
             ),
         ),
     )

@@ -26,7 +26,7 @@ from scraper_service.options.parsing import (
     integer,
     structure,
 )
-from scraper_service.options.request_values import NO_EFFECT, KeysT, need
+from scraper_service.options.request_values import NO_EFFECT, KeysT, need, some_urls
 from scraper_service.options.urls import MAX_URL
 
 if TYPE_CHECKING:
@@ -115,9 +115,6 @@ class ExplainRequest:
 
 def _explain(values: dict[str, Any], at: Position) -> Any:
     urls, depth = values.pop("urls"), values.pop("depth", 0)
-    if not urls:
-        text = "urls must have at least 1 item"
-        return (at / "urls").report("too_small", text, minimum=1)
     options = CRAWL.make(values, at)
     return options if options is INVALID else ExplainRequest(options, urls, depth)
 
@@ -125,9 +122,11 @@ def _explain(values: dict[str, Any], at: Position) -> Any:
 # Keys of an explanation, beside those of a crawl.
 EXPLAIN_ONLY: KeysT = {
     "urls": need(
-        Array(Text(MAX_URL), MAX_EXPLAINED),
+        some_urls(
+            Array(Text(MAX_URL), MAX_EXPLAINED), "urls must have at least 1 item"
+        ),
         "urls",
-        "The URLs to explain, at least one.",
+        "The URLs to explain.",
     ),
     "depth": Key(
         integer(0), "depth", help="Links from the start URL to urls.", default=0
