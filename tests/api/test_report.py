@@ -61,6 +61,19 @@ SMALL = {
 }
 
 
+def test_only_delivered_pages_have_a_scrape_id(service):
+    with ScriptedSite(SMALL) as site:
+        path = crawl(service, site.url("/"), sitemap="include")
+        wait(service, path)
+    urls = service.get(f"{path}/urls").json["urls"]
+    read = [each for each in urls if each["kind"] == "sitemap"]
+    assert {each["state"] for each in read} == {"done", "failed"}
+    assert not any("scrapeId" in each for each in read)
+    for each in urls:
+        if "scrapeId" in each:
+            assert service.get(f"/v2/scrape/{each['scrapeId']}").status == 200
+
+
 def test_a_crawl_tells_all_that_it_did(service):
     with ScriptedSite(SMALL) as site:
         path = crawl(service, site.url("/"), sitemap="include", maxConcurrency=2)

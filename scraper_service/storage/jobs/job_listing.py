@@ -243,6 +243,7 @@ def _reason(row: Row[Any]) -> tuple[str | None, str | None]:
 
 def _address(row: Row[Any]) -> JobUrl:
     reason, detail = _reason(row)
+    is_delivered = row.state == RowState.DONE and not row.code
     return JobUrl(
         url=row.url,
         kind=UrlKind(row.kind).name.lower(),
@@ -251,7 +252,8 @@ def _address(row: Row[Any]) -> JobUrl:
         detail=detail,
         depth=row.depth,
         found_on=row.parent_url,
-        page_id=row.page_id if row.state == RowState.DONE and not row.code else None,
+        # The id of a sitemap that was read is empty.
+        page_id=row.page_id or None if is_delivered else None,
         lastmod=row.lastmod,
     )
 
