@@ -156,6 +156,22 @@ def test_activity_is_read_in_parts(shared, used):
     assert [*parts[0], *parts[1]] == [call["id"] for call in whole]
 
 
+def test_activity_lists_uploaded_files(start_service):
+    service = start_service()
+    form = (
+        b'--x\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+        b"Some words\r\n--x--\r\n"
+    )
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    assert service.post("/v2/parse", headers=kind, raw=form).status == 200
+
+    def listed():
+        return service.get("/v2/team/activity?endpoint=parse").json["data"]
+
+    (call,) = wait_until(listed)
+    assert (call["endpoint"], call["api_version"]) == ("parse", "v2")
+
+
 @pytest.mark.parametrize(
     ("path", "name"),
     [

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 UNLIMITED = 1_000_000_000
 MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
 ENDPOINTS = (
-    *("scrape", "crawl", "batch_scrape", "map"),
+    *("scrape", "parse", "crawl", "batch_scrape", "map"),
     *("search", "extract", "llmstxt", "deep_research"),
 )
 EPOCH = date(1970, 1, 1)
