@@ -5,6 +5,17 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.api.openapi.shapes import (
+    ANY,
+    BOOL,
+    COUNT,
+    ID,
+    TEXT,
+    array,
+    mapping,
+    said,
+    shape,
+)
 from scraper_service.api.responses import change_members, encode
 from scraper_service.storage.jobs.job_records import event_id
 
@@ -15,6 +26,32 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Event
 
 FAMILIES = {"crawl": "crawl", "batch": "batch_scrape", "extract": "extract"}
+
+#: The body of a webhook delivery, and the data of a server-sent event.
+EVENT = shape(
+    {
+        "success": BOOL,
+        "type": said(TEXT, "The kind of job and what happened, such as crawl.page."),
+        "id": said(ID, "The id of the job."),
+        "webhookId": said(ID, "The id of the event."),
+        "data": said(array(mapping(ANY)), "The page of an event page."),
+        "error?": TEXT,
+        "metadata": mapping(ANY),
+    }
+)
+#: A server-sent event; the last one of a stream has only ``retry``.
+SENT_EVENT = shape(
+    {
+        "id?": said(TEXT, "The number of the event."),
+        "event?": said(TEXT, "The type of the event."),
+        "data?": {
+            **TEXT,
+            "contentMediaType": "application/json",
+            "contentSchema": EVENT,
+        },
+        "retry?": COUNT,
+    }
+)
 
 
 def event_type(job_kind: str, kind: str) -> str:

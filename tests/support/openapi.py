@@ -56,3 +56,69 @@ def closed_schema(value: Any) -> Any:
     if isinstance(found.get("properties"), dict) and found.get("type") == "object":
         found.setdefault("additionalProperties", False)
     return found
+
+
+# Options that let a call take long, with the most that tests use.
+_SMALL = {
+    "limit": 2,
+    "maxUrls": 2,
+    "maxDepth": 2,
+    "maxDiscoveryDepth": 2,
+    "timeout": 3000,
+    "timeLimit": 30,
+    "delay": 0.01,
+}
+
+
+def localized(
+    document: dict[str, Any], urls: list[str], ids: list[str]
+) -> dict[str, Any]:
+    """Return a document whose requests have only these URLs and ids, and small limits."""
+
+    def local(value: Any, name: str = "") -> Any:
+        if isinstance(value, list):
+            return [local(each) for each in value]
+        if not isinstance(value, dict):
+            return value
+        found = {key: local(each, key) for key, each in value.items()}
+        if isinstance(properties := found.get("properties"), dict):
+            for key, schema in properties.items():
+                properties[key] = _limited(key, schema, urls)
+        return found
+
+    found: dict[str, Any] = {**document, "components": dict(document["components"])}
+    schemas = document["components"]["schemas"]
+    found["components"]["schemas"] = {
+        name: local(schema) if name.startswith(("V1", "V2")) else schema
+        for name, schema in schemas.items()
+    }
+    found["paths"] = {
+        path: {
+            method: _local(operation, local, ids) for method, operation in item.items()
+        }
+        for path, item in document["paths"].items()
+    }
+    return found
+
+
+def _local(operation: dict[str, Any], local: Any, ids: list[str]) -> dict[str, Any]:
+    found = dict(operation)
+    if "requestBody" in found:
+        found["requestBody"] = local(found["requestBody"])
+    found["parameters"] = [
+        {**each, "schema": {"enum": ids}} if each["name"] == "id" else each
+        for each in found["parameters"]
+    ]
+    return found
+
+
+def _limited(name: str, schema: dict[str, Any], urls: list[str]) -> dict[str, Any]:
+    if name in _SMALL and "maximum" in schema:
+        return {**schema, "maximum": _SMALL[name]}
+    if name == "url" and schema.get("type") == "string":
+        return {**schema, "enum": urls}
+    if name == "urls":
+        return {**schema, "items": {"enum": urls}, "maxItems": 3}
+    if name == "webhook":
+        return {"enum": urls}
+    return schema

@@ -111,9 +111,9 @@ RESULT_MEMBERS: dict[str, ShapeT] = {
     "attributes?": array(
         shape({"selector": TEXT, "attribute": TEXT, "values": array(TEXT)})
     ),
-    "product?": ANY,
-    "menu?": ANY,
-    "branding?": mapping(ANY),
+    "product?": or_null(mapping(ANY)),
+    "menu?": or_null(mapping(ANY)),
+    "branding?": or_null(mapping(ANY)),
     "answer?": TEXT,
     "highlights?": TEXT,
     "rawBase64?": TEXT,

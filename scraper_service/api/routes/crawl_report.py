@@ -40,6 +40,7 @@ from scraper_service.api.responses import encode, job_state
 from scraper_service.api.streams import server_sent_events
 from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
+from scraper_service.api.webhook_payloads import SENT_EVENT
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
 from scraper_service.discovery.retry_after import MAX_PAUSE_S
@@ -201,7 +202,7 @@ class CrawlReportRoutes(Routes):
         return await self.services.jobs.report(found, team, reported)
 
     @Described(
-        returns=said(TEXT, "Server-Sent Events."),
+        returns=said(SENT_EVENT, "Each event of the stream."),
         parameters=(server_sent_events.LAST_EVENT, server_sent_events.LAST_EVENT_ID),
         errors=(JobNotFound, QueueFull),
         media=("text/event-stream",),

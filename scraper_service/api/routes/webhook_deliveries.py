@@ -71,6 +71,7 @@ _LISTED = success(
                             {
                                 "attempt": COUNT,
                                 "at": TIME,
+                                "durationMs": COUNT,
                                 "status?": COUNT,
                                 "error?": TEXT,
                             }
