@@ -240,6 +240,7 @@ class Server:
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.crawling.pricing import Prices
         from scraper_service.crawling.robots import RobotsPolicy
+        from scraper_service.options.retention import Retention
         from scraper_service.services.capabilities import capabilities
         from scraper_service.services.crawl_preview import Previews
         from scraper_service.services.jobs import TeamJobs
@@ -258,6 +259,7 @@ class Server:
             self.availability,
             Changes(settings),
             page_json,
+            Retention.of(settings),
         )
         jobs = TeamJobs(
             self.database,

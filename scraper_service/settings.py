@@ -142,6 +142,11 @@ CREDITS_PER_EXTRACT_PAGE = 5
 TOKENS_PER_CREDIT = 15
 
 # -- Scrapes and jobs ------------------------------------------------------------------
+# Days that results are kept after their last change, where a request has no
+# retentionDays. May have a fraction.
+RETENTION_DAYS = 1
+# The most days that requests may ask for with retentionDays.
+MAX_RETENTION_DAYS = 365
 # Time that the raw sources of pages are kept for maxAge.
 CACHE_RETENTION_S = 604_800
 # Time that the last version of a page is kept for changeTracking: a year.
@@ -356,6 +361,8 @@ _minima = {
     "EXTRACT_PAGES": 1,
     "OPERATION_TIMEOUT_S": 1,
     "PAUSE_MAX_DAYS": 1,
+    "RETENTION_DAYS": 0.01,
+    "MAX_RETENTION_DAYS": 0.01,
     "MAX_CONNECTIONS": 1,
     "MAX_PEER_CONNECTIONS": 1,
     "MAX_PENDING_SCRAPES": 1,
@@ -373,9 +380,12 @@ _minima = {
     "WEBHOOK_CONCURRENCY": 1,
     "WEBHOOK_TIMEOUT_S": 1,
 }
+_fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
 _of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use
 _maxima = {
     "PORT": 65_535,
+    "RETENTION_DAYS": 36_500,
+    "MAX_RETENTION_DAYS": 36_500,
     "ROBOTS_MAX_AGE_S": 86_400,
     "SCRAPYD_PROCESSES_PER_JOB": 1000,
 }
@@ -416,6 +426,12 @@ def check_settings(settings: BaseSettings) -> None:
     if url := settings["WEBHOOK_URL"]:
         _check_webhook(url)
     _check_model(settings)
+    usual, most = settings["RETENTION_DAYS"], settings["MAX_RETENTION_DAYS"]
+    if float(usual) > float(most):
+        raise ValueError(
+            f"SCRAPER_RETENTION_DAYS must not exceed SCRAPER_MAX_RETENTION_DAYS, {most},"
+            f" got {usual}"
+        )
     # Imported here: every process reads this module, few of them check it.
     from scraper_service.options.limits import parse_rates, parse_sites  # noqa: PLC0415
 
@@ -431,8 +447,10 @@ def _check_number(name: str, value: object) -> None:
         number = float(str(value))
     except ValueError:
         raise ValueError(f"{text}, got {value!r}") from None
-    if not low <= number <= (high or number) or number != int(number):
-        raise ValueError(f"{text}, without fraction, got {value!r}")
+    is_whole = name in _fractions or number == int(number)
+    if not (low <= number <= (high or number) and is_whole):
+        text += "" if name in _fractions else ", without fraction"
+        raise ValueError(f"{text}, got {value!r}")
 
 
 def _check_network(name: str, text: str) -> None:

@@ -40,7 +40,7 @@ This page is written by `make docs` from `scraper_service/options/catalogue.py`.
 
 # Title, table, and whether spiders take the options.
 TABLES = (
-    ("Pages", catalogue.SCRAPE, True),
+    ("Pages", (*catalogue.SCRAPE, catalogue.RETENTION), True),
     ("Callers", catalogue.CALLER, True),
     ("Crawls", catalogue.CRAWL, True),
     ("Batches", catalogue.BATCH, True),

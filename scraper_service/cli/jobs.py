@@ -114,7 +114,7 @@ def jobs_group() -> None:
     """List, show, cancel, resume and export crawls and batches.
 
     Jobs are in the job database of --data-dir, or with --server in a running service.
-    A job is kept for 24 hours after its end.
+    A job is kept for RETENTION_DAYS (1) after its end.
 
     JOB_ID is the id of a job, its first characters, or `last` for the newest job.
     """
@@ -206,7 +206,7 @@ def show_command(
 @takes_service
 @click.pass_obj
 def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> None:
-    """Cancel a job for good; its pages are kept for 24 hours."""
+    """Cancel a job for good; its pages are kept for RETENTION_DAYS (1)."""
     if where.server:
         from scraper_service.cli import remote
 

@@ -159,13 +159,15 @@ def open_database(settings: Settings) -> Database:
         raise click.ClickException(str(error)) from error
 
 
-def new_job(connection: Connection, options: CrawlOptions | BatchOptions) -> Job:
+def new_job(
+    connection: Connection, options: CrawlOptions | BatchOptions, retention_s: float
+) -> Job:
     """Store a job of the local team, which services do not run."""
     from scraper_service.storage.jobs import admission, job_store
     from scraper_service.storage.jobs.job_records import LOCAL_TEAM, Job
 
     job_store.make_team(connection, LOCAL_TEAM)
-    terms = admission.Terms(team_id=LOCAL_TEAM)
+    terms = admission.Terms(team_id=LOCAL_TEAM, retention_s=retention_s)
     job = admission.create_job(connection, terms, options, 2)
     assert isinstance(job, Job)  # these terms have no limit and no idempotency key
     return job
@@ -336,6 +338,7 @@ class LocalRun:
         self._progress.say("stopping: pages under way end first; again to end at once")
 
     async def _run(self) -> int:
+        from scraper_service.options.retention import Retention
         from scraper_service.services.job_runner import LocalRunner
         from scraper_service.storage.frontier.frontier import Frontier
 
@@ -346,7 +349,8 @@ class LocalRun:
             place = self._place or Destination(STDOUT, keys=keys_of_job(self._work))
             output = place.output()
             output.open()  # before the job is created
-            job = await self._database.write(new_job, self._work)
+            kept_s = Retention.of(self._settings).seconds(None)
+            job = await self._database.write(new_job, self._work, kept_s)
         with RunRecord(Path(self._settings["DATA_DIR"]), job.id) as record:
             if record.owner is not None:
                 # The earlier owner is dead: end its leases before they expire.

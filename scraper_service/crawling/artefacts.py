@@ -13,6 +13,7 @@ from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import KINDS, Artefacts
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 from scraper_service.storage.secrets import key_secret
+from scraper_service.storage.transactions import DAY_S
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -58,7 +59,8 @@ async def hold_artefact(settings: BaseSettings, name: str, request: Request) -> 
 def shared_artefacts(settings: BaseSettings) -> Artefacts:
     """Return the files in the data directory of the service."""
     folder = Path(settings["DATA_DIR"]) / artefacts.FOLDER
-    return Artefacts(folder, service_secret(settings))
+    most_s = settings.getfloat("MAX_RETENTION_DAYS") * DAY_S
+    return Artefacts(folder, service_secret(settings), most_s)
 
 
 def service_secret(settings: BaseSettings) -> bytes:

@@ -55,6 +55,7 @@ from scraper_service.options.parsing import (
     choice,
     integer,
 )
+from scraper_service.options.retention import LONGEST_DAYS, MIN_DAYS
 from scraper_service.options.scrape import (
     MAX_WAIT_MS,
     OVERALL_TIMEOUT_MS,
@@ -313,6 +314,16 @@ _DEDUPE_BOILERPLATE = Option("dedupe_boilerplate", Each(None, "dedupeBoilerplate
     Bool(), False, "Remove text that repeats over pages of a site from the Markdown.",
     is_own=True)
 
+def _retention(key: Each) -> Option:
+    return Option("retention_days", key, Number(MIN_DAYS, LONGEST_DAYS), None,
+        "Store the results for this number of days after their last change.",
+        is_nested=False, is_own=True)
+
+
+#: An option of scrapes and of the jobs of version 2.
+RETENTION = _retention(Each(None, "retentionDays", None))
+_RETENTION_V1 = _retention(Each("retentionDays", "retentionDays", None))
+
 #: Options of crawls and batches.
 PACE: TableT = (
     Option("max_concurrency", "maxConcurrency", integer(1), None,
@@ -358,6 +369,7 @@ CRAWL: TableT = (
         Flag("--keep-similar", help="Tell apart http and https, www, final slashes.")),
     _DEDUPE_BOILERPLATE,
     _webhook("crawl"),
+    RETENTION,
 )
 
 #: The attributes of :class:`~scraper_service.options.crawl.BatchOptions`.
@@ -369,6 +381,7 @@ BATCH: TableT = (
     *PACE,
     _DEDUPE_BOILERPLATE,
     _webhook("batch_scrape"),
+    RETENTION,
 )
 
 #: The attributes of :class:`~scraper_service.options.map_search.MapOptions`.
@@ -486,6 +499,7 @@ EXTRACT: TableT = (
     Option("webhook", Each(None, "webhook"),
         values.webhook_kind("extract", EXTRACT_EVENTS), None,
         "The receiver of the job's events."),
+    RETENTION,
 )
 
 #: The attributes of :class:`~scraper_service.options.extraction.LlmsTextOptions`.
@@ -497,6 +511,7 @@ LLMS_TEXT: TableT = (
         "Return the text of the pages, too."),
     Option("use_cache", "cache", Bool(), True,
         "Accept stored pages."),
+    _RETENTION_V1,
 )
 
 #: The attributes of :class:`~scraper_service.options.extraction.ResearchOptions`.
@@ -515,6 +530,7 @@ RESEARCH: TableT = (
         "Instructions to the language model."),
     Option("formats", "formats", Array(choice("markdown", "json"), 10), ("markdown",),
         "The formats of the result."),
+    _RETENTION_V1,
 )
 
 # fmt: on

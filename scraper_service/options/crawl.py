@@ -19,6 +19,7 @@ from attrs.validators import (
     optional,
 )
 
+from scraper_service.options.retention import LONGEST_DAYS, MIN_DAYS
 from scraper_service.options.scrape import ScrapeOptions
 
 MAX_BATCH_URLS = 100_000
@@ -32,6 +33,8 @@ EVENTS = (*EXTRACT_EVENTS, "paused", "resumed", "updated")
 _INDEX_FILES = frozenset({"index.html", "index.php"})
 _texts = deep_iterable(instance_of(str), instance_of(tuple))
 _flag = instance_of(bool)
+#: The validator of the option ``retention_days``.
+DAYS: Any = optional([ge(MIN_DAYS), le(LONGEST_DAYS)])
 
 
 @frozen(kw_only=True)
@@ -41,6 +44,8 @@ class PageOptions:
     #: The URL of the caller; a missing scheme is added.
     url: str = field(validator=instance_of(str))
     scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
     #: The caller, for the log only: client, platform and user.
     origin: str = "api"
     integration: str | None = None
@@ -97,6 +102,8 @@ class CrawlOptions:
     dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
     scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
@@ -120,6 +127,8 @@ class BatchOptions:
     dedupe_boilerplate: bool = field(default=False, validator=_flag)
     webhook: Webhook | None
     scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None

@@ -16,7 +16,7 @@ from attrs.validators import (
     optional,
 )
 
-from scraper_service.options.crawl import Webhook
+from scraper_service.options.crawl import DAYS, Webhook
 from scraper_service.options.formats import Json
 from scraper_service.options.scrape import ScrapeOptions
 
@@ -62,6 +62,8 @@ class ExtractOptions:
     timeout_ms: int | None = field(validator=optional(ge(1)))
     webhook: Webhook | None
     scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
@@ -102,6 +104,8 @@ class LlmsTextOptions:
     #: False fetches each page again.
     use_cache: bool = field(validator=_flag)
     scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
@@ -134,6 +138,8 @@ class ResearchOptions:
     #: The structured data.
     json: Json
     scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 
 class Charges:
-    """The credits of calls outside of jobs, and their pages, which are kept for a day.
+    """The credits of calls outside of jobs, and their pages.
 
     Calls of a team without a balance never wait for the database. ``owner`` is the id
     of this process in the table of workers.

@@ -17,6 +17,7 @@ from scraper_service.errors import (
     JobNotFound,
     ServiceUnavailable,
 )
+from scraper_service.options.retention import Retention
 from scraper_service.services.crawl_preview import explain
 from scraper_service.services.job_runner import expire
 from scraper_service.shared_objects import BackgroundTasks
@@ -94,6 +95,7 @@ class TeamJobs:
         self._tasks = BackgroundTasks()
         self._places = TeamPermits.shared()
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
+        self._retention = Retention.of(runner.settings)
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
 
     async def start(
@@ -122,6 +124,8 @@ class TeamJobs:
     def _terms(
         self, options: CrawlOptions | BatchOptions, team: Team, least_pages: int = 1
     ) -> admission.Terms:
+        is_zero = options.scrape.zero_data_retention
+        retention_s = self._retention.seconds(options.retention_days, is_zero=is_zero)
         price = None if team.is_unlimited else self._prices.usual(options.scrape)
         return admission.Terms(
             team_id=team.id,
@@ -130,6 +134,7 @@ class TeamJobs:
             least_pages=least_pages,
             most_jobs=self._most_jobs,
             webhook_url=self._webhook_url,
+            retention_s=retention_s,
         )
 
     async def check_key(self, idempotency_key: str | None, team: Team) -> None:

@@ -38,6 +38,7 @@ from scraper_service.options.map_search import (
     MAX_SEARCH,
     MapOptions,
 )
+from scraper_service.options.retention import Retention
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 from scraper_service.options.serialization import operation_from_json
 from scraper_service.options.spider_arguments import MAP_DEFAULTS
@@ -370,6 +371,7 @@ class OperationCalls:
         self._most_jobs = settings.getint("MAX_ACTIVE_JOBS")
         self._webhook_url: str | None = settings["WEBHOOK_URL"] or None
         self._no_model = missing_model(settings)
+        self._retention = Retention.of(settings)
 
     async def start(self, options: OperationOptionsT, team: Team, version: int) -> str:
         """Store an operation that is run soon; return its id.
@@ -392,6 +394,7 @@ class OperationCalls:
             page_price=None if team.is_unlimited else work.price(options),
             most_jobs=self._most_jobs,
             webhook_url=self._webhook_url,
+            retention_s=self._retention.seconds(options.retention_days),
         )
         self._places.limit_to(team.id, team.concurrency)
         return await self._operations.start(

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scraper_service.items import Page, Upload
     from scraper_service.options.crawl import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
+    from scraper_service.options.retention import Retention
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charge, Charges
@@ -125,6 +126,7 @@ class Scraping:
         availability: Availability,
         changes: Changes,
         serialize: Callable[[Page], bytes],
+        retention: Retention,
     ):
         self._scrapes = scrapes
         self._maps = maps
@@ -135,6 +137,7 @@ class Scraping:
         self._availability = availability
         self._changes = changes
         self._serialize = serialize
+        self._retention = retention
 
     async def scrape(self, options: PageOptions, team: Team, version: int) -> Page:
         """Return one page, fetched or failed. It is charged and stored.
@@ -171,7 +174,11 @@ class Scraping:
         scrape = options.scrape
         target = None if scrape.zero_data_retention else options.url
         endpoint = "scrape" if upload is None else "parse"
-        call = _call(team, endpoint, version, target, options.origin, scrape_id)
+        is_zero = scrape.zero_data_retention
+        retention_s = self._retention.seconds(options.retention_days, is_zero=is_zero)
+        call = _call(
+            team, endpoint, version, target, options.origin, retention_s, scrape_id
+        )
         async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
             page = await self._scrapes.fetch(options, team, call.id, upload)
             return await self._settled(page, charge, is_kept=target is not None)
@@ -195,7 +202,7 @@ class Scraping:
             page = await self._changes.compared(page)
 
     async def stored_scrape(self, scrape_id: str, team: Team) -> bytes:
-        """Return the JSON of a page that was scraped within the last day."""
+        """Return the JSON of a page of a scrape, as long as it is stored."""
         body = self._charges.stored(scrape_id, team.id)
         if body is None:
             body = await Jobs(self._database).read_scrape(scrape_id, team.id)
@@ -214,7 +221,8 @@ class Scraping:
         """
         self._availability.check_open()
         self._availability.require(options.scrape)
-        call = _call(team, "map", version, options.url, options.origin)
+        retention_s = self._retention.seconds(None)
+        call = _call(team, "map", version, options.url, options.origin, retention_s)
         price = self._prices.map
         async with self._charges.call(call, team, price) as charge:
             found = await self._maps.find(options, team.id, call.id, shape)
@@ -240,7 +248,10 @@ class Scraping:
                 error.nested = True
                 raise
         deadline = time.monotonic() + options.timeout_ms / 1000
-        call = _call(team, "search", version, options.query, options.origin)
+        retention_s = self._retention.seconds(None)
+        call = _call(
+            team, "search", version, options.query, options.origin, retention_s
+        )
         most = self._prices.search(options.limit * len(options.sources))
         async with self._charges.call(call, team, most) as charge:
             found = await self._searches.find(options, team.id)
@@ -283,6 +294,7 @@ def _call(
     version: int,
     target: str | None,
     origin: str,
+    retention_s: float,
     call_id: str | None = None,
 ) -> Call:
     return Call(
@@ -294,4 +306,5 @@ def _call(
         target,
         time.time(),
         origin,
+        retention_s=retention_s,
     )

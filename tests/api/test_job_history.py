@@ -404,3 +404,87 @@ def rows_of(service, job_id):
         query = "SELECT count(*) FROM job WHERE id = ?"
         found["job"] = database.execute(query, (job_id,)).fetchone()[0]
     return {table: count for table, count in found.items() if count}
+
+
+# -- retention -----------------------------------------------------------------------
+
+
+def starts(pages):
+    """Return (path, body, path of the status) of each call with retentionDays."""
+    url = pages.url("/3")
+    return (
+        ("/v2/crawl", {"url": url}, "/v2/crawl/{id}"),
+        ("/v2/batch/scrape", {"urls": [url]}, "/v2/batch/scrape/{id}"),
+        ("/v2/extract", {"urls": [url], "prompt": "the title"}, "/v2/extract/{id}"),
+        ("/v1/llmstxt", {"url": url, "maxUrls": 1}, "/v1/llmstxt/{id}"),
+    )
+
+
+def test_results_expire_after_their_retention(shared, pages):
+    for path, body, status in starts(pages):
+        for days in (0.01, 30):
+            made = post(shared, path, {**body, "retentionDays": days}, KEYS[1])
+            ended_as_job(shared, made["id"])
+            data = read(shared, f"/v2/jobs/{made['id']}", KEYS[1])["data"]
+            kept = seconds(data["expiresAt"]) - seconds(data["completedAt"])
+            assert kept == pytest.approx(days * 86_400, abs=1)
+            found = read(shared, status.format(id=made["id"]), KEYS[1])
+            assert found["expiresAt"] == data["expiresAt"]
+            assert data["options"]["retentionDays"] == days
+
+
+def test_a_scrape_expires_after_its_retention(shared, pages):
+    body = {"url": pages.url("/3"), "retentionDays": 2.5}
+    scrape_id = post(shared, "/v2/scrape", body, KEYS[1])["data"]["metadata"][
+        "scrapeId"
+    ]
+    wait_until(lambda: shared.get(f"/v2/jobs/{scrape_id}", key=KEYS[1]).status == 200)
+    data = read(shared, f"/v2/jobs/{scrape_id}", KEYS[1])["data"]
+    kept = seconds(data["expiresAt"]) - seconds(data["completedAt"])
+    assert kept == pytest.approx(2.5 * 86_400, abs=1)
+
+
+def ended_as_job(service, job_id):
+    def state():
+        data = read(service, f"/v2/jobs/{job_id}", KEYS[1])["data"]
+        return data["state"] not in {"queued", "running"}
+
+    wait_until(state)
+
+
+def seconds(text):
+    return datetime.fromisoformat(text).timestamp()
+
+
+@pytest.mark.parametrize("days", [366, 0.009, 0, -1, "1", True, 10**9])
+def test_a_bad_retention_is_refused(shared, pages, days):
+    for path, body, _ in (*starts(pages), ("/v2/scrape", {"url": pages.url("/3")}, "")):
+        reply = shared.post(path, {**body, "retentionDays": days}, key=KEYS[1])
+        assert reply.status == 400, (path, reply.json)
+        [detail] = reply.json["details"]
+        assert detail["path"] == ["retentionDays"]
+        assert str(days) in detail["message"] or detail["code"] == "invalid_type"
+    if days == 366:
+        assert detail["message"] == "retentionDays must be 0.01 to 365, got 366"
+
+
+def test_zero_data_retention_allows_no_retention(shared, pages):
+    url, both = pages.url("/3"), {"zeroDataRetention": True, "retentionDays": 1}
+    for path, body in (
+        ("/v2/crawl", {"url": url}),
+        ("/v2/batch/scrape", {"urls": [url]}),
+        ("/v2/scrape", {"url": url}),
+    ):
+        reply = shared.post(path, {**body, **both}, key=KEYS[1])
+        assert reply.status == 400
+        [detail] = reply.json["details"]
+        assert detail["path"] == ["retentionDays"]
+        assert "zeroDataRetention" in detail["message"]
+
+
+def test_only_the_second_version_has_the_option(shared, pages):
+    body = {"url": pages.url("/3"), "retentionDays": 1}
+    for path in ("/v1/crawl", "/v1/scrape"):
+        reply = shared.post(path, body, key=KEYS[1])
+        assert reply.status == 400
+        assert reply.json["details"][0]["keys"] == ["retentionDays"]

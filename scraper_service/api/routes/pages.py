@@ -100,7 +100,7 @@ class PageRoutes(Routes):
 
     @Described(returns=success({"data": ref("Page")}), errors=(JobNotFound,))
     async def read_scrape(self, request: JsonRequest, scrape_id: str) -> bytes:
-        """Return a page that was scraped within the last day."""
+        """Return a page that was scraped, as long as it is stored."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         page = await self.services.scraping.stored_scrape(parse_job_id(scrape_id), team)
         answer = b'{"success":true,"data":%s}' % page

@@ -44,7 +44,11 @@ MAX_EXPLAINED = 1000  # URLs
 DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v2")
 
 SCRAPE_KEYS = pages.scrape_keys("v2")
-PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **SCRAPE_KEYS}
+PAGE_KEYS: KeysT = {
+    **pages.REQUEST_KEYS,
+    **catalogue.keys((catalogue.RETENTION,), "v2"),
+    **SCRAPE_KEYS,
+}
 CRAWL_KEYS = crawl.crawl_keys("v2")
 
 _WIRE_NAMES = pages.wire_names({**crawl.batch_keys("v2"), **CRAWL_KEYS, **PAGE_KEYS})

@@ -28,6 +28,7 @@ from sqlalchemy import (
 )
 
 from scraper_service.storage import change_snapshots
+from scraper_service.storage.files import artefacts
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import (
     activity,
@@ -85,6 +86,8 @@ class Call:
     at: float
     origin: str | None = None
     error: str | None = None
+    #: Seconds that the call and its page are stored.
+    retention_s: float = RETENTION_S
 
 
 def balance(connection: Connection, team_id: str) -> int | None:
@@ -238,7 +241,7 @@ def settle_tracked(
 def record(
     connection: Connection, call: Call, price: int, body: bytes | None = None
 ) -> None:
-    """Write a call into ledger and activity, and keep its page for a day.
+    """Write a call into ledger and activity, and keep its page.
 
     A second call changes nothing.
     """
@@ -255,9 +258,11 @@ def record(
             "id": call.id,
             "team_id": call.team_id,
             "body": zlib.compress(body, 1),
-            "expires_at": at + RETENTION_S,
+            "expires_at": at + call.retention_s,
         }
         connection.execute(_ADD_PAGE, page)
+        if call.retention_s != RETENTION_S:
+            artefacts.keep_until(connection, call.id, at + call.retention_s)
 
 
 def _is_recorded(connection: Connection, call: Call) -> bool:
@@ -284,7 +289,7 @@ def note_activity(connection: Connection, call: Call, at: float) -> None:
         "error": call.error,
         "origin": call.origin,
         "at": call.at,
-        "expires_at": at + RETENTION_S,
+        "expires_at": at + call.retention_s,
     }
     connection.execute(_ADD_ACTIVITY, row)
 

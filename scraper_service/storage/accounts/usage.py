@@ -13,7 +13,7 @@ from sqlalchemy import and_, func, or_, select
 from scraper_service.storage.accounts.credits import DAY_S, Call, balance
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import activity, job, key, ledger, team
-from scraper_service.storage.transactions import RETENTION_S, now_of
+from scraper_service.storage.transactions import now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -110,10 +110,11 @@ def read_activity(
     limit: int,
 ) -> list[Call]:
     """Return calls of the last day, latest first. One more than ``limit`` if there are more."""
-    columns = activity.c
+    columns, now = activity.c, now_of(connection)
     where = [
         columns.team_id == team_id,
-        columns.at > now_of(connection) - RETENTION_S,
+        columns.at > now - DAY_S,
+        columns.expires_at > now,
     ]
     if endpoint is not None:
         where.append(columns.endpoint == endpoint)

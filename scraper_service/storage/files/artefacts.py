@@ -14,13 +14,14 @@ import time
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs
 
-from sqlalchemy import and_, or_, select
+from sqlalchemy import and_, or_, select, update
 
 from scraper_service.storage.files.private_files import private_file, private_folder
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
+    DAY_S,
     RETENTION_S,
     delete_some,
     now_of,
@@ -37,7 +38,8 @@ FOLDER = "artefacts"  # in DATA_DIR
 KINDS = {"png": "image/png", "jpeg": "image/jpeg", "pdf": "application/pdf"}
 #: Stands for the URL of the service in stored pages. Responses replace it.
 BASE = "http://artefacts.invalid"
-ADDRESS_S = 7 * RETENTION_S  # validity of a signature; a job may run for days
+# Validity of a signature beyond the longest retention, since a job may run for days.
+ADDRESS_S = 7 * DAY_S
 CACHED = "source:"  # the start of holders that are pages of the cache
 GRACE_S = 600.0  # age of a file without a row before it is deleted
 MAX_SWEPT = 500  # files in one call
@@ -47,12 +49,17 @@ _NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
 
 
 class Artefacts:
-    """The files in ``folder``. ``secret`` signs their URLs."""
+    """The files in ``folder``.
+
+    ``secret`` signs their URLs, which are valid longer than a page may be stored,
+    ``most_s`` seconds. A file can be read only while a page has it.
+    """
 
     PATH: ClassVar[str] = "/artefacts/"
 
-    def __init__(self, folder: Path, secret: bytes):
+    def __init__(self, folder: Path, secret: bytes, most_s: float = RETENTION_S):
         self.folder = folder
+        self._valid_s = ADDRESS_S + most_s
         self._key = derived_key(secret, "artefacts")
 
     def put(self, data: bytes, kind: str) -> str:
@@ -79,7 +86,7 @@ class Artefacts:
 
     def address(self, name: str) -> str:
         """Return a signed URL below :data:`BASE`."""
-        expires = int(time.time() + ADDRESS_S)
+        expires = int(time.time() + self._valid_s)
         return (
             f"{BASE}{self.PATH}{name}"
             f"?expires={expires}&signature={self._signature(name, expires)}"
@@ -141,6 +148,15 @@ def hold(
     expires_at = None if job_id else now_of(connection) + keep_s
     row = {"name": name, "holder": holder, "job_id": job_id, "expires_at": expires_at}
     upsert(connection, artefact, [row])
+
+
+def keep_until(connection: Connection, holder: str, expires_at: float) -> None:
+    """Keep the files of a single call until a time in seconds since 1970."""
+    connection.execute(
+        update(artefact)
+        .where(artefact.c.holder == holder, artefact.c.job_id.is_(None))
+        .values(expires_at=expires_at)
+    )
 
 
 def expire(connection: Connection) -> int:

@@ -26,8 +26,8 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import frontier, worker
 from scraper_service.storage.transactions import (
+    DAY_S,
     IN_ORDER,
-    RETENTION_S,
     lock_job,
     now_of,
     rows_in,
@@ -152,7 +152,7 @@ def forget_worker(connection: Connection, owner: str) -> None:
 def forget_workers(connection: Connection) -> None:
     """Delete the rows of processes that have been dead for long."""
     connection.execute(
-        worker.delete().where(worker.c.until < now_of(connection) - RETENTION_S)
+        worker.delete().where(worker.c.until < now_of(connection) - DAY_S)
     )
 
 

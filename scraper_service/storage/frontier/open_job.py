@@ -34,7 +34,6 @@ from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, ledger, page
 from scraper_service.storage.transactions import (
     IN_ORDER,
-    RETENTION_S,
     note,
     now_of,
     rows_in,
@@ -134,6 +133,7 @@ class OpenJob:
         self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
         self.paused_at: float | None = row.paused_at
+        self.retention_s: float = row.retention_s
         self.started_at: float | None = row.started_at
 
     @property
@@ -524,7 +524,7 @@ class OpenJob:
             "paused_at": self.paused_at,
             "started_at": self.started_at,
             "completed_at": self.at if ended else None,
-            "expires_at": self.at + RETENTION_S,
+            "expires_at": self.at + self.retention_s,
         }
         self._connection.execute(_WRITE_JOB, counts)
         add_refused(self._connection, self.job_id, self.refused)

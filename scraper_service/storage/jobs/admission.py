@@ -38,7 +38,12 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.jobs.job_store import get_job, insert_job
 from scraper_service.storage.schema import idempotency, job
-from scraper_service.storage.transactions import RETENTION_S, dialect_insert, now_of
+from scraper_service.storage.transactions import (
+    DAY_S,
+    RETENTION_S,
+    dialect_insert,
+    now_of,
+)
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
@@ -63,6 +68,8 @@ class Terms:
     most_jobs: int | None = None
     #: Webhook for jobs without one of their own. ``{job_id}`` stands for the job's id.
     webhook_url: str | None = None
+    #: Seconds that the results are stored after their last change.
+    retention_s: float = RETENTION_S
 
 
 def create_job(
@@ -98,7 +105,14 @@ def create_job(
     text = json.dumps(options_to_json(evolve(options, webhook=None)))
     team_id = terms.team_id
     found = insert_job(
-        connection, team_id, seed, text, version, key_id=terms.key_id, **bill
+        connection,
+        team_id,
+        seed,
+        text,
+        version,
+        key_id=terms.key_id,
+        retention_s=terms.retention_s,
+        **bill,
     )
     if hook := options.webhook or _common_hook(terms.webhook_url, found.id):
         webhook_outbox.attach(connection, found.id, hook)
@@ -138,7 +152,8 @@ def create_operation(
         hook = options.webhook or _common_hook(terms.webhook_url, job_id)
         kept = evolve(options, webhook=None)
     text = json.dumps(operation_to_json(kept))
-    bill = {"page_limit": pages, "key_id": terms.key_id, **bill}
+    own = {"key_id": terms.key_id, "retention_s": terms.retention_s}
+    bill = {"page_limit": pages, **own, **bill}
     operations.insert_operation(
         connection, job_id, team_id, options, text, version, **bill
     )
@@ -184,10 +199,10 @@ def _use_key(connection: Connection, team_id: str, key: str, at: float) -> bool:
     # One statement, so that one of two equal keys wins.
     used = connection.execute(
         dialect_insert(connection, idempotency)
-        .values(team_id=team_id, key=key, expires_at=at + RETENTION_S)
+        .values(team_id=team_id, key=key, expires_at=at + DAY_S)
         .on_conflict_do_update(
             index_elements=("team_id", "key"),
-            set_={"expires_at": at + RETENTION_S},
+            set_={"expires_at": at + DAY_S},
             where=idempotency.c.expires_at <= at,
         )
         .returning(idempotency.c.key)
@@ -251,6 +266,8 @@ def add_entries(
     links = [Link(first + n, url, 0, options) for n, url in enumerate(urls)]
     insert_links(connection, job_id, links, RowState.PENDING)
     is_queued = found.state == JobState.QUEUED
+    is_chosen = batch.retention_days is not None
+    retention_s = terms.retention_s if is_chosen else found.retention_s
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
@@ -258,7 +275,8 @@ def add_entries(
             open=found.open + len(urls),
             state=JobState.QUEUED if is_queued else JobState.SCRAPING,
             completed_at=None,
-            expires_at=at + RETENTION_S,
+            retention_s=retention_s,
+            expires_at=at + retention_s,
             **bill,
         )
     )

@@ -128,7 +128,7 @@ def queue_job(
             target=target,
             header_names=json.dumps(names) if names else None,
             created_at=at,
-            expires_at=at + RETENTION_S,
+            expires_at=at + values.get("retention_s", RETENTION_S),
             **values,
         )
     )
@@ -282,7 +282,7 @@ def end_job(
             error=error,
             paused_at=None,
             completed_at=at,
-            expires_at=at + RETENTION_S,
+            expires_at=at + job.c.retention_s,
         )
         .returning(job.c.team_id, job.c.reserved)
     ).one_or_none()

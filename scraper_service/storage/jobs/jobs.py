@@ -51,7 +51,7 @@ class Jobs:
        completes the job with its last URL.
     4. :meth:`change` pauses, resumes and changes an active job, and :meth:`end` cancels
        or fails it. :meth:`end_long_pauses` cancels jobs that nobody resumes.
-    5. :meth:`expire` deletes the job a day after its last change, or :meth:`delete`
+    5. :meth:`expire` deletes the job at the end of its retention, or :meth:`delete`
        before.
 
     Callers read a job with :meth:`get`, :meth:`get_with_pages`, :meth:`events`,

@@ -26,7 +26,6 @@ from scraper_service.storage.jobs import job_secrets, job_store
 from scraper_service.storage.jobs.job_records import ACTIVE, JobState, RowState
 from scraper_service.storage.schema import frontier, job, operation, page, worker
 from scraper_service.storage.transactions import (
-    RETENTION_S,
     lock_job,
     note,
     now_of,
@@ -312,7 +311,7 @@ def add_step(
         return False
     child_id = step_id(job_id, name)
     if job_store.get_job(connection, child_id, None) is None:
-        columns = select(job.c.team_id, job.c.version, job.c.key_id)
+        columns = select(job.c.team_id, job.c.version, job.c.key_id, job.c.retention_s)
         row = connection.execute(columns.where(job.c.id == job_id)).one()
         options = json.dumps(options_to_json(evolve(batch, urls=batch.urls[:1])))
         job_store.insert_job(
@@ -324,6 +323,7 @@ def add_step(
             child_id,
             parent_id=job_id,
             key_id=row.key_id,
+            retention_s=row.retention_s,
         )
     return True
 
@@ -361,7 +361,7 @@ def complete(
             credits=price,
             reserved=0,
             completed_at=at,
-            expires_at=at + RETENTION_S,
+            expires_at=at + job.c.retention_s,
         )
     )
     note(connection, job_id, JobState.COMPLETED.value, at)
