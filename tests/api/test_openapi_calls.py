@@ -97,6 +97,16 @@ def ids(called, pages):
     return [*found, reply.json["data"]["metadata"]["scrapeId"], str(uuid.UUID(int=0))]
 
 
+def ended_deliveries(receiver):
+    types = [each.json["type"] for each in receiver.received()]
+    return any(each.endswith(".completed") for each in types)
+
+
+def event_schema(documented):
+    delivery = documented.json["webhooks"]["event"]["post"]["requestBody"]
+    return delivery["content"]["application/json"]["schema"]
+
+
 def has_ended(service, path):
     return service.get(path).json["status"] in {"completed", "failed"}
 
@@ -225,6 +235,9 @@ def test_a_job_is_as_documented(called, documented, pages, version, kind):
         reply = documented.check("POST", path, called.post(path, body))
         job = f"{path}/{reply.json['id']}"
         wait_until(lambda: has_ended(called, job))
+        wait_until(lambda: ended_deliveries(receiver))
+        for delivery in receiver.received():
+            documented.validate(event_schema(documented), delivery.json)
     for below in ("", "?limit=1", "/errors"):
         name = f"{path}/{{id}}{below.partition('?')[0]}"
         documented.check("GET", name, called.get(job + below))

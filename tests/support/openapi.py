@@ -41,7 +41,7 @@ class Documented:
 
     def validate(self, schema: dict[str, Any], value: Any) -> None:
         """Raise ``ValidationError`` unless ``value`` has a schema of the document."""
-        whole = {**schema, "components": self._components}
+        whole = {**closed_schema(schema), "components": self._components}
         validator = jsonschema.Draft202012Validator(whole, format_checker=FORMATS)
         validator.validate(value)
 

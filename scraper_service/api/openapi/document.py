@@ -17,6 +17,7 @@ from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import METADATA, PAGE
 from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
 from scraper_service.api.request_body import FORM
+from scraper_service.api.webhook_payloads import EVENT
 from scraper_service.errors import (
     InvalidBody,
     InvalidParameter,
@@ -50,6 +51,13 @@ _FURTHER = {
     500: ("UNKNOWN_ERROR: an unexpected error, whose id the log has too.",),
 }
 
+_DELIVERY = {
+    "operationId": "webhook_event",
+    "summary": "Receive an event of a job with a webhook.",
+    "security": [],
+    "requestBody": {"required": True, "content": {JSON: {"schema": EVENT}}},
+    "responses": {"2XX": {"description": "The event has arrived."}},
+}
 _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 _UNDESCRIBED = Described(returns={})
 
@@ -153,6 +161,7 @@ class _Document:
             "security": [{"bearerAuth": []}] if self._works["authentication"] else [],
             "tags": [{"name": k, "description": v} for k, v in self._tags.items()],
             "paths": self._paths,
+            "webhooks": {"event": {"post": _DELIVERY}},
             "components": {
                 "securitySchemes": {"bearerAuth": {"type": "http", "scheme": "bearer"}},
                 "schemas": dict(sorted(self._schemas.items())),
