@@ -29,7 +29,7 @@ from tests.support.scripted_site import ScriptedSite, page, sitemap, text
 from tests.support.waiting import wait_until
 
 EXAMPLES = 8  # of each operation and mode
-MANY_EXAMPLES = 300
+MANY_EXAMPLES = 100
 CHECKS = [
     checks.status_code_conformance,
     checks.content_type_conformance,
