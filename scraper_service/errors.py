@@ -133,6 +133,35 @@ class JobFinished(JobEnded):
     """Raised when a caller controls a job that has ended: pause, change, retry."""
 
 
+class UploadNotFound(ServiceError, LookupError):
+    """Raised for an upload that is unknown, has expired, or was parsed."""
+
+    def __init__(self) -> None:
+        super().__init__("Upload not found")
+
+
+class UploadMissing(ServiceError, ValueError):
+    """Raised when a file would be parsed whose bytes were not sent yet."""
+
+    def __init__(self) -> None:
+        super().__init__("The bytes of this upload were not sent: PUT them first.")
+
+
+class UploadUsed(ServiceError, ValueError):
+    """Raised when the bytes of an upload are sent a second time."""
+
+    def __init__(self) -> None:
+        super().__init__("The bytes of this upload were sent already.")
+
+
+class FileTooLarge(ServiceError, ValueError):
+    """Raised for a file that is larger than any that can be parsed."""
+
+
+class UnsupportedFileType(ServiceError, ValueError):
+    """Raised for a file of a kind that this installation does not read."""
+
+
 class HeadersForgotten(ServiceError, ValueError):
     """Raised when a delivery cannot be replayed without the webhook's headers.
 

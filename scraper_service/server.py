@@ -246,6 +246,7 @@ class Server:
         from scraper_service.services.jobs import TeamJobs
         from scraper_service.services.scraping import Scrapes, Scraping
         from scraper_service.services.usage import Usage
+        from scraper_service.storage.files.uploads import Uploads
 
         settings, prices = self.settings, Prices(self.settings)
         scrapes = Scrapes(self.resident, settings)
@@ -276,6 +277,7 @@ class Server:
             jobs=jobs,
             operations=self.calls,
             usage=Usage(self.database, scrapes, settings),
+            uploads=Uploads(self.database),
             capabilities=lambda: capabilities(settings, engines, self.searches),
         )
 
@@ -286,6 +288,7 @@ class Server:
         from scraper_service.api.parameters import PublicUrls
         from scraper_service.api.routes.files import ArtefactFiles
         from scraper_service.api.routes.openapi import OpenApiPage
+        from scraper_service.api.routes.uploads import UploadedFiles
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
         from scraper_service.crawling.artefacts import shared_artefacts
@@ -312,6 +315,7 @@ class Server:
         ]
         below: dict[str, RootResource] = {
             "artefacts": ArtefactFiles(shared_artefacts(settings), self.database),
+            "uploads": UploadedFiles(services.uploads),
             "health": self._health_pages(),
         }
         below["openapi.json"] = OpenApiPage(

@@ -13,6 +13,7 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from scraper_service.api.responses import encode, iso
 from scraper_service.errors import (
     CallFailed,
+    FileTooLarge,
     HeadersForgotten,
     IdempotencyKeyUsed,
     InvalidBody,
@@ -33,6 +34,10 @@ from scraper_service.errors import (
     ServiceUnavailable,
     SiteBlocked,
     Unauthorized,
+    UnsupportedFileType,
+    UploadMissing,
+    UploadNotFound,
+    UploadUsed,
 )
 
 if TYPE_CHECKING:
@@ -63,10 +68,15 @@ FAILURE_STATUS = {
 PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
+    (UploadMissing, 400, {"code": "BAD_REQUEST"}),
+    (UnsupportedFileType, 400, {"code": "UNSUPPORTED_FILE_TYPE"}),
     (JobNotFound, 404, {}),
+    (UploadNotFound, 404, {}),
     (JobFinished, 409, {"code": "JOB_FINISHED"}),
     (JobEnded, 409, {}),
     (CallFailed, 409, {}),
+    (UploadUsed, 409, {}),
+    (FileTooLarge, 413, {}),
     (HeadersForgotten, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),

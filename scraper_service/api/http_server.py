@@ -17,7 +17,12 @@ from scraper_service.api.connections import Phase
 from scraper_service.api.errors import NotFoundPage, error_body
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import TEXT, success
-from scraper_service.api.request_body import FORM, MAX_BODY_BYTES, MAX_FORM_BYTES
+from scraper_service.api.request_body import (
+    FORM,
+    MAX_BODY_BYTES,
+    MAX_FILE_BYTES,
+    MAX_FORM_BYTES,
+)
 from scraper_service.api.responses import encode
 from scraper_service.api.routes.health import Constant
 
@@ -45,6 +50,7 @@ SINGLE_HEADERS = (
     *("Authorization", "Content-Type", "Host", "Last-Event-ID", "X-Idempotency-Key"),
     *("Sec-WebSocket-Key", "Sec-WebSocket-Version"),
 )
+UPLOADS = b"/uploads/"
 GREETING = "scraper-service: see /v1, /v2 and /health"
 JSON_TYPE = b"application/json; charset=utf-8"
 #: Twisted lacks 429 and 431.
@@ -88,7 +94,8 @@ class DeadlineChannel(http.HTTPChannel):
     def allHeadersReceived(self) -> None:
         request: Any = self.requests[-1]
         self._connections.enter(self, Phase.BODY)
-        self._arm(FORM_S if request.is_form else BODY_S)
+        takes_file = request.is_form or request.is_upload
+        self._arm(FORM_S if takes_file else BODY_S)
         super().allHeadersReceived()
 
     def allContentReceived(self) -> None:
@@ -197,7 +204,16 @@ class JsonRequest(Request):
         return (self.header("Content-Type") or "").lower().startswith(FORM)
 
     @property
+    def is_upload(self) -> bool:
+        """True if the body is a file."""
+        # The request itself learns its path after the body.
+        channel: Any = self.channel
+        return bool(channel._path.startswith(UPLOADS))
+
+    @property
     def _most(self) -> int:
+        if self.is_upload:
+            return MAX_FILE_BYTES
         return MAX_FORM_BYTES if self.is_form else MAX_BODY_BYTES
 
     def handleContentChunk(self, data: bytes) -> None:

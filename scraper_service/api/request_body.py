@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 OptionsT = TypeVar("OptionsT")
 
 MAX_BODY_BYTES = 10 * 2**20  # docs/api.md, Transport
+JSON = "application/json"
 FORM = "multipart/form-data"  # the type of uploads
 MAX_FILE_BYTES = 50 * 2**20  # docs/api.md, Uploads
 MAX_FORM_BYTES = MAX_FILE_BYTES + 2**20  # the file, and what says how to read it

@@ -11,6 +11,7 @@ from attrs import field, frozen
 
 from scraper_service.api.request_body import (
     FORM,
+    JSON,
     LARGE_BODY_BYTES,
     MAX_FILE_BYTES,
     load_json,
@@ -47,7 +48,10 @@ async def read_form(request: JsonRequest) -> UploadForm:
     """
     kind, values = multipart.parse_options_header(request.header("Content-Type") or "")
     if kind != FORM or not values.get("boundary"):
-        message = f"a file is expected as {FORM}, got {kind[:100] or 'no type'!r}"
+        message = (
+            f"a file is expected as {FORM}, or uploadRef as {JSON}, got"
+            f" {kind[:100] or 'no type'!r}"
+        )
         raise _refused("file", message)
     assert request.content is not None
     # Twisted keeps a body of this size in a file, so it is read in a thread.
@@ -103,21 +107,37 @@ def upload_of(filename: str, kind: str, body: bytes) -> Upload:
 
     Raises :exc:`InvalidOptions` for a file without name or content.
     """
-    name = filename.replace("\\", "/").rpartition("/")[2].strip()
+    try:
+        name = file_name(filename)
+    except ValueError as error:
+        raise _refused("file", str(error)) from None
+    if not body:
+        raise _refused("file", f"the file {name!r} is empty")
+    return Upload(name, content_type(name, kind), body)
+
+
+def file_name(given: str) -> str:
+    """Return the name in the path that a client gives.
+
+    Raises :exc:`ValueError` for a path without a name, or with a long one.
+    """
+    name = given.replace("\\", "/").rpartition("/")[2].strip()
     name = "".join(c for c in name if c.isprintable())
     if not name:
-        raise _refused("file", "the file has no name")
+        raise ValueError("the file has no name")
     if len(name) > MAX_NAME:
-        message = (
+        raise ValueError(
             f"a file name has at most {MAX_NAME} characters, got {len(name)}:"
             f" {name[:SHOWN]!r}..."
         )
-        raise _refused("file", message)
-    if not body:
-        raise _refused("file", f"the file {name!r} is empty")
-    if kind.lower() in {"", "application/octet-stream"}:
-        kind = mimetypes.guess_type(name)[0] or ""
-    return Upload(name, kind, body)
+    return name
+
+
+def content_type(name: str, given: str) -> str:
+    """Return the type of a file. Its name decides if the client gives none."""
+    if given.lower() in {"", "application/octet-stream"}:
+        return mimetypes.guess_type(name)[0] or ""
+    return given
 
 
 def _decoded(text: str, what: str, path: str) -> str:

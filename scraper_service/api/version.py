@@ -14,6 +14,7 @@ from scraper_service.services.jobs import TeamJobs
 from scraper_service.services.operations import OperationCalls
 from scraper_service.services.scraping import Scraping
 from scraper_service.services.usage import Usage
+from scraper_service.storage.files.uploads import Uploads
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Coroutine, Iterable
@@ -40,6 +41,8 @@ class Services:
     #: Deep research, extract and llms.txt jobs.
     operations: OperationCalls
     usage: Usage
+    #: Files that wait to be parsed.
+    uploads: Uploads
     #: Returns what this installation can do, as JSON values.
     capabilities: Callable[[], dict[str, Any]]
 

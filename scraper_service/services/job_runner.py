@@ -20,6 +20,7 @@ from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts import feedback, model_tokens
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import Artefacts
+from scraper_service.storage.files.uploads import Uploads
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.page_index import PageIndex
@@ -97,6 +98,7 @@ async def expire(database: Database) -> None:
         pass
     while await database.write(feedback.expire):
         pass
+    await Uploads(database).expire()
     files = Artefacts(database.data_dir / artefacts.FOLDER, b"")  # it signs nothing
     if names := await asyncio.to_thread(files.names):
         names = await database.read(artefacts.unheld, names)

@@ -157,10 +157,14 @@ class Scraping:
 
         It is charged and stored like a scrape. Raises the errors of :meth:`scrape`.
         """
+        self.check_parse(options)
+        return await self._scrape(options, team, version, upload=upload)
+
+    def check_parse(self, options: PageOptions) -> None:
+        """Raise the errors of :meth:`parse` that follow from the options alone."""
         self._availability.check_open()
         require_parseable(options.scrape)
         self._availability.require(options.scrape)
-        return await self._scrape(options, team, version, upload=upload)
 
     async def _scrape(
         self,

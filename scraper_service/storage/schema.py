@@ -506,6 +506,23 @@ run = Table(
     ),
 )
 
+#: Uploads that wait to be parsed. ``token`` is the SHA-256 hash of the token in the URL for
+#: the bytes, ``name`` and ``kind`` the file's name and content type. ``file`` is the name of
+#: the bytes in ``DATA_DIR/uploads``, None before they were sent.
+upload = Table(
+    "upload",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("token", String(64), nullable=False, unique=True),
+    Column("name", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("file", String(36)),
+    Column("expires_at", Double, nullable=False),
+    Index("ix_upload_team_id", "team_id", "expires_at"),
+    Index("ix_upload_expires_at", "expires_at"),
+)
+
 #: Files in ``DATA_DIR/artefacts`` by holder: as long as the job is stored, else until
 #: ``expires_at``.
 artefact = Table(

@@ -31,7 +31,15 @@ if TYPE_CHECKING:
 SECRET_BYTES = 32
 KEY_FILE = "key.secret"  # in DATA_DIR
 # Names in DATA_DIR; files may have suffixes.
-OURS = ("jobs.sqlite", "jobs.lock", KEY_FILE, "artefacts", "runs", "blocklist.txt")
+OURS = (
+    "jobs.sqlite",
+    "jobs.lock",
+    KEY_FILE,
+    "artefacts",
+    "uploads",
+    "runs",
+    "blocklist.txt",
+)
 
 
 def key_secret(data_dir: Path, setting: str = "") -> bytes:

@@ -16,7 +16,6 @@ ELSEWHERE = [
     ("DELETE", f"/v2/scrape/{ID}/interact"),
     ("POST", f"/v2/monitor/{ID}/run"),
     ("GET", f"/v2/monitor/{ID}/checks"),
-    ("POST", "/v2/parse/upload-url"),
     ("GET", "/v2/search/developer"),
     ("GET", "/v2/search/research/papers"),
     ("POST", "/v2/search/gov"),
@@ -92,7 +91,7 @@ def test_what_is_not_offered_is_a_404_that_says_why(service, method, path):
     assert reply.status == 404
     assert reply.json.keys() == {"success", "error"}
     reason = reply.json["error"]
-    if "upload-url" in path or path.startswith("/v0"):
+    if path.startswith("/v0"):
         assert reason == "Not found"
     elif path in ELSEWHERE_BY_VERSION:
         assert reason.endswith(f"{ELSEWHERE_BY_VERSION[path]}.")

@@ -16,7 +16,11 @@ VERSIONS = ("v1", "v2")
 UNLIMITED = 1_000_000_000
 UNKNOWN = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 # Bodies of routes that check them before the id in the path.
-BODIES = {"/v2/search/{job_id}/feedback": {"rating": "bad", "querySuggestions": "x"}}
+BODIES = {
+    "/v2/search/{job_id}/feedback": {"rating": "bad", "querySuggestions": "x"},
+    "/v2/crawl/{job_id}": {"limit": 1},
+    "/v2/batch/scrape/{job_id}": {"delay": 1},
+}
 
 
 @pytest.fixture(scope="module")

@@ -51,6 +51,8 @@ class Described:
     example: Any = None
     #: True if the body is a form: a file, and ``body`` as JSON in the part ``options``.
     takes_file: bool = False
+    #: The body as JSON that may replace the form. Its ``uploadRef`` names the file.
+    body_of_upload: Object | str | None = None
     #: Parameters of the query, of headers, and of the path beside ids.
     parameters: tuple[Parameter, ...] = ()
     #: Errors beside those of every route: exceptions of the table in

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from scraper_service.api.openapi.described import Parameter, RootResource
     from scraper_service.api.routing import VersionApp
     from scraper_service.api.version import Api
+    from scraper_service.options.parsing import Object
 
 ABOUT = """\
 Scrape any web page as Markdown, HTML, links, images and metadata. docs/api.md explains \
@@ -230,10 +231,8 @@ class _Document:
 
     def _body(self, facts: _Facts) -> dict[str, Any]:
         assert facts.api is not None
-        described, kind = facts.described, facts.described.body
-        if isinstance(kind, str):
-            kind = getattr(facts.api.requests, kind)
-        schema = self._kinds[facts.api.version].schema(kind)
+        described = facts.described
+        schema = self._schema_of(facts.api, described.body)
         if not described.takes_file:
             media = {"schema": schema, "example": described.example}
             return {"required": True, "content": {JSON: media}}
@@ -252,10 +251,15 @@ class _Document:
             "additionalProperties": False,
         }
         encoding = {"options": {"contentType": JSON}}
-        return {
-            "required": True,
-            "content": {FORM: {"schema": form, "encoding": encoding}},
-        }
+        content: dict[str, Any] = {FORM: {"schema": form, "encoding": encoding}}
+        if described.body_of_upload is not None:
+            found = self._schema_of(facts.api, described.body_of_upload)
+            content[JSON] = {"schema": found}
+        return {"required": True, "content": content}
+
+    def _schema_of(self, api: Api, kind: Object | str | None) -> ShapeT:
+        kind = getattr(api.requests, kind) if isinstance(kind, str) else kind
+        return self._kinds[api.version].schema(kind)
 
 
 def _response(

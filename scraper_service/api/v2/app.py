@@ -12,9 +12,10 @@ from scraper_service.api.routes.job_control import JobControlRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobRoutes
 from scraper_service.api.routes.operations import ExtractRoutes
-from scraper_service.api.routes.pages import FileRoutes, PageRoutes
+from scraper_service.api.routes.pages import PageRoutes
 from scraper_service.api.routes.search import SearchRoutes
 from scraper_service.api.routes.team import SessionRoutes, TeamRoutes
+from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
 from scraper_service.api.v2 import requests, responses

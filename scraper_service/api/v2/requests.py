@@ -14,7 +14,7 @@ from scraper_service.api.requests import (
     pages,
 )
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import CrawlOptions
+from scraper_service.options.crawl import CrawlOptions, PageOptions
 from scraper_service.options.parsing import (
     INVALID,
     Anything,
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from scraper_service.api.requests.crawl import BatchRequest
     from scraper_service.api.requests.extraction import ExtractRequest
     from scraper_service.api.requests.job_control import JobChangeRequest
-    from scraper_service.options.crawl import PageOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
 
 WHERE = "body (v2)"
 MAX_EXPLAINED = 1000  # URLs
+MAX_REF = 100  # characters of an uploadRef
 
 DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v2")
 
@@ -168,6 +168,43 @@ def parse_options(options: object) -> PageOptions:
     """
     found: PageOptions = structure(PARSE, options, WHERE)
     return found
+
+
+@frozen
+class ParseUpload:
+    """A request that parses a file that was sent before."""
+
+    ref: str
+    options: PageOptions
+
+
+def _parse_upload(values: dict[str, Any], at: Position) -> Any:
+    upload = values.pop("upload")
+    options = _parsed(values, at)
+    return options if options is INVALID else ParseUpload(upload, options)
+
+
+UPLOADED_FILE = Object(
+    {
+        "uploadRef": need(
+            Text(MAX_REF, minimum=1),
+            "upload",
+            "The file: from the response of POST /v2/parse/upload-url.",
+        ),
+        **PARSE.fields,
+    },
+    _parse_upload,
+    pages.EXPERIMENTAL,
+)
+
+
+def parse_upload(body: object) -> ParseUpload:
+    """Return the request in a JSON body of ``POST /v2/parse``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    request: ParseUpload = structure(UPLOADED_FILE, body, WHERE)
+    return request
 
 
 def page_options(body: object) -> PageOptions:

@@ -1,0 +1,74 @@
+"""Request bodies that announce a file, see docs/api.md, Uploads."""
+
+from __future__ import annotations
+
+import re
+
+from attrs import frozen
+
+from scraper_service.api.requests.pages import CALLER_KEYS, EXPERIMENTAL
+from scraper_service.api.uploads import MAX_NAME, file_name
+from scraper_service.options.parsing import (
+    Key,
+    Object,
+    Text,
+    Then,
+    integer,
+    short,
+    structure,
+)
+from scraper_service.options.request_values import build, need
+
+MAX_TYPE = 255  # characters of a content type
+_TYPE = re.compile(r"[\w.+-]+/[\w.+-]+(?: *; *[\w.+-]+=[\w.+\"-]+)*", re.ASCII)
+
+
+@frozen
+class UploadRequest:
+    """A body of ``POST /v2/parse/upload-url``."""
+
+    name: str
+    #: The content type.
+    kind: str
+    #: In bytes, 0 if the caller does not know.
+    size: int = 0
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+def _content_type(text: str) -> str:
+    if not _TYPE.fullmatch(text):
+        raise ValueError(
+            f"contentType must be a type such as application/pdf, got {short(text)}"
+        )
+    return text
+
+
+UPLOAD = Object(
+    {
+        "filename": need(
+            Then(Text(MAX_NAME, minimum=1), file_name),
+            "name",
+            "The name of the file, which helps to detect its kind.",
+        ),
+        "contentType": need(
+            Then(Text(MAX_TYPE), _content_type), "kind", "The type of the file."
+        ),
+        "declaredSizeBytes": Key(
+            integer(0), "size", help="The size of the file, for an early refusal."
+        ),
+        **CALLER_KEYS,
+    },
+    build(UploadRequest),
+    EXPERIMENTAL,
+)
+
+
+def upload_request(body: object) -> UploadRequest:
+    """Return the content of a body of ``POST /v2/parse/upload-url``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    request: UploadRequest = structure(UPLOAD, body, "body (v2)")
+    return request

@@ -1,0 +1,313 @@
+"""Uploaded files: in one call as a form, or in two steps."""
+
+from __future__ import annotations
+
+import mimetypes
+import os
+import posixpath
+from typing import TYPE_CHECKING, Any
+
+from attrs import evolve
+from twisted.web.server import NOT_DONE_YET
+
+from scraper_service.api.application import joined, note_caller, with_base, write
+from scraper_service.api.errors import (
+    PAGE_STATUSES,
+    WORK_ERRORS,
+    ErrorResponse,
+    answer_to,
+    error_body,
+)
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.shapes import (
+    BOOL,
+    COUNT,
+    ID,
+    TEXT,
+    TIME,
+    URL,
+    array,
+    mapping,
+    one_of,
+    ref,
+    shape,
+    success,
+)
+from scraper_service.api.parameters import PathParameter
+from scraper_service.api.request_body import (
+    JSON,
+    MAX_FILE_BYTES,
+    ignored_of,
+    warning_of,
+)
+from scraper_service.api.requests.pages import ignored_names
+from scraper_service.api.requests.uploads import UPLOAD, upload_request
+from scraper_service.api.responses import encode, iso
+from scraper_service.api.uploads import content_type, read_form
+from scraper_service.api.version import Routes
+from scraper_service.content.documents.kinds import KINDS
+from scraper_service.errors import (
+    FileTooLarge,
+    InvalidOptions,
+    Issue,
+    QueueFull,
+    UnsupportedFileType,
+    UploadMissing,
+    UploadNotFound,
+    UploadUsed,
+)
+from scraper_service.options.availability import can_recognise_text
+from scraper_service.options.limits import Mode
+from scraper_service.shared_objects import BackgroundTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.version import RouteT
+    from scraper_service.items import Upload
+    from scraper_service.options.crawl import PageOptions
+    from scraper_service.services.accounts import Team
+    from scraper_service.storage.files.uploads import Uploads
+
+_PLAIN: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("html", ("html", "htm", "xhtml"), ("text/html", "application/xhtml+xml")),
+    ("pdf", ("pdf",), ("application/pdf",)),
+    ("json", ("json",), ("application/json",)),
+    ("xml", ("xml",), ("application/xml", "text/xml")),
+    ("txt", ("txt", "text", "log"), ("text/plain",)),
+)
+_PICTURES: tuple[tuple[str, tuple[str, ...], tuple[str, ...]], ...] = (
+    ("png", ("png",), ("image/png",)),
+    ("jpeg", ("jpg", "jpeg"), ("image/jpeg",)),
+    ("tiff", ("tif", "tiff"), ("image/tiff",)),
+    ("bmp", ("bmp",), ("image/bmp",)),
+    ("gif", ("gif",), ("image/gif",)),
+)
+_FORMATS = success(
+    {
+        "data": shape(
+            {
+                "formats": array(
+                    shape(
+                        {
+                            "format": TEXT,
+                            "kind": one_of("document", "image"),
+                            "extensions": array(TEXT),
+                            "mimeTypes": array(TEXT),
+                            "available": BOOL,
+                        }
+                    )
+                )
+            }
+        )
+    }
+)
+_OPENED = success(
+    {
+        "data": shape(
+            {
+                "uploadRef": ID,
+                "uploadUrl": URL,
+                "method": one_of("PUT"),
+                "headers": mapping(TEXT),
+                "expiresAt": TIME,
+                "maxSizeBytes": COUNT,
+            }
+        )
+    }
+)
+_UNKNOWN_TYPES = frozenset({"", "application/octet-stream", "binary/octet-stream"})
+
+
+class FileRoutes(Routes):
+    """Uploaded files, see docs/api.md, Uploads."""
+
+    def routes(self) -> Iterable[RouteT]:
+        return (
+            ("POST", "/parse", self.parse),
+            ("POST", "/parse/upload-url", self.open_upload),
+            ("GET", "/parse/formats", self.formats),
+        )
+
+    @Described(
+        returns=success({"data": ref("Page"), "scrape_id?": ID}),
+        body="PARSE",
+        body_of_upload="UPLOADED_FILE",
+        takes_file=True,
+        example={"formats": ["markdown"]},
+        errors=(*WORK_ERRORS, *PAGE_STATUSES, UploadMissing, UploadNotFound),
+    )
+    async def parse(self, request: JsonRequest) -> bytes:
+        """Convert an uploaded file and return its formats."""
+        if (request.header("Content-Type") or "").lower().startswith(JSON):
+            return await self._parse_upload(request)
+        team = await self.checks.admit_file(request, Mode.SCRAPE)
+        await self.checks.charges.require(team, self.checks.prices.page)
+        form = await read_form(request)
+        if isinstance(form.options, dict) and "uploadRef" in form.options:
+            text = "uploadRef and a file exclude each other"
+            raise InvalidOptions([Issue("custom", ("uploadRef",), text)])
+        options = self.api.requests.parse_options(form.options)
+        ignored = ignored_names(self.api.requests.PARSE.fields)
+        warning = warning_of(ignored_of(form.options, ignored))
+        return await self._parsed(request, form.file, options, team, warning)
+
+    async def _parse_upload(self, request: JsonRequest) -> bytes:
+        """Convert a file that was sent before."""
+        team, body = await self.checks.admit(request, Mode.SCRAPE)
+        await self.checks.charges.require(team, self.checks.prices.page)
+        found = await body.read(self.api.requests.parse_upload)
+        warning = await body.warning(ignored_names(self.api.requests.PARSE.fields))
+        self.services.scraping.check_parse(found.options)
+        file = await self.services.uploads.take(found.ref, team.id)
+        return await self._parsed(request, file, found.options, team, warning)
+
+    async def _parsed(
+        self,
+        request: JsonRequest,
+        file: Upload,
+        options: PageOptions,
+        team: Team,
+        warning: str | None,
+    ) -> bytes:
+        options = evolve(options, url=file.name)
+        note_caller(request, options)
+        page = await self.services.scraping.parse(file, options, team, self.api.version)
+        page = evolve(page, warning=joined(page.warning, warning))
+        answer = self.api.responses.parsed(request, page, options)
+        return with_base(answer, self.base_url(request))
+
+    @Described(
+        returns=_OPENED,
+        body=UPLOAD,
+        example={"filename": "report.pdf", "contentType": "application/pdf"},
+        errors=(FileTooLarge, UnsupportedFileType, QueueFull),
+    )
+    async def open_upload(self, request: JsonRequest) -> bytes:
+        """Return a URL that takes the bytes of a file, for 15 minutes.
+
+        The response of a PUT to this URL is 200. Then ``POST /v2/parse`` with
+        ``uploadRef`` converts the file.
+        """
+        team, body = await self.checks.admit(request, Mode.SCRAPE)
+        given = await body.read(upload_request)
+        note_caller(request, given)
+        if given.size > MAX_FILE_BYTES:
+            raise FileTooLarge(
+                f"declaredSizeBytes must be <= {MAX_FILE_BYTES}, got {given.size}"
+            )
+        if not is_readable(given.name, given.kind):
+            raise UnsupportedFileType(
+                f"Files such as {given.name!r} of the type {given.kind!r} cannot be"
+                " read here; GET /v2/parse/formats lists those that can."
+            )
+        kind = content_type(given.name, given.kind)
+        opened = await self.services.uploads.open(team.id, given.name, kind)
+        data = {
+            "uploadRef": opened.ref,
+            "uploadUrl": f"{self.base_url(request)}/uploads/{opened.token}",
+            "method": "PUT",
+            "headers": {"Content-Type": given.kind},
+            "expiresAt": iso(opened.expires_at),
+            "maxSizeBytes": MAX_FILE_BYTES,
+        }
+        return encode({"success": True, "data": data})
+
+    @Described(returns=_FORMATS)
+    async def formats(self, request: JsonRequest) -> bytes:
+        """Return the kinds of files that can be uploaded."""
+        await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return encode({"success": True, "data": {"formats": file_formats()}})
+
+
+def file_formats() -> list[dict[str, Any]]:
+    """Return the kinds of files that can be sent, and whether each works here."""
+    found = [_row(*kind, available=True) for kind in _PLAIN]
+    for kind in KINDS.values():
+        if kind.refusal is None:
+            names = (kind.name, kind.extensions, kind.mime_types)
+            found.append(_row(*names, available=True))
+    reads = can_recognise_text()
+    return found + [_row(*kind, "image", available=reads) for kind in _PICTURES]
+
+
+def is_readable(name: str, kind: str) -> bool:
+    """Return False if neither name nor content type of a file has a readable kind.
+
+    A file without a type and with an unknown name may be readable: its content decides.
+    """
+    kind = kind.partition(";")[0].strip().lower()
+    extension = posixpath.splitext(name)[1].lower().removeprefix(".")
+    formats = [each for each in file_formats() if each["available"]]
+    if kind.startswith("text/") or any(kind in each["mimeTypes"] for each in formats):
+        return True
+    if any(extension in each["extensions"] for each in formats):
+        return True
+    return kind in _UNKNOWN_TYPES and mimetypes.guess_type(name)[0] is None
+
+
+def _row(
+    name: str,
+    extensions: tuple[str, ...],
+    mime_types: tuple[str, ...],
+    kind: str = "document",
+    *,
+    available: bool,
+) -> dict[str, Any]:
+    return {
+        "format": name,
+        "kind": kind,
+        "extensions": list(extensions),
+        "mimeTypes": list(mime_types),
+        "available": available,
+    }
+
+
+class UploadedFiles(RootResource):
+    """``/uploads/TOKEN``, which takes the bytes of a file once, without an API key."""
+
+    isLeaf = True
+    routes = (
+        (
+            "PUT",
+            "/uploads/<token>",
+            Described(
+                summary="Take the bytes of a file that POST /v2/parse converts then.",
+                returns=success({}),
+                parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
+                errors=(InvalidOptions, UploadNotFound, UploadUsed, 408, 413, 503),
+            ),
+        ),
+    )
+
+    def __init__(self, uploads: Uploads):
+        super().__init__()
+        self._uploads = uploads
+        self._tasks = BackgroundTasks()
+
+    def render(self, request: JsonRequest) -> bytes | int:
+        if request.method != b"PUT":
+            request.setHeader("Allow", "PUT")
+            return write(request, ErrorResponse(405, error_body("Method not allowed")))
+        self._tasks.spawn(self._take(request))
+        return NOT_DONE_YET
+
+    async def _take(self, request: JsonRequest) -> None:
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _: None)  # the client went away
+        token = b"/".join(request.postpath or ()).decode("latin-1")
+        try:
+            content = request.content
+            if content is None or not content.seek(0, os.SEEK_END):
+                raise InvalidOptions([Issue("custom", (), "the file is empty")])
+            await self._uploads.store(token, content)
+        except Exception as error:
+            if gone.called:
+                return
+            body = write(request, answer_to(error, str))
+        else:
+            body = encode({"success": True})
+        if not gone.called:
+            request.write(body)
+            request.finish()

@@ -1,0 +1,207 @@
+"""Files that callers send before the call that parses them.
+
+The rows are in the database, the bytes in ``DATA_DIR/uploads``. Processes that share both
+share the uploads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import shutil
+import time
+import uuid
+from typing import IO, TYPE_CHECKING
+
+from attrs import frozen
+from sqlalchemy import delete, func, insert, select, update
+
+from scraper_service.errors import QueueFull, UploadMissing, UploadNotFound, UploadUsed
+from scraper_service.items import Upload
+from scraper_service.storage.files.private_files import private_file, private_folder
+from scraper_service.storage.schema import upload
+from scraper_service.storage.transactions import delete_some, now_of
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from sqlalchemy import Connection
+
+    from scraper_service.storage.database import Database
+
+FOLDER = "uploads"  # in DATA_DIR
+LIFE_S = 900.0  # from the first step
+TOKEN_BYTES = 32
+MAX_OPEN = 100  # uploads of a team at a time, of 50 MiB at most
+GRACE_S = 60.0  # age of a file without a row before it is deleted
+EXPIRE_ROWS = 1000  # deleted in one transaction
+
+
+@frozen
+class OpenUpload:
+    """An upload that waits for its bytes."""
+
+    #: The id, for the call that parses the file.
+    ref: str
+    #: The secret part of the URL that takes the bytes.
+    token: str
+    #: In seconds since 1970.
+    expires_at: float
+
+
+class Uploads:
+    """The uploads of all teams.
+
+    Callers use the methods in order. :meth:`open` makes an upload, :meth:`store` keeps its
+    bytes, and :meth:`take` returns and deletes them. Each works once for an upload.
+    :meth:`expire` deletes uploads that were not taken within :data:`LIFE_S`. All methods
+    raise :exc:`~scraper_service.errors.ServiceUnavailable` if the database does not
+    respond.
+    """
+
+    def __init__(self, database: Database):
+        self._database = database
+        self._folder = database.data_dir / FOLDER
+
+    async def open(self, team_id: str, name: str, kind: str) -> OpenUpload:
+        """Make an upload of a file with this name and content type.
+
+        Raises :exc:`QueueFull` if the team has :data:`MAX_OPEN` uploads.
+        """
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        values = {"team_id": team_id, "name": name, "kind": kind}
+        return await self._database.write(_open, token, values)
+
+    async def store(self, token: str, content: IO[bytes]) -> None:
+        """Keep the bytes of an upload.
+
+        Raises :exc:`UploadNotFound` for an unknown or expired ``token``, and
+        :exc:`UploadUsed` if there are bytes already.
+        """
+        await self._database.read(_check, token)  # before the bytes are copied
+        file = str(uuid.uuid4())
+        try:
+            await asyncio.to_thread(_copy, content, self._folder / file)
+            await self._database.write(_store, token, file)
+        except BaseException:
+            await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
+            raise
+
+    async def take(self, ref: str, team_id: str) -> Upload:
+        """Return the file of an upload, and delete the upload.
+
+        Raises :exc:`UploadNotFound` for an unknown, expired or taken upload, and
+        :exc:`UploadMissing` if its bytes were not sent yet.
+        """
+        name, kind, file = await self._database.write(_take, ref, team_id)
+        try:
+            body = await asyncio.to_thread(_read_once, self._folder / file)
+        except FileNotFoundError:  # in the folder of another machine
+            raise UploadNotFound from None
+        return Upload(name, kind, body)
+
+    async def expire(self) -> None:
+        """Delete expired uploads and files without a row."""
+        while await self._database.write(_expire):
+            pass
+        names = await asyncio.to_thread(_old_files, self._folder)
+        if names:
+            held = await self._database.read(_held, names)
+            for name in set(names) - held:
+                await asyncio.to_thread((self._folder / name).unlink, missing_ok=True)
+
+
+def _open(connection: Connection, token: str, values: dict[str, str]) -> OpenUpload:
+    now = now_of(connection)
+    alive = (upload.c.team_id == values["team_id"], upload.c.expires_at > now)
+    count = connection.scalar(select(func.count()).where(*alive))
+    if (count or 0) >= MAX_OPEN:
+        raise QueueFull(f"{MAX_OPEN} uploads of this team wait to be parsed already.")
+    found = OpenUpload(str(uuid.uuid4()), token, now + LIFE_S)
+    row = {"id": found.ref, "token": _hash(token), "expires_at": found.expires_at}
+    connection.execute(insert(upload).values(**row, **values))
+    return found
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode()).hexdigest()
+
+
+def _check(connection: Connection, token: str) -> None:
+    row = connection.execute(
+        select(upload.c.file).where(
+            upload.c.token == _hash(token), upload.c.expires_at > now_of(connection)
+        )
+    ).one_or_none()
+    if row is None:
+        raise UploadNotFound
+    if row.file is not None:
+        raise UploadUsed
+
+
+def _store(connection: Connection, token: str, file: str) -> None:
+    # One statement, so that one of two equal requests wins.
+    stored = connection.scalar(
+        update(upload)
+        .where(
+            upload.c.token == _hash(token),
+            upload.c.file.is_(None),
+            upload.c.expires_at > now_of(connection),
+        )
+        .values(file=file)
+        .returning(upload.c.id)
+    )
+    if stored is None:
+        _check(connection, token)
+        raise UploadNotFound
+
+
+def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str]:
+    found = (
+        upload.c.id == ref,
+        upload.c.team_id == team_id,
+        upload.c.expires_at > now_of(connection),
+    )
+    row = connection.execute(
+        delete(upload)
+        .where(*found, upload.c.file.is_not(None))
+        .returning(upload.c.name, upload.c.kind, upload.c.file)
+    ).one_or_none()
+    if row is not None:
+        return row.name, row.kind, row.file
+    if connection.scalar(select(upload.c.id).where(*found)) is not None:
+        raise UploadMissing
+    raise UploadNotFound
+
+
+def _expire(connection: Connection) -> int:
+    is_old = upload.c.expires_at <= now_of(connection)
+    return delete_some(connection, upload, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+
+
+def _held(connection: Connection, names: list[str]) -> set[str]:
+    """Return the names of files that still belong to an upload."""
+    kept = select(upload.c.file).where(upload.c.file.is_not(None))
+    return set(names) & set(connection.scalars(kept))
+
+
+def _copy(content: IO[bytes], path: Path) -> None:
+    private_folder(path.parent)
+    private_file(path)
+    content.seek(0)
+    with path.open("wb") as file:
+        shutil.copyfileobj(content, file)
+
+
+def _read_once(path: Path) -> bytes:
+    body = path.read_bytes()
+    path.unlink()
+    return body
+
+
+def _old_files(folder: Path) -> list[str]:
+    before = time.time() - GRACE_S
+    if not folder.exists():
+        return []
+    return [path.name for path in folder.iterdir() if path.stat().st_mtime < before]
