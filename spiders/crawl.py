@@ -83,6 +83,10 @@ class CrawlSpider(JobSpider):
         self._too_deep: set[int] = set()
         self._sections: Counter[str] = Counter()
 
+    def change_options(self, options: Any) -> None:
+        super().change_options(options)
+        self.scope = self.scope.with_options(self.options)
+
     # -- pages -----------------------------------------------------------------------
 
     def page_request(self, *args: Any, **kwargs: Any) -> Request:

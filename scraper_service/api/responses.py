@@ -252,6 +252,9 @@ JOB_CHANGED = success(
             shape(
                 {
                     "limit?": COUNT,
+                    "includePaths?": array(TEXT),
+                    "excludePaths?": array(TEXT),
+                    "maxDiscoveryDepth?": or_null(COUNT),
                     "delay": or_null(NUMBER),
                     "maxConcurrency": or_null(COUNT),
                 }

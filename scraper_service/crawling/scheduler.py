@@ -66,6 +66,8 @@ logger = logging.getLogger(__name__)
 EXTRA_LEASES = 4  # beyond the requests in flight, for pages in the converter pool
 STORED_AT_ONCE = 8  # pages being stored that do not count as leases
 LOOK_AHEAD = 4  # times as many rows, if the first rows wait for their hosts
+HOLD_S = 1.0  # for pages that are on their way to their hosts
+HOLD_POLL_S = 0.01
 LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
 POLL_S = 1.0  # for rows of other processes
 
@@ -80,8 +82,10 @@ class LeasedScheduler(BaseScheduler):
     Requests wait for their hosts here, before their time begins. Rows of other hosts may pass
     them.
 
-    :meth:`notice` and :meth:`refresh` apply a change of the job by its caller. The crawler of
-    a paused job ends with the pages that are running, for the reason ``paused``.
+    :meth:`notice` applies a change of the job by its caller, that another process has stored.
+    In the process that stores a change, :meth:`hold` comes before it and :meth:`refresh` after
+    it. The crawler of a paused job ends with the pages that are running, for the reason
+    ``paused``.
     """
 
     _of: ClassVar[WeakKeyDictionary[Crawler, LeasedScheduler]] = WeakKeyDictionary()
@@ -116,8 +120,9 @@ class LeasedScheduler(BaseScheduler):
         self._claiming = False
         self._ended = False
         self._revision = self._noticed = -1  # of the job, -1 before it was read
-        #: True while no request of a further page may start.
-        self.is_paused = False
+        self._paused = False
+        self._holds = 0  # changes that are being stored
+        self._requested: set[int] = set()  # row ids of pages with a request
         self._tasks = BackgroundTasks()
         type(self)._of[crawler] = self
         type(self)._live.add(self)
@@ -170,18 +175,18 @@ class LeasedScheduler(BaseScheduler):
         return deferred_from_coro(self._open(spider))
 
     def has_pending_requests(self) -> bool:
-        if self.is_paused:
+        if self._paused:
             return bool(self._again)
         return not self._ended
 
     def enqueue_request(self, request: Request) -> bool:
         """Take back a request with a lease. Spiders yield no other requests."""
-        lease, retry_at = request.meta["lease"], request.meta.get("retry_at")
-        if retry_at == PUT_OFF or (self.is_paused and retry_at is not None):
+        lease = request.meta["lease"]
+        if request.meta.get("retry_at") == PUT_OFF:
             self._tasks.spawn(self._return(lease))
         elif self._queue.hold(request):
             self._permits.free(lease.row_id)
-            if self.is_paused:
+            if self._paused:
                 self._return_held()
         else:
             self._again.append(request)
@@ -299,6 +304,11 @@ class LeasedScheduler(BaseScheduler):
 
     # -- changes by the caller ---------------------------------------------------------
 
+    @property
+    def is_paused(self) -> bool:
+        """True while no request of a further page may start."""
+        return self._paused or self._holds > 0
+
     def notice(self, revision: int) -> None:
         """Apply the changes of the job up to ``revision``, soon."""
         if revision > self._noticed >= 0:
@@ -311,21 +321,40 @@ class LeasedScheduler(BaseScheduler):
             if job is not None and revision > self._revision:
                 await self._change(job)
 
-    async def refresh(self) -> None:
-        """Apply the job as it is stored now. Raises :exc:`ServiceUnavailable`.
+    async def hold(self) -> None:
+        """Start no further page until :meth:`refresh`.
 
-        After a pause, no request of a further page starts.
+        Returns the leased URLs without a request, so that a change of the job counts for
+        them. Waits for them for at most :data:`HOLD_S`.
         """
+        self._holds += 1
+        end = time.monotonic() + HOLD_S
+        await self._return_unrequested()
+        while self._claiming or self._pages.keys() - self._requested:
+            if time.monotonic() > end:
+                break
+            await asyncio.sleep(HOLD_POLL_S)
+
+    async def refresh(self) -> None:
+        """Apply the job as it is stored now, and end a :meth:`hold`.
+
+        After a pause, no request of a further page starts. Raises
+        :exc:`ServiceUnavailable`.
+        """
+        self._holds = max(0, self._holds - 1)
+        self._dry = False
+        self._nudge()
         job = await self._jobs.get(self.job_id, None)
         if job is not None and job.revision > self._revision >= 0:
             await self._change(job)
 
+    def requested(self, row_id: int) -> None:
+        """Note that the first request of a page has started."""
+        self._requested.add(row_id)
+
     async def _change(self, job: Job) -> None:
         self._apply(job)
-        self._crawler.signals.send_catch_log(job_changed)
-        if self.is_paused:
-            self._return_held()
-        await self._return_rows()
+        await self._return_unrequested()
         self._nudge()
 
     def _apply(self, job: Job) -> None:
@@ -335,28 +364,34 @@ class LeasedScheduler(BaseScheduler):
             self._set_pace(spider.options)
         self._revision = job.revision
         self._noticed = max(self._noticed, job.revision)
-        self.is_paused = job.paused_at is not None
+        self._paused = job.paused_at is not None
         self._dry = False
 
     def _set_pace(self, options: Any) -> None:
         self._concurrency = options.max_concurrency
         self._queue.delay_s = options.delay_s or 0.0
 
+    async def _return_unrequested(self) -> None:
+        """Return leased URLs without a request; of a paused job also retries."""
+        self._crawler.signals.send_catch_log(job_changed)
+        self._return_held()
+        await self._return_rows()
+
     async def _return_rows(self) -> None:
-        """Return the rows that were not requested yet: they may have to wait now."""
         rows = [row for _, row in self._queue.rows]
         self._queue.rows.clear()
         if rows:
             await self._give_back(rows)
 
     def _return_held(self) -> None:
-        """Return the requests that wait for another attempt."""
-        for request in self._queue.held:
-            self._tasks.spawn(self._return(request.meta["lease"]))
-        self._queue.held.clear()
+        for request in tuple(self._queue.held):
+            lease = request.meta["lease"]
+            if self._paused or lease.row_id not in self._requested:
+                self._queue.held.remove(request)
+                self._tasks.spawn(self._return(lease))
 
     def _idle(self) -> None:
-        if self.is_paused and not self._ended:
+        if self._paused and not self._ended:
             raise CloseSpider("paused")
 
     async def _read_job(self) -> Job | None:
@@ -442,6 +477,7 @@ class LeasedScheduler(BaseScheduler):
         """Forget a page that was handed to the engine and has ended."""
         self._leases.pop(row_id, None)
         self._pages.pop(row_id, None)
+        self._requested.discard(row_id)
         self._queue.ended(row_id)
         self._permits.free(row_id)
         self._out -= 1

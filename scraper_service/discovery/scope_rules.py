@@ -150,11 +150,8 @@ class CrawlScope:
         self, address: ParsedUrl | None, found_on: str | None = None, depth: int = 0
     ) -> Refusal | None:
         """Check a parsed URL as :meth:`refusal` does."""
-        deepest = self.options.max_discovery_depth
-        if deepest is not None and depth > deepest:
-            return Refusal(
-                Reason.DISCOVERY_DEPTH, f"depth {depth} of at most {deepest}"
-            )
+        if refusal := self._below(depth):
+            return refusal
         if fault := _fault(address):
             return fault
         assert address is not None
@@ -162,6 +159,30 @@ class CrawlScope:
             if found := rule(address, found_on):
                 return found
         return None
+
+    def changed_refusal(self, url: str, depth: int) -> Refusal | None:
+        """Return why depth or patterns refuse ``url``, or None.
+
+        Only these rules may change while a crawl runs (docs/api.md, Changes of a running
+        job).
+        """
+        if refusal := self._below(depth):
+            return refusal
+        address = parse_url(url)
+        if fault := _fault(address):
+            return fault
+        assert address is not None
+        return self._excluded(address, None) or self._not_included(address, None)
+
+    def with_options(self, options: ScopeOptions) -> Self:
+        """Return the scope with other options and the same base."""
+        return type(self)(options, self.base.href)
+
+    def _below(self, depth: int) -> Refusal | None:
+        deepest = self.options.max_discovery_depth
+        if deepest is None or depth <= deepest:
+            return None
+        return Refusal(Reason.DISCOVERY_DEPTH, f"depth {depth} of at most {deepest}")
 
     def denial(self, url: str) -> Refusal | None:
         """Return why the start page with the final URL ``url`` is not delivered, or None.

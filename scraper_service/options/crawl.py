@@ -136,7 +136,10 @@ class BatchOptions:
 
 #: The options of a running job that its caller may change, by kind of job.
 CHANGEABLE: Mapping[str, tuple[str, ...]] = {
-    "crawl": ("limit", "delay_s", "max_concurrency"),
+    "crawl": (
+        *("limit", "include_paths", "exclude_paths", "max_discovery_depth"),
+        *("delay_s", "max_concurrency"),
+    ),
     "batch": ("delay_s", "max_concurrency"),
 }
 

@@ -71,10 +71,17 @@ class JobRunner(Protocol):
         """Begin to end a cancelled job, and return at once."""
         ...
 
-    async def refresh(self, job_id: str) -> None:
-        """Apply a change of a job by its caller to the processes that this runner has.
+    async def hold(self, job_id: str) -> None:
+        """Start no page of a job in this process until :meth:`refresh`.
 
-        When this returns, none of them starts a page of a paused job.
+        Leased URLs without a request return to the frontier, so a change counts for them.
+        """
+        ...
+
+    async def refresh(self, job_id: str) -> None:
+        """Apply a change of a job by its caller.
+
+        When this returns, this process starts no page of a paused job.
         """
         ...
 
@@ -167,6 +174,11 @@ class LocalRunner:
             task = asyncio.ensure_future(self._close_crawler(crawler))
             self._cancelling[job_id] = task
             task.add_done_callback(lambda _: self._cancelling.pop(job_id, None))
+
+    async def hold(self, job_id: str) -> None:
+        """Start no page of a job here until :meth:`refresh`."""
+        if scheduler := self._scheduler(job_id):
+            await scheduler.hold()
 
     async def refresh(self, job_id: str) -> None:
         """Apply a change of a job by its caller, if the job runs here or may run now."""

@@ -14,6 +14,7 @@ from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.errors import (
     IdempotencyKeyUsed,
     JobEnded,
+    JobFinished,
     JobNotFound,
     ServiceUnavailable,
 )
@@ -216,9 +217,23 @@ class TeamJobs:
         :exc:`~scraper_service.errors.OptionUnavailable` for an option that this kind of
         job does not have, and :exc:`~scraper_service.errors.OutOfCredits`.
         """
-        changed = await self._jobs.change(job_id, team.id, request)
-        await self._runner.refresh(job_id)
-        return changed
+        job = await self._job(job_id, team)
+        if not job.is_active:
+            raise JobFinished(job.kind, job.state)
+        # A client that goes away must not end it halfway.
+        return await asyncio.shield(
+            self._tasks.spawn(self._change(job_id, team, request))
+        )
+
+    async def _change(
+        self, job_id: str, team: Team, request: ChangeRequest
+    ) -> ChangedJob:
+        await self._runner.hold(job_id)
+        try:
+            changed = await self._jobs.change(job_id, team.id, request)
+        finally:
+            await self._runner.refresh(job_id)
+        return await self._jobs.finish_change(changed)
 
     async def errors(
         self,

@@ -71,10 +71,11 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: ``deliveries`` counts them. ``reserved`` credits are taken from the team and not yet
 #: charged. ``page_price`` is reserved for each page, None for an unlimited team.
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
-#: its caller, so that processes notice them. ``target`` is what lists of jobs show of the
-#: URL, query or prompt, None with zero data retention. ``header_names`` is JSON with the
-#: names of the headers in the options, whose values are secret. ``retention_s`` is the life
-#: of a job after its last change.
+#: its caller, so that processes notice them. ``sweep`` is None until the caller changes the
+#: rules of a crawl, then the position of :mod:`scraper_service.storage.frontier.sweeps`.
+#: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
+#: retention. ``header_names`` is JSON with the names of the headers in the options, whose
+#: values are secret. ``retention_s`` is the life of a job after its last change.
 job = Table(
     "job",
     metadata,
@@ -108,6 +109,7 @@ job = Table(
     Column("error", Text),
     Column("paused_at", Double),
     Column("revision", Integer, nullable=False, server_default=text("0")),
+    Column("sweep", Text),
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("completed_at", Double),
@@ -157,7 +159,8 @@ secret = Table(
 #: batch entry, or the hash of the canonical URL in a crawl. ``token`` is the fencing token
 #: of the lease. ``kind`` is a
 #: :class:`scraper_service.storage.jobs.job_records.UrlKind`, ``found_on`` the row of the page
-#: with the link. ``code`` and ``error`` are the reason of a failure or refusal.
+#: with the link. ``code`` and ``error`` are the reason of a failure or refusal, ``status`` is
+#: the status of the site for a failure.
 frontier = Table(
     "frontier",
     metadata,
@@ -177,6 +180,7 @@ frontier = Table(
     Column("page_id", String(36)),
     Column("code", String(60)),
     Column("error", Text),
+    Column("status", SmallInteger),
     Column("ended_at", Double),
     UniqueConstraint("job_id", "key", name="uq_frontier_job_id"),
     Index("ix_frontier_state", "job_id", "state", "id"),

@@ -31,7 +31,8 @@ def now_of(connection: Connection) -> float:
 
 
 _READ = select(
-    job.c.state, job.c.base, job.c.page_price, job.c.revision, job.c.paused_at
+    *(job.c.state, job.c.base, job.c.page_price),
+    *(job.c.revision, job.c.paused_at, job.c.sweep),
 ).where(job.c.id == bindparam("job_id"))
 _LOCK = _READ.with_for_update()
 _TRY_LOCK = _READ.with_for_update(skip_locked=True)
@@ -45,6 +46,7 @@ class LockedJob(NamedTuple):
     page_price: int | None = None
     revision: int = 0
     paused_at: float | None = None
+    sweep: str | None = None
 
 
 def lock_job(connection: Connection, job_id: str) -> LockedJob:

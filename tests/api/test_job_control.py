@@ -214,6 +214,9 @@ def test_streams_and_webhooks_tell_of_a_pause(running, gauge):
         [facts] = by_name["crawl.paused"]["data"]
         assert facts["options"] == {
             "limit": 12,
+            "includePaths": [],
+            "excludePaths": [],
+            "maxDiscoveryDepth": None,
             "delay": None,
             "maxConcurrency": None,
         }
@@ -261,6 +264,31 @@ def test_limits_are_raised_and_lowered_while_a_crawl_runs(running, gauge):
     listed = {s: in_state(running, path, s) for s in ("done", "held", "pending")}
     assert listed == {"done": 4, "held": len(PAGES) - 4, "pending": 0}
     assert len(gauge.asked) == 4
+
+
+def test_paths_are_replaced_while_a_crawl_runs(running, gauge):
+    path = held_crawl(running, gauge, excludePaths=["/p/1$"])
+    wait_until(lambda: status(running, path)["total"] == len(PAGES) - 1)
+    asked = set(gauge.asked)
+    changed = change(running, path, excludePaths=["/p/(1[01]|2|3|4)$"])
+    new = {"/p/10", "/p/11", "/p/2", "/p/3", "/p/4"} - asked
+    assert changed["effect"] == {"admitted": 0, "dropped": len(new), "restored": 1}
+    assert changed["options"]["excludePaths"] == ["/p/(1[01]|2|3|4)$"]
+    gauge.gate.set()
+    last = ended(running, path)
+    assert last["completed"] == last["total"] == len(PAGES) - len(new)
+    assert paths_of(read_all(running, path)) == Counter(PAGES - new)
+    assert Counter(gauge.asked) == Counter(PAGES - new)
+    assert in_state(running, path, "skipped") == len(new)
+
+
+def test_the_depth_is_replaced_while_a_crawl_runs(running, gauge):
+    path = held_crawl(running, gauge, maxDiscoveryDepth=1)
+    assert change(running, path, maxDiscoveryDepth=0)["effect"]["dropped"] == 9
+    gauge.gate.set()
+    assert ended(running, path)["completed"] == 3
+    reply = running.request("PATCH", path, {"maxDiscoveryDepth": None})
+    assert (reply.status, reply.json["code"]) == (409, "JOB_FINISHED")
 
 
 def test_the_pace_of_a_running_job_changes(running, gauge):
@@ -318,6 +346,15 @@ def test_bad_changes_are_refused(running, body, text):
         assert reply.status == 400, reply.json
         assert reply.json["code"] == "BAD_REQUEST"
         assert text in reply.json["details"][0]["message"]
+
+
+@pytest.mark.parametrize("key", ["includePaths", "excludePaths"])
+def test_bad_patterns_are_refused(running, key):
+    reply = running.request("PATCH", f"/v2/crawl/{UNKNOWN}", {key: ["(", "/ok"]})
+    assert reply.status == 400, reply.json
+    assert reply.json["error"].startswith(f"{key}.0: not a regular expression")
+    reply = running.request("PATCH", f"/v2/crawl/{UNKNOWN}", {key: "/news"})
+    assert "must be of type array" in reply.json["details"][0]["message"]
 
 
 @pytest.mark.parametrize(

@@ -131,15 +131,14 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
 
         The first request creates a handler: it has missed signals for earlier pages.
         """
-        scheduler = LeasedScheduler.find(self.crawler)
-        is_page = request.meta.get("lease") is not None
-        return is_page and scheduler is not None and scheduler.has_ended
+        scheduler = self._scheduler_of(request)
+        return scheduler is not None and scheduler.has_ended
 
-    def _is_paused(self, request: Request) -> bool:
-        """Return True for a page of a paused job."""
-        scheduler = LeasedScheduler.find(self.crawler)
-        is_page = request.meta.get("lease") is not None
-        return is_page and scheduler is not None and scheduler.is_paused
+    def _scheduler_of(self, request: Request) -> LeasedScheduler | None:
+        """Return the scheduler of a page of a job, None for other requests."""
+        if request.meta.get("lease") is None:
+            return None
+        return LeasedScheduler.find(self.crawler)
 
     def _put_off(self) -> None:
         """Refuse the pages that wait for their host, and have no request yet."""
@@ -153,12 +152,15 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         patience_s = math.inf if request.meta.get("lease") is None else PATIENCE_S
         host = pace_key(request.url)
         slot = self._pace.slot(host, owner, deadline, patience_s, self._tally)
-        if not request.meta.get("has_begun"):
-            if self._is_paused(request):
+        scheduler = self._scheduler_of(request)
+        if scheduler is not None and not request.meta.get("has_begun"):
+            if scheduler.is_paused:
                 raise HostBusy(host, middlewares.PUT_OFF)
             self._first.add(slot)
         async with slot:
-            request.meta["has_begun"] = True
+            if scheduler is not None:
+                request.meta["has_begun"] = True
+                scheduler.requested(request.meta["lease"].row_id)
             try:
                 response = await self._by_proxy(request)
             except DownloadTimeoutError:

@@ -111,6 +111,9 @@ class ScrapydRunner:
         """
         self._spawn(self._stop_all(job_id))
 
+    async def hold(self, job_id: str) -> None:
+        """Do nothing: its processes are elsewhere."""
+
     async def refresh(self, job_id: str) -> None:
         """Look at a changed job at once. Its processes notice the change themselves."""
         self.wake()

@@ -13,7 +13,7 @@ from attrs import evolve
 from sqlalchemy import and_, insert, select, update
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage.frontier import outcomes
+from scraper_service.storage.frontier import outcomes, sweeps
 from scraper_service.storage.jobs import job_secrets, job_store
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
@@ -46,7 +46,9 @@ MAX_ATTEMPTS = 10
 
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
-    """Lease up to ``count`` pending URLs, the oldest first, and none of a paused job.
+    """Lease up to ``count`` pending URLs, the oldest first.
+
+    Leases none of a paused job, and none while the sweep of changed rules goes on.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
@@ -56,6 +58,10 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     )
     if locked.state not in ACTIVE or locked.paused_at is not None:
         return found
+    if locked.sweep and not sweeps.go_on(connection, job_id):
+        return found
+    if locked.sweep is not None:
+        sweeps.drop_refused(connection, job_id, count)
     oldest = (
         select(frontier.c.id)
         .where(*rows_in(job_id, RowState.PENDING))

@@ -8,23 +8,29 @@ limit. Sitemap files are rows of the same table with a count of their own.
 
 from __future__ import annotations
 
+import json
 import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from attrs import asdict
 from sqlalchemy import bindparam, insert, select, update
 
 from scraper_service.discovery.sitemap import MAX_FILES
 from scraper_service.errors import OutOfCredits
+from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts.credits import charge_row, give_back, take
+from scraper_service.storage.frontier.changed_rules import changed_rules
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import explain_empty_result
 from scraper_service.storage.frontier.links import TOO_DEEP, insert_links
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     Commit,
+    Effect,
+    JobChange,
     JobState,
     Link,
     RowState,
@@ -42,7 +48,7 @@ from scraper_service.storage.transactions import (
 from scraper_service.storage.webhook_outbox import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -112,6 +118,7 @@ class OpenJob:
         self._connection = connection
         self.at = now_of(connection)
         self.job_id: str = row.id
+        self.kind: str = row.kind
         self.team_id: str = row.team_id
         self.limit: int | None = row.page_limit
         self.open: int = row.open
@@ -134,6 +141,9 @@ class OpenJob:
         self.deliveries: int = row.deliveries
         self.paused_at: float | None = row.paused_at
         self.retention_s: float = row.retention_s
+        self.options: str = row.options
+        #: None without changed rules, and empty unless a sweep goes on.
+        self.sweep: str | None = row.sweep
         self.started_at: float | None = row.started_at
 
     @property
@@ -167,7 +177,7 @@ class OpenJob:
             self.base = outcome.base or self.base
             for warning in outcome.warnings:
                 self._warn(warning)
-        links = [link for outcome in accepted for link in outcome.links]
+        links = [link for outcome in accepted for link in self._links(outcome)]
         added = self._add(links)
         self.let_in()
         ids = {outcome.row_id for outcome in delivered}
@@ -331,6 +341,18 @@ class OpenJob:
         note(self._connection, self.job_id, kind, self.at, detail)
         self._tell([(kind, None)], detail)
 
+    def options_in_force(self) -> dict[str, Any]:
+        """Return the options that callers may change, by attribute."""
+        options = json.loads(self.options)
+        found = {name: options.get(name) for name in CHANGEABLE[self.kind]}
+        if "limit" in found:
+            found["limit"] = self.limit  # which may be lower, for lack of credits
+        return found
+
+    def detail(self, effect: Effect) -> str:
+        """Return the detail of an event of a change, as JSON."""
+        return json.dumps(asdict(JobChange(self.options_in_force(), effect)))
+
     def _tell(
         self, news: list[tuple[str, int | None]], detail: str | None = None
     ) -> None:
@@ -343,6 +365,14 @@ class OpenJob:
             self.at,
             detail,
         )
+
+    def _links(self, outcome: Outcome) -> Iterable[Link]:
+        """Return the links of a page, by the present rules of the crawl."""
+        if self.sweep is None:
+            return outcome.links
+        rules = changed_rules(self.options, self.base)
+        found_on = outcome.final[1] if outcome.final else None
+        return (rules.checked(link, found_on) for link in outcome.links)
 
     def _add(self, links: Sequence[Link]) -> int:
         """Insert new URLs. Return the number of URLs to fetch."""
@@ -461,11 +491,11 @@ class OpenJob:
         self.open -= held
         self.held += held
 
-    def change_limit(self, limit: int) -> int | OutOfCredits:
-        """Change the page limit. Return the number of URLs that became pending.
+    def change_limit(self, limit: int) -> OutOfCredits | None:
+        """Change the page limit, and hold pending URLs above it.
 
         Returns :exc:`OutOfCredits`, and changes nothing, if the team cannot pay for a
-        higher limit. The caller has locked the team.
+        higher limit. The caller has locked the team, and admits held URLs.
         """
         before = self._wanted
         self.limit, old = limit, self.limit
@@ -482,7 +512,7 @@ class OpenJob:
             spare = min(spare, self.reserved)
             give_back(self._connection, self.team_id, spare)
             self.reserved -= spare
-        return self.let_in()
+        return None
 
     @property
     def _wanted(self) -> int:
@@ -492,9 +522,10 @@ class OpenJob:
     def write(self, state: JobState) -> JobState:
         """Write the counts, and the state of the job, which is returned.
 
-        If no URL is open, the job completes, unless it is paused.
+        If no URL is open, the job completes, unless it is paused or a sweep goes on.
         """
-        ended = not self.open and not self.sitemaps and self.paused_at is None
+        rests = self.paused_at is not None or bool(self.sweep)
+        ended = not self.open and not self.sitemaps and not rests
         if ended:
             state = JobState.COMPLETED
             self._explain_empty_result()

@@ -1,7 +1,8 @@
-"""Changes of active jobs by their callers: pause, resume, limit, pace.
+"""Changes of active jobs by their callers: pause, resume, limit, pace, rules.
 
-A change is one transaction. It raises the ``revision`` of the job, by which the processes
-that work on the job notice the change. Functions run inside a transaction and return
+A change is one transaction; after changed rules, others sweep over the rows of a large job.
+A change raises the ``revision`` of the job, by which the processes that work on the job
+notice the change. Functions run inside a transaction and return
 errors, since raising would end the transaction for other functions, too.
 """
 
@@ -11,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, field, frozen
+from attrs import field, frozen
 from sqlalchemy import select, update
 
 from scraper_service.errors import (
@@ -22,6 +23,7 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.storage.accounts.credits import lock_team
+from scraper_service.storage.frontier import changed_rules, sweeps
 from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import (
@@ -32,7 +34,7 @@ from scraper_service.storage.jobs.job_records import (
     JobChange,
     JobState,
 )
-from scraper_service.storage.schema import job
+from scraper_service.storage.schema import event, job
 from scraper_service.storage.transactions import lock_job, now_of
 
 if TYPE_CHECKING:
@@ -55,6 +57,8 @@ class ChangedJob:
 
     job: Job
     change: JobChange
+    #: False while the sweep of the change goes on.
+    is_whole: bool = True
 
 
 def change_job(
@@ -78,43 +82,67 @@ def change_job(
             return OptionUnavailable(
                 name, f"A {row.kind} has no such option to change."
             )
-    before = options_in_force(row)
-    values = {k: v for k, v in request.options.items() if v != before[k]}
-    options, effect = {**before, **values}, Effect()
     changed = OpenJob(connection, row)
-    if "limit" in values:
-        admitted = changed.change_limit(values["limit"])
-        if isinstance(admitted, ServiceError):
-            return admitted
-        effect = Effect(admitted)
-    if values:
-        changed.note("updated", _detail(options, effect))
-    if request.paused not in {None, row.paused_at is not None}:
+    before = changed.options_in_force()
+    values = {name: _as_json(value) for name, value in request.options.items()}
+    values = {name: value for name, value in values.items() if value != before[name]}
+    pauses = request.paused not in {None, row.paused_at is not None}
+    if not (values or pauses):
+        return _read(connection, changed, Effect())
+    if "limit" in values and (refused := changed.change_limit(values["limit"])):
+        return refused
+    effect = _apply(connection, changed, values) if values else Effect()
+    if pauses:
         changed.paused_at = changed.at if request.paused else None
         kind = "paused" if request.paused else "resumed"
-        changed.note(kind, _detail(options, Effect()))
-    elif not values:
-        return _changed(connection, row, options, effect)
-    text = json.dumps({**json.loads(row.options), **values})
+        changed.note(kind, changed.detail(Effect()))
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
-        .values(revision=row.revision + 1, options=text)
+        .values(revision=row.revision + 1, options=changed.options)
     )
     changed.write(JobState(row.state))
-    return _changed(connection, row, options, effect)
+    return _read(connection, changed, effect)
 
 
-def _detail(options: Mapping[str, Any], effect: Effect) -> str:
-    return json.dumps(asdict(JobChange(options, effect)))
+def _as_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
 
 
-def _changed(
-    connection: Connection, row: Row[Any], options: Mapping[str, Any], effect: Effect
-) -> ChangedJob:
-    found = job_store.get_job(connection, row.id, row.team_id)
+def _apply(
+    connection: Connection, changed: OpenJob, values: Mapping[str, Any]
+) -> Effect:
+    """Apply changed options to the rows of a job. Return the effect so far."""
+    while changed.sweep:  # of an earlier change
+        sweeps.advance(connection, changed)
+    changed.options = json.dumps({**json.loads(changed.options), **values})
+    if values.keys() & set(changed_rules.OPTIONS):
+        return sweeps.begin(connection, changed)
+    effect = Effect(changed.let_in())
+    changed.note("updated", changed.detail(effect))
+    return effect
+
+
+def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJob:
+    found = job_store.get_job(connection, changed.job_id, changed.team_id)
     assert found is not None
-    return ChangedJob(found, JobChange(options, effect))
+    change = JobChange(changed.options_in_force(), effect)
+    return ChangedJob(found, change, is_whole=not changed.sweep)
+
+
+def read_changed(connection: Connection, job_id: str) -> ChangedJob | None:
+    """Return a job with its last change. None if it has expired meanwhile."""
+    found = job_store.get_job(connection, job_id, None)
+    detail = connection.scalar(
+        select(event.c.detail)
+        .where(event.c.job_id == job_id, event.c.kind == "updated")
+        .order_by(event.c.id.desc())
+        .limit(1)
+    )
+    if found is None or detail is None:
+        return None
+    change = json.loads(detail)
+    return ChangedJob(found, JobChange(change["options"], Effect(**change["effect"])))
 
 
 def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] | None:
@@ -134,15 +162,6 @@ def lock_own_job(connection: Connection, job_id: str, team_id: str) -> Row[Any] 
     ):
         return None
     return row
-
-
-def options_in_force(row: Row[Any]) -> dict[str, Any]:
-    """Return the options of a job row that callers may change, by attribute."""
-    options = json.loads(row.options)
-    found = {name: options.get(name) for name in CHANGEABLE[row.kind]}
-    if "limit" in found:
-        found["limit"] = row.page_limit  # which may be lower, for lack of credits
-    return found
 
 
 def long_paused(connection: Connection, most_s: float) -> list[str]:

@@ -1,0 +1,238 @@
+"""Changed paths and depths of a running crawl, as a contract of every database."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import select, update
+
+from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.storage.frontier import leases, sweeps
+from scraper_service.storage.jobs import admission, job_control, job_store
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import (
+    Effect,
+    JobState,
+    Link,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.schema import frontier as rows_of
+from scraper_service.storage.schema import job
+from tests.storage.test_frontier import OWNER, TEAM
+from tests.storage.test_job_control import Control
+
+SITE = "http://a.example"
+NEWS = [f"/news/{n}" for n in range(4)]
+BLOG = [f"/blog/{n}" for n in range(4)]
+
+
+class Crawls(Control):
+    """Crawls of a site whose start page has links."""
+
+    def begin(self, links=(), depth=1, **options):
+        """Start a crawl whose start page is delivered with ``links``, as paths."""
+        arguments = {"url": f"{SITE}/", "sitemap": "skip", "limit": "100", **options}
+        made = crawl_options(arguments)
+        terms = Terms(team_id=TEAM)
+        job_id = self.run(admission.create_job, terms, made, 2).id
+        [start] = self.claim(job_id)
+        self.deliver(job_id, start, links=self.made(start, links, depth))
+        return job_id
+
+    def links(self, *links):
+        return links
+
+    def made(self, row, links, depth=1):
+        """Return links, as paths or as (path, reason)."""
+        pairs = [each if isinstance(each, tuple) else (each, None) for each in links]
+        return [
+            Link(hash(path), SITE + path, depth, found_on=row.id, code=reason)
+            for path, reason in pairs
+        ]
+
+    def urls(self, job_id):
+        """Return the paths of a job by state, and reasons of skipped ones."""
+        query = select(rows_of).where(
+            rows_of.c.job_id == job_id, rows_of.c.kind == UrlKind.PAGE
+        )
+        found = {}
+        for row in self.rows(query.order_by(rows_of.c.id)):
+            name = RowState(row.state).name.lower()
+            found.setdefault(name, []).append(row.url.removeprefix(SITE))
+            if row.state == RowState.SKIPPED:
+                found.setdefault(row.code, []).append(row.url.removeprefix(SITE))
+        return found
+
+
+@pytest.fixture
+def crawls(database):
+    return Crawls(database)
+
+
+@pytest.fixture
+def narrow(monkeypatch):
+    monkeypatch.setattr(sweeps, "SLICE_ROWS", 3)
+
+
+def test_urls_that_no_longer_pass_are_skipped(crawls):
+    job_id = crawls.begin([*NEWS, *BLOG], limit="6")
+    assert crawls.urls(job_id)["held"] == BLOG[1:]
+    changed = crawls.change(job_id, exclude_paths=("/news/[02]",))
+    assert changed.change.effect == Effect(admitted=2, dropped=2)
+    assert changed.change.options["exclude_paths"] == ["/news/[02]"]
+    found = crawls.urls(job_id)
+    assert found["pending"] == ["/news/1", "/news/3", "/blog/0", "/blog/1", "/blog/2"]
+    assert found["held"] == ["/blog/3"]
+    assert found["excluded"] == ["/news/0", "/news/2"]
+    assert (crawls.check(job_id).skipped, changed.is_whole) == (2, True)
+
+
+def test_urls_that_the_former_lists_skipped_are_restored(crawls):
+    listed = [(path, "not_included") for path in [*NEWS, *BLOG]]
+    job_id = crawls.begin([*listed, "/docs/1"], include_paths="^/docs", limit="4")
+    changed = crawls.change(job_id, include_paths=("^/docs", "^/blog"))
+    assert changed.change.effect == Effect(restored=4)
+    found = crawls.urls(job_id)
+    assert found["pending"] == ["/docs/1", "/blog/0", "/blog/1"]
+    assert found["held"] == ["/blog/2", "/blog/3"]
+    assert found["not_included"] == NEWS
+    again = crawls.change(job_id, include_paths=(), exclude_paths=("/news/0", "^/docs"))
+    assert again.change.effect == Effect(admitted=1, dropped=1, restored=3)
+    found = crawls.urls(job_id)
+    assert found["excluded"] == ["/docs/1", "/news/0"]
+    assert crawls.check(job_id).skipped == 2
+
+
+def test_restored_urls_obey_the_rules_that_were_not_checked_before(crawls):
+    paths = ["/a/1", "/b/1", "/a/x.png"]
+    links = ["/a/keep", *((path, "excluded") for path in paths)]
+    start = f"{SITE}/a/"
+    job_id = crawls.begin(links, url=start, exclude_paths=".")
+    changed = crawls.change(job_id, exclude_paths=())
+    assert changed.change.effect == Effect(restored=1)
+    found = crawls.urls(job_id)
+    assert found["pending"] == ["/a/keep", "/a/1"]
+    assert (found["outside_path"], found["file_type"]) == (["/b/1"], ["/a/x.png"])
+
+
+def test_the_depth_is_changed_in_both_directions(crawls):
+    deep = [(path, "discovery_depth") for path in BLOG]
+    job_id = crawls.begin(NEWS, max_discovery_depth="1")
+    [first, *_] = crawls.claim(job_id, 1)
+    crawls.deliver(job_id, first, links=crawls.made(first, deep, depth=2))
+    changed = crawls.change(job_id, max_discovery_depth=2)
+    assert changed.change.effect == Effect(restored=4)
+    assert crawls.urls(job_id)["pending"] == [*NEWS[1:], *BLOG]
+    changed = crawls.change(job_id, max_discovery_depth=0)
+    assert changed.change.effect == Effect(dropped=7)
+    assert changed.job.state is JobState.COMPLETED
+    assert crawls.change(job_id, max_discovery_depth=None).state == "completed"
+    assert crawls.check(job_id).pages == 2
+
+
+def test_start_urls_and_running_pages_stay(crawls):
+    made = crawl_options({"url": f"{SITE}/", "sitemap": "skip"})
+    job_id = crawls.run(admission.create_job, Terms(team_id=TEAM), made, 2).id
+    assert crawls.change(job_id, exclude_paths=(".",)).change.effect == Effect()
+    [start] = crawls.claim(job_id)
+    crawls.change(job_id, exclude_paths=())
+    crawls.deliver(job_id, start, links=crawls.made(start, NEWS))
+    running = crawls.claim(job_id, 2)
+    assert crawls.change(job_id, exclude_paths=("/news/",)).change.effect.dropped == 2
+    for row in running:
+        assert crawls.deliver(job_id, row).delivered
+    assert crawls.check(job_id).state is JobState.COMPLETED
+
+
+def test_links_by_the_former_rules_are_judged_by_the_present_ones(crawls):
+    job_id = crawls.begin(["/late"], exclude_paths="/news/")
+    [late] = crawls.claim(job_id)
+    crawls.change(job_id, exclude_paths=("/blog/",))
+    former = [*((path, "excluded") for path in NEWS), *BLOG, ("/x.png", "file_type")]
+    assert crawls.deliver(job_id, late, links=crawls.made(late, former)).new_links == 4
+    found = crawls.urls(job_id)
+    assert (found["pending"], found["excluded"]) == (NEWS, BLOG)
+    assert found["file_type"] == ["/x.png"]
+    crawls.check(job_id)
+
+
+def test_returned_leases_are_judged_before_the_next_one(crawls):
+    job_id = crawls.begin([*NEWS, *BLOG])
+    rows = crawls.claim(job_id)
+    changed = crawls.change(job_id, exclude_paths=("/news/",))
+    assert changed.change.effect == Effect()
+    crawls.run(leases.release, job_id, [(row.id, row.token) for row in rows])
+    assert [row.url.removeprefix(SITE) for row in crawls.claim(job_id, 2)] == BLOG[:2]
+    assert crawls.urls(job_id)["excluded"] == NEWS
+    assert crawls.check(job_id).total == 5
+
+
+def test_a_large_job_is_swept_in_slices(crawls, narrow):
+    job_id = crawls.begin([*NEWS, *BLOG, ("/old", "excluded")], limit="7")
+    rows = crawls.claim(job_id, 1)
+    changed = crawls.change(job_id, exclude_paths=("/(news|blog)/",))
+    assert (changed.is_whole, changed.change.effect) == (False, Effect(dropped=3))
+    crawls.deliver(job_id, rows[0])
+    found = crawls.check(job_id)
+    assert (found.state, "updated" in crawls.kinds(job_id)) == ("scraping", False)
+    slices = 1
+    while not crawls.run(sweeps.go_on, job_id):
+        slices += 1
+        crawls.check(job_id)
+    assert slices >= 2
+    whole = crawls.run(job_control.read_changed, job_id)
+    assert whole.change.effect == Effect(dropped=7, restored=1)
+    assert crawls.kinds(job_id).count("updated") == 1
+    assert crawls.urls(job_id)["pending"] == ["/old"]
+    crawls.check(job_id)
+
+
+def test_claims_go_on_with_a_sweep_that_was_left(crawls, narrow):
+    job_id = crawls.begin([*NEWS, *BLOG])
+    crawls.change(job_id, exclude_paths=("/news/",))
+    claims = [crawls.run(leases.claim, job_id, OWNER, 100) for _ in range(9)]
+    counts = [len(claim.rows) for claim in claims]
+    assert counts[:2] == [0, 0]
+    assert sum(counts) == 4
+    assert {claim.revision for claim in claims} == {1}
+    assert crawls.run(sweeps.go_on, job_id)
+    assert crawls.kinds(job_id).count("updated") == 1
+
+
+def test_a_further_change_ends_the_sweep_before(crawls, narrow):
+    job_id = crawls.begin([*NEWS, *BLOG])
+    crawls.change(job_id, exclude_paths=("/news/",), paused=True)
+    crawls.change(job_id, exclude_paths=("/blog/",))
+    while not crawls.run(sweeps.go_on, job_id):
+        assert crawls.claim(job_id) == ()
+    found = crawls.urls(job_id)
+    assert (sorted(found["pending"]), found["excluded"]) == (NEWS, BLOG)
+    whole = crawls.run(job_control.read_changed, job_id)
+    assert whole.change.effect == Effect(dropped=4, restored=4)
+    assert crawls.kinds(job_id).count("updated") == 2
+    assert crawls.check(job_id).paused_at is not None
+
+
+def test_a_sweep_ends_with_its_job(crawls, narrow):
+    job_id = crawls.begin([*NEWS, *BLOG])
+    crawls.change(job_id, exclude_paths=("/news/",))
+    crawls.run(job_store.end_job, job_id, JobState.CANCELLED)
+    assert crawls.run(sweeps.go_on, job_id)
+    assert crawls.check(job_id).state is JobState.CANCELLED
+
+
+def test_a_start_page_that_moved_is_the_base_of_changed_rules(crawls):
+    job_id = crawls.begin([("/news/1", "excluded"), "/keep"], exclude_paths=".")
+    moved = update(job).where(job.c.id == job_id).values(base="http://b.example/")
+    crawls.run(lambda connection: connection.execute(moved).rowcount)
+    assert crawls.change(job_id, exclude_paths=()).change.effect == Effect()
+    assert crawls.urls(job_id)["external"] == ["/news/1"]
+
+
+def test_limit_and_paths_change_together(crawls):
+    job_id = crawls.begin([*NEWS, *BLOG], limit="2")
+    changed = crawls.change(job_id, limit=4, exclude_paths=("/news/",))
+    assert changed.change.effect == Effect(admitted=3, dropped=4)
+    found = crawls.urls(job_id)
+    assert (found["pending"], found["held"]) == (BLOG[:3], BLOG[3:])
+    crawls.check(job_id)
