@@ -163,16 +163,19 @@ class UnsupportedFileType(ServiceError, ValueError):
 
 
 class HeadersForgotten(ServiceError, ValueError):
-    """Raised when a delivery cannot be replayed without the webhook's headers.
+    """Raised when an ended job would go on without headers that were deleted.
 
-    The headers are deleted when all deliveries have arrived.
+    Headers of a webhook are deleted when all deliveries have arrived, those of pages when
+    the job ends.
     """
 
-    def __init__(self, advice: str):
-        super().__init__(
-            "The headers of the webhook were deleted when all its events had arrived:"
-            f" {advice}"
-        )
+    def __init__(
+        self,
+        advice: str,
+        what: str = "The headers of the webhook were deleted when all its events had"
+        " arrived",
+    ):
+        super().__init__(f"{what}: {advice}")
 
 
 class SecretsUnreadable(ServiceError, RuntimeError):

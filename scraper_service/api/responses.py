@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from scraper_service.services.searching import Result
     from scraper_service.storage.jobs.job_control import ChangedJob
     from scraper_service.storage.jobs.job_records import Job, PageErrorRow
+    from scraper_service.storage.jobs.job_retry import RetriedJob
 
 # Keys of the service's own facts: a <meta> of the page never replaces them.
 RESERVED = frozenset(
@@ -398,6 +399,30 @@ def job_errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:
 def job_cancelled() -> bytes:
     """Return the response to a cancel."""
     return encode({"success": True, "status": "cancelled"})
+
+
+JOB_RETRIED = success(
+    {
+        "id": ID,
+        "status": JOB_STATUS["status"],
+        "retried": said(COUNT, "Pages that are fetched again."),
+        "warning?": TEXT,
+    }
+)
+
+
+def job_retried(retried: RetriedJob) -> bytes:
+    """Return the response to a retry."""
+    job = retried.job
+    members = {
+        "success": True,
+        "id": job.id,
+        "status": job_state(job.state),
+        "retried": retried.retried,
+    }
+    if retried.warning is not None:
+        members["warning"] = retried.warning
+    return encode(members)
 
 
 def job_changed(changed: ChangedJob) -> bytes:

@@ -291,6 +291,7 @@ class FeedPipeline:
             credits=page.metadata.credits_used,
             code=failure.code if failure else None,
             error=failure.message if failure else None,
+            status=page.metadata.status_code if failure else None,
             final=_final(page.metadata.url, spider),
             links=_Links(page.follow, lease, lease.depth + 1, self._sites),
             base=page.base,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING
+import json
+from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import evolve, frozen
 from scrapy.settings import BaseSettings
 
 from scraper_service.crawling.politeness.host_pace import HostPace
@@ -19,6 +20,7 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.options.retention import Retention
+from scraper_service.options.serialization import options_from_json
 from scraper_service.services.crawl_preview import explain
 from scraper_service.services.job_runner import expire
 from scraper_service.shared_objects import BackgroundTasks
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
         Job,
         PageErrorRow,
     )
+    from scraper_service.storage.jobs.job_retry import RetriedJob, RetryRequest
 
 
 @frozen
@@ -234,6 +237,27 @@ class TeamJobs:
         finally:
             await self._runner.refresh(job_id)
         return await self._jobs.finish_change(changed)
+
+    async def retry(
+        self,
+        job_id: str,
+        team: Team,
+        request: RetryRequest,
+        idempotency_key: str | None = None,
+    ) -> RetriedJob:
+        """Fetch failed pages of a job again. A completed job continues.
+
+        Raises the errors of :meth:`Jobs.retry`, and :exc:`OptionUnavailable`.
+        """
+        self._availability.check_open()
+        job = await self._job(job_id, team)
+        options: Any = options_from_json(job.kind, json.loads(job.options))
+        options = evolve(options, scrape=evolve(options.scrape, **request.scrape))
+        self._availability.require_job(options)
+        terms = self._terms(options, team)
+        retried = await self._jobs.retry(job_id, terms, request, idempotency_key)
+        self._runner.wake()
+        return retried
 
     async def errors(
         self,

@@ -73,6 +73,7 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
 #: its caller, so that processes notice them. ``sweep`` is None until the caller changes the
 #: rules of a crawl, then the position of :mod:`scraper_service.storage.frontier.sweeps`.
+#: ``secrets`` are the names of its options that are stored encrypted, with commas.
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
 #: retention. ``header_names`` is JSON with the names of the headers in the options, whose
 #: values are secret. ``retention_s`` is the life of a job after its last change.
@@ -110,6 +111,7 @@ job = Table(
     Column("paused_at", Double),
     Column("revision", Integer, nullable=False, server_default=text("0")),
     Column("sweep", Text),
+    Column("secrets", String(40)),
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("completed_at", Double),
@@ -266,7 +268,8 @@ snapshot = Table(
 #: Events of a job in order: ``started``, ``page``, ``paused``, ``resumed``, ``updated``,
 #: ``completed``, ``failed`` and ``cancelled``. A ``page`` event has the delivered page or
 #: the failed URL. ``detail`` is JSON of a
-#: :class:`scraper_service.storage.jobs.job_records.JobChange`.
+#: :class:`scraper_service.storage.jobs.job_records.JobChange`, or the error of a failed page
+#: that was fetched again later.
 event = Table(
     "event",
     metadata,

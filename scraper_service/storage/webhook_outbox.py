@@ -27,6 +27,7 @@ from scraper_service.storage.jobs.job_records import (
     Event,
     JobState,
     event_error,
+    failure_of,
 )
 from scraper_service.storage.schema import (
     delivery,
@@ -333,7 +334,7 @@ def _next_due(connection: Connection, job_id: str, at: float) -> float | None:
 
 def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
     """Return an event with its page, None if the job has expired."""
-    body, columns = page.c.body.label("body"), delivery.c
+    columns = delivery.c
     row = connection.execute(
         select(
             columns.kind,
@@ -343,7 +344,7 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
             job.c.pages,
             operation.c.result,
             frontier.c.error.label("page_error"),
-            body,
+            page.c.body,
         )
         .join(job, job.c.id == columns.job_id)
         .outerjoin(frontier, frontier.c.id == columns.row_id)
@@ -354,18 +355,19 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
     if row is None:
         return None
     result = row.result if row.kind == JobState.COMPLETED else None
+    failure = failure_of(row.kind, row.detail)
+    body = None if failure else row.body
     return Event(
         job_id=job_id,
         job_kind=row.job_kind,
         seq=seq,
         kind=row.kind,
-        page=None if row.body is None else zlib.decompress(row.body),
-        error=event_error(
-            row.kind, row.body is not None, row.page_error, row.job_error
-        ),
+        page=None if body is None else zlib.decompress(body),
+        error=failure
+        or event_error(row.kind, body is not None, row.page_error, row.job_error),
         result=None if result is None else zlib.decompress(result),
         pages=row.pages,
-        detail=row.detail,
+        detail=None if row.kind == "page" else row.detail,
     )
 
 

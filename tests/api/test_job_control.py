@@ -13,6 +13,7 @@ from tests.conftest import KEY, Service
 from tests.support.crash import kill, read_all
 from tests.support.gauge import Gauge
 from tests.support.receiver import Receiver
+from tests.support.scripted_site import ScriptedSite, moved, page
 from tests.support.waiting import wait_until
 from tests.support.watching import EventClient, open_socket
 
@@ -397,3 +398,117 @@ def test_jobs_that_cannot_be_changed(running):
     assert running.request("PATCH", "/v2/crawl/no-id", good).status == 400
     assert running.request("PATCH", f"/v1/crawl/{UNKNOWN}", good).status == 405
     assert running.request("PATCH", f"/v2/crawl/{UNKNOWN}", good, key="x").status == 401
+
+
+# -- retries ----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def faulty():
+    """A site with two pages that redirect to themselves, for now."""
+    links = [*(f"/ok/{n}" for n in range(3)), "/loop/1", "/loop/2"]
+    pages = {"/": page(*links, title="Start")}
+    pages |= {path: page(title=path) for path in links}
+    pages |= {path: moved(path) for path in links[3:]}
+    with ScriptedSite(pages) as site:
+        yield site
+
+
+def crawled(service, faulty, **options):
+    """Crawl the site to its end; return the path of the status."""
+    body = {"url": faulty.url("/"), "sitemap": "skip", "scrapeOptions": PATIENT}
+    reply = service.post("/v2/crawl", {**body, **options})
+    path = f"/v2/crawl/{reply.json['id']}"
+    ended(service, path)
+    return path
+
+
+def failed(service, path):
+    listed = status(service, f"{path}/errors")["errors"]
+    return sorted(each["url"].rpartition("/")[2] for each in listed)
+
+
+def retry(service, path, body=None, **options):
+    reply = service.post(f"{path}/retry", body, **options)
+    assert reply.status == 200, reply.json
+    return reply.json
+
+
+def test_failed_pages_are_retried_by_code(running, faulty):
+    path = crawled(running, faulty, limit=10)
+    assert failed(running, path) == ["1", "2"]
+    before = read_all(running, path)
+    asked = len(faulty.paths())
+    last = status(running, path)
+    none = retry(running, path, {"codes": ["SCRAPE_TIMEOUT"], "origin": "api"})
+    assert none == {**none, "status": "completed", "retried": 0}
+    assert status(running, path) == last
+    faulty.put("/loop/1", page(title="It works"))
+    key = {"x-idempotency-key": "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d1a"}
+    body = {"codes": ["SCRAPE_SITE_ERROR"], "scrapeOptions": {"timeout": 50_000}}
+    again = retry(running, path, body, headers=key)
+    assert again == {**again, "status": "scraping", "retried": 2}
+    done = ended(running, path)
+    assert running.post(f"{path}/retry", body, headers=key).status == 409
+    assert failed(running, path) == ["2"]
+    assert (done["completed"], done["total"], done["creditsUsed"]) == (5, 6, 5)
+    after = read_all(running, path)
+    assert after[: len(before)] == before
+    assert after[-1]["metadata"]["title"] == "It works"
+    assert {path[:5] for path in faulty.paths()[asked:]} == {"/loop"}
+    with EventClient(running, f"{path}/events") as events:
+        kinds = Counter(each.event for each in events)
+    assert kinds == {"crawl.started": 1, "crawl.page": 8, "crawl.completed": 2}
+
+
+def test_failed_pages_of_a_batch_are_retried_by_host_and_url(running, faulty):
+    urls = [faulty.url(f"/loop/{n}") for n in (1, 2)]
+    batch = running.post("/v2/batch/scrape", {"urls": urls, **PATIENT}).json["id"]
+    path = f"/v2/batch/scrape/{batch}"
+    ended(running, path)
+    assert retry(running, path, {"hosts": ["a.example"]})["retried"] == 0
+    assert retry(running, path, {"urls": urls[:1]})["retried"] == 1
+    ended(running, path)
+    faulty.put("/loop/1", page(title="One"))
+    faulty.put("/loop/2", page(title="Two"))
+    assert retry(running, path, {"hosts": ["127.0.0.2"]})["retried"] == 2
+    assert ended(running, path)["completed"] == 2
+    assert failed(running, path) == []
+    assert retry(running, path)["retried"] == 0
+
+
+def test_a_page_that_fails_again_is_listed_once(running, faulty):
+    path = crawled(running, faulty, limit=10)
+    before = {each["id"] for each in status(running, f"{path}/errors")["errors"]}
+    assert retry(running, path, {})["retried"] == 2
+    ended(running, path)
+    after = {each["id"] for each in status(running, f"{path}/errors")["errors"]}
+    assert len(after) == 2
+    assert not after & before, "the newest failure"
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({"codes": []}, "must have at least 1 item"),
+        ({"codes": "SCRAPE_TIMEOUT"}, "codes must be of type array"),
+        ({"statusCodes": [99]}, "statusCodes.0 must be >= 100"),
+        ({"hosts": ["http://a.example/"]}, "must be a host name without port"),
+        ({"urls": ["x"] * 1001}, "urls must have at most 1000 items, got 1001"),
+        ({"url": "x"}, "did you mean 'urls'?"),
+        ({"scrapeOptions": {"formats": ["html"]}}, "scrapeOptions has no ['formats']"),
+        ({"scrapeOptions": {"timeout": 0}}, "scrapeOptions.timeout must be >= 1"),
+    ],
+)
+def test_bad_retries_are_refused(running, body, text):
+    reply = running.post(f"/v2/crawl/{UNKNOWN}/retry", body)
+    assert reply.status == 400, reply.json
+    assert text in reply.json["details"][0]["message"]
+
+
+def test_jobs_that_cannot_be_retried(running, gauge):
+    assert running.post(f"/v2/crawl/{UNKNOWN}/retry", {}).status == 404
+    path = held_crawl(running, gauge)
+    running.request("DELETE", path)
+    reply = running.post(f"{path}/retry", {})
+    assert (reply.status, reply.json["code"]) == (409, "JOB_FINISHED")

@@ -1,17 +1,66 @@
-"""Request bodies that change running jobs."""
+"""Request bodies that change running jobs, or retry their failed pages."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 
 from scraper_service.api.requests import pages
 from scraper_service.options import catalogue
 from scraper_service.options.crawl import CHANGEABLE
-from scraper_service.options.parsing import NO_DEFAULT, Bool, Key, Object, Position
+from scraper_service.options.parsing import (
+    NO_DEFAULT,
+    Array,
+    Bool,
+    Key,
+    Object,
+    Position,
+    Text,
+    Then,
+    integer,
+    short,
+)
+from scraper_service.options.urls import MAX_URL
 from scraper_service.storage.jobs.job_control import ChangeRequest
+from scraper_service.storage.jobs.job_retry import REPLACEABLE, RetryRequest
 
+if TYPE_CHECKING:
+    from scraper_service.options.request_values import KeysT
+
+MAX_FILTER = 1000  # entries
+
+
+def caller_host(text: str) -> str:
+    """Return a host name in lower case; raise ValueError for anything else."""
+    host = text.strip().lower().rstrip(".")
+    if not host or set(host) & set("/:@?# ") - set(":" if host[0] == "[" else ""):
+        raise ValueError(
+            f"must be a host name without port and path, got {short(text)}"
+        )
+    return host.strip("[]")
+
+
+_FILTERS: KeysT = {
+    "codes": Key(
+        Array(Text(100), MAX_FILTER), "codes", help="Only pages with these error codes."
+    ),
+    "statusCodes": Key(
+        Array(integer(100, 999), MAX_FILTER),
+        "statuses",
+        help="Only pages with these statuses of the site.",
+    ),
+    "hosts": Key(
+        Array(Then(Text(), caller_host), MAX_FILTER),
+        "hosts",
+        help="Only pages of these hosts.",
+    ),
+    "urls": Key(
+        Array(Text(MAX_URL), MAX_FILTER),
+        "urls",
+        help="Only these URLs, as the list of errors has them.",
+    ),
+}
 # Options that null switches off.
 _NULLABLE = {"max_discovery_depth", "delay_s", "max_concurrency"}
 
@@ -50,3 +99,47 @@ def change_kind(kind: str) -> Object:
         )
 
     return Object({**keys, **pages.CALLER_KEYS}, make, pages.EXPERIMENTAL)
+
+
+@frozen(kw_only=True)
+class JobRetryRequest:
+    """A request that fetches failed pages of a job again."""
+
+    retry: RetryRequest
+    #: The caller, for the log only: client, platform and user.
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+def retry_kind() -> Object:
+    """Return the kind of a body that retries failed pages."""
+    rows = catalogue.select(catalogue.SCRAPE, *REPLACEABLE)
+    replaced = {
+        name: evolve(key, default=NO_DEFAULT)
+        for name, key in catalogue.keys(rows, "v2").items()
+    }
+    keys = {
+        name: evolve(key, kind=Then(key.kind, _filter), is_own=True)
+        for name, key in _FILTERS.items()
+    }
+    options = Key(
+        Object(replaced), "scrape", help="Options that replace those of these pages."
+    )
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        chosen = {
+            name: values.pop(name)
+            for name in (*(key.to for key in keys.values()), "scrape")
+            if name in values
+        }
+        return JobRetryRequest(retry=RetryRequest(**chosen), **values)
+
+    fields = {**keys, "scrapeOptions": options, **pages.CALLER_KEYS}
+    return Object(fields, make, pages.EXPERIMENTAL)
+
+
+def _filter(values: tuple[Any, ...]) -> frozenset[Any]:
+    if not values:
+        raise ValueError("must have at least 1 item; leave it out for all pages")
+    return frozenset(values)

@@ -1,15 +1,27 @@
-"""Changes of running jobs: pause, limit, pace. An addition to /v2."""
+"""Changes of running jobs, and retries of failed pages: additions to /v2."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from scraper_service.api.application import note_caller
+from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.parameters import parse_job_id
-from scraper_service.api.responses import JOB_CHANGED, job_changed
+from scraper_service.api.parameters import (
+    IDEMPOTENCY_KEY,
+    idempotency_key,
+    parse_job_id,
+)
+from scraper_service.api.responses import (
+    JOB_CHANGED,
+    JOB_RETRIED,
+    job_changed,
+    job_retried,
+)
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
+    HeadersForgotten,
+    IdempotencyKeyUsed,
     JobFinished,
     JobNotFound,
     OptionUnavailable,
@@ -25,6 +37,20 @@ if TYPE_CHECKING:
     from scraper_service.api.version import RouteT
 
 
+_RETRIED = Described(
+    returns=JOB_RETRIED,
+    body="RETRY",
+    example={"codes": ["SCRAPE_TIMEOUT"], "scrapeOptions": {"timeout": 120_000}},
+    parameters=(IDEMPOTENCY_KEY,),
+    errors=(
+        *WORK_ERRORS,
+        JobNotFound,
+        JobFinished,
+        HeadersForgotten,
+        IdempotencyKeyUsed,
+    ),
+    is_own=True,
+)
 _ERRORS = (OptionUnavailable, OutOfCredits, JobNotFound, JobFinished)
 
 
@@ -35,6 +61,8 @@ class JobControlRoutes(Routes):
         return (
             ("PATCH", "/crawl/<job_id>", self.change_crawl),
             ("PATCH", "/batch/scrape/<job_id>", self.change_batch),
+            ("POST", "/crawl/<job_id>/retry", self.retry_crawl),
+            ("POST", "/batch/scrape/<job_id>/retry", self.retry_batch),
         )
 
     @Described(
@@ -71,3 +99,23 @@ class JobControlRoutes(Routes):
         note_caller(request, wanted)
         changed = await self.services.jobs.change(found, team, wanted.change)
         return job_changed(changed)
+
+    @_RETRIED
+    async def retry_crawl(self, request: JsonRequest, job_id: str) -> bytes:
+        """Fetch pages of a crawl again that failed."""
+        return await self._retry(request, job_id, Mode.CRAWL)
+
+    @_RETRIED
+    async def retry_batch(self, request: JsonRequest, job_id: str) -> bytes:
+        """Fetch pages of a batch again that failed."""
+        return await self._retry(request, job_id, Mode.SCRAPE)
+
+    async def _retry(self, request: JsonRequest, job_id: str, mode: Mode) -> bytes:
+        team, body, _ = await self.checks.admit_work(request, mode)
+        found, key = parse_job_id(job_id), idempotency_key(request)
+        await self.services.jobs.check_key(key, team)
+        wanted = await body.read(self.api.requests.job_retry)
+        note_caller(request, wanted)
+        return job_retried(
+            await self.services.jobs.retry(found, team, wanted.retry, key)
+        )

@@ -34,7 +34,10 @@ if TYPE_CHECKING:
 
     from scraper_service.api.requests.crawl import BatchRequest
     from scraper_service.api.requests.extraction import ExtractRequest
-    from scraper_service.api.requests.job_control import JobChangeRequest
+    from scraper_service.api.requests.job_control import (
+        JobChangeRequest,
+        JobRetryRequest,
+    )
     from scraper_service.options.map_search import MapOptions, SearchOptions
 
 WHERE = "body (v2)"
@@ -79,6 +82,7 @@ CRAWL = crawl.crawl_kind("v2", {}, SCRAPE_OPTIONS)
 BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True)
 CHANGED_CRAWL = job_control.change_kind("crawl")
 CHANGED_BATCH = job_control.change_kind("batch")
+RETRY = job_control.retry_kind()
 MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
@@ -282,6 +286,15 @@ def batch_change(body: object) -> JobChangeRequest:
     """
     change: JobChangeRequest = structure(CHANGED_BATCH, body, WHERE)
     return change
+
+
+def job_retry(body: object) -> JobRetryRequest:
+    """Return the request in a body of ``POST /v2/crawl/{id}/retry``, which may be empty.
+
+    :raises InvalidOptions: with every issue.
+    """
+    retry: JobRetryRequest = structure(RETRY, {} if body is None else body, WHERE)
+    return retry
 
 
 def extract_request(body: object) -> ExtractRequest:

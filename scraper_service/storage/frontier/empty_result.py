@@ -24,6 +24,8 @@ _HINTS = {
     "path_depth": "below maxDepth",
     "robots": "refused by robots.txt",
 }
+_NO_PAGE = "The job ended without a page."
+_ONE_PAGE = "The result is one page."
 _EXTERNAL = "on other sites (see allowExternalLinks)"
 
 _OLDEST_FAILED = (
@@ -60,14 +62,23 @@ def explain_empty_result(
     reasons: dict[str, int] = {row.code: row.urls for row in rows}
     skipped = _skipped_text(reasons, with_external=not pages)
     if pages:
-        return f"The result is one page. {skipped}" if skipped else None
+        return f"{_ONE_PAGE} {skipped}" if skipped else None
     oldest = connection.execute(_OLDEST_FAILED, {"job_id": job_id}).first()
-    texts = ["The job ended without a page."]
+    texts = [_NO_PAGE]
     if oldest is not None:
         texts.append(_failure_text(oldest, failed))
     if skipped:
         texts.append(skipped)
     return " ".join(texts)
+
+
+def without_explanation(warning: str | None) -> str | None:
+    """Return the warnings of a job without the last one of its end, if any."""
+    if warning is None:
+        return None
+    for first in (_NO_PAGE, _ONE_PAGE):
+        warning = warning.partition(first)[0].rstrip()
+    return warning or None
 
 
 def _failure_text(row: Any, failed: int) -> str:

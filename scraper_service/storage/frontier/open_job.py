@@ -103,7 +103,12 @@ _ADD_PAGES, _ADD_EVENTS, _ADD_CHARGES = insert(page), insert(event), insert(ledg
 _ACKNOWLEDGE = (
     update(frontier)
     .where(frontier.c.id == bindparam("row_id"))
-    .values({name: bindparam(name) for name in ("state", "page_id", "code", "error")})
+    .values(
+        {
+            name: bindparam(name)
+            for name in ("state", "page_id", "code", "error", "status")
+        }
+    )
     .values(owner=None, ended_at=bindparam("at"))
 )
 
@@ -232,6 +237,7 @@ class OpenJob:
                     "page_id": outcome.page_id,
                     "code": "duplicate" if duplicate else outcome.code,
                     "error": self._duplicate_of if duplicate else outcome.error,
+                    "status": outcome.status,
                     "at": self.at,
                 }
             )

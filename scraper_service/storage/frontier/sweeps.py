@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from scraper_service.discovery import Refusal
 
-SLICE_ROWS = 2000  # in one transaction: about 50 ms
+SLICE_ROWS = 1000  # in one transaction: about 50 ms
 OVER: Final = ""  # the stored position at the end
 # The rows of each phase: their state, and the reason of skipped rows.
 PHASES: tuple[tuple[RowState, Reason | None], ...] = (

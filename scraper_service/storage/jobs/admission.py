@@ -94,7 +94,7 @@ def create_job(
     bill = _bill(connection, terms, wanted, is_open=is_open)
     if isinstance(bill, ServiceError):
         return bill
-    if idempotency_key and not _use_key(connection, terms.team_id, idempotency_key, at):
+    if idempotency_key and not use_key(connection, terms.team_id, idempotency_key, at):
         ledger.give_back(connection, terms.team_id, bill.get("reserved", 0))
         return IdempotencyKeyUsed("Idempotency key already used")
     seed = evolve(seed, page_limit=bill.pop("page_limit", seed.page_limit))
@@ -195,7 +195,8 @@ def _bill(
     return bill
 
 
-def _use_key(connection: Connection, team_id: str, key: str, at: float) -> bool:
+def use_key(connection: Connection, team_id: str, key: str, at: float) -> bool:
+    """Store an idempotency key. Return False if the team has used it in the last day."""
     # One statement, so that one of two equal keys wins.
     used = connection.execute(
         dialect_insert(connection, idempotency)
@@ -253,7 +254,7 @@ def add_entries(
     bill = _further_bill(connection, terms, found, len(urls))
     if isinstance(bill, ServiceError):
         return bill
-    if idempotency_key and not _use_key(connection, team_id, idempotency_key, at):
+    if idempotency_key and not use_key(connection, team_id, idempotency_key, at):
         reserved = bill.get("reserved", found.reserved) - found.reserved
         ledger.give_back(connection, team_id, reserved)
         return IdempotencyKeyUsed("Idempotency key already used")
@@ -268,12 +269,14 @@ def add_entries(
     is_queued = found.state == JobState.QUEUED
     is_chosen = batch.retention_days is not None
     retention_s = terms.retention_s if is_chosen else found.retention_s
+    secrets = set((found.secrets or "").split(",")) - {""} | entrusted.keys()
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
         .values(
             open=found.open + len(urls),
             state=JobState.QUEUED if is_queued else JobState.SCRAPING,
+            secrets=",".join(sorted(secrets)) or None,
             completed_at=None,
             retention_s=retention_s,
             expires_at=at + retention_s,

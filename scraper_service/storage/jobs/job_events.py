@@ -16,7 +16,12 @@ from attrs import frozen
 from sqlalchemy import select
 
 from scraper_service.options.serialization import webhook_from_json
-from scraper_service.storage.jobs.job_records import Event, Job, event_error
+from scraper_service.storage.jobs.job_records import (
+    Event,
+    Job,
+    event_error,
+    failure_of,
+)
 from scraper_service.storage.jobs.job_store import get_job
 from scraper_service.storage.schema import event, frontier, page, webhook
 
@@ -75,10 +80,11 @@ def read_events(
             seq=row.id,
             kind=row.kind,
             page=bodies.get(row.page_id),
-            error=event_error(
+            error=failure_of(row.kind, row.detail)
+            or event_error(
                 row.kind, row.page_id in bodies, errors.get(row.row_id), job.error
             ),
-            detail=row.detail,
+            detail=None if row.kind == "page" else row.detail,
         )
         for row in rows
     )

@@ -198,9 +198,10 @@ class Outcome:
     #: JSON of the page, None for a failure.
     page: bytes | None = None
     credits: int = 0
-    #: Reason of a failure.
+    #: Reason of a failure, and the status of the site.
     code: str | None = None
     error: str | None = None
+    status: int | None = None
     #: Key and URL after redirects.
     final: tuple[int, str] | None = None
     #: Links of the page. Iterated more than once.
@@ -284,6 +285,16 @@ def event_error(
     return None
 
 
+def failure_of(kind: str, detail: str | None) -> str | None:
+    """Return the error of a failed page that was fetched again later, else None.
+
+    ``detail`` is that of the event of the failure.
+    """
+    if kind != "page" or detail is None:
+        return None
+    return event_error(kind, False, detail, None)
+
+
 @frozen
 class Due:
     """An event of a job that is due for its ``attempt``-th delivery."""
@@ -328,7 +339,7 @@ class Event:
     result: bytes | None = None
     #: Number of pages that the result was read from.
     pages: int = 0
-    #: JSON of a :class:`JobChange`, in the event of a change by the caller.
+    #: JSON of a :class:`JobChange`, in the event of a change by the caller, else None.
     detail: str | None = None
 
 

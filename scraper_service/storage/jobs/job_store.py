@@ -127,6 +127,7 @@ def queue_job(
             state=JobState.QUEUED,
             target=target,
             header_names=json.dumps(names) if names else None,
+            secrets=",".join(entrusted) or None,
             created_at=at,
             expires_at=at + values.get("retention_s", RETENTION_S),
             **values,

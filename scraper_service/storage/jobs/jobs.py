@@ -12,6 +12,7 @@ from scraper_service.storage.jobs import (
     job_events,
     job_history,
     job_listing,
+    job_retry,
     job_store,
 )
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     )
     from scraper_service.storage.jobs.job_listing import AddressQuery, Listing
     from scraper_service.storage.jobs.job_records import Job, JobState, PageErrorRow
+    from scraper_service.storage.jobs.job_retry import RetryRequest
 
 T = TypeVar("T")
 
@@ -153,6 +155,29 @@ class Jobs:
         return _raised(
             await self._database.write_aside(
                 job_control.change_job, team_id, job_id, team_id, request
+            )
+        )
+
+    async def retry(
+        self,
+        job_id: str,
+        terms: Terms,
+        request: RetryRequest,
+        idempotency_key: str | None = None,
+    ) -> job_retry.RetriedJob:
+        """Make failed pages of a job pending again. A completed job becomes active.
+
+        Raises :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`HeadersForgotten`,
+        :exc:`InvalidOptions`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`.
+        """
+        return _raised(
+            await self._database.write_aside(
+                job_retry.retry_pages,
+                terms.team_id,
+                job_id,
+                terms,
+                request,
+                idempotency_key,
             )
         )
 

@@ -1,4 +1,4 @@
-"""Changed rules of crawls, and the status of the site for pages that failed."""
+"""Changed rules of crawls, and what another attempt at failed pages needs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -9,4 +9,5 @@ down_revision = "r0007"
 
 def upgrade() -> None:
     op.add_column("job", sa.Column("sweep", sa.Text(), nullable=True))
+    op.add_column("job", sa.Column("secrets", sa.String(length=40), nullable=True))
     op.add_column("frontier", sa.Column("status", sa.SmallInteger(), nullable=True))

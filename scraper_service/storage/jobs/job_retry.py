@@ -1,0 +1,314 @@
+"""Another attempt at the failed pages of a job, in one transaction.
+
+Functions run inside a transaction and return errors, since raising would end the transaction
+for other functions, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from attrs import evolve, field, frozen
+from sqlalchemy import func, select, true, update
+
+from scraper_service.errors import (
+    HeadersForgotten,
+    IdempotencyKeyUsed,
+    InvalidOptions,
+    JobFinished,
+    JobNotFound,
+    OutOfCredits,
+    SecretsUnreadable,
+    ServiceError,
+    ServiceUnavailable,
+)
+from scraper_service.options import catalogue
+from scraper_service.options.scrape import broken_rules
+from scraper_service.options.serialization import (
+    scrape_options_from_json,
+    unstructured,
+)
+from scraper_service.options.urls import host_of
+from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.frontier.empty_result import without_explanation
+from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
+from scraper_service.storage.jobs import job_secrets, job_store
+from scraper_service.storage.jobs.admission import Terms, use_key
+from scraper_service.storage.jobs.job_control import lock_own_job
+from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
+    Job,
+    JobState,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.schema import delivery, event, frontier, job
+from scraper_service.storage.transactions import IN_ORDER, rows_in
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from sqlalchemy import Connection, Row
+
+IDS_AT_ONCE = 1000  # in one statement
+# Codes of failed pages that rules have refused: another attempt would not help.
+REFUSED = (ROBOTS, "CRAWL_DENIAL", "EXTERNAL_LINK")
+REPLACEABLE = ("timeout_ms", "wait_for_ms", "proxy", "headers", "location", "mobile")
+NO_ROOM = "{} more failed pages were left: the limit of the job, {} pages, has no room for them."
+_SPELLED = {option.attribute: option.name("v2") for option in catalogue.SCRAPE}
+
+FailedT: TypeAlias = "Sequence[Row[*tuple[Any, ...]]]"
+
+
+@frozen(kw_only=True)
+class RetryRequest:
+    """Which failed pages are fetched again, and how. Empty filters match every page."""
+
+    codes: frozenset[str] = frozenset()
+    #: Statuses of the site.
+    statuses: frozenset[int] = frozenset()
+    #: Host names in lower case, without ports.
+    hosts: frozenset[str] = frozenset()
+    #: URLs as the list of errors has them.
+    urls: frozenset[str] = frozenset()
+    #: Some of :data:`REPLACEABLE` with their values for these pages.
+    scrape: Mapping[str, Any] = field(factory=dict)
+
+
+@frozen
+class RetriedJob:
+    """A job after a retry."""
+
+    job: Job
+    #: The number of pages that are fetched again.
+    retried: int
+    warning: str | None = None
+
+
+def retry_pages(
+    connection: Connection,
+    job_id: str,
+    terms: Terms,
+    request: RetryRequest,
+    idempotency_key: str | None = None,
+) -> RetriedJob | ServiceError:
+    """Make failed pages of a job pending again. A completed job becomes active.
+
+    Takes the oldest pages first, as far as the limit of the job allows. May return
+    :exc:`JobNotFound`, :exc:`JobFinished` for a cancelled or failed job,
+    :exc:`HeadersForgotten`, :exc:`InvalidOptions`, :exc:`OutOfCredits` and
+    :exc:`IdempotencyKeyUsed`, without a change. Needs a transaction of its own
+    (:meth:`Database.write_aside`), since it locks the team and then the job.
+    """
+    ledger.lock_team(connection, terms.team_id)
+    row = lock_own_job(connection, job_id, terms.team_id)
+    if row is None:
+        return JobNotFound("Job not found")
+    if row.state not in {*ACTIVE, JobState.COMPLETED}:
+        return JobFinished(row.kind, row.state)
+    found = _failed(connection, job_id, request)
+    opened = OpenJob(connection, row)
+    chosen = found if opened.room is None else found[: opened.room]
+    left = len(found) - len(chosen)
+    warning = NO_ROOM.format(left, opened.limit) if left else None
+    if not chosen:
+        return _retried(connection, row, 0, warning)
+    if row.state not in ACTIVE and (lost := _lost_secrets(connection, row, request)):
+        return lost
+    texts = _new_options(row, chosen, request)
+    if isinstance(texts, ServiceError):
+        return texts
+    bill = _bill(connection, terms, opened, len(chosen))
+    if isinstance(bill, ServiceError):
+        return bill
+    if idempotency_key and not use_key(
+        connection, terms.team_id, idempotency_key, opened.at
+    ):
+        ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
+        return IdempotencyKeyUsed("Idempotency key already used")
+    try:
+        parts = _store_options(connection, row, texts)
+    except SecretsUnreadable as error:
+        ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
+        return ServiceUnavailable(str(error))
+    _keep_errors(connection, job_id)
+    _reopen(connection, chosen, parts)
+    connection.execute(
+        update(job)
+        .where(job.c.id == job_id)
+        .values(
+            state=JobState.SCRAPING,
+            failed=row.failed - len(chosen),
+            open=row.open + len(chosen),
+            completed_at=None,
+            expires_at=opened.at + row.retention_s,
+            warning=without_explanation(row.warning),
+            revision=row.revision + 1,
+            **bill,
+        )
+    )
+    return _retried(connection, row, len(chosen), warning)
+
+
+def _retried(
+    connection: Connection, row: Row[Any], count: int, warning: str | None
+) -> RetriedJob:
+    found = job_store.get_job(connection, row.id, row.team_id)
+    assert found is not None
+    return RetriedJob(found, count, warning)
+
+
+def _failed(connection: Connection, job_id: str, request: RetryRequest) -> FailedT:
+    """Return the failed pages that match, the oldest first."""
+    columns = frontier.c
+    query = (
+        select(columns.id, columns.url, columns.options, columns.error)
+        .where(
+            *rows_in(job_id, RowState.FAILED),
+            columns.kind == UrlKind.PAGE,
+            columns.code.is_(None) | columns.code.not_in(REFUSED),
+        )
+        .order_by(*IN_ORDER)
+    )
+    for column, wanted in (
+        (columns.code, request.codes),
+        (columns.status, request.statuses),
+        (columns.url, request.urls),
+    ):
+        if wanted:
+            query = query.where(column.in_(wanted))
+    rows = connection.execute(query).all()
+    if request.hosts:
+        return [row for row in rows if host_of(row.url) in request.hosts]
+    return rows
+
+
+def _lost_secrets(
+    connection: Connection, row: Row[Any], request: RetryRequest
+) -> HeadersForgotten | None:
+    """Return an error if a completed job has lost secrets that its pages need."""
+    if webhook_outbox.lacks_headers(connection, row.id):
+        return HeadersForgotten("start another job for these pages.")
+    lost = set((row.secrets or "").split(",")) - {""}
+    if "headers" in request.scrape:
+        lost.discard("headers")
+    if not lost:
+        return None
+    names = " and ".join(sorted(lost, reverse=True))
+    return HeadersForgotten(
+        "send headers in scrapeOptions, or start another job for these pages.",
+        f"The {names} of the job were deleted when it ended",
+    )
+
+
+# -- options -------------------------------------------------------------------------
+
+
+def _new_options(
+    row: Row[Any], chosen: FailedT, request: RetryRequest
+) -> dict[str | None, dict[str, Any]] | InvalidOptions:
+    """Return the options with replaced ones, by the stored options of the pages."""
+    if not request.scrape:
+        return {}
+    replaced = dict(request.scrape)
+    found: dict[str | None, dict[str, Any]] = {}
+    for text in {each.options for each in chosen}:
+        options = (
+            json.loads(row.options)["scrape"] if text is None else json.loads(text)
+        )
+        part = options.pop(job_secrets.KEY, job_secrets.OPTIONS)
+        scrape = evolve(scrape_options_from_json(options), **replaced)
+        if issues := broken_rules(scrape, lambda name: _SPELLED.get(name) or name):
+            return InvalidOptions(
+                [evolve(each, path=("scrapeOptions", *each.path)) for each in issues]
+            )
+        found[text] = {**unstructured(scrape), job_secrets.KEY: part}
+    return found
+
+
+def _store_options(
+    connection: Connection, row: Row[Any], texts: Mapping[str | None, dict[str, Any]]
+) -> dict[str | None, str]:
+    """Store the secrets of replaced options. Return the options of rows as JSON.
+
+    Raises :exc:`SecretsUnreadable`.
+    """
+    found = {}
+    for number, (text, options) in enumerate(texts.items()):
+        former = job_secrets.read(connection, row.id, options.pop(job_secrets.KEY))
+        entrusted = {**(former or {}), **job_secrets.hide(options)}
+        if entrusted:
+            options[job_secrets.KEY] = part = f"retry {row.revision} {number}"
+            job_secrets.store(connection, row.id, part, entrusted)
+        found[text] = json.dumps(options)
+    return found
+
+
+def _reopen(
+    connection: Connection, chosen: FailedT, parts: Mapping[str | None, str]
+) -> None:
+    values: dict[str, Any] = dict.fromkeys(
+        ("page_id", "code", "error", "status", "ended_at", "owner")
+    )
+    for options in {each.options for each in chosen}:
+        text = parts.get(options, options)
+        ids = [each.id for each in chosen if each.options == options]
+        for first in range(0, len(ids), IDS_AT_ONCE):
+            connection.execute(
+                update(frontier)
+                .where(frontier.c.id.in_(ids[first : first + IDS_AT_ONCE]))
+                .values(state=RowState.PENDING, attempts=0, options=text, **values)
+            )
+
+
+def _keep_errors(connection: Connection, job_id: str) -> None:
+    """Store the errors with the events of the failures, which stay what they were."""
+    failed = select(frontier.c.id).where(*rows_in(job_id, RowState.FAILED))
+    for table, further in ((event, event.c.page_id.is_(None)), (delivery, true())):
+        error = select(func.coalesce(frontier.c.error, ""))
+        connection.execute(
+            update(table)
+            .where(
+                table.c.job_id == job_id,
+                table.c.kind == "page",
+                table.c.detail.is_(None),
+                table.c.row_id.in_(failed),
+                further,
+            )
+            .values(
+                detail=error.where(frontier.c.id == table.c.row_id).scalar_subquery()
+            )
+        )
+
+
+# -- credits -------------------------------------------------------------------------
+
+
+def _bill(
+    connection: Connection, terms: Terms, opened: OpenJob, count: int
+) -> dict[str, Any] | OutOfCredits:
+    """Reserve credits for ``count`` more pages. Return columns for the job row.
+
+    A crawl that ended may follow links of these pages, up to its limit. The limit is
+    lowered to what the team can pay.
+    """
+    if terms.page_price is None:
+        return {"reserved": opened.reserved}
+    price = max(terms.page_price, opened.page_price or 0)
+    limit = opened.limit
+    wanted = opened.open + count if limit is None else limit - opened.pages
+    paid = opened.reserved // price if price else wanted
+    missing, least = max(0, wanted - paid), max(0, opened.open + count - paid)
+    pages, left = ledger.take_up_to(connection, terms.team_id, price, missing, least)
+    if pages < least:
+        return OutOfCredits(price * least, left)
+    bill: dict[str, Any] = {
+        "page_price": price,
+        "reserved": opened.reserved + price * pages,
+    }
+    if limit is not None and pages < missing:
+        bill["page_limit"] = opened.pages + paid + pages
+    return bill
