@@ -35,7 +35,7 @@ MAX_SHOWN = 3  # ids in the error for an ambiguous prefix
 LAST = "last"
 MIN_PREFIX, UUID_LENGTH = 4, 36  # characters
 MOST_RECENT = 100  # jobs of a service among which a prefix is looked up
-USUAL_JOBS = 20  # in a list of a service: each job costs a call
+USUAL_JOBS = 20  # in a list of a service
 _PREFIX = re.compile(rf"[0-9a-f-]{{{MIN_PREFIX},{UUID_LENGTH - 1}}}")
 
 
@@ -84,11 +84,11 @@ def _chosen(text: str, ids: Sequence[str]) -> str:
 def _of_service(where: Where, text: str) -> str:
     """Return the full id of a job of a service. ``text`` is an id, a prefix or ``last``."""
     from scraper_service.cli import remote
-    from scraper_service.cli.remote import recent
+    from scraper_service.cli.remote import list_jobs
 
     if len(text) == UUID_LENGTH:
         return text
-    rows = remote.call_service(where, lambda remote: recent(remote, MOST_RECENT))
+    rows = remote.call_service(where, lambda remote: list_jobs(remote, MOST_RECENT))
     return _chosen(text, [row["id"] for row in rows])
 
 
@@ -135,8 +135,8 @@ def list_command(
 ) -> None:
     """List crawls and batches, the newest first, running or ended.
 
-    `jobs resume` continues a stopped job. With --server, the list has the jobs of the
-    key's team in the last 24 hours.
+    `jobs resume` continues a stopped job. With --server, the list has the stored jobs
+    of the key's team.
     """
     if where.server:
         from scraper_service.cli import remote

@@ -429,53 +429,28 @@ class RemoteRun:
         return shlex.join([*words, "--server", str(self._where.server)])
 
 
-KINDS = {
-    "crawl": "crawl",
-    "batch_scrape": "batch",
-}  # by the endpoint in /v2/team/activity
-AT_ONCE = 4  # calls
-NOT_THERE = {404, 405}  # the service has no such path or job
-
-
-async def recent(remote: Remote, most: int) -> list[dict[str, Any]]:
-    """Return ``id``, ``kind``, ``created`` and ``url`` of jobs, the newest first.
-
-    The result has at most ``most`` jobs of the last 24 hours.
-    """
-    calls = await asyncio.gather(*(_calls(remote, each, most) for each in KINDS))
-    found = [row for rows in calls for row in rows]
-    found.sort(key=lambda row: str(row["created"]), reverse=True)
-    return found[:most]
-
-
-async def _calls(remote: Remote, endpoint: str, most: int) -> list[dict[str, Any]]:
-    query = urlencode({"endpoint": endpoint, "limit": most})
-    found = await remote.call("GET", f"/v2/team/activity?{query}")
-    return [
-        {
-            "id": str(each["id"]),
-            "kind": KINDS[endpoint],
-            "created": each.get("created_at"),
-            "url": each.get("target"),
-        }
-        for each in found.get("data") or ()
-    ]
+KINDS = {"crawl": "crawl", "batch_scrape": "batch"}  # as in a job database
 
 
 async def list_jobs(remote: Remote, most: int) -> list[dict[str, Any]]:
-    """Return :func:`recent` jobs with ``state`` and ``pages``, without expired jobs."""
-    slots = asyncio.Semaphore(AT_ONCE)
+    """Return at most ``most`` crawls and batches with their counts, the newest first."""
+    query = urlencode({"kind": ",".join(KINDS), "limit": most}, safe=",")
+    found = await remote.call("GET", f"/v2/jobs?{query}")
+    return [_row(each) for each in found.get("jobs") or ()]
 
-    async def with_state(row: dict[str, Any]) -> dict[str, Any] | None:
-        async with slots:
-            try:
-                found = await remote.get(f"/v2/crawl/{row['id']}?limit=1")
-            except RemoteError as error:
-                if error.status in NOT_THERE:
-                    return None
-                raise
-        facts = {"state": str(found.get("status")), "pages": found.get("completed", 0)}
-        return {"id": row["id"], "kind": row["kind"], **facts, **row}
 
-    rows = await asyncio.gather(*map(with_state, await recent(remote, most)))
-    return [row for row in rows if row is not None]
+def _row(job: dict[str, Any]) -> dict[str, Any]:
+    counts = job.get("counts") or {}
+    state = str(job.get("state"))
+    facts = {
+        "id": str(job["id"]),
+        "kind": KINDS.get(job.get("kind", ""), job.get("kind")),
+        "state": "scraping" if state == "running" else state,  # as in the status
+        "pages": job.get("completed", 0),
+        "failed": counts.get("failed", 0),
+        "pending": counts.get("pending", 0) + counts.get("leased", 0),
+        "created": job.get("createdAt"),
+        "url": job.get("target"),
+    }
+    texts = {name: job[name] for name in ("warning", "error") if job.get(name)}
+    return {**facts, **texts}

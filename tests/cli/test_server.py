@@ -99,12 +99,20 @@ def test_a_service_whose_name_does_not_resolve(tmp_path):
 def test_a_job_of_a_service_is_left_followed_and_cancelled(ask, tmp_path, site):
     url = site.url(named("2000-slow100-left").path(0))
     job_id = ask("crawl", url, "--detach").stdout.strip()
-    listed = [json.loads(line) for line in ask("jobs", "list").stdout.splitlines()]
+
+    def first():
+        lines = ask("jobs", "list").stdout.splitlines()
+        row = json.loads(lines[0])
+        return row["state"] != "queued" and [row]
+
+    listed = wait_until(first)
     assert listed[0] == {
         "id": job_id,
         "kind": "crawl",
         "state": "scraping",
         "pages": listed[0]["pages"],
+        "failed": 0,
+        "pending": listed[0]["pending"],
         "url": url,
         "created": listed[0]["created"],
     }
@@ -129,9 +137,8 @@ def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
     assert (row["id"], row["kind"]) == (job_id, "batch")
     assert (row["state"], row["pages"]) == ("completed", 1)
     assert json.loads(ask("jobs", "show", "last").stdout)["id"] == job_id
-    path, nothing = "/v2/team/activity?endpoint={}&limit=20", answer('{"data": []}')
-    kinds = ("crawl", "batch_scrape")
-    with ScriptedSite({path.format(kind): nothing for kind in kinds}) as empty:
+    path = "/v2/jobs?kind=crawl,batch_scrape&limit=20"
+    with ScriptedSite({path: answer('{"jobs": []}')}) as empty:
         done = ask("jobs", "list", "--server", empty.url("").rstrip("/"))
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == "there are no jobs\n"
