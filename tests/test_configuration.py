@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 
+import pytest
+from scrapy.settings import Settings
+
 from scraper_service import settings
 from tools import configuration
 
@@ -17,3 +20,29 @@ def test_the_page_names_settings_only():
     named = re.findall(r"^\| `SCRAPER_(\w+)`", configuration.page(), re.MULTILINE)
     assert [name for name in named if not hasattr(settings, name)] == []
     assert len(named) == len(set(named)) > 100
+
+
+def checked(**changes):
+    found = Settings()
+    found.setmodule(settings)
+    found.setdict(changes, priority="cmdline")
+    settings.check_settings(found)
+
+
+def test_the_retention_may_have_a_fraction():
+    checked(RETENTION_DAYS="0.5", MAX_RETENTION_DAYS="1.5")
+
+
+@pytest.mark.parametrize(
+    ("changes", "error"),
+    [
+        ({"RETENTION_DAYS": "0"}, "SCRAPER_RETENTION_DAYS must be .* from 0.01 to"),
+        ({"RETENTION_DAYS": "x"}, "SCRAPER_RETENTION_DAYS must be a number.* 'x'"),
+        ({"RETENTION_DAYS": "366"}, "must not exceed .*, 365, got 366"),
+        ({"MAX_RETENTION_DAYS": "36501"}, "from 0.01 to 36500, got '36501'"),
+        ({"PAUSE_MAX_DAYS": "1.5"}, "without fraction, got '1.5'"),
+    ],
+)
+def test_a_bad_setting_is_named(changes, error):
+    with pytest.raises(ValueError, match=error):
+        checked(**changes)
