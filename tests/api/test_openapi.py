@@ -62,6 +62,11 @@ def document(documented):
     return documented.json
 
 
+def missing_formats(document):
+    formats = document["components"]["schemas"]["V2Formats"]["items"]["oneOf"]
+    return {each["title"] for each in formats if "x-available" in each}
+
+
 def operations(document):
     for path, item in document["paths"].items():
         for method, operation in item.items():
@@ -134,6 +139,10 @@ def test_routes_that_cannot_work_stay_in(document, clever):
     assert document["paths"][path]["post"]["x-available"] is False
     smart = clever.get("/openapi.json").json
     assert "x-available" not in smart["paths"][path]["post"]
+    assert missing_formats(document) == {
+        *("audio", "video", "question", "highlights", "query")
+    }
+    assert missing_formats(smart) == {"audio", "video"}
 
 
 # -- everything is in it ----------------------------------------------------------------

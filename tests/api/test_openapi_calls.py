@@ -49,7 +49,8 @@ def labels():
     """Return method and path of every operation."""
     works = [{"name": name, "available": True} for name in FEATURES]
     apps = [app(None, None, None, PublicUrls()) for app in (V1, V2)]
-    document = build(apps, [Root, HealthPages], {"version": "1", "features": works})
+    facts = {"version": "1", "features": works, "formats": []}
+    document = build(apps, [Root, HealthPages], facts)
     return [
         f"{method.upper()} {path}"
         for path, item in document["paths"].items()

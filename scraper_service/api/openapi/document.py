@@ -17,6 +17,7 @@ from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import METADATA, PAGE
 from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
 from scraper_service.api.request_body import FORM
+from scraper_service.api.responses import camel
 from scraper_service.api.webhook_payloads import EVENT
 from scraper_service.errors import (
     InvalidBody,
@@ -118,6 +119,11 @@ class _Document:
         self._works = {
             each["name"]: each["available"] for each in capabilities["features"]
         }
+        self._missing = frozenset(
+            camel(each["name"])
+            for each in capabilities["formats"]
+            if not each["available"]
+        )
         self._paths: dict[str, dict[str, Any]] = {}
         self._tags: dict[str, str] = {}
         self._schemas: dict[str, ShapeT] = {
@@ -132,7 +138,7 @@ class _Document:
         """Add all routes of a version."""
         api = app.api
         self._kinds[api.version] = KindSchemas(
-            f"V{api.version}", self._schemas, api.requests.CRAWL
+            f"V{api.version}", self._schemas, api.requests.CRAWL, self._missing
         )
         for methods, path, handler in app.routes:
             facts = _Facts.of_handler(handler, api)

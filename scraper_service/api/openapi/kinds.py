@@ -36,11 +36,19 @@ class KindSchemas:
 
     The values of a key that are objects become a component, except where another key of
     the same name has other values. ``first`` is the kind whose keys have the names.
+    ``missing`` are formats that this installation does not have.
     """
 
-    def __init__(self, prefix: str, components: dict[str, ShapeT], first: Object):
+    def __init__(
+        self,
+        prefix: str,
+        components: dict[str, ShapeT],
+        first: Object,
+        missing: frozenset[str],
+    ):
         self._prefix = prefix
         self._components = components
+        self._missing = missing
         self.schema(first)
 
     def schema(self, kind: Any) -> ShapeT:
@@ -113,6 +121,8 @@ class KindSchemas:
             found["title"] = tag
             if text := _meaning(bare_kind(each)):
                 found["description"] = text
+            if tag in self._missing:
+                found["x-available"] = False
             objects.append(found)
             if found["required"] == ["type"]:
                 names.append(tag)
