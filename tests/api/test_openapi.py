@@ -9,9 +9,6 @@ import openapi_spec_validator
 import pytest
 
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.parameters import PublicUrls
-from scraper_service.api.v1.app import V1
-from scraper_service.api.v2.app import V2
 from scraper_service.errors import InvalidOptions
 from scraper_service.options import catalogue
 from scraper_service.options.catalogue import COMPUTED, REQUIRED
@@ -25,9 +22,9 @@ from scraper_service.options.parsing import (
     bare_kind,
     structure,
 )
-from tests.support.openapi import Documented
+from tests.support.openapi import Documented, version_apps
 
-APPS = {f"v{number}": app for number, app in ((1, V1), (2, V2))}
+APPS = version_apps()
 HOW = """{} has no description for GET /openapi.json. Decorate the handler with
 @Described(returns=..., body=..., errors=...) of scraper_service/api/openapi/described.py:
 returns is the shape of its response (scraper_service/api/openapi/shapes.py has the
@@ -46,10 +43,6 @@ TABLES = {
     "/llmstxt": (catalogue.LLMS_TEXT, "v1"),
     "/deep-research": (catalogue.RESEARCH, "v1"),
 }
-
-
-def app_of(version):
-    return APPS[version](None, None, None, PublicUrls())
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +73,7 @@ def documented_path(rule):
 
 def handlers():
     for version in APPS:
-        for methods, path, handler in app_of(version).routes:
+        for methods, path, handler in APPS[version].routes:
             yield pytest.param(handler, id=f"{version} {methods} {path}")
 
 
@@ -152,7 +145,7 @@ def test_routes_that_cannot_work_stay_in(document, clever):
 def test_every_served_route_is_in_it(document, version):
     served = {
         (method, documented_path(f"/{version}{rule.rule}"))
-        for rule in app_of(version).klein.url_map.iter_rules()
+        for rule in APPS[version].klein.url_map.iter_rules()
         for method in rule.methods - {"HEAD", "OPTIONS"}
     }
     found = {
@@ -257,7 +250,7 @@ def test_every_default_has_its_schema(documented):
 
 
 def examples(version):
-    app = app_of(version)
+    app = APPS[version]
     for _, path, handler in app.routes:
         described = getattr(handler, "described", None)
         if described is not None and described.body is not None:
@@ -364,7 +357,7 @@ def allowed(document, schema):
 
 def keys_of_bodies(document):
     for version in APPS:
-        app = app_of(version)
+        app = APPS[version]
         for methods, path, handler in app.routes:
             described = getattr(handler, "described", None)
             if described is None or described.body is None:

@@ -18,12 +18,9 @@ from schemathesis.specs.openapi import checks
 
 from scraper_service.api.http_server import Root
 from scraper_service.api.openapi.document import build
-from scraper_service.api.parameters import PublicUrls
 from scraper_service.api.routes.health import HealthPages
-from scraper_service.api.v1.app import V1
-from scraper_service.api.v2.app import V2
 from tests.conftest import Service, _stop
-from tests.support.openapi import Documented, localized
+from tests.support.openapi import Documented, localized, version_apps
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, page, sitemap, text
 from tests.support.waiting import wait_until
@@ -48,9 +45,8 @@ FEATURES = ("authentication", "model", "webSearch", "searchIndex")
 def labels():
     """Return method and path of every operation."""
     works = [{"name": name, "available": True} for name in FEATURES]
-    apps = [app(None, None, None, PublicUrls()) for app in (V1, V2)]
     facts = {"version": "1", "features": works, "formats": []}
-    document = build(apps, [Root, HealthPages], facts)
+    document = build(version_apps().values(), [Root, HealthPages], facts)
     return [
         f"{method.upper()} {path}"
         for path, item in document["paths"].items()

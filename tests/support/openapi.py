@@ -6,10 +6,23 @@ from typing import TYPE_CHECKING, Any
 
 import jsonschema
 
+from scraper_service.api.parameters import PublicUrls
+from scraper_service.api.v1.app import V1
+from scraper_service.api.v2.app import V2
+
 if TYPE_CHECKING:
     from tests.conftest import Reply, Service
 
 FORMATS = jsonschema.FormatChecker()
+
+
+def version_apps() -> dict[str, Any]:
+    """Return the versions of the API by name, for their routes only."""
+    nothing: Any = None
+    return {
+        f"v{number}": app(nothing, nothing, nothing, PublicUrls())
+        for number, app in ((1, V1), (2, V2))
+    }
 
 
 class Documented:
