@@ -288,7 +288,7 @@ class Server:
         from scraper_service.api.parameters import PublicUrls
         from scraper_service.api.routes.files import ArtefactFiles
         from scraper_service.api.routes.openapi import OpenApiPage
-        from scraper_service.api.routes.uploads import UploadedFiles
+        from scraper_service.api.routes.uploads import UploadPages
         from scraper_service.api.v1.app import V1
         from scraper_service.api.v2.app import V2
         from scraper_service.crawling.artefacts import shared_artefacts
@@ -315,7 +315,7 @@ class Server:
         ]
         below: dict[str, RootResource] = {
             "artefacts": ArtefactFiles(shared_artefacts(settings), self.database),
-            "uploads": UploadedFiles(services.uploads),
+            "uploads": UploadPages(services.uploads),
             "health": self._health_pages(),
         }
         below["openapi.json"] = OpenApiPage(

@@ -264,7 +264,7 @@ def _row(
     }
 
 
-class UploadedFiles(RootResource):
+class UploadPages(RootResource):
     """``/uploads/TOKEN``, which takes the bytes of a file once, without an API key."""
 
     isLeaf = True
