@@ -120,7 +120,7 @@ def retry_kind() -> Object:
         for name, key in catalogue.keys(rows, "v2").items()
     }
     keys = {
-        name: evolve(key, kind=Then(key.kind, _filter), is_own=True)
+        name: evolve(key, kind=Then(key.kind, _filter, {"minItems": 1}), is_own=True)
         for name, key in _FILTERS.items()
     }
     options = Key(
