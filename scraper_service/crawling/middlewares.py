@@ -182,7 +182,10 @@ class FreshCookies(CookiesMiddleware):
 
 
 class BlockedSitesMiddleware:
-    """Refuses requests to ``BLOCKED_SITES``, also for redirects and robots.txt."""
+    """Refuses requests to ``BLOCKED_SITES`` and to sites that ``meta["options"]`` exclude.
+
+    Applies to redirects, too, and before the robots.txt of a site is fetched.
+    """
 
     def __init__(self, crawler: Crawler):
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
@@ -194,6 +197,9 @@ class BlockedSitesMiddleware:
     def process_request(self, request: Request) -> None:
         if self._sites.covers(request.url):
             raise BlockedSite(SITE_BLOCKED)
+        options: ScrapeOptions | None = request.meta.get("options")
+        if options is not None:
+            check_site(request.url, options)
 
 
 class UploadedFiles:
@@ -232,7 +238,6 @@ class RequestOptionsMiddleware:
         options: ScrapeOptions | None = request.meta.get("options")
         if options is None:
             return
-        check_site(request.url, options)
         if "engine" not in request.meta:
             request.meta["engine"] = self._engines.choose(request.url, options)
         request.meta["download_timeout"] = options.load_timeout_ms / 1000

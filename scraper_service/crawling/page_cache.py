@@ -83,7 +83,6 @@ class PageCache:
             return None
         if "redirect_times" in request.meta or "engine" in request.meta:
             return None  # the page was looked up before
-        check_site(request.url, options)
         only_stored = options.lockdown or options.min_age_ms is not None
         if may_look_up(options) and (options.max_age_ms > 0 or only_stored):
             request.meta["cache_state"] = "miss"

@@ -59,6 +59,7 @@ from scraper_service.options.url_patterns import MAX_PATTERNS, caller_patterns
 NO_EFFECT = "Accepted without effect."
 NO_URLS = "No valid URLs provided: urls must have at least 1 item"
 MAX_PROMPT = 10_000  # characters
+LIST_MODES = ("off", "manual-only")  # modes of threatProtection with lists alone
 MAX_SITES = 1000  # entries of one list of threatProtection
 MAX_EVENTS = 100  # entries of the events of a webhook
 MAX_HOOK_METADATA = 64 * 1024  # characters of JSON, which go with every event
@@ -167,26 +168,34 @@ PROFILE = Object(
 
 
 def _site_rules(values: dict[str, Any], at: Position) -> Any:
-    if values.pop("mode", "off") != "off":
-        text = "a mode other than 'off' needs a scanning provider, there is none here"
+    if (mode := values.pop("mode", "off")) not in LIST_MODES:
+        text = (
+            f"the mode {mode!r} needs a scanning provider, there is none here;"
+            f" {' and '.join(map(repr, LIST_MODES))} need none"
+        )
         return (at / "mode").report("custom", text)
     return SiteRules(**values) if any(values.values()) else None
 
 
-_SITES = Array(Then(Text(), urls.caller_domain), MAX_SITES)
+_SITES = Array(Then(Text(), urls.host_pattern), MAX_SITES)
+_TLDS = Array(Then(Text(), urls.caller_domain), MAX_SITES)
 THREAT_PROTECTION = Object(
     {
         "mode": Key(
             choice("off", "manual-only", "normal", "zscaler"),
             "mode",
-            help="Must be off: the other modes need a scanning provider.",
+            help="Must be off or manual-only: others need a scanning provider.",
         ),
-        "blacklist": Key(_SITES, "blacklist", help="Refuse these domains."),
+        "blacklist": Key(
+            _SITES,
+            "blacklist",
+            help="Refuse these hosts; *.host stands for subdomains.",
+        ),
         "whitelist": Key(
-            _SITES, "whitelist", help="Allow these domains, even if others refuse them."
+            _SITES, "whitelist", help="Allow these hosts, even if others refuse them."
         ),
         "blockedTlds": Key(
-            _SITES, "blocked_tlds", help="Refuse these top-level domains."
+            _TLDS, "blocked_tlds", help="Refuse these top-level domains."
         ),
         "riskScoreThreshold": Key(integer(0, 100), help=NO_EFFECT),
         "failurePolicy": Key(choice("open", "closed"), help=NO_EFFECT),

@@ -70,7 +70,7 @@ Parser: TypeAlias = PdfParser | ImageParser
 class SiteRules:
     """The sites that a scrape may fetch, redirects included.
 
-    A domain stands for itself and its subdomains.
+    A host stands for itself alone, ``*.host`` for all its subdomains.
     """
 
     blacklist: tuple[str, ...] = ()
@@ -81,11 +81,10 @@ class SiteRules:
 
     def allows(self, host: str) -> bool:
         """Return True if ``host`` (lower case, no port) may be fetched."""
-        if any(_below(host, domain) for domain in self.whitelist):
+        if any(_covers(pattern, host) for pattern in self.whitelist):
             return True
-        return not any(
-            _below(host, domain) for domain in (*self.blacklist, *self.blocked_tlds)
-        )
+        tlds = (f"*.{tld}" for tld in self.blocked_tlds)
+        return not any(_covers(pattern, host) for pattern in (*self.blacklist, *tlds))
 
 
 def profile_name(text: str) -> str:
@@ -288,5 +287,5 @@ def _waits_ms(actions: tuple[Action, ...]) -> int:
     return sum(a.milliseconds or SELECTOR_WAIT_MS for a in waits)
 
 
-def _below(host: str, domain: str) -> bool:
-    return host == domain or host.endswith("." + domain)
+def _covers(pattern: str, host: str) -> bool:
+    return host.endswith(pattern[1:]) if pattern[0] == "*" else host == pattern

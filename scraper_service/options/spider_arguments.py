@@ -217,7 +217,11 @@ def _checked(options: ScrapeOptions) -> ScrapeOptions:
 
 
 def _with_plain_domains(rules: SiteRules) -> SiteRules:
-    return SiteRules(*(tuple(map(urls.caller_domain, x)) for x in attrs.astuple(rules)))
+    return SiteRules(
+        tuple(map(urls.host_pattern, rules.blacklist)),
+        tuple(map(urls.host_pattern, rules.whitelist)),
+        tuple(map(urls.caller_domain, rules.blocked_tlds)),
+    )
 
 
 def _expanded(name: str, value: Any) -> Any:

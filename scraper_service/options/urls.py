@@ -304,6 +304,15 @@ def caller_domain(text: str) -> str:
         raise ValueError(f"not a domain: {text[:60]!r}") from None
 
 
+def host_pattern(text: str) -> str:
+    """Return a host, or ``*.`` and a host for its subdomains, in lower-case ASCII.
+
+    :raises ValueError: with a message for the caller.
+    """
+    domain = caller_domain(text)
+    return f"*.{domain}" if text.strip(" ").startswith("*.") else domain
+
+
 def _check_scheme(scheme: str) -> None:
     if scheme.lower() not in {"http", "https"}:
         raise ValueError("URL uses unsupported protocol")

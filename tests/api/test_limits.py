@@ -542,6 +542,13 @@ def test_a_redirect_to_a_blocked_site_ends_there(team, pages):
     assert (reply.status, reply.json) == (403, REFUSED)
 
 
+def test_a_caller_cannot_allow_a_blocked_site(team, pages):
+    rules = {"mode": "manual-only", "whitelist": [BLOCKED]}
+    for url in (f"http://{BLOCKED}/x", pages.url("/moved")):
+        reply = team().post("/v2/scrape", {"url": url, "threatProtection": rules})
+        assert (reply.status, reply.json) == (403, REFUSED)
+
+
 def test_a_crawl_skips_links_to_blocked_sites_and_says_why(team, pages):
     rich = team()
     url = pages.url("/out")

@@ -257,7 +257,7 @@ def test_wrong_arguments_of_a_map_are_named(name, value):
 def test_site_rules_of_a_search_hold_for_results_and_pages():
     rules = '{"blacklist": ["*.Example.org"]}'
     options = search_options({"query": "hay", "site_rules": rules})
-    assert options.site_rules == SiteRules(("example.org",))
+    assert options.site_rules == SiteRules(("*.example.org",))
     assert options.scrape is None
     options = search_options({"query": "hay", "site_rules": rules, "formats": "html"})
     assert options.scrape.site_rules == options.site_rules
