@@ -12,6 +12,7 @@ import pytest
 from tests.conftest import Service, _stop
 from tests.support.scripted_site import ScriptedSite, page
 from tests.support.waiting import wait_until
+from tests.support.watching import EventClient
 
 KEYS = ("fc-first", "fc-second")
 JOB_KEYS = {
@@ -172,6 +173,7 @@ def test_a_running_crawl_is_listed_with_its_state(shared, site):
         "scrapeOptions": {"maxAge": 0, "timeout": 300_000},
     }
     job_id = post(shared, "/v2/crawl", body, KEYS[1])["id"]
+    status = f"/v2/crawl/{job_id}"
 
     def running():
         found = jobs_of(shared, KEYS[1], state="running")
@@ -183,9 +185,13 @@ def test_a_running_crawl_is_listed_with_its_state(shared, site):
     assert job["counts"]["leased"] == job["total"] == 1
     [later] = jobs_of(shared, KEYS[1], state="running,queued")
     assert later["duration"] > job["duration"]
-    shared.request("DELETE", f"/v2/crawl/{job_id}", key=KEYS[1])
+    durations = [read(shared, path, KEYS[1])["duration"] for path in 2 * [status]]
+    assert durations[0] < durations[1]
+    shared.request("DELETE", status, key=KEYS[1])
     [job] = jobs_of(shared, KEYS[1], state="cancelled")
     assert job["id"] == job_id
+    durations = [read(shared, path, KEYS[1])["duration"] for path in 2 * [status]]
+    assert durations == 2 * [pytest.approx(job["duration"], abs=0.002)]
     assert jobs_of(shared, KEYS[1], state="running") == []
 
 
@@ -380,7 +386,11 @@ def test_a_running_job_is_cancelled_and_writes_nothing_more(shared, site):
         return found["counts"]["done"] and found["counts"]["leased"]
 
     wait_until(running)
-    delete(shared, job_id)
+    stream = f"/v2/batch/scrape/{job_id}/events"
+    with EventClient(shared, stream, key=KEYS[1]) as events:
+        delete(shared, job_id)
+        kinds = {event.event for event in events}  # the stream ends
+    assert "batch_scrape.completed" not in kinds
     assert_nothing_is_readable(shared, job_id, "batch/scrape")
     wait_until(lambda: rows_of(shared, job_id) == {})
     body = {"urls": [site.url("/text")], "maxAge": 0}
