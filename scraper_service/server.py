@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonSite
     from scraper_service.api.openapi.described import RootResource
     from scraper_service.api.version import Services
-    from scraper_service.services.accounts import Accounts
+    from scraper_service.services.accounts import DatabaseAccounts
     from scraper_service.services.billing import Charges
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.operations import OperationCalls, Work
+
+    AnnounceT = Callable[[str, str | None, str | None], None]
 
 logger = logging.getLogger("scraper_service")
 
@@ -52,12 +54,12 @@ def _url_of(host: str, port: int) -> str:
 class Server:
     """The running service: makes, starts and stops all parts in order.
 
-    ``announce`` is called once with the URL of the service, and with the first API key
-    if this start has made it, else None. The constructor raises :exc:`ValueError` for
+    ``announce`` is called once with the URL of the service, with the first API key if this
+    start has made it, else None, and with a URL that signs in with this key, once. The constructor raises :exc:`ValueError` for
     invalid settings, and :exc:`~scraper_service.errors.DatabaseUnusable`.
     """
 
-    def __init__(self, settings: Settings, announce: Callable[[str, str | None], None]):
+    def __init__(self, settings: Settings, announce: AnnounceT):
         from scrapy.crawler import AsyncCrawlerProcess
         from scrapy.utils.misc import load_object
 
@@ -171,14 +173,18 @@ class Server:
         listening: Any = self._port.getHost()
         self._own_url = self._own_url or _url_of(listening.host, listening.port)
         self.webhooks.open()
-        self.announce(f"http://{listening.host}:{listening.port}", first_key)
+        address = f"http://{listening.host}:{listening.port}"
+        sign_in = None
+        if first_key is not None:
+            sign_in = f"{self._own_url}/#sign-in={self._web_sessions.link(first_key)}"
+        self.announce(address, first_key, sign_in)
 
     def _key_secret(self) -> bytes:
         from scraper_service.storage.secrets import key_secret
 
         return key_secret(self.data_dir, self.settings["KEY_SECRET"])
 
-    async def _accounts(self) -> Accounts:
+    async def _accounts(self) -> DatabaseAccounts:
         """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
         from scraper_service.storage.jobs.jobs import Jobs
@@ -281,7 +287,9 @@ class Server:
             capabilities=lambda: capabilities(settings, engines, self.searches),
         )
 
-    def _make_site(self, accounts: Accounts) -> JsonSite:
+    def _make_site(self, accounts: DatabaseAccounts) -> JsonSite:
+        from attrs import asdict
+
         from scraper_service.api.application import RequestChecks
         from scraper_service.api.connections import Connections, TrustedProxies
         from scraper_service.api.http_server import JsonSite, Root
@@ -296,6 +304,9 @@ class Server:
         from scraper_service.options.limits import parse_rates, parse_sites
         from scraper_service.services.accounts import Rates
         from scraper_service.services.billing import Charges
+        from scraper_service.web.files import StartPage, WebFiles
+        from scraper_service.web.routes import WebRoutes
+        from scraper_service.web.sessions import SessionChecks, WebSessions
 
         settings = self.settings
         proxies = TrustedProxies(settings.getlist("TRUSTED_PROXIES"))
@@ -322,7 +333,14 @@ class Server:
             versions, below, urls, services.capabilities
         )
         apps = {f"v{each.api.version}": each.klein.resource() for each in versions}
-        root = Root({**apps, **below})
+        below["docs"] = page = StartPage()
+        self._web_sessions = WebSessions(accounts, self._key_secret(), urls)
+        session_checks = SessionChecks(
+            sessions=self._web_sessions, **asdict(checks, recurse=False)
+        )
+        web = V2(session_checks, services, self.watchers, urls, (WebRoutes,))
+        files = WebFiles(web.klein.resource())
+        root = Root({**apps, **below, "web": files}, page)
         connections = Connections(
             _connections_at_most(settings.getint("MAX_CONNECTIONS")),
             settings.getint("MAX_PEER_CONNECTIONS"),
@@ -455,7 +473,7 @@ def _configure_logs(settings: Settings) -> None:
         logger.warning("no setting has the name %s", ", ".join(unknown))
 
 
-def serve(settings: Settings, announce: Callable[[str, str | None], None]) -> int:
+def serve(settings: Settings, announce: AnnounceT) -> int:
     """Run the service until SIGTERM or SIGINT; return the exit code."""
     gc.disable()  # until it has started: few of the first objects are garbage
     return Server(settings, announce).run()

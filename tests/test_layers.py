@@ -22,6 +22,7 @@ LAYERS = (
     {"spiders"},
     {"services"},
     {"api"},
+    {"web"},
     {"cli"},
 )
 PURE = {"errors", "options", "items", "content", "discovery"}

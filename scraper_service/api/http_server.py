@@ -331,7 +331,10 @@ def _is_utf8(path: bytes) -> bool:
 
 
 class Root(RootResource):
-    """``/`` and the resources ``below`` it. Other paths are a 404 in JSON."""
+    """``/`` and the resources ``below`` it. Other paths are a 404 in JSON.
+
+    ``page`` is ``/`` for browsers. Other clients get a line of JSON.
+    """
 
     routes = (
         (
@@ -344,11 +347,19 @@ class Root(RootResource):
         ),
     )
 
-    def __init__(self, below: Mapping[str, Resource]):
+    def __init__(self, below: Mapping[str, Resource], page: Resource):
         super().__init__()
         for name, resource in below.items():
             self.putChild(name.encode(), resource)
-        self.putChild(b"", Constant({"success": True, "message": GREETING}))
+        self._greeting = Constant({"success": True, "message": GREETING})
+        self._page = page
+
+    def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
+        if path:
+            return super().getChildWithDefault(path, request)  # type: ignore[no-any-return]
+        request.setHeader("Vary", "Accept")
+        accepts_html = "text/html" in (request.header("Accept") or "")
+        return self._page if accepts_html else self._greeting
 
     def getChild(self, path: bytes, request: IRequest) -> Resource:
         return NotFoundPage()

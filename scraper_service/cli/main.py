@@ -136,7 +136,7 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def announce(address: str, first_key: str | None) -> None:
+def announce(address: str, first_key: str | None, sign_in: str | None) -> None:
     """Print the URL of the service, and the API key of the first start."""
     print(f"listening on {address}", flush=True)
     if first_key is None:
@@ -146,6 +146,7 @@ def announce(address: str, first_key: str | None) -> None:
         f"\nA first API key was made. It is shown only now: {first_key}\n\nTry it:\n\n"
         f"  curl -s {address}/v2/scrape -H 'Authorization: Bearer {first_key}'"
         f" -H 'Content-Type: application/json' -d '{body}'\n\n"
+        f"Or open the web page, signed in (works once): {sign_in}\n\n"
         "More keys: scraper-service keys create",
         flush=True,
     )

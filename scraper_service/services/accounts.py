@@ -90,14 +90,20 @@ class DatabaseAccounts:
     def __init__(self, database: Database, secret: bytes, enabled: bool = True):
         self._database = database
         self._secret = secret
-        self._enabled = enabled
+        self.enabled = enabled
         self._found: dict[str, tuple[Team, float]] = {}  # by hash; until when
 
     async def team_of(self, authorization: str | None) -> Team:
         """Return the team of a key, see :class:`Accounts`."""
-        digest = ""
-        if self._enabled:
-            digest = key_hash(_token(authorization), self._secret)
+        digest = self.hash_of(authorization) if self.enabled else ""
+        return await self.team_with(digest)
+
+    def hash_of(self, authorization: str | None) -> str:
+        """Return the hash of the key in a header. Raises :exc:`Unauthorized`."""
+        return key_hash(_token(authorization), self._secret)
+
+    async def team_with(self, digest: str) -> Team:
+        """Return the team of the key with this hash. Raises :exc:`Unauthorized`."""
         team, until = self._found.get(digest, (None, 0.0))
         if team is not None and time.monotonic() < until:
             return team

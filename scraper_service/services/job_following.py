@@ -74,6 +74,13 @@ class JobTails:
                 f" 0 for all events, got {number}"
             )
 
+    async def newest_event(self, job_id: str, team: Team) -> int:
+        """Return the number of the job's newest event, 0 without one."""
+        known = await self._jobs.newest_event(job_id, team.id)
+        if known is None:
+            raise JobNotFound("Job not found")
+        return known
+
     async def _shared(
         self, read: Callable[..., Awaitable[ResultT | None]], job_id: str, *args: Any
     ) -> Tail[ResultT]:

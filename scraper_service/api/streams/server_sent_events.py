@@ -27,12 +27,15 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.job_records import Event
 
 MAX_DIGITS = 18  # of an event number; the database stores up to 2**63
+NOW = "now"
 _NUMBER = {"type": "string", "pattern": f"^[0-9]{{1,{MAX_DIGITS}}}$"}
 LAST_EVENT = HeaderParameter(
     "Last-Event-ID", "Begin after the event with this id.", _NUMBER
 )
 LAST_EVENT_ID = TextParameter(
-    "lastEventId", "The same in the query; the header wins.", _NUMBER
+    "lastEventId",
+    "The same in the query; the header wins. `now` leaves out all past events.",
+    {"anyOf": [_NUMBER, {"const": NOW}]},
 )
 END_RETRY_MS = 3_600_000  # browsers reconnect after the end, which is useless here
 
@@ -44,23 +47,29 @@ async def follow(api: Api, request: JsonRequest, job_id: str) -> EventStream:
     """
     team, _ = await api.checks.admit(request, Mode.CRAWL_STATUS)
     found, after = parse_job_id(job_id), last_event(request)
-    await api.watchers.tails.check_event(found, team, after)
+    if after is None:
+        after = await api.watchers.tails.newest_event(found, team)
+    else:
+        await api.watchers.tails.check_event(found, team, after)
     api.watchers.check(team)
     return EventStream(api, found, team, after)
 
 
-def last_event(request: JsonRequest) -> int:
+def last_event(request: JsonRequest) -> int | None:
     """Return the number in ``Last-Event-ID``, else in ``lastEventId`` of the query.
 
-    Return 0 without either. Raises :exc:`InvalidParameter`.
+    Return 0 without either, and None for ``now``: only events from now on. Raises
+    :exc:`InvalidParameter`.
     """
     text = request.header(LAST_EVENT.name) or LAST_EVENT_ID.read(request)
     if not text:
         return 0
+    if text == NOW:
+        return None
     if not (text.isascii() and text.isdigit() and len(text) <= MAX_DIGITS):
         raise InvalidParameter(
             "Invalid Last-Event-ID: must be the number of an event of this job, or 0"
-            f" for all events, got {text[:60]!r}"
+            f" for all events, or {NOW!r} for none of the past, got {text[:60]!r}"
         )
     return int(text)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scraper_service.api.application import RequestChecks
     from scraper_service.api.parameters import PublicUrls
     from scraper_service.api.streams.streaming import Watchers
-    from scraper_service.api.version import Services
+    from scraper_service.api.version import Routes, Services
 
 ROUTES = (
     PageRoutes,
@@ -45,7 +45,7 @@ ROUTES = (
 
 
 class V2(VersionApp):
-    """Version 2 of the API."""
+    """Version 2 of the API, with ``further`` groups of routes."""
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class V2(VersionApp):
         services: Services,
         watchers: Watchers,
         urls: PublicUrls,
+        further: tuple[type[Routes], ...] = (),
     ):
         api = Api(
             version=2,
@@ -64,4 +65,4 @@ class V2(VersionApp):
             urls=urls,
             prompted=crawl_preview.prompted,
         )
-        super().__init__(api, ROUTES)
+        super().__init__(api, (*ROUTES, *further))

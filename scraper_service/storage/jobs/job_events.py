@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import select
+from sqlalchemy import func, select
 
 from scraper_service.options.serialization import webhook_from_json
 from scraper_service.storage.jobs.job_records import (
@@ -45,6 +45,14 @@ def is_event(connection: Connection, job_id: str, number: int) -> bool:
     """Return True if a job has the event with this number."""
     found = select(event.c.id).where(event.c.id == number, event.c.job_id == job_id)
     return connection.scalar(found) is not None
+
+
+def newest_event(connection: Connection, job_id: str) -> int:
+    """Return the number of a job's newest event, 0 without one."""
+    number = connection.scalar(
+        select(func.max(event.c.id)).where(event.c.job_id == job_id)
+    )
+    return number or 0
 
 
 def read_events(

@@ -285,6 +285,19 @@ class Jobs:
 
         return await self._database.read(read)
 
+    async def newest_event(self, job_id: str, team_id: str) -> int | None:
+        """Return the number of a job's newest event, 0 without one.
+
+        None if the team has no such job.
+        """
+
+        def read(connection: Connection) -> int | None:
+            if job_store.get_job(connection, job_id, team_id) is None:
+                return None
+            return job_events.newest_event(connection, job_id)
+
+        return await self._database.read(read)
+
     async def errors(
         self, job_id: str, shape: Callable[[list[PageErrorRow], list[str]], T]
     ) -> T:

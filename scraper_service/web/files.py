@@ -1,0 +1,136 @@
+"""The files of the web page: HTML, scripts, styles and libraries, all from this package."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from twisted.web.resource import Resource
+
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.api.errors import NotFoundPage, refused_method
+
+if TYPE_CHECKING:
+    from scraper_service.api.http_server import JsonRequest
+
+STATIC = Path(__file__).with_name("static")
+TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+}
+#: Own files only, and no inline script or style.
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:;"
+    " connect-src 'self'; frame-src 'self'; base-uri 'none'; form-action 'none';"
+    " frame-ancestors 'none'"
+)
+HEADERS = {
+    "Cache-Control": "no-cache",  # asked again each time, and answered by 304
+    "Content-Security-Policy": POLICY,
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept, Accept-Encoding",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+@frozen
+class StaticFile:
+    """A file in memory."""
+
+    content_type: str
+    body: bytes
+    gzipped: bytes
+    etag: str
+
+
+@cache
+def static_file(name: str) -> StaticFile | None:
+    """Return the file with a path below :data:`STATIC`; None if there is none."""
+    path = STATIC / name
+    if ".." in name or path.suffix not in TYPES or not path.is_file():
+        return None
+    body = path.read_bytes()
+    etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
+    return StaticFile(TYPES[path.suffix], body, gzip.compress(body, 9, mtime=0), etag)
+
+
+def write_file(request: JsonRequest, file: StaticFile) -> bytes:
+    """Set the headers of a file; return what to send of it."""
+    if (refusal := refused_method(request)) is not None:
+        return refusal
+    for name, value in HEADERS.items():
+        request.setHeader(name, value)
+    request.setHeader("Content-Type", file.content_type)
+    request.setHeader("ETag", file.etag)
+    if file.etag in (request.header("If-None-Match") or ""):
+        request.setResponseCode(304)
+        return b""
+    body = file.body
+    if "gzip" in (request.header("Accept-Encoding") or ""):
+        request.setHeader("Content-Encoding", "gzip")
+        body = file.gzipped
+    request.setHeader("Content-Length", str(len(body)))
+    return body
+
+
+class StartPage(RootResource):
+    """``/`` for browsers, and ``/docs``."""
+
+    isLeaf = True
+    routes = (
+        (
+            "GET",
+            "/docs",
+            Described(
+                summary="Return the web page, at the reference of the API.",
+                returns=TEXT,
+                media=("text/html",),
+                is_own=True,
+            ),
+        ),
+    )
+
+    def render(self, request: Any) -> bytes:
+        file = static_file("index.html")
+        assert file is not None
+        return write_file(request, file)
+
+
+class WebFiles(Resource):
+    """``/web/NAME``, and ``/web/api`` for the calls of the page."""
+
+    def __init__(self, api: Resource):
+        super().__init__()
+        self.putChild(b"api", api)
+
+    def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
+        # Pages of other sites may not read what a session is for.
+        request.responseHeaders.removeHeader(b"Access-Control-Allow-Origin")
+        return super().getChildWithDefault(path, request)  # type: ignore[no-any-return]
+
+    def getChild(self, path: bytes, request: Any) -> Resource:
+        name = b"/".join((path, *request.postpath)).decode("utf-8", "replace")
+        file = static_file(name)
+        return NotFoundPage() if file is None else FilePage(file)
+
+
+class FilePage(Resource):
+    """A file, whatever stands behind it in the path."""
+
+    isLeaf = True
+
+    def __init__(self, file: StaticFile):
+        super().__init__()
+        self._file = file
+
+    def render(self, request: Any) -> bytes:
+        return write_file(request, self._file)

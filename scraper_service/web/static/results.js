@@ -1,0 +1,104 @@
+// One page: its formats as tabs.
+import { useState } from "./libraries/hooks.js";
+import { call } from "./http.js";
+import { Copy, Failure, Frame, Notice, Tabs, html, number, useLoaded } from "./ui.js";
+
+const safe = (url) => (/^https?:\/\//i.test(url || "") ? url : undefined);
+
+export function PageResult({ page, told }) {
+  const meta = page.metadata || {};
+  const tabs = [
+    page.markdown !== undefined && ["rendered", "Rendered"],
+    page.markdown !== undefined && ["markdown", "Markdown"],
+    (page.html ?? page.rawHtml) !== undefined && ["html", "HTML"],
+    page.links && ["links", `Links ${page.links.length}`],
+    page.images && ["images", `Images ${page.images.length}`],
+    page.screenshot && ["screenshot", "Screenshot"],
+    page.json !== undefined && ["data", "Data"],
+    ["metadata", "Metadata"],
+    ["why", "Why"],
+    ["all", "JSON"],
+  ].filter(Boolean);
+  const [chosen, choose] = useState(tabs[0][0]);
+  const shown = tabs.some(([name]) => name === chosen) ? chosen : tabs[0][0];
+  return html`<section class="card" aria-label="Result">
+    <h2>${meta.title || meta.sourceURL || "Page"}</h2>
+    <p class="quiet">${meta.statusCode && html`<span class="tag ${meta.statusCode < 400 ? "good" : "bad"}">${meta.statusCode}</span> `}
+      ${meta.engine && html`<span class="tag">${meta.engine}</span> `}${meta.verdict && html`<span class="tag ${meta.verdict === "ok" ? "good" : "bad"}">${meta.verdict}</span> `}
+      ${meta.wordCount !== undefined && `${number(meta.wordCount)} words · `}${safe(meta.url) ? html`<a href=${meta.url} target="_blank" rel="noopener noreferrer">${meta.url}</a>` : meta.sourceURL}</p>
+    ${told}
+    ${page.warning && html`<${Notice} kind="warning">${page.warning}<//>`}
+    <${Tabs} label="Formats" chosen=${shown} choose=${choose} tabs=${tabs} />
+    <div role="tabpanel"><${Panel} name=${shown} page=${page} /></div></section>`;
+}
+
+function Panel({ name, page }) {
+  if (name === "rendered") return html`<${Preview} key="markdown" body=${{ markdown: page.markdown }} />`;
+  if (name === "markdown") return html`<${Source} text=${page.markdown} />`;
+  if (name === "html") return html`<${HtmlPanel} text=${page.html ?? page.rawHtml} />`;
+  if (name === "links" || name === "images") return html`<ul class="results">${page[name].slice(0, 1000).map((url, at) => html`<li key=${at}><a href=${safe(url)} target="_blank" rel="noopener noreferrer">${url}</a></li>`)}</ul>`;
+  if (name === "screenshot") return html`<img class="screenshot" src=${picture(page.screenshot)} alt="Screenshot of the page" /><p><a href=${picture(page.screenshot)} target="_blank" rel="noopener">Open the file</a></p>`;
+  if (name === "data") return html`<${Source} text=${JSON.stringify(page.json, null, 2)} />`;
+  if (name === "metadata") return html`<${Facts} facts=${page.metadata} />`;
+  if (name === "why") return html`<${Why} page=${page} />`;
+  return html`<${Source} text=${JSON.stringify(page, null, 2)} />`;
+}
+
+// Files of pages are at this address too, whatever address the service has in its answers.
+function picture(url) {
+  if (/^data:image\//.test(url)) return url;
+  const { pathname, search } = new URL(url, location.origin);
+  return pathname + search;
+}
+
+function Preview({ body }) {
+  const [found, error, again] = useLoaded((signal) => call("POST", "/v2/preview", body, signal), [body.markdown, body.html]);
+  if (error) return html`<${Failure} error=${error} retry=${again} />`;
+  if (!found) return html`<p class="quiet">Rendering…</p>`;
+  return html`<${Frame} body=${found.html} title="Preview of the page" />
+    <p class="quiet">Images are shown as their text, so that nothing is loaded from the site.${found.isCut ? " The page is long; its end is left out." : ""}</p>`;
+}
+
+function HtmlPanel({ text }) {
+  const [isSource, set] = useState(false);
+  return html`<button type="button" class="small" onClick=${() => set(!isSource)}>${isSource ? "Show the page" : "Show the source"}</button>
+    ${isSource ? html`<${Source} text=${text} />` : html`<${Preview} body=${{ html: text }} />`}`;
+}
+
+export function Source({ text }) {
+  const most = 300000;
+  return html`<div class="source"><${Copy} text=${text} /><pre class="code" tabindex="0">${text.slice(0, most)}</pre>
+    ${text.length > most && html`<p class="quiet">The first ${number(most)} of ${number(text.length)} characters are shown; Copy takes all.</p>`}</div>`;
+}
+
+function Facts({ facts }) {
+  return html`<table class="facts"><tbody>${Object.entries(facts || {}).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th>
+    <td>${typeof value === "object" ? JSON.stringify(value) : String(value)}</td></tr>`)}</tbody></table>`;
+}
+
+// How the page came, and which blocks of it were kept.
+function Why({ page }) {
+  const meta = page.metadata || {};
+  const [state, set] = useState({});
+  const explain = async () => {
+    set({ running: true });
+    try {
+      const source = page.rawHtml ?? (await call("POST", "/v2/scrape", { url: meta.url || meta.sourceURL, formats: ["rawHtml"], onlyMainContent: false })).data.rawHtml;
+      set({ found: await call("POST", "/v2/blocks", { html: source, url: meta.url || meta.sourceURL || "" }) });
+    } catch (error) {
+      set({ error });
+    }
+  };
+  return html`<table class="facts"><tbody>
+      <tr><th scope="row">Engine</th><td>${meta.engine || "–"}</td></tr>
+      <tr><th scope="row">Verdict</th><td>${meta.verdict || "–"} ${(meta.verdictEvidence || []).map((each) => html`<div class="quiet">${typeof each === "string" ? each : JSON.stringify(each)}</div>`)}</td></tr>
+      <tr><th scope="row">Cache</th><td>${meta.cacheState || "–"} ${meta.cachedAt || ""}</td></tr>
+      <tr><th scope="row">Queue</th><td>${meta.concurrencyQueueDurationMs ? `${meta.concurrencyQueueDurationMs} ms` : "no wait"}</td></tr></tbody></table>
+    <${Failure} error=${state.error} />
+    ${!state.found && html`<p><button type="button" onClick=${explain} disabled=${state.running}>${state.running ? "Reading…" : "Show the blocks that were kept and dropped"}</button>
+      ${page.rawHtml === undefined && html` <span class="quiet">This scrapes the page again, for its HTML.</span>`}</p>`}
+    ${state.found && html`<p>${state.found.kind ? `This page is of the kind “${state.found.kind}”; blocks with a chance of ${state.found.bar} and more are kept.` : "The page has no blocks of text."}</p>
+      <div class="scroll"><table class="list"><thead><tr><th>Kept</th><th>Chance</th><th>Words</th><th>Where</th><th>Text</th></tr></thead><tbody>
+      ${state.found.blocks.slice(0, 1000).map((block) => html`<tr key=${block.number}><td><span class="tag ${block.keep ? "good" : "bad"}">${block.keep ? "kept" : "dropped"}</span></td>
+        <td>${block.rule || block.chance}</td><td>${block.words}</td><td class="quiet">${block.path}</td><td>${block.text}</td></tr>`)}</tbody></table></div>`}`;
+}

@@ -1,0 +1,73 @@
+// Reads what the forms need out of the OpenAPI document.
+
+export function resolved(document, schema) {
+  let found = schema || {};
+  while (found.$ref) {
+    const target = found.$ref.slice(2).split("/").reduce((value, key) => value?.[key.replaceAll("~1", "/").replaceAll("~0", "~")], document);
+    const { $ref: _, ...own } = found;
+    found = { ...target, ...own };
+  }
+  return found;
+}
+
+// The options of a route as [{name, schema, required}].
+export function optionsOf(document, path) {
+  const body = document.paths[path]?.post?.requestBody?.content || {};
+  const schema = resolved(document, (body["application/json"] || body["multipart/form-data"] || {}).schema);
+  return members(document, schema);
+}
+
+export function members(document, schema) {
+  const parts = (schema.allOf || []).map((part) => resolved(document, part));
+  const all = Object.assign({}, ...parts.map((part) => part.properties), schema.properties);
+  const required = new Set([...(schema.required || []), ...parts.flatMap((part) => part.required || [])]);
+  return Object.entries(all).map(([name, own]) => ({ name, schema: resolved(document, own), required: required.has(name) }));
+}
+
+// The forms of a value, without null.
+export function forms(document, schema) {
+  const found = (schema.oneOf || schema.anyOf || [schema]).map((each) => resolved(document, each));
+  return found.flatMap((each) => (each.oneOf || each.anyOf ? forms(document, each) : [each])).filter((each) => each.type !== "null");
+}
+
+const typeOf = (schema) => (Array.isArray(schema.type) ? schema.type.find((type) => type !== "null") : schema.type);
+
+// How a form asks for a value: {kind, choices, schema}.
+export function control(document, schema) {
+  const all = forms(document, schema);
+  const first = { ...all[0], type: typeOf(all[0] || {}) };
+  const words = all.flatMap((each) => each.enum || (each.const !== undefined ? [each.const] : []));
+  if (words.length && all.every((each) => each.enum || each.const !== undefined)) return { kind: "choice", choices: words, schema: first };
+  if (all.length === 1 && ["boolean", "integer", "number", "string"].includes(first.type)) return { kind: first.type, schema: first };
+  if (all.length === 1 && first.type === "array") {
+    const items = forms(document, resolved(document, first.items || {}));
+    const names = [...new Set(items.flatMap((each) => each.enum || (typeof each.const === "string" ? [each.const] : [])))].filter((name) => typeof name === "string");
+    if (names.length) return { kind: "several", choices: names, schema: first };
+    if (items.every((each) => typeOf(each) === "string")) return { kind: "lines", schema: first };
+  }
+  if (all.length === 1 && first.type === "object" && first.properties) return { kind: "group", schema: first };
+  if (all.every((each) => ["string", "integer", "number"].includes(typeOf(each)))) return { kind: "string", schema: first };
+  return { kind: "json", schema: first };
+}
+
+// Why a value is not allowed, or undefined.
+export function fault(kind, schema, value) {
+  if (value === undefined) return undefined;
+  if (kind === "integer" && !Number.isInteger(value)) return "a whole number is expected";
+  if ((kind === "integer" || kind === "number") && typeof value !== "number") return "a number is expected";
+  const above = schema.exclusiveMinimum;
+  if (above !== undefined && !(value > above)) return `more than ${above} is expected`;
+  if (schema.minimum !== undefined && value < schema.minimum) return `at least ${schema.minimum} is expected`;
+  if (schema.maximum !== undefined && value > schema.maximum) return `at most ${schema.maximum} is allowed`;
+  if (schema.maxLength !== undefined && typeof value === "string" && value.length > schema.maxLength) return `at most ${schema.maxLength} characters are allowed`;
+  if (schema.maxItems !== undefined && Array.isArray(value) && value.length > schema.maxItems) return `at most ${schema.maxItems} are allowed`;
+  return undefined;
+}
+
+// A sentence on the values that an option may have.
+export function range(schema) {
+  const parts = [];
+  if (schema.minimum !== undefined || schema.maximum !== undefined) parts.push(`${schema.minimum ?? "…"} to ${schema.maximum ?? "…"}`);
+  if (schema.default !== undefined) parts.push(`default ${JSON.stringify(schema.default)}`);
+  return parts.join("; ");
+}
