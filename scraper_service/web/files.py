@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from twisted.web.resource import Resource
 
+from scraper_service.api.errors import NotFoundPage, not_found, refused_method
 from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import TEXT
-from scraper_service.api.errors import NotFoundPage, refused_method
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
@@ -111,6 +111,9 @@ class WebFiles(Resource):
     def __init__(self, api: Resource):
         super().__init__()
         self.putChild(b"api", api)
+
+    def render(self, request: Any) -> bytes:
+        return not_found(request)
 
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
         # Pages of other sites may not read what a session is for.

@@ -6,7 +6,7 @@ from functools import cache
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from lxml import html
+from lxml import etree, html
 from markdown_it import MarkdownIt
 
 if TYPE_CHECKING:
@@ -69,9 +69,10 @@ def _link_attributes(url: str) -> dict[str, str | int | float]:
 
 def html_preview(text: str) -> str:
     """Return the HTML of a page without scripts, styles, images and forms that work."""
-    if not text.strip():
+    try:
+        tree = html.document_fromstring(text)
+    except etree.ParserError:  # there is no element and no text
         return ""
-    tree = html.document_fromstring(text)
     for element in list(tree.iter()):
         if not isinstance(element.tag, str) or element.tag in _DROPPED:
             element.drop_tree() if element.getparent() is not None else None

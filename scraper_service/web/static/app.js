@@ -16,7 +16,7 @@ function App() {
   const begin = async () => {
     fail(undefined);
     const link = new URLSearchParams(location.hash.slice(1)).get("sign-in");
-    if (link) history.replaceState(null, "", location.pathname);
+    if (link) history.replaceState(null, "", "#/play");
     try {
       await readSession();
       if (link && !session.value.signedIn) await signIn({ link });

@@ -59,7 +59,7 @@ export async function readSession() {
 
 export async function signIn(secret) {
   const found = await call("POST", "/v2/session", secret);
-  session.value = { ...session.value, signedIn: true, token: found.token };
+  session.value = { ...session.value, ...found, signedIn: true };
 }
 
 export async function signOut() {

@@ -27,7 +27,7 @@ export function Usage() {
   return html`<h1>Usage</h1><${Failure} error=${error} retry=${again} />
     ${found && html`<section class="card"><dl class="figures">${figures.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
       ${found.periods.length > 0 ? html`<${Plot} bars label="Credits used by day" unit="credits" points=${found.periods.map((each) => [Date.parse(each.startDate) / 1000, each.creditsUsed])} />` : html`<p class="empty">No credits were used yet.</p>`}</section>
-      <section class="card"><h2>Credits by day</h2><table class="list"><thead><tr><th>Day</th><th>Credits</th></tr></thead><tbody>${found.periods.toReversed().slice(0, 60).map((each) => html`<tr key=${each.startDate}><td>${each.startDate.slice(0, 10)}</td><td>${number(each.creditsUsed)}</td></tr>`)}</tbody></table></section>`}
+      ${found.periods.length > 0 && html`<section class="card"><h2>Credits by day</h2><table class="list"><thead><tr><th>Day</th><th>Credits</th></tr></thead><tbody>${found.periods.toReversed().slice(0, 60).map((each) => html`<tr key=${each.startDate}><td>${each.startDate.slice(0, 10)}</td><td>${number(each.creditsUsed)}</td></tr>`)}</tbody></table></section>`}`}
     <section class="card"><h2>Keys</h2><p>${session.value?.needsKey ? html`API keys and the limits of teams are made on the command line of the service: <code>scraper-service keys create</code>, <code>scraper-service teams</code>. This browser is signed in until <${Time} at=${session.value.expiresAt} />.` : "This service asks nobody for a key."}</p></section>
     <${Stored} />`;
 }
@@ -55,6 +55,6 @@ export function Health() {
       <table class="facts"><tbody>${Object.entries(found.ready.checks || {}).map(([name, told]) => html`<tr key=${name}><th scope="row">${name}</th><td><span class="tag ${told === "ok" ? "good" : "bad"}">${told}</span></td></tr>`)}</tbody></table></section>
     <section class="card"><h2>Work under way</h2><table class="facts"><tbody>${Object.entries(found.facts).filter(([name]) => !["success", "status", "checks"].includes(name)).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td>${typeof value === "object" ? JSON.stringify(value) : String(value)}</td></tr>`)}</tbody></table></section>
     <section class="card"><h2>What this installation can do</h2><table class="facts"><tbody>
-      <tr><th scope="row">Version</th><td>${found.can.version}</td></tr><tr><th scope="row">Database</th><td>${JSON.stringify(found.can.database)}</td></tr><tr><th scope="row">Search</th><td>${JSON.stringify(found.can.searchEngines)}</td></tr>
+      <tr><th scope="row">Version</th><td>${found.can.version}</td></tr><tr><th scope="row">Database</th><td>${found.can.database}</td></tr><tr><th scope="row">Search</th><td>${found.can.searchEngines.join(", ") || "none"}</td></tr>
       ${[...found.can.features, ...found.can.formats].map((each) => html`<tr key=${each.name}><th scope="row">${each.name}</th><td><span class="tag ${each.available ? "good" : ""}">${each.available ? "yes" : "no"}</span> <span class="quiet">${each.reason || ""}</span></td></tr>`)}</tbody></table></section>`}`;
 }

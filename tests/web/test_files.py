@@ -1,0 +1,113 @@
+"""The files of the web page: all are ours or listed, small, and run nothing from elsewhere."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import http.client
+import json
+import re
+import urllib.parse
+from pathlib import Path
+
+import pytest
+
+STATIC = Path(__file__).parents[2] / "scraper_service" / "web" / "static"
+LIBRARIES = STATIC / "libraries"
+OWN_BYTES = 60_000  # as sent, compressed
+ALL_BYTES = 150_000
+
+
+def fetched(service, path: str, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    address = urllib.parse.urlsplit(service.url).netloc
+    connection = http.client.HTTPConnection(address, timeout=60)
+    try:
+        connection.request("GET", path, headers=headers)
+        response = connection.getresponse()
+        return response.status, dict(response.headers), response.read()
+    finally:
+        connection.close()
+
+
+def sent(paths) -> int:
+    return sum(len(gzip.compress(path.read_bytes(), 9)) for path in paths)
+
+
+def test_what_the_page_loads_is_small():
+    own = [p for p in STATIC.iterdir() if p.suffix in {".js", ".css", ".html"}]
+    libraries = [p for p in LIBRARIES.iterdir() if p.suffix in {".js", ".css"}]
+    assert own
+    assert sent(own) < OWN_BYTES
+    assert sent(own) + sent(libraries) < ALL_BYTES
+
+
+def test_libraries_are_those_of_the_list():
+    listed = json.loads((LIBRARIES / "libraries.json").read_text())
+    files = {name: facts for each in listed for name, facts in each["files"].items()}
+    found = {p.name for p in LIBRARIES.iterdir() if p.suffix in {".js", ".css"}}
+    assert found == set(files)
+    for name, facts in files.items():
+        digest = hashlib.sha256((LIBRARIES / name).read_bytes()).hexdigest()
+        assert digest == facts["sha256"], name
+    for each in listed:
+        assert each["licence"] in {"MIT", "Apache-2.0"}
+        short = each["package"].rpartition("@")[0].rpartition("/")[2]
+        assert (LIBRARIES / f"LICENSE.{short}.txt").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(STATIC.rglob("*.js")), ids=lambda p: p.name)
+def test_modules_import_only_files_of_the_page(path):
+    text = path.read_text()
+    for name in re.findall(r"""\bfrom ?["']([^"']+)["']""", text):
+        assert name.startswith("./"), name
+        assert (path.parent / name).is_file(), name
+
+
+def test_the_start_is_a_page_for_browsers_and_json_for_others(service):
+    status, headers, body = fetched(service, "/", Accept="text/html,*/*;q=0.8")
+    assert (status, headers["Content-Type"]) == (200, "text/html; charset=utf-8")
+    policy = headers["Content-Security-Policy"]
+    assert policy.startswith("default-src 'none'; script-src 'self'; style-src 'self'")
+    assert "unsafe" not in policy
+    assert b"<script>" not in body
+    assert b"style=" not in body
+    assert headers["Vary"] == "Accept, Accept-Encoding"
+    assert fetched(service, "/docs", Accept="text/html")[2] == body
+    status, headers, body = fetched(service, "/", Accept="*/*")
+    assert (status, json.loads(body)["success"]) == (200, True)
+
+
+def test_files_are_sent_once(service):
+    status, headers, body = fetched(service, "/web/app.js")
+    assert (status, body) == (200, (STATIC / "app.js").read_bytes())
+    assert headers["Content-Type"].startswith("text/javascript")
+    again = fetched(service, "/web/app.js", **{"If-None-Match": headers["ETag"]})
+    assert (again[0], again[2]) == (304, b"")
+    packed = fetched(service, "/web/app.js", **{"Accept-Encoding": "gzip"})
+    assert gzip.decompress(packed[2]) == body
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/web",
+        "/web/",
+        "/web/nothing.js",
+        "/web/libraries",
+        "/web/../server.py",
+        "/web/%2e%2e/sessions.py",
+        "/web/libraries/..%2f..%2f..%2fserver.py",
+        "/web/libraries/%00",
+        "/web/..%5cfiles.py",
+        "/web//etc/passwd",
+    ],
+)
+def test_nothing_else_is_served(service, path):
+    status, _, body = fetched(service, path)
+    assert status == 404
+    assert json.loads(body) == {"success": False, "error": "Not found"}
+
+
+def test_other_methods_are_refused(service):
+    reply = service.post("/web/app.js", {}, key=None)
+    assert (reply.status, reply.headers["Allow"]) == (405, "GET, HEAD")
