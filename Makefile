@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compat serve test soak lint format docs bench bench-quality egg test-deploy clean
+.PHONY: help compat serve test soak lint format docs bench bench-quality web-libraries egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
@@ -20,6 +20,7 @@ help:
 	@echo "make compat  call every method of the public clients, and print a table"
 	@echo "make egg     build the egg for a scrapyd without the package"
 	@echo "make test-deploy  build and start the image without Docker; root only, minutes"
+	@echo "make web-libraries  copy the libraries of the web page from their npm packages"
 	@echo "make clean   remove .venv and build files; keep ./data"
 
 serve: $(VENV)/.installed
@@ -74,6 +75,9 @@ test-deploy: $(VENV)/.test-installed
 bench-quality: $(VENV)/.test-installed
 	$(BIN)/python -m tools.bench.quality $(ARGS)
 	$(BIN)/python -m tools.bench.extraction
+
+web-libraries: $(VENV)/.installed
+	$(BIN)/python -m tools.web_libraries
 
 clean:
 	rm -rf $(VENV) build *.egg-info

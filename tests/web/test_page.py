@@ -1,0 +1,273 @@
+"""The web page in Chromium, used as a person uses it."""
+
+from __future__ import annotations
+
+import json
+import urllib.parse
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
+from tests.conftest import KEY
+from tests.support.crash import kill
+from tests.support.scripted_site import ScriptedSite, answer, page
+from tests.support.waiting import wait_until
+from tests.web.conftest import WAIT_MS, Tab
+
+SCREENS = ("play", "play?op=crawl", "jobs", "usage", "health", "reference")
+SIZES = {"wide": (1440, 900), "narrow": (360, 740)}
+HOSTILE = (
+    "<script>document.title='taken';window.top.taken=1</script>"
+    '<img src=x onerror="window.top.taken=1">'
+)
+
+
+@pytest.fixture(scope="module")
+def crawled(service, site):
+    """The id of a crawl of 12 pages, one of which fails."""
+    body = {"url": site.url("/site/12-flaky5/p/"), "limit": 20, "sitemap": "skip"}
+    started = service.post("/v2/crawl", body)
+    job = started.json["id"]
+    wait_until(lambda: service.get(f"/v2/crawl/{job}").json["status"] == "completed")
+    return job
+
+
+def has_overflow(shown) -> bool:
+    wide = "document.documentElement.scrollWidth > innerWidth"
+    return bool(shown.evaluate(wide))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", SIZES)
+def test_every_screen_is_readable(tab, crawled, size, scheme):
+    width, height = SIZES[size]
+    shown = tab.page
+    shown.set_viewport_size({"width": width, "height": height})
+    shown.emulate_media(color_scheme=scheme)
+    places = [
+        f"jobs/{crawled}?kind=crawl&tab={name}"
+        for name in ("pages", "errors", "report")
+    ]
+    for place in (*SCREENS, *places):
+        tab.go(place)
+        shown.wait_for_load_state("networkidle")
+        expect(shown.get_by_role("heading").first).to_be_attached()
+        assert not has_overflow(shown), place
+        found = Axe().run(shown)
+        told = [
+            (rule["id"], [node["html"][:200] for node in rule["nodes"]])
+            for rule in found.response["violations"]
+        ]
+        assert told == [], place
+
+
+def test_a_page_is_scraped_by_keyboard(tab, site):
+    shown = tab.page
+    shown.get_by_role("textbox", name="url").focus()
+    shown.keyboard.type(site.url("/article"))
+    shown.keyboard.press("Control+Enter")
+    result = shown.get_by_role("region", name="Result")
+    expect(result.get_by_role("tab", name="Rendered")).to_be_visible()
+    frame = result.frame_locator("iframe")
+    expect(frame.get_by_role("heading").first).to_be_visible()
+    result.get_by_role("tab", name="Rendered").focus()
+    shown.keyboard.press("ArrowRight")
+    expect(result.get_by_role("tab", name="Markdown")).to_be_focused()
+    expect(result.locator("pre.code")).to_contain_text("#")
+    shown.keyboard.press("End")
+    expect(result.locator("pre.code")).to_contain_text('"metadata"')
+    result.get_by_role("tab", name="Why").click()
+    result.get_by_role("button", name="Show the blocks").click()
+    expect(result.get_by_text("kept", exact=True).first).to_be_visible()
+
+
+def test_the_same_call_is_shown_as_code_that_does_the_same(tab, site, service):
+    shown = tab.page
+    url = site.url("/page/1?q='quoted'")
+    shown.get_by_role("textbox", name="url").fill(url)
+    code = shown.get_by_role("region", name="The same call as code")
+    for language, text in (
+        ("curl", "/v2/scrape -H"),
+        ("Python", "requests.post("),
+        ("JavaScript", "await fetch("),
+        ("shell", "scraper-service scrape "),
+    ):
+        code.get_by_role("tab", name=language).click()
+        expect(code.locator("pre")).to_contain_text(text)
+        expect(code.locator("pre")).to_contain_text("quoted")
+
+
+def test_a_link_opens_the_form_as_it_was(tab, site):
+    body = {"url": site.url("/page/1"), "formats": ["html"], "waitFor": 5}
+    terms = urllib.parse.urlencode({"op": "scrape", "body": json.dumps(body)})
+    tab.page.goto("about:blank")
+    tab.page.goto(f"{tab.url}/#/play?{terms}")
+    expect(tab.page.get_by_role("textbox", name="url")).to_have_value(body["url"])
+    expect(tab.page.get_by_role("checkbox", name="html", exact=True)).to_be_checked()
+    expect(tab.page.get_by_role("checkbox", name="markdown")).not_to_be_checked()
+
+
+def test_wrong_values_are_told_at_their_option(tab):
+    shown = tab.page
+    shown.get_by_role("button", name="Run scrape").click()
+    expect(shown.get_by_role("alert")).to_contain_text("url")
+    shown.get_by_role("textbox", name="url").fill("ftp://a.example/")
+    shown.get_by_role("button", name="Run scrape").click()
+    expect(shown.get_by_role("alert")).to_be_visible()
+    expect(shown.get_by_role("textbox", name="url")).to_have_value("ftp://a.example/")
+    tab.faults.clear()  # the browser notes the answer 400
+    tab.go("play?op=crawl")
+    limit = shown.get_by_role("spinbutton", name="limit", exact=True)
+    limit.fill("0")
+    expect(shown.get_by_text("at least 1 is expected")).to_be_visible()
+
+
+def test_maps_searches_and_files(tab, site, tmp_path):
+    shown = tab.page
+    tab.go("play?op=map")
+    shown.get_by_role("textbox", name="url").fill(site.url("/site/5/p/"))
+    shown.get_by_role("button", name="Run map").click()
+    expect(shown.get_by_role("heading", name="URLs")).to_be_visible()
+    tab.go("play?op=parse")
+    path = tmp_path / "tide.csv"
+    path.write_text("hour,height\n4,5.1\n")
+    shown.locator("input[type=file]").set_input_files(path)
+    shown.get_by_role("button", name="Run parse").click()
+    result = shown.get_by_role("region", name="Result")
+    expect(
+        result.frame_locator("iframe").get_by_role("cell", name="5.1")
+    ).to_be_visible()
+
+
+def test_a_crawl_is_watched_paused_changed_killed_and_goes_on(
+    browser, start_service, site, tmp_path
+):
+    service = start_service(SCRAPER_LEASE_S="2")
+    tab = Tab(browser, service.url)
+    shown = tab.sign_in()
+    tab.go("play?op=crawl")
+    shown.get_by_role("textbox", name="url").fill(site.url("/site/300-slow60/p/"))
+    shown.get_by_role("spinbutton", name="limit", exact=True).fill("250")
+    shown.get_by_role("button", name="Start crawl").click()
+    delivered = shown.locator(".legend li").first
+    expect(delivered).not_to_have_text("0 delivered")
+    shown.get_by_role("button", name="Pause").click()
+    expect(shown.get_by_text("paused", exact=True)).to_be_visible()
+    expect(shown.locator(".legend")).to_contain_text("0 being fetched")
+    shown.get_by_role("button", name="Change…").click()
+    form = shown.get_by_role("form", name="Change the running job")
+    form.get_by_role("spinbutton", name="limit", exact=True).fill("260")
+    form.get_by_role("button", name="Apply").click()
+    expect(shown.get_by_text("Changed:")).to_be_visible()
+    shown.get_by_role("button", name="Resume").click()
+    expect(shown.get_by_text("running", exact=True)).to_be_visible()
+    before = int(delivered.inner_text().split()[0])
+    expect(delivered).not_to_have_text(f"{before} delivered")
+
+    port = urllib.parse.urlsplit(service.url).port
+    kill(service)
+    expect(shown.get_by_text("The service cannot be reached").first).to_be_visible()
+    start_service(tmp_path, SCRAPER_LEASE_S="2", SCRAPER_PORT=str(port))
+    expect(delivered).to_have_text("260 delivered", timeout=3 * WAIT_MS)
+    expect(shown.get_by_text("completed", exact=True)).to_be_visible()
+    parts = [
+        int(text.split()[0])
+        for text in shown.locator(".legend li").all_inner_texts()[:-1]
+    ]
+    known = shown.locator(".legend li").last.inner_text()
+    assert f"{sum(parts)} URLs" in known
+    with shown.expect_download() as download:
+        shown.get_by_role("button", name="Download").click()
+    lines = download.value.path().read_text().splitlines()
+    urls = {json.loads(line)["metadata"]["sourceURL"] for line in lines}
+    assert (len(lines), len(urls)) == (260, 260)
+    tab.context.close()
+    assert [
+        f
+        for f in tab.faults
+        if "ERR_CONNECTION" not in f and "incomplete" not in f.lower()
+    ] == []
+
+
+def test_lists_of_any_length_make_few_rows(tab, crawled):
+    shown = tab.page
+    tab.go(f"jobs/{crawled}?kind=crawl&tab=urls")
+    rows = shown.get_by_role("list", name="URLs").get_by_role("listitem")
+    expect(rows.first).to_be_visible()
+    rows.first.click()
+    told = shown.get_by_role("region", name="This URL")
+    expect(told).to_contain_text("Why")
+    tab.go("jobs")
+    expect(
+        shown.get_by_role("list", name="Jobs").get_by_role("listitem").first
+    ).to_be_visible()
+
+
+def test_failed_pages_are_grouped_and_retried(tab, crawled):
+    shown = tab.page
+    tab.go(f"jobs/{crawled}?kind=crawl&tab=errors")
+    group = shown.locator("details.group").first
+    group.locator("summary").click()
+    group.get_by_role("button", name="Retry these").click()
+    expect(shown.get_by_text("fetched again")).to_be_visible()
+    expect(shown.get_by_text("completed", exact=True)).to_be_visible()
+
+
+def test_nothing_of_a_hostile_page_runs(browser, service):
+    text = page(
+        "/a'\"><script>top.taken=1</script>",
+        title=HOSTILE,
+        text=HOSTILE + "[x](javascript:top.taken=1)",
+        head=f'<meta name="description" content="{HOSTILE}">',
+    )
+    with ScriptedSite({"/": text, "/robots.txt": answer(HOSTILE)}) as hostile:
+        tab = Tab(browser, service.url)
+        shown = tab.sign_in()
+        shown.get_by_role("textbox", name="url").fill(hostile.url("/"))
+        shown.get_by_role("checkbox", name="html", exact=True).check()
+        shown.get_by_role("button", name="Run scrape").click()
+        result = shown.get_by_role("region", name="Result")
+        expect(result.get_by_role("tab", name="Rendered")).to_be_visible()
+        for name in result.get_by_role("tab").all_inner_texts():
+            result.get_by_role("tab", name=name).click()
+            shown.wait_for_load_state("networkidle")
+        tab.go("play?op=crawl")
+        shown.get_by_role("textbox", name="url").fill(hostile.url("/"))
+        shown.get_by_role("button", name="Start crawl").click()
+        for name in ("Pages", "URLs", "Errors", "Site tree", "Politeness", "Options"):
+            shown.get_by_role("tab", name=name).click()
+            shown.wait_for_load_state("networkidle")
+        tab.go(f"jobs?q={urllib.parse.quote(HOSTILE)}")
+        shown.wait_for_load_state("networkidle")
+        assert shown.evaluate("window.taken") is None
+        assert "taken" not in shown.title()
+    tab.context.close()
+    assert tab.faults == []
+
+
+def test_what_was_typed_outlives_an_expired_session(tab, site):
+    shown = tab.page
+    url = shown.get_by_role("textbox", name="url")
+    url.fill(site.url("/page/1"))
+    tab.context.clear_cookies()
+    shown.get_by_role("button", name="Run scrape").click()
+    shown.get_by_label("API key").fill("fc-wrong")
+    shown.keyboard.press("Enter")
+    expect(shown.get_by_role("alert")).to_contain_text("Invalid token")
+    shown.get_by_label("API key").fill(KEY)
+    shown.keyboard.press("Enter")
+    expect(url).to_have_value(site.url("/page/1"))
+    shown.get_by_role("button", name="Run scrape").click()
+    expect(shown.get_by_role("region", name="Result")).to_be_visible()
+    shown.get_by_role("button", name="Sign out").click()
+    expect(shown.get_by_label("API key")).to_be_visible()
+    tab.faults[:] = [f for f in tab.faults if "401" not in f]
+
+
+def test_a_deleted_job_says_so(tab):
+    gone = "00000000-0000-4000-8000-000000000000"
+    tab.go(f"jobs/{gone}?kind=crawl")
+    expect(tab.page.get_by_role("alert")).to_contain_text("Job not found")
+    expect(tab.page.get_by_role("link", name="All jobs")).to_be_visible()
+    tab.faults[:] = [f for f in tab.faults if "404" not in f]
