@@ -15,7 +15,8 @@ export function Field({ document, option, value, set, error, path }) {
     setWrong(fault(kind, own, next));
     set(next);
   };
-  const help = [schema.description, range({ ...own, ...schema })].filter(Boolean).join(" · ");
+  const isListed = kind === "boolean" || kind === "choice";  // its default stands in the list
+  const help = [schema.description, !isListed && range({ ...own, ...schema })].filter(Boolean).join(" · ");
   const shared = { id, "aria-describedby": `${id}-help`, "aria-invalid": Boolean(told), required };
   const head = html`<label for=${id}>${name}${required && html`<span class="required" title="required"> *</span>`}${schema["x-own"] && html` <span class="tag">addition</span>`}</label>`;
   const foot = html`<div class="help" id="${id}-help">${told ? html`<span class="wrong">${told}</span>` : help}</div>`;

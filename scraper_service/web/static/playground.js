@@ -113,6 +113,7 @@ function Operation({ name, document }) {
     <div class="stack">
       <${Failure} error=${state.error} />
       ${state.running && html`<${Notice} kind="info">Waiting for the answer…<//>`}
+      ${!state.found && !state.running && !state.error && html`<p class="card quiet">${operation.job ? "The job opens on a page of its own, which is updated while it runs." : "The result appears here."} Ctrl-Enter starts the call.</p>`}
       ${state.found && html`<${Result} name=${name} found=${state.found} took=${state.took} />`}
       <${Code} path=${operation.path} values=${values} file=${operation.file ? file?.name || "page.pdf" : null} />
     </div>

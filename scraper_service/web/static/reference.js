@@ -2,7 +2,7 @@
 import { useState } from "./libraries/hooks.js";
 import { description } from "./http.js";
 import { Failure, html, useLoaded } from "./ui.js";
-import { control, members, range, resolved } from "./schema.js";
+import { control, forms, members, range, resolved } from "./schema.js";
 
 export function Reference() {
   const [document, error, again] = useLoaded(description, []);
@@ -28,11 +28,11 @@ function Details({ document, facts }) {
   const parameters = (facts.parameters || []).map((each) => resolved(document, each));
   const answers = Object.entries(facts.responses || {}).map(([status, each]) => [status, resolved(document, each)]);
   const [good] = answers.filter(([status]) => status.startsWith("2"));
-  const shape = good && Object.values(good[1].content || {})[0]?.schema;
+  const shape = good && forms(document, resolved(document, Object.values(good[1].content || {})[0]?.schema))[0];
   return html`${facts.description && html`<p>${facts.description}</p>`}
     ${parameters.length > 0 && html`<h3>Parameters</h3><${Options} document=${document} options=${parameters.map((each) => ({ name: each.name, required: each.required, schema: { description: each.description, ...resolved(document, each.schema) } }))} />`}
     ${body && html`<h3>Body</h3><${Options} document=${document} options=${members(document, resolved(document, body.schema))} />`}
-    ${shape && html`<h3>Answer</h3><${Options} document=${document} options=${members(document, resolved(document, shape))} />`}
+    ${shape && html`<h3>Answer</h3><${Options} document=${document} options=${members(document, shape)} />`}
     <h3>Statuses</h3><table class="facts"><tbody>${answers.map(([status, each]) => html`<tr key=${status}><th scope="row">${status}</th><td>${each.description}</td></tr>`)}</tbody></table>`;
 }
 

@@ -67,7 +67,12 @@ export function fault(kind, schema, value) {
 // A sentence on the values that an option may have.
 export function range(schema) {
   const parts = [];
-  if (schema.minimum !== undefined || schema.maximum !== undefined) parts.push(`${schema.minimum ?? "…"} to ${schema.maximum ?? "…"}`);
-  if (schema.default !== undefined) parts.push(`default ${JSON.stringify(schema.default)}`);
+  const least = schema.minimum ?? schema.exclusiveMinimum;
+  const most = schema.maximum < Number.MAX_SAFE_INTEGER ? schema.maximum : undefined;
+  const above = schema.minimum === undefined ? "more than" : "at least";
+  if (least !== undefined && most !== undefined) parts.push(`${schema.minimum === undefined ? "more than " : ""}${least} to ${most}`);
+  else if (least !== undefined && least !== 0) parts.push(`${above} ${least}`);
+  else if (most !== undefined) parts.push(`at most ${most}`);
+  if (schema.default !== undefined && schema.default !== null && String(schema.default) !== "") parts.push(`default ${typeof schema.default === "string" ? schema.default : JSON.stringify(schema.default)}`);
   return parts.join("; ");
 }

@@ -27,7 +27,8 @@ function shell(path, body) {
   const { url, urls, query, ...others } = body;
   const command = { "/v2/batch/scrape": "batch" }[path] || path.slice("/v2/".length);
   if (command === "extract") return "# The command line has no extract; use one of the other calls.";
-  const targets = urls || [url ?? query ?? ""];
+  if (command === "batch") return `printf '%s\\n' ${(urls || []).map(quoted).join(" ")} | scraper-service batch -${rest(others)}`;
+  const targets = [url ?? query ?? ""];
   return `scraper-service ${command} ${targets.map(quoted).join(" ")}${rest(others)}`;
 }
 

@@ -61,7 +61,7 @@ export function Tabs({ tabs, chosen, choose, label }) {
 
 export function Time({ at }) {
   if (!at) return html`<span class="quiet">–</span>`;
-  return html`<time datetime=${at} title=${at}>${new Date(at).toLocaleString([], { dateStyle: "short", timeStyle: "medium" })}</time>`;
+  return html`<time datetime=${at} title=${at}>${new Date(at).toLocaleString([], { day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false })}</time>`;
 }
 
 export function seconds(value) {
