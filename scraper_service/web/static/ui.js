@@ -32,11 +32,21 @@ export function Failure({ error, retry }) {
 export function Copy({ text, label = "Copy" }) {
   const [done, setDone] = useState(false);
   const copy = async () => {
-    await navigator.clipboard.writeText(typeof text === "function" ? text() : text);
+    await copied(typeof text === "function" ? text() : text);
     setDone(true);
     setTimeout(() => setDone(false), 1500);
   };
   return html`<button type="button" class="small" onClick=${copy}>${done ? "Copied" : label}</button>`;
+}
+
+// Browsers have the clipboard for https and this machine only; elsewhere a selection is copied.
+async function copied(text) {
+  if (navigator.clipboard) return navigator.clipboard.writeText(text);
+  const field = Object.assign(document.createElement("textarea"), { value: text });
+  document.body.append(field);
+  field.select();
+  document.execCommand("copy");
+  field.remove();
 }
 
 // Tabs with the keys of arrows, Home and End. `tabs` is [[name, label], ...].
