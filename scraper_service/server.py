@@ -333,7 +333,7 @@ class Server:
             versions, below, urls, services.capabilities
         )
         apps = {f"v{each.api.version}": each.klein.resource() for each in versions}
-        below["docs"] = page = StartPage()
+        below["docs"] = page = StartPage()  # type: ignore[no-untyped-call]
         self._web_sessions = WebSessions(accounts, self._key_secret(), urls)
         session_checks = SessionChecks(
             sessions=self._web_sessions, **asdict(checks, recurse=False)

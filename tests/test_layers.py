@@ -167,6 +167,7 @@ def folders():
             for path in folder.iterdir()
             if path.name not in {"__pycache__", "__init__.py", "__main__.py"}
             and path.suffix not in {".so", ".c"}
+            and not path.is_symlink()  # made by `make lint`
             and (path.is_file() or any(path.glob("*.py")))
         ]
         yield folder.relative_to(ROOT), entries

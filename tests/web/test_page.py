@@ -33,6 +33,12 @@ def crawled(service, site):
     return job
 
 
+def settle(shown) -> None:
+    """Wait until a screen has read what it shows."""
+    for text in ("Reading", "Rendering", "Waiting for the answer"):
+        expect(shown.get_by_text(text).filter(visible=True)).to_have_count(0)
+
+
 def has_overflow(shown) -> bool:
     wide = "document.documentElement.scrollWidth > innerWidth"
     return bool(shown.evaluate(wide))
@@ -51,7 +57,7 @@ def test_every_screen_is_readable(tab, crawled, size, scheme):
     ]
     for place in (*SCREENS, *places):
         tab.go(place)
-        shown.wait_for_load_state("networkidle")
+        settle(shown)
         expect(shown.get_by_role("heading").first).to_be_attached()
         assert not has_overflow(shown), place
         found = Axe().run(shown)
@@ -231,15 +237,15 @@ def test_nothing_of_a_hostile_page_runs(browser, service):
         expect(result.get_by_role("tab", name="Rendered")).to_be_visible()
         for name in result.get_by_role("tab").all_inner_texts():
             result.get_by_role("tab", name=name).click()
-            shown.wait_for_load_state("networkidle")
+            settle(shown)
         tab.go("play?op=crawl")
         shown.get_by_role("textbox", name="url").fill(hostile.url("/"))
         shown.get_by_role("button", name="Start crawl").click()
         for name in ("Pages", "URLs", "Errors", "Site tree", "Politeness", "Options"):
             shown.get_by_role("tab", name=name).click()
-            shown.wait_for_load_state("networkidle")
+            settle(shown)
         tab.go(f"jobs?q={urllib.parse.quote(HOSTILE)}")
-        shown.wait_for_load_state("networkidle")
+        settle(shown)
         assert shown.evaluate("window.taken") is None
         assert "taken" not in shown.title()
     tab.context.close()

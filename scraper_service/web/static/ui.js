@@ -125,8 +125,8 @@ export function Rows({ rows, height, row, more, label }) {
   const above = { style: { height: `${first * height}px` } };
   const below = { style: { height: `${(rows.length - last) * height}px` } };
   return html`<div class="rows" tabindex="0" role="list" aria-label=${label} onScroll=${scrolled}>
-    <div ...${above}></div>
-    ${rows.slice(first, last).map((item, at) => row(item, first + at))}
-    <div ...${below}></div>
+    <div role="presentation" ...${above}></div>
+    ${rows.slice(first, last).map((item, at) => html`<div role="listitem" key=${first + at}>${row(item)}</div>`)}
+    <div role="presentation" ...${below}></div>
   </div>`;
 }
