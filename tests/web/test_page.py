@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import urllib.parse
 
 import pytest
@@ -35,8 +36,8 @@ def crawled(service, site):
 
 def settle(shown) -> None:
     """Wait until a screen has read what it shows."""
-    for text in ("Reading", "Rendering", "Waiting for the answer"):
-        expect(shown.get_by_text(text).filter(visible=True)).to_have_count(0)
+    waiting = shown.get_by_text(re.compile("^(Reading|Rendering|Waiting)[^.]*…$"))
+    expect(waiting.filter(visible=True)).to_have_count(0)
 
 
 def has_overflow(shown) -> bool:
