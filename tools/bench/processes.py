@@ -141,9 +141,9 @@ class ServerProcess:
 
 
 class ServiceProcess(ServerProcess):
-    """The service on a free port of 127.0.0.1; the constructor waits until it is ready.
+    """The service on 127.0.0.1; the constructor waits until it is ready.
 
-    It inherits the caller's environment without proxies and settings of the service.
+    It listens on ``SCRAPER_PORT`` of ``environment``, else on a free port. It inherits the caller's environment without proxies and settings of the service.
     ``environment`` adds variables; the value None removes a variable.
     """
 
@@ -156,7 +156,13 @@ class ServiceProcess(ServerProcess):
         merged = {**inherited, **environment}
         super().__init__(
             "scraper_service",
-            *("serve", "--host", "127.0.0.1", "--port", "0"),
+            *(
+                "serve",
+                "--host",
+                "127.0.0.1",
+                "--port",
+                merged.pop("SCRAPER_PORT", "0"),
+            ),
             *("--data-dir", str(data_dir)),
             environment={k: v for k, v in merged.items() if v is not None},
         )

@@ -198,7 +198,7 @@ function Report({ path, stamp }) {
   if (error) return html`<${Failure} error=${error} retry=${again} />`;
   if (!found) return html`<p class="quiet">Reading…</p>`;
   const reasons = Object.entries(found.reasons).sort((one, other) => other[1] - one[1]);
-  return html`<h2>Hosts</h2><div class="scroll"><table class="list"><thead><tr><th>Host</th><th>Requests</th><th>Bytes</th><th>Most a second</th><th>At a time now</th><th>Pause</th><th>Answers</th><th>Slowed down by</th></tr></thead>
+  return html`<h2>Hosts</h2><div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Host</th><th>Requests</th><th>Bytes</th><th>Most a second</th><th>At a time now</th><th>Pause</th><th>Answers</th><th>Slowed down by</th></tr></thead>
     <tbody>${found.hosts.map((host) => html`<tr key=${host.host}><td>${host.host}</td><td>${number(host.requests)}</td><td>${bytes(host.bytes)}</td><td>${host.peakRate}</td><td>${host.window}</td><td>${seconds(host.gapSeconds)}</td>
       <td>${pairs(host.answers)}</td><td>${pairs(host.backoffs) || "–"}</td></tr>`)}</tbody></table></div>
     <h2>Why URLs were left out or failed</h2>${reasons.length ? html`<table class="facts"><tbody>${reasons.map(([name, count]) => html`<tr key=${name}><th scope="row">${name}</th><td>${number(count)} <span class="quiet">${REASONS[name] || ""}</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was.</p>`}
@@ -224,7 +224,7 @@ function Deliveries({ path }) {
   if (!found.deliveries.length) return html`<p class="empty">This job has no webhook, or nothing has been sent yet.</p>`;
   return html`<${Failure} error=${told.failed} />${told.text && html`<${Notice} kind="info">${told.text}<//>`}
     <div class="bar"><button type="button" onClick=${() => replay(`${path}/deliveries/replay`)}>Send all failed ones again</button><button type="button" onClick=${again}>Refresh</button></div>
-    <div class="scroll"><table class="list"><thead><tr><th>State</th><th>Event</th><th>Receiver</th><th>Made</th><th>Attempts</th><th></th></tr></thead><tbody>
+    <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>State</th><th>Event</th><th>Receiver</th><th>Made</th><th>Attempts</th><th></th></tr></thead><tbody>
     ${found.deliveries.map((each) => html`<tr key=${each.id}><td><span class="tag ${{ delivered: "good", failed: "bad" }[each.state] || "busy"}">${each.state}</span></td><td>${each.type}</td><td class="cut">${each.url}</td><td><${Time} at=${each.createdAt} /></td>
       <td>${(each.attempts || []).map((attempt) => attempt.status || attempt.error).join(", ") || "none yet"}</td><td><button type="button" class="small" onClick=${() => replay(`${path}/deliveries/${each.id}/replay`)}>Send again</button></td></tr>`)}</tbody></table></div>`;
 }

@@ -40,7 +40,7 @@ export function Plot({ label, unit, points, bars }) {
         latest.current,
         place.current,
       );
-      watcher = new ResizeObserver(() => plot.current.setSize({ width: place.current.clientWidth, height: 160 }));
+      watcher = new ResizeObserver(() => place.current && plot.current?.setSize({ width: place.current.clientWidth, height: 160 }));
       watcher.observe(place.current);
     });
     return () => {
