@@ -2,6 +2,9 @@
 import { useEffect, useRef } from "./libraries/hooks.js";
 import { html } from "./ui.js";
 
+const day = (time) => time.toLocaleDateString([], { day: "numeric", month: "short" });
+const clock = (time) => time.toLocaleTimeString([], { hour12: false });
+
 let loaded;
 function library() {
   loaded ||= new Promise((resolve, reject) => {
@@ -34,7 +37,7 @@ export function Plot({ label, unit, points, bars }) {
           legend: { show: false },
           cursor: { y: false },
           scales: { y: { range: (_, low, high) => [Math.min(0, low), high || 1] } },
-          axes: [axis, { ...axis, size: 64 }],
+          axes: [{ ...axis, values: (_, times) => times.map((at) => (bars ? day : clock)(new Date(at * 1000))) }, { ...axis, size: 64 }],
           series: [{}, { label: unit, stroke: accent, width: 2, fill: bars ? accent : undefined, paths: bars ? uPlot.paths.bars({ size: [0.7, 40] }) : undefined, points: { show: false } }],
         },
         latest.current,
