@@ -143,7 +143,7 @@ function Errors({ path, stamp, job }) {
       <ul class="results">${found.robotsBlocked.slice(0, 500).map((url) => html`<li key=${url} class="cut">${url}</li>`)}</ul></details>`}`;
 }
 
-const group = (row) => `${row.code || "ERROR"} ${URL.canParse(row.url) ? new URL(row.url).host : row.url}`;
+const group = (row) => `${row.code || "ERROR"} ${URL.canParse(row.url) ? new URL(row.url).hostname : row.url}`;
 
 function grouped(rows) {
   const found = new Map();
