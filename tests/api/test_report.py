@@ -186,7 +186,7 @@ def test_a_batch_has_a_report_without_robots(service):
     assert found["hosts"][0]["requests"] == 2
     assert found["addresses"]["done"] == 2
     assert found["sitemaps"] == {"files": 0, "read": 0, "failed": 0, "reasons": {}}
-    assert found["options"] == {"maxConcurrency": None}
+    assert found["options"] == {"maxConcurrency": None, "delay": None}
 
 
 def test_a_stored_page_is_no_request(service):

@@ -20,6 +20,8 @@ BODIES = {
     "/v2/search/{job_id}/feedback": {"rating": "bad", "querySuggestions": "x"},
     "/v2/crawl/{job_id}": {"limit": 1},
     "/v2/batch/scrape/{job_id}": {"delay": 1},
+    "/v2/crawl/{job_id}/retry": {},
+    "/v2/batch/scrape/{job_id}/retry": {},
 }
 
 
