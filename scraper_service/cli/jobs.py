@@ -1,4 +1,4 @@
-"""`jobs`: list, show, cancel and resume jobs, and export their pages."""
+"""`jobs`: list, show and control jobs, and export their pages."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from scraper_service.cli.job_state import FailedUrl
     from scraper_service.cli.options import Wanted, Where
     from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.jobs.job_retry import RetriedJob
 
 MAX_ERRORS = 20  # that a terminal shows
 MAX_SHOWN = 3  # ids in the error for an ambiguous prefix
@@ -111,7 +112,7 @@ _as_json = click.option(
 
 @click.group("jobs")
 def jobs_group() -> None:
-    """List, show, cancel, resume and export crawls and batches.
+    """List, show, pause, resume, retry, cancel and export crawls and batches.
 
     Jobs are in the job database of --data-dir, or with --server in a running service.
     A job is kept for RETENTION_DAYS (1) after its end.
@@ -225,6 +226,52 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
     click.echo(f"cancelled {job_id}")
 
 
+@jobs_group.command("pause")
+@_job_id
+@takes_service
+@click.pass_obj
+def pause_command(overrides: tuple[str, ...], job_id: str, where: Where) -> None:
+    """Start no further page of a job until `jobs resume`; running pages are delivered."""
+    if where.server:
+        from scraper_service.cli import remote
+
+        job_id = _of_service(where, job_id)
+        path, body = f"/v2/crawl/{job_id}", {"paused": True}
+        remote.call_service(where, lambda r: r.call("PATCH", path, body))
+    else:
+        settings = _known_settings(overrides, where)
+        job_id = _of_database(settings, job_id)
+        _write(settings, _pause, job_id, True)
+    click.echo(f"paused {job_id}")
+
+
+@jobs_group.command("retry")
+@_job_id
+@click.option("--code", "codes", multiple=True, help="Only pages with this error code.")
+@takes_service
+@click.pass_obj
+def retry_command(
+    overrides: tuple[str, ...], job_id: str, codes: tuple[str, ...], where: Where
+) -> None:
+    """Fetch failed pages of a job again. `jobs resume` follows it."""
+    if where.server:
+        from scraper_service.cli import remote
+
+        job_id = _of_service(where, job_id)
+        path = f"/v2/crawl/{job_id}/retry"
+        body = {"codes": list(codes)} if codes else {}
+        found = remote.call_service(where, lambda r: r.call("POST", path, body))
+        count, warning = found["retried"], found.get("warning")
+    else:
+        settings = _known_settings(overrides, where)
+        job_id = _of_database(settings, job_id)
+        retried = _write(settings, _retry, job_id, codes)
+        count, warning = retried.retried, retried.warning
+    if warning:
+        click.echo(f"warning: {warning}", err=True)
+    click.echo(f"retried {counted(count)} of {job_id}")
+
+
 @jobs_group.command("resume")
 @_job_id
 @takes_output
@@ -233,7 +280,7 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
 def resume_command(
     overrides: tuple[str, ...], job_id: str, wanted: Wanted, where: Where
 ) -> None:
-    """Continue a job that was stopped or killed, and write its pages.
+    """Continue a job that was paused, stopped or killed, and write its pages.
 
     All pages are written again from the first page on, to the earlier output or to -o.
     A service continues its jobs by itself: with --server, the command follows the job to
@@ -244,10 +291,13 @@ def resume_command(
         from scraper_service.cli.remote import RemoteRun
 
         run = RemoteRun(where, wanted.destination(), quiet=wanted.quiet)
-        sys.exit(run.run_known(_of_service(where, job_id)))
+        job_id = _of_service(where, job_id)
+        _resume_remote(where, job_id)
+        sys.exit(run.run_known(job_id))
     settings = _known_settings(overrides, where, LOG_LEVEL="ERROR")
     job_id = _of_database(settings, job_id)
     check_egress(settings)
+    _write(settings, _pause, job_id, False)
     from scraper_service.cli.local_run import LocalRun
 
     place = wanted.destination_if_named()
@@ -347,6 +397,45 @@ def _cancelled(connection: Connection, job_id: str) -> Job:
     return known_job(connection, job_id)
 
 
+def _pause(connection: Connection, job_id: str, paused: bool) -> None:
+    """Pause a job, or let it go on. An ended job goes on as it is."""
+    from scraper_service.cli.local_run import known_job
+    from scraper_service.storage.jobs import job_control
+
+    request = job_control.ChangeRequest(paused=paused)
+    team_id = known_job(connection, job_id).team_id
+    found = job_control.change_job(connection, job_id, team_id, request)
+    if isinstance(found, Exception) and paused:
+        raise click.ClickException(str(found))
+
+
+def _retry(connection: Connection, job_id: str, codes: tuple[str, ...]) -> RetriedJob:
+    from scraper_service.cli.local_run import known_job
+    from scraper_service.storage.jobs import job_retry
+    from scraper_service.storage.jobs.admission import Terms
+
+    job = known_job(connection, job_id)
+    terms = Terms(team_id=job.team_id, page_price=job.page_price)
+    request = job_retry.RetryRequest(codes=frozenset(codes))
+    found = job_retry.retry_pages(connection, job_id, terms, request)
+    if isinstance(found, Exception):
+        raise click.ClickException(str(found))
+    return found
+
+
+def _resume_remote(where: Where, job_id: str) -> None:
+    """Let a job of a service go on if it is paused."""
+    from scraper_service.cli import remote
+    from scraper_service.cli.remote import Remote, RemoteSource
+
+    async def resume(remote: Remote) -> None:
+        status, _ = await RemoteSource(remote, job_id).poll(0)
+        if status.state == "scraping":
+            await remote.call("PATCH", f"/v2/crawl/{job_id}", {"paused": False})
+
+    remote.call_service(where, resume)
+
+
 def _facts(settings: Settings, job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
@@ -374,6 +463,8 @@ def _state(settings: Settings, job: Job) -> str:
 
     if not job.is_active:
         return job.state.value
+    if job.paused_at is not None:
+        return "paused"
     if is_run_here(Path(settings["DATA_DIR"]), job.id):
         return "running"
     return "stopped" if job.team_id == LOCAL_TEAM else job.state.value

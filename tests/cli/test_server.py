@@ -127,6 +127,23 @@ def test_a_job_of_a_service_is_left_followed_and_cancelled(ask, tmp_path, site):
     assert "a job that is cancelled" in done.stderr
 
 
+def test_a_job_of_a_service_is_paused_resumed_and_retried(ask, site, service):
+    urls = [site.held(), site.url("/redirect-loop")]
+    body = {"urls": urls, "maxAge": 0, "timeout": 300_000}
+    job_id = service.post("/v2/batch/scrape", body).json["id"]
+    path = f"/v2/batch/scrape/{job_id}"
+    assert ask("jobs", "pause", job_id).stdout == f"paused {job_id}\n"
+    assert service.get(path).json["paused"] is True
+    site.release(urls[0])
+    done = ask("jobs", "resume", job_id, "-o", "pages.jsonl")
+    assert "paused" not in service.get(path).json
+    failed = len(service.get(f"{path}/errors").json["errors"])
+    assert (failed, done.returncode) == (1, 0), done.stderr
+    done = ask("jobs", "retry", job_id, "--code", "NONE")
+    assert done.stdout == f"retried 0 pages of {job_id}\n"
+    assert ask("jobs", "retry", job_id).stdout == f"retried 1 page of {job_id}\n"
+
+
 def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
     ask, site, service
 ):
