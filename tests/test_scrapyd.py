@@ -340,6 +340,26 @@ def test_cancel_stops_processes_that_run_and_that_wait(make_cluster, tmp_path):
     )
 
 
+def test_the_processes_of_a_paused_job_end_and_come_back(make_cluster):
+    cluster = make_cluster(nodes=1, processes=1)
+    node = cluster.node(0)
+    service = cluster.service()
+    job = cluster.crawl(service, "120-slow400-pause")
+    crawls_with(cluster, job, service, 1)
+    paused = service.request("PATCH", job.path, {"paused": True})
+    assert paused.status == 200, paused.json
+    wait_until(lambda: not node.jobs("running"), "a process stays")
+    [run] = cluster.runs(job)
+    assert (run.state, run.reason) == (ENDED, "paused")
+    assert cluster.owners(job) == set()
+    before = fetches(cluster.site, job.prefix)
+    assert service.get(job.path).json["completed"] == before.total()
+    assert service.request("PATCH", job.path, {"paused": False}).status == 200
+    job.wait(service)
+    job.check(service)
+    assert len(cluster.runs(job)) == 2
+
+
 @pytest.mark.slow
 def test_a_process_started_by_hand_shares_a_crawl_until_its_node_stops(
     make_cluster, tmp_path, postgres
