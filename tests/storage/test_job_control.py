@@ -29,6 +29,7 @@ from scraper_service.storage.jobs import (
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_control import ChangeRequest
 from scraper_service.storage.jobs.job_records import (
+    MAX_LIMIT,
     Effect,
     JobState,
     RowState,
@@ -360,3 +361,10 @@ def test_one_change_may_pause_and_update(control):
     changed = control.change(job_id, paused=True, limit=2)
     assert (changed.job.revision, changed.change.effect) == (1, Effect(admitted=1))
     assert control.kinds(job_id) == ["started", "updated", "paused"]
+
+
+def test_a_limit_is_at_most_what_the_database_holds(control):
+    job_id = control.crawl(limit=2**40)
+    assert control.job(job_id).page_limit == MAX_LIMIT
+    assert control.change(job_id, limit=5).job.page_limit == 5
+    assert control.change(job_id, limit=2**53 - 1).job.page_limit == MAX_LIMIT

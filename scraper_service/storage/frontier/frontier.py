@@ -22,7 +22,7 @@ class Frontier:
     2. :meth:`beat` extends all leases of this process. Call it well before ``lease_s``
        ends, and before the first claim.
     3. :meth:`claim` leases pending URLs of a job, the oldest first. Each lease has a
-       fencing token.
+       fencing token. A paused job gives no leases.
     4. :meth:`store` stores the outcome of a fetch in one transaction: the page, the
        acknowledgement, new links, credits and events. It completes the job with the
        last URL. An outcome with ``goes_on`` keeps its lease.

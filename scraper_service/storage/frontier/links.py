@@ -17,7 +17,13 @@ from scraper_service.discovery.sitemap_locations import (
 )
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
-from scraper_service.storage.jobs.job_records import JobState, Link, RowState, UrlKind
+from scraper_service.storage.jobs.job_records import (
+    MAX_LIMIT,
+    JobState,
+    Link,
+    RowState,
+    UrlKind,
+)
 from scraper_service.storage.schema import frontier, job, page
 from scraper_service.storage.transactions import IN_ORDER, now_of, rows_in, written
 
@@ -96,7 +102,8 @@ def seed_of(options: CrawlOptions | BatchOptions) -> Seed:
     The key of a batch entry is its number, so equal URLs are separate entries.
     """
     if isinstance(options, CrawlOptions):
-        return Seed("crawl", options.url, options.limit, tuple(_first(options)))
+        limit = min(options.limit, MAX_LIMIT)
+        return Seed("crawl", options.url, limit, tuple(_first(options)))
     links = tuple(Link(n, url, 0) for n, url in enumerate(options.urls))
     return Seed("batch", options.urls[0], None, links)
 

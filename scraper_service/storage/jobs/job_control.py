@@ -29,6 +29,7 @@ from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     CRAWLED,
+    MAX_LIMIT,
     Effect,
     Job,
     JobChange,
@@ -85,6 +86,8 @@ def change_job(
     changed = OpenJob(connection, row)
     before = changed.options_in_force()
     values = {name: _as_json(value) for name, value in request.options.items()}
+    if "limit" in values:
+        values["limit"] = min(values["limit"], MAX_LIMIT)
     values = {name: value for name, value in values.items() if value != before[name]}
     pauses = request.paused not in {None, row.paused_at is not None}
     if not (values or pauses):

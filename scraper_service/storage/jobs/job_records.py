@@ -30,6 +30,7 @@ class JobState(StrEnum):
 LOCAL_TEAM = "local"
 ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
 CRAWLED = ("crawl", "batch")  # kinds of jobs that crawlers run
+MAX_LIMIT = 2**31 - 1  # pages of a job, as its column holds them
 
 
 class RowState(IntEnum):
