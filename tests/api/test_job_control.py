@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+import http.client
 import itertools
 import sqlite3
+import time
 from collections import Counter
 from contextlib import closing
+from functools import partial
 
 import pytest
 
-from tests.conftest import KEY, Service
-from tests.support.crash import kill, read_all
+from tests.conftest import KEY, Reply, Service
+from tests.support.crash import kill, read_all, read_rows, sqlite_of
 from tests.support.gauge import Gauge
+from tests.support.linked_site import named
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, moved, page
 from tests.support.waiting import wait_until
@@ -25,6 +30,7 @@ SETTINGS = {
     "SCRAPER_HOST_CONCURRENCY": "2",
 }
 PATIENT = {"maxAge": 0, "timeout": 300_000}
+CHANGED = (Reply, OSError, http.client.HTTPException)  # the last two by a kill
 NOTHING = {"admitted": 0, "dropped": 0, "restored": 0}
 PAGES = {f"/p/{number}" for number in range(1, Gauge.pages)} | {"/p/"}
 
@@ -162,6 +168,43 @@ def test_all_processes_of_a_job_notice_a_pause(
     ended(services[0], path)
     assert paths_of(read_all(services[0], path)) == Counter(PAGES)
     assert Counter(gauge.asked) == Counter(PAGES)
+
+
+def has_more(service, path, pages):
+    return status(service, path)["completed"] > pages
+
+
+@pytest.mark.slow
+def test_changes_and_kills_lose_no_url(start_service, tmp_path, site):
+    name = "200-slow100-changed"
+    body = {"url": site.url(named(name).path(0)), "sitemap": "skip"}
+    service = start_service(**SETTINGS)
+    reply = service.post("/v2/crawl", {**body, "scrapeOptions": {"maxAge": 0}})
+    path = f"/v2/crawl/{reply.json['id']}"
+    lists = itertools.cycle([["[13579]$"], [], ["[02468]$"]])
+    for turn in range(6):
+        done = status(service, path)["completed"]
+        wanted = {"excludePaths": next(lists), "paused": turn % 3 == 1}
+        with concurrent.futures.ThreadPoolExecutor() as pool:
+            calls = [
+                pool.submit(service.request, "PATCH", path, {**wanted, "limit": limit})
+                for limit in (10_000, 10_000 - turn)
+            ]
+            time.sleep(0.01 * turn)  # so that the kill hits another step each time
+            kill(service)
+            for call in calls:
+                assert isinstance(call.exception() or call.result(), CHANGED)
+        service = start_service(tmp_path, **SETTINGS)
+        assert status(service, path)["completed"] >= done
+        change(service, path, paused=False, excludePaths=[])
+        wait_until(partial(has_more, service, path, done))
+    last = ended(service, path)
+    rows = read_rows(sqlite_of(tmp_path), path.rpartition("/")[2])
+    found = Counter(row["state"] for row in rows.frontier)
+    assert (found[3], found[5]) == (rows.job["done"], rows.job["skipped"]) == (200, 0)
+    assert last["completed"] == len(rows.pages) == len(rows.ledger) == 200
+    assert rows.job["open"] == rows.job["held"] == rows.job["failed"] == 0
+    assert rows.endings == ["completed"]
 
 
 def test_a_batch_is_paused_and_cancelled(running, gauge):
