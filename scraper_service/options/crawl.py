@@ -134,14 +134,16 @@ class BatchOptions:
     audit_username: str | None = None
 
 
-#: The options of a running job that its caller may change, by kind of job.
+#: The options of a running job that its caller may change, by kind of job. Those of a
+#: finished job are :data:`CHANGEABLE_AFTERWARDS`.
 CHANGEABLE: Mapping[str, tuple[str, ...]] = {
     "crawl": (
         *("limit", "include_paths", "exclude_paths", "max_discovery_depth"),
-        *("delay_s", "max_concurrency"),
+        *("delay_s", "max_concurrency", "retention_days"),
     ),
-    "batch": ("delay_s", "max_concurrency"),
+    "batch": ("delay_s", "max_concurrency", "retention_days"),
 }
+CHANGEABLE_AFTERWARDS = frozenset({"retention_days"})
 
 
 def path_depth(url: str) -> int:

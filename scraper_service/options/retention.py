@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 DAY_S = 86_400
 MIN_DAYS = 0.01
 LONGEST_DAYS = 36_500  # of any installation: a hundred years
+HIDDEN = "retentionDays must be left out with zeroDataRetention, got {:g}"
 
 
 @frozen
@@ -40,10 +41,7 @@ class Retention:
         if days is None:
             return self.usual_days * DAY_S
         if is_zero:
-            raise OptionUnavailable(
-                "retention_days",
-                f"retentionDays must be left out with zeroDataRetention, got {days:g}",
-            )
+            raise OptionUnavailable("retention_days", HIDDEN.format(days))
         if days > self.most_days:
             raise OptionUnavailable(
                 "retention_days",

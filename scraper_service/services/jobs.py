@@ -212,16 +212,19 @@ class TeamJobs:
     async def change(
         self, job_id: str, team: Team, request: ChangeRequest
     ) -> ChangedJob:
-        """Pause, resume or change an active job. The change is on disk when this returns.
+        """Pause, resume or change a job. The change is on disk when this returns.
 
         Running pages of a paused job are delivered, and no further page starts. Other
-        processes notice the change within seconds. Raises
+        processes notice the change within seconds. A finished job takes another retention
+        only. Raises
         :exc:`~scraper_service.errors.JobFinished`,
         :exc:`~scraper_service.errors.OptionUnavailable` for an option that this kind of
         job does not have, and :exc:`~scraper_service.errors.OutOfCredits`.
         """
+        if (days := request.options.get("retention_days")) is not None:
+            self._retention.seconds(days)  # raises if it is too long
         job = await self._job(job_id, team)
-        if not job.is_active:
+        if not job.is_active and not request.fits_finished:
             raise JobFinished(job.kind, job.state)
         # A client that goes away must not end it halfway.
         return await asyncio.shield(

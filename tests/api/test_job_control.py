@@ -9,6 +9,7 @@ import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
+from datetime import datetime
 from functools import partial
 
 import pytest
@@ -215,7 +216,11 @@ def test_a_batch_is_paused_and_cancelled(running, gauge):
     path = f"/v2/batch/scrape/{reply.json['id']}"
     wait_until(lambda: gauge.now == 2)
     answer = change(running, path, paused=True, origin="js-sdk@9")
-    assert answer["options"] == {"delay": None, "maxConcurrency": None}
+    assert answer["options"] == {
+        "delay": None,
+        "maxConcurrency": None,
+        "retentionDays": 1,
+    }
     gauge.gate.set()
     wait_until(lambda: is_at_rest(running, path))
     assert status(running, path)["completed"] == 2
@@ -263,6 +268,7 @@ def test_streams_and_webhooks_tell_of_a_pause(running, gauge):
             "maxDiscoveryDepth": None,
             "delay": None,
             "maxConcurrency": None,
+            "retentionDays": 1,
         }
         assert facts["effect"] == NOTHING
         assert by_name["crawl.paused"]["success"] is True
@@ -377,7 +383,8 @@ def is_waiting(service, path):
         ({"paused": "yes"}, "paused must be of type boolean, got 'yes'"),
         ({"paused": None}, "must have at least one of paused"),
         ({"pause": True}, "did you mean 'paused'?"),
-        ({"retentionDays": 2}, "Unrecognized key"),
+        ({"scrapeOptions": {}}, "Unrecognized key"),
+        ({"retentionDays": 366}, "retentionDays must be 0.01 to 365, got 366"),
         ({"delay": 0}, "must be > 0, got 0"),
         ({"delay": 61}, "delay must be <= 60"),
         ({"maxConcurrency": 0}, "maxConcurrency must be >= 1, got 0"),
@@ -555,3 +562,48 @@ def test_jobs_that_cannot_be_retried(running, gauge):
     running.request("DELETE", path)
     reply = running.post(f"{path}/retry", {})
     assert (reply.status, reply.json["code"]) == (409, "JOB_FINISHED")
+
+
+def expiry(service, path):
+    """Return the Unix time of a job's end, and that of its last change."""
+    found = status(service, path)
+    times = (found[name] for name in ("expiresAt", "completedAt"))
+    return [datetime.fromisoformat(text).timestamp() for text in times]
+
+
+@pytest.mark.parametrize("kind", ["crawl", "batch"])
+def test_a_finished_job_takes_another_retention_only(running, site, kind):
+    path, body = "/v2/crawl", {"url": site.url("/page/1"), "limit": 1}
+    if kind == "batch":
+        path, body = "/v2/batch/scrape", {"urls": [site.url("/page/1")]}
+    path = f"{path}/{running.post(path, body).json['id']}"
+    wait_until(lambda: status(running, path)["status"] == "completed")
+    told = change(running, path, retentionDays=3)
+    assert (told["status"], told["paused"]) == ("completed", False)
+    assert told["options"]["retentionDays"] == 3
+    assert told["effect"] == NOTHING
+    ends_at, ended_at = expiry(running, path)
+    assert ends_at - ended_at == pytest.approx(3 * 86_400, abs=1)
+    assert change(running, path, retentionDays=3)["options"]["retentionDays"] == 3
+    for body in ({"paused": True}, {"delay": 2, "retentionDays": 1}):
+        assert running.request("PATCH", path, body).status == 409
+    for days in (366, 0, 0.001, "1"):
+        reply = running.request("PATCH", path, {"retentionDays": days})
+        assert reply.status == 400, days
+        assert reply.json["details"][0]["path"] == ["retentionDays"]
+    assert expiry(running, path) == [ends_at, ended_at]
+
+
+def test_a_running_job_is_kept_as_long_as_its_change_says(running, gauge):
+    path = crawl_of(running, gauge, limit=3)
+    assert change(running, path, retentionDays=0.5)["options"]["retentionDays"] == 0.5
+    wait_until(lambda: status(running, path)["status"] == "completed")
+    ends_at, ended_at = expiry(running, path)
+    assert ends_at - ended_at == pytest.approx(43_200, abs=1)
+
+
+def test_a_job_without_retention_takes_none(running, gauge):
+    path = crawl_of(running, gauge, limit=3, zeroDataRetention=True)
+    reply = running.request("PATCH", path, {"retentionDays": 1})
+    assert reply.status == 400
+    assert "zeroDataRetention" in reply.json["details"][0]["message"]

@@ -19,6 +19,7 @@ from sqlalchemy import bindparam, insert, select, update
 from scraper_service.discovery.sitemap import MAX_FILES
 from scraper_service.errors import OutOfCredits
 from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.retention import DAY_S
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts.credits import charge_row, give_back, take
@@ -353,6 +354,7 @@ class OpenJob:
         found = {name: options.get(name) for name in CHANGEABLE[self.kind]}
         if "limit" in found:
             found["limit"] = self.limit  # which may be lower, for lack of credits
+        found["retention_days"] = self.retention_s / DAY_S
         return found
 
     def detail(self, effect: Effect) -> str:

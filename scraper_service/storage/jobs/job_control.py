@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from sqlalchemy import select, update
 
 from scraper_service.errors import (
@@ -21,7 +21,8 @@ from scraper_service.errors import (
     OptionUnavailable,
     ServiceError,
 )
-from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.crawl import CHANGEABLE, CHANGEABLE_AFTERWARDS
+from scraper_service.options.retention import DAY_S, HIDDEN
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.frontier import changed_rules, sweeps
 from scraper_service.storage.frontier.open_job import OpenJob
@@ -51,6 +52,11 @@ class ChangeRequest:
     #: Some of :data:`~scraper_service.options.crawl.CHANGEABLE` with their new values.
     options: Mapping[str, Any] = field(factory=dict)
 
+    @property
+    def fits_finished(self) -> bool:
+        """True if a finished job takes the change."""
+        return self.paused is None and self.options.keys() <= CHANGEABLE_AFTERWARDS
+
 
 @frozen
 class ChangedJob:
@@ -68,7 +74,7 @@ def change_job(
     """Pause or resume a job, and change its options.
 
     A change to what already holds changes nothing. Resuming completes a job without open
-    URLs. May return :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`OptionUnavailable` and
+    URLs. A finished job takes another retention only. May return :exc:`JobNotFound`, :exc:`JobFinished`, :exc:`OptionUnavailable` and
     :exc:`OutOfCredits`, without a change. Needs a transaction of its own
     (:meth:`Database.write_aside`), since it locks the team and then the job.
     """
@@ -76,13 +82,16 @@ def change_job(
     row = lock_own_job(connection, job_id, team_id)
     if row is None:
         return JobNotFound("Job not found")
-    if row.state not in ACTIVE:
+    if row.state not in ACTIVE and not request.fits_finished:
         return JobFinished(row.kind, row.state)
     for name in request.options:
         if name not in CHANGEABLE[row.kind]:
             return OptionUnavailable(
                 name, f"A {row.kind} has no such option to change."
             )
+    days = request.options.get("retention_days")
+    if days is not None and json.loads(row.options)["scrape"]["zero_data_retention"]:
+        return OptionUnavailable("retention_days", HIDDEN.format(days))
     changed = OpenJob(connection, row)
     before = changed.options_in_force()
     values = {name: _as_json(value) for name, value in request.options.items()}
@@ -92,6 +101,10 @@ def change_job(
     pauses = request.paused not in {None, row.paused_at is not None}
     if not (values or pauses):
         return _read(connection, changed, Effect())
+    if "retention_days" in values:
+        changed.retention_s = values["retention_days"] * DAY_S
+    if row.state not in ACTIVE:
+        return _keep_finished(connection, changed, row)
     if "limit" in values and (refused := changed.change_limit(values["limit"])):
         return refused
     effect = _apply(connection, changed, values) if values else Effect()
@@ -102,10 +115,39 @@ def change_job(
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
-        .values(revision=row.revision + 1, options=changed.options)
+        .values(
+            revision=row.revision + 1,
+            options=changed.options,
+            retention_s=changed.retention_s,
+        )
     )
     changed.write(JobState(row.state))
     return _read(connection, changed, effect)
+
+
+def _keep_finished(
+    connection: Connection, changed: OpenJob, row: Row[Any]
+) -> ChangedJob:
+    """Write the new retention of a finished job, from its last change on."""
+    found = job_store.get_job(connection, changed.job_id, changed.team_id)
+    assert found is not None
+    options = json.loads(row.options)
+    options["retention_days"] = changed.retention_s / DAY_S
+    changed.options = json.dumps(options)
+    expires_at = row.expires_at - row.retention_s + changed.retention_s
+    connection.execute(
+        update(job)
+        .where(job.c.id == changed.job_id)
+        .values(
+            options=changed.options,
+            retention_s=changed.retention_s,
+            expires_at=expires_at,
+        )
+    )
+    return ChangedJob(
+        evolve(found, expires_at=expires_at),
+        JobChange(changed.options_in_force(), Effect()),
+    )
 
 
 def _as_json(value: Any) -> Any:
