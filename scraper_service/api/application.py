@@ -45,16 +45,21 @@ class RequestChecks:
 
         Raises :exc:`InvalidBody`, then :exc:`Unauthorized`, then :exc:`RateLimited`.
         """
-        raw = request.content.read(MAX_BODY_BYTES + 1) if request.content else b""
-        if len(raw) > MAX_BODY_BYTES:  # a form may be longer
-            raise InvalidBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
-        body = Body(raw, self.pool)
-        await body.check()
+        body = await self.read_body(request)
         team = await self.recheck(request)
         body.team_id = team.id
         note(request, team=team.id)
         await self.rates.count(team, mode)
         return team, body
+
+    async def read_body(self, request: JsonRequest) -> Body:
+        """Return the body of a request. Raises :exc:`InvalidBody`."""
+        raw = request.content.read(MAX_BODY_BYTES + 1) if request.content else b""
+        if len(raw) > MAX_BODY_BYTES:  # a form may be longer
+            raise InvalidBody(f"the body is larger than {MAX_BODY_BYTES} bytes")
+        body = Body(raw, self.pool)
+        await body.check()
+        return body
 
     async def admit_file(self, request: JsonRequest, mode: Mode) -> Team:
         """Return the caller's team. The body is a file and is not read yet.

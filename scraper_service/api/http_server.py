@@ -390,12 +390,15 @@ class JsonSite(Site):
         self.answering -= 1
 
     def log(self, request: Any) -> None:
-        """Write one line per request, without its query, which may contain secrets."""
+        """Write one line per request, without its query and tokens, which are secret."""
+        path = request.path
+        if path.startswith(UPLOADS):  # a token follows, which takes a file
+            path = UPLOADS + b"..."
         line = {
             "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "client": getattr(request.getClientAddress(), "host", None),
             "method": request.method.decode("latin-1"),
-            "path": request.path.decode("latin-1"),
+            "path": path.decode("latin-1"),
             "status": request.code,
             "bytes": request.sentLength,
             "ms": round((time.monotonic() - request.started) * 1000, 1),

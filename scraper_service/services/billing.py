@@ -175,9 +175,14 @@ class Charge:
         self.is_settled = False
 
     def note_failure(self, failure: PageError | None) -> None:
-        """Note why the call failed, before it is settled. None for a success."""
+        """Note why the call failed, before it is settled. None for a success.
+
+        With zero data retention only the code: a text may quote the page.
+        """
         if failure is not None:
-            self.call = evolve(self.call, error=failure.message)
+            is_hidden = self.call.target is None
+            text = failure.code if is_hidden else failure.message
+            self.call = evolve(self.call, error=text)
 
     async def settle(self, price: int, body: bytes | None = None) -> None:
         """Charge the call and store its page. The price of a failed call is 0.

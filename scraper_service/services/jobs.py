@@ -97,6 +97,8 @@ class TeamJobs:
         self._prices = prices
         self._availability = availability
         self._tasks = BackgroundTasks()
+        self._has_deleted = False  # since the rows of deleted jobs were looked for
+        self._is_deleting = False
         self._places = TeamPermits.shared()
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._retention = Retention.of(runner.settings)
@@ -345,11 +347,20 @@ class TeamJobs:
             raise JobNotFound("Job not found")
         for each in ended:
             await self._runner.cancel(each)
-        self._tasks.spawn(self._delete_rows())
+        self._has_deleted = True
+        if not self._is_deleting:
+            self._is_deleting = True
+            self._tasks.spawn(self._delete_rows())
 
     async def _delete_rows(self) -> None:
-        with contextlib.suppress(ServiceUnavailable):  # the next turn deletes them
-            await expire(self._database)
+        """Delete the rows of deleted jobs, for all callers of this time at once."""
+        try:
+            while self._has_deleted:
+                self._has_deleted = False
+                with contextlib.suppress(ServiceUnavailable):  # a later turn does it
+                    await expire(self._database)
+        finally:
+            self._is_deleting = False
 
     async def active_crawls(self, team: Team) -> list[Job]:
         """Return the running crawls of a team, the oldest first."""

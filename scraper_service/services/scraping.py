@@ -264,6 +264,10 @@ class Scraping:
         pages = ResultPages(self._scrape, options, team, version, deadline)
         return await pages.answer(call.id, found, price)
 
+    async def recorded(self, call_id: str) -> None:
+        """Wait until a call of this process, whose response was sent, is stored."""
+        await self._charges.recorded(call_id)
+
     async def give_feedback(self, given: Feedback, team: Team) -> tuple[str, bool]:
         """Store feedback on a call. Return its id, and True if the call had some.
 

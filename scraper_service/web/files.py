@@ -53,11 +53,19 @@ class StaticFile:
 
 
 @cache
-def static_file(name: str) -> StaticFile | None:
-    """Return the file with a path below :data:`STATIC`; None if there is none."""
-    path = STATIC / name
-    if ".." in name or path.suffix not in TYPES or not path.is_file():
-        return None
+def static_files() -> dict[str, StaticFile]:
+    """Return all files of the page by their path below ``/web``.
+
+    Requests only look names up here, so no name reaches the file system.
+    """
+    return {
+        path.relative_to(STATIC).as_posix(): _read(path)
+        for path in STATIC.rglob("*")
+        if path.suffix in TYPES
+    }
+
+
+def _read(path: Path) -> StaticFile:
     body = path.read_bytes()
     etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
     return StaticFile(TYPES[path.suffix], body, gzip.compress(body, 9, mtime=0), etag)
@@ -100,9 +108,7 @@ class StartPage(RootResource):
     )
 
     def render(self, request: Any) -> bytes:
-        file = static_file("index.html")
-        assert file is not None
-        return write_file(request, file)
+        return write_file(request, static_files()["index.html"])
 
 
 class WebFiles(Resource):
@@ -116,13 +122,16 @@ class WebFiles(Resource):
         return not_found(request)
 
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
-        # Pages of other sites may not read what a session is for.
+        # Pages of other sites may not read what a session is for, and no cache keeps it.
         request.responseHeaders.removeHeader(b"Access-Control-Allow-Origin")
+        request.setHeader("Cache-Control", "no-store")
+        request.setHeader("Cross-Origin-Resource-Policy", "same-origin")
+        request.setHeader("X-Content-Type-Options", "nosniff")
         return super().getChildWithDefault(path, request)  # type: ignore[no-any-return]
 
     def getChild(self, path: bytes, request: Any) -> Resource:
         name = b"/".join((path, *request.postpath)).decode("utf-8", "replace")
-        file = static_file(name)
+        file = static_files().get(name)
         return NotFoundPage() if file is None else FilePage(file)
 
 

@@ -18,7 +18,19 @@ if TYPE_CHECKING:
 _DROPPED = (
     *("script", "style", "link", "meta", "base", "template", "noscript", "title"),
     *("iframe", "frame", "frameset", "object", "embed", "applet", "portal"),
-    *("svg", "math", "canvas", "audio", "video", "source", "track", "head"),
+    *(
+        "svg",
+        "math",
+        "canvas",
+        "xmp",
+        "noembed",
+        "noframes",
+        "audio",
+        "video",
+        "source",
+        "track",
+        "head",
+    ),
 )
 _KEPT_ATTRIBUTES = frozenset(
     ("alt", "colspan", "rowspan", "headers", "scope", "lang", "dir", "title", "start")
@@ -69,14 +81,13 @@ def _link_attributes(url: str) -> dict[str, str | int | float]:
 
 def html_preview(text: str) -> str:
     """Return the HTML of a page without scripts, styles, images and forms that work."""
+    parser = html.HTMLParser(encoding="utf-8", remove_comments=True, remove_pis=True)
     try:
-        tree = html.document_fromstring(text)
+        tree = html.document_fromstring(text.encode(), parser)
     except etree.ParserError:  # there is no element and no text
         return ""
-    for element in list(tree.iter()):
-        if not isinstance(element.tag, str) or element.tag in _DROPPED:
-            element.drop_tree() if element.getparent() is not None else None
-            continue
+    etree.strip_elements(tree, *_DROPPED, with_tail=False)
+    for element in tree.iter():
         if element.tag == "img":
             element.tag = "span"
             element.text = element.get("alt") or "image"

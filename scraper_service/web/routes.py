@@ -6,7 +6,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from scraper_service.api.application import with_base
-from scraper_service.api.request_body import Body
 from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
@@ -60,10 +59,7 @@ class WebRoutes(Routes):
     async def sign_in(self, request: JsonRequest) -> bytes:
         """Exchange ``key``, or the token ``link`` of a sign-in address, for a session."""
         self._sessions.check_origin(request)
-        body = Body(
-            request.content.read() if request.content else b"", self.checks.pool
-        )
-        await body.check()
+        body = await self.checks.read_body(request)
         key, link = await body.read(sign_in_values)
         found = await self._sessions.open(
             request, self._sessions.key_of_link(link) if link else key

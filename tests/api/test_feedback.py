@@ -242,3 +242,21 @@ def listed(service, key=KEYS[0]):
     reply = service.get("/v2/feedback?limit=100", key=key)
     assert reply.status == 200, reply.json
     return reply.json["data"]
+
+
+def test_feedback_on_pages_goes_with_their_job(shared, web):
+    started = shared.post("/v2/crawl", {"url": web.url("/"), "limit": 2}, key=KEYS[0])
+    path = f"/v2/crawl/{started.json['id']}"
+
+    def pages():
+        found = shared.get(path, key=KEYS[0]).json
+        return found["data"] if found["status"] == "completed" else None
+
+    scrape_id = wait_until(pages)[0]["metadata"]["scrapeId"]
+    body = {"endpoint": "scrape", "jobId": scrape_id, "rating": "bad", "note": "gone"}
+    assert give(shared, **body).status == 200
+    gone = shared.request("DELETE", path.replace("crawl", "jobs"), key=KEYS[0])
+    assert gone.status == 200
+    listed = shared.get("/v2/feedback?endpoint=scrape", key=KEYS[0]).json["data"]
+    assert scrape_id not in [entry["jobId"] for entry in listed]
+    assert give(shared, **body).status == 404

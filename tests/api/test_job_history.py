@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import sqlite3
 import urllib.parse
 from contextlib import closing
@@ -498,3 +499,37 @@ def test_only_the_second_version_has_the_option(shared, pages):
         reply = shared.post(path, body, key=KEYS[1])
         assert reply.status == 400
         assert reply.json["details"][0]["keys"] == ["retentionDays"]
+
+
+def test_a_failed_call_without_retention_says_nothing_of_the_page(shared, site):
+    path = "/v2/jobs?kind=scrape&limit=1"
+    before = read(shared, path)["jobs"]
+    body = {"url": site.url("/redirect-loop"), "zeroDataRetention": True}
+    failed = shared.post("/v2/scrape", body, key=KEYS[0])
+    assert failed.json["success"] is False
+
+    def newest():
+        jobs = read(shared, path)["jobs"]
+        return jobs[0] if jobs and jobs != before else None
+
+    found = wait_until(newest)
+    assert (found["target"], found["site"]) == (None, None)
+    assert found["error"] == failed.json["code"]
+
+
+def test_many_jobs_are_deleted_at_a_time(shared, site):
+    ids = [
+        shared.post("/v2/scrape", {"url": site.url(f"/page/{n}")}, key=KEYS[0]).json[
+            "data"
+        ]["metadata"]["scrapeId"]
+        for n in range(8)
+    ]
+
+    def delete(each):  # at once: the call may not be stored yet
+        return shared.request("DELETE", f"/v2/jobs/{each}", key=KEYS[0])
+
+    with concurrent.futures.ThreadPoolExecutor(8) as threads:
+        replies = list(threads.map(delete, ids))
+    assert [reply.status for reply in replies] == [200] * 8
+    for each in ids:
+        assert shared.get(f"/v2/scrape/{each}", key=KEYS[0]).status == 404

@@ -12,7 +12,12 @@ import urllib.parse
 import pytest
 
 from scraper_service.api.request_body import MAX_FILE_BYTES
-from scraper_service.storage.files.uploads import FOLDER, LIFE_S, MAX_OPEN
+from scraper_service.storage.files.uploads import (
+    FOLDER,
+    LIFE_S,
+    MAX_OPEN,
+    MAX_STORED,
+)
 from tests.conftest import Service, _stop
 from tests.support.openapi import Documented
 from tests.support.waiting import wait_until
@@ -254,3 +259,21 @@ def test_a_restart_keeps_uploads_and_late_ones_are_deleted(start_service, tmp_pa
     page = parse(second, kept["uploadRef"], second.key)
     assert page.json["data"]["markdown"].startswith("# Tides")
     assert list(folder.iterdir()) == []
+
+
+def test_a_team_has_a_limited_number_of_files_that_wait(start_service):
+    service = start_service()
+    refs = []
+    for _ in range(MAX_STORED):
+        found = announce(service, service.key)
+        assert put(service, found).status == 200
+        refs.append(found["uploadRef"])
+    surplus = announce(service, service.key)
+    reply = put(service, surplus)
+    assert reply.status == 429
+    assert str(MAX_STORED) in reply.json["error"]
+    assert parse(service, refs[0], service.key).status == 200
+    assert put(service, surplus).status == 200
+    # The log has no token that could take a file.
+    assert '"path": "/uploads/..."' in service.stderr
+    assert surplus["uploadUrl"].rpartition("/")[2] not in service.stderr

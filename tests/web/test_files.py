@@ -100,12 +100,33 @@ def test_files_are_sent_once(service):
         "/web/libraries/%00",
         "/web/..%5cfiles.py",
         "/web//etc/passwd",
+        "/web/%2Fetc%2Fhost.conf",
+        "/web/%2e%2e%2fstatic%2fapp.js",
+        "/web/app.js%00.js",
+        f"/web/{'a' * 4000}.js",
+        "/web/index.html/more",
     ],
 )
 def test_nothing_else_is_served(service, path):
     status, _, body = fetched(service, path)
     assert status == 404
     assert json.loads(body) == {"success": False, "error": "Not found"}
+
+
+def test_no_name_reaches_the_file_system(service, tmp_path):
+    secret = tmp_path / "secret.json"
+    secret.write_text('{"secret": 1}')
+    for name in (str(secret), f"libraries/{secret}", f"../../../../..{secret}"):
+        path = f"/web/{urllib.parse.quote(name, safe='')}"
+        status, _, body = fetched(service, path)
+        assert (status, json.loads(body)["error"]) == (404, "Not found")
+
+
+def test_calls_of_the_page_are_not_cached(service):
+    status, headers, _ = fetched(service, "/web/api/session")
+    assert (status, headers["Cache-Control"]) == (200, "no-store")
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
 
 
 def test_other_methods_are_refused(service):

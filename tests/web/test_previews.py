@@ -75,7 +75,17 @@ def test_a_preview_keeps_what_a_reader_reads():
     assert 'a<span class="image">the sea</span>b' in shown
 
 
-@pytest.mark.parametrize("text", ["", " ", "<", "<!-- x -->", "\ufeff", "<html>"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "<", "<!-- x -->", "\ufeff", "<html>", "<?xml version='1.0'?>"),
+        '<?xml version="1.0" encoding="utf-8"?><html><p>x</p></html>',
+        "<script></script>",
+        "<p>" + "<!---->x" * 130_000,
+        "<script></script>x" * 55_000,
+    ],
+    ids=lambda text: text[:30],
+)
 def test_odd_html_has_a_preview(text):
     check(html_preview(text))
 

@@ -185,7 +185,9 @@ class JobHistoryRoutes(Routes):
     async def delete_job(self, request: JsonRequest, job_id: str) -> bytes:
         """Cancel a job of any kind and delete all its data."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        await self.services.jobs.delete(parse_job_id(job_id), team)
+        found = parse_job_id(job_id)
+        await self.services.scraping.recorded(found)
+        await self.services.jobs.delete(found, team)
         return encode({"success": True})
 
 

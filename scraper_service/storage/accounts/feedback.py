@@ -14,6 +14,7 @@ from attrs import frozen
 from sqlalchemy import and_, or_, select
 
 from scraper_service.errors import CallFailed, JobNotFound
+from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import activity, feedback, job, page
 from scraper_service.storage.transactions import (
     delete_some,
@@ -116,7 +117,11 @@ def _is_page(connection: Connection, scrape_id: str, team_id: str) -> bool:
     found = (
         select(page.c.id)
         .join(job, job.c.id == page.c.job_id)
-        .where(page.c.id == scrape_id, job.c.team_id == team_id)
+        .where(
+            page.c.id == scrape_id,
+            job.c.team_id == team_id,
+            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
+        )
     )
     return connection.scalar(found) is not None
 

@@ -16,7 +16,11 @@ from urllib.parse import parse_qs
 
 from sqlalchemy import and_, or_, select, update
 
-from scraper_service.storage.files.private_files import private_file, private_folder
+from scraper_service.storage.files.private_files import (
+    is_older,
+    private_file,
+    private_folder,
+)
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
@@ -126,7 +130,7 @@ class Artefacts:
         return [
             path.name
             for path in self.folder.glob("*/*")
-            if _NAME.fullmatch(path.name) and path.stat().st_mtime < before
+            if _NAME.fullmatch(path.name) and is_older(path, before)
         ]
 
 

@@ -47,3 +47,11 @@ def has_only(path: Path, names: Collection[str]) -> bool:
     """Return True if all entries of a folder begin with one of ``names``."""
     prefixes = tuple(names)
     return all(entry.name.startswith(prefixes) for entry in path.iterdir())
+
+
+def is_older(path: Path, before: float) -> bool:
+    """Return True for a file of before a Unix time. False if it is gone meanwhile."""
+    try:
+        return path.stat().st_mtime < before
+    except FileNotFoundError:
+        return False

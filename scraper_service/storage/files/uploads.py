@@ -7,7 +7,9 @@ share the uploads.
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
+import os
 import secrets
 import shutil
 import time
@@ -17,9 +19,19 @@ from typing import IO, TYPE_CHECKING
 from attrs import frozen
 from sqlalchemy import delete, func, insert, select, update
 
-from scraper_service.errors import QueueFull, UploadMissing, UploadNotFound, UploadUsed
+from scraper_service.errors import (
+    QueueFull,
+    ServiceUnavailable,
+    UploadMissing,
+    UploadNotFound,
+    UploadUsed,
+)
 from scraper_service.items import Upload
-from scraper_service.storage.files.private_files import private_file, private_folder
+from scraper_service.storage.files.private_files import (
+    is_older,
+    private_file,
+    private_folder,
+)
 from scraper_service.storage.schema import upload
 from scraper_service.storage.transactions import delete_some, now_of
 
@@ -33,7 +45,9 @@ if TYPE_CHECKING:
 FOLDER = "uploads"  # in DATA_DIR
 LIFE_S = 900.0  # from the first step
 TOKEN_BYTES = 32
-MAX_OPEN = 100  # uploads of a team at a time, of 50 MiB at most
+MAX_OPEN = 100  # uploads of a team at a time
+MAX_STORED = 20  # of them with bytes, which are 50 MiB each at most
+LEAST_FREE_BYTES = 512 * 2**20  # that uploads leave on the disk
 GRACE_S = 60.0  # age of a file without a row before it is deleted
 EXPIRE_ROWS = 1000  # deleted in one transaction
 
@@ -63,6 +77,7 @@ class Uploads:
     def __init__(self, database: Database):
         self._database = database
         self._folder = database.data_dir / FOLDER
+        self._arriving: set[str] = set()  # tokens whose bytes are being copied
 
     async def open(self, team_id: str, name: str, kind: str) -> OpenUpload:
         """Make an upload of a file with this name and content type.
@@ -76,14 +91,29 @@ class Uploads:
     async def store(self, token: str, content: IO[bytes]) -> None:
         """Keep the bytes of an upload.
 
-        Raises :exc:`UploadNotFound` for an unknown or expired ``token``, and
-        :exc:`UploadUsed` if there are bytes already.
+        Raises :exc:`UploadNotFound` for an unknown or expired ``token``,
+        :exc:`UploadUsed` if there are bytes already, :exc:`QueueFull` if the team has
+        :data:`MAX_STORED` files that were not parsed, and
+        :exc:`~scraper_service.errors.ServiceUnavailable` if the disk is full.
         """
-        await self._database.read(_check, token)  # before the bytes are copied
+        if token in self._arriving:
+            raise UploadUsed
+        self._arriving.add(token)
+        try:
+            await self._store(token, content)
+        finally:
+            self._arriving.discard(token)
+
+    async def _store(self, token: str, content: IO[bytes]) -> None:
+        await self._database.read(_check_room, token)  # before the bytes are copied
         file = str(uuid.uuid4())
         try:
             await asyncio.to_thread(_copy, content, self._folder / file)
             await self._database.write(_store, token, file)
+        except OSError as error:
+            await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
+            text = f"The file cannot be stored ({error.strerror})."
+            raise ServiceUnavailable(text) from error
         except BaseException:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
             raise
@@ -140,6 +170,18 @@ def _check(connection: Connection, token: str) -> None:
         raise UploadUsed
 
 
+def _check_room(connection: Connection, token: str) -> None:
+    _check(connection, token)
+    of_token = select(upload.c.team_id).where(upload.c.token == _hash(token))
+    stored = select(func.count()).where(
+        upload.c.team_id == of_token.scalar_subquery(),
+        upload.c.file.is_not(None),
+        upload.c.expires_at > now_of(connection),
+    )
+    if (connection.scalar(stored) or 0) >= MAX_STORED:
+        raise QueueFull(f"{MAX_STORED} files of this team wait to be parsed already.")
+
+
 def _store(connection: Connection, token: str, file: str) -> None:
     # One statement, so that one of two equal requests wins.
     stored = connection.scalar(
@@ -188,6 +230,9 @@ def _held(connection: Connection, names: list[str]) -> set[str]:
 
 def _copy(content: IO[bytes], path: Path) -> None:
     private_folder(path.parent)
+    size = content.seek(0, os.SEEK_END)
+    if shutil.disk_usage(path.parent).free < size + LEAST_FREE_BYTES:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     private_file(path)
     content.seek(0)
     with path.open("wb") as file:
@@ -204,4 +249,4 @@ def _old_files(folder: Path) -> list[str]:
     before = time.time() - GRACE_S
     if not folder.exists():
         return []
-    return [path.name for path in folder.iterdir() if path.stat().st_mtime < before]
+    return [path.name for path in folder.iterdir() if is_older(path, before)]

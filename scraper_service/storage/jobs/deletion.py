@@ -20,6 +20,7 @@ from scraper_service.storage.schema import (
     artefact,
     feedback,
     job,
+    page,
     scrape,
     webhook,
 )
@@ -62,6 +63,8 @@ def hide(connection: Connection, job_id: str) -> None:
     job_secrets.forget_all(connection, job_id)
     connection.execute(delete(webhook).where(webhook.c.job_id == job_id))
     connection.execute(delete(activity).where(activity.c.id == job_id))
+    pages = select(page.c.id).where(page.c.job_id == job_id)
+    connection.execute(delete(feedback).where(feedback.c.job_id.in_(pages)))
     connection.execute(
         update(job)
         .where(job.c.id == job_id)

@@ -19,7 +19,7 @@ function App() {
     if (link) history.replaceState(null, "", "#/play");
     try {
       await readSession();
-      if (link && !session.value.signedIn) await signIn({ link });
+      if (link) await signIn({ link }); // also if signed in: a link works once
     } catch (failed) {
       fail(failed);
     }
