@@ -333,7 +333,7 @@ def _next_due(connection: Connection, job_id: str, at: float) -> float | None:
 
 
 def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
-    """Return an event with its page, None if the job has expired."""
+    """Return an event with its page, None if the job has expired or was deleted."""
     columns = delivery.c
     row = connection.execute(
         select(
@@ -350,7 +350,7 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
         .outerjoin(frontier, frontier.c.id == columns.row_id)
         .outerjoin(page, page.c.frontier_id == columns.row_id)
         .outerjoin(operation, operation.c.job_id == columns.job_id)
-        .where(columns.job_id == job_id, columns.seq == seq)
+        .where(columns.job_id == job_id, columns.seq == seq, job.c.expires_at > 0)
     ).one_or_none()
     if row is None:
         return None

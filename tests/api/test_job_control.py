@@ -39,7 +39,9 @@ PAGES = {f"/p/{number}" for number in range(1, Gauge.pages)} | {"/p/"}
 @pytest.fixture(scope="module")
 def running(tmp_path_factory):
     """A service with few requests at a time, for the tests of this module."""
-    found = Service(tmp_path_factory.mktemp("control"), **SETTINGS)
+    data = tmp_path_factory.mktemp("control")
+    found = Service(data, **SETTINGS)
+    found.data_dir = data
     yield found
     assert found.stop() == 0, found.stderr
 
@@ -607,3 +609,19 @@ def test_a_job_without_retention_takes_none(running, gauge):
     reply = running.request("PATCH", path, {"retentionDays": 1})
     assert reply.status == 400
     assert "zeroDataRetention" in reply.json["details"][0]["message"]
+
+
+def test_pages_of_a_long_paused_job_stay_readable(running, gauge):
+    gauge.gate.clear()  # all pages but the first wait
+    path = crawl_of(running, gauge, limit=5, retentionDays=0.01)
+    pages = wait_until(lambda: status(running, path)["data"])
+    change(running, path, paused=True)
+    scrape = f"/v2/scrape/{pages[0]['metadata']['scrapeId']}"
+    with closing(sqlite3.connect(running.data_dir / "jobs.sqlite")) as database:
+        database.execute(
+            "UPDATE job SET expires_at = 1 WHERE id = ?", [path.rpartition("/")[2]]
+        )
+        database.commit()
+    assert running.get(scrape).status == 200
+    gauge.gate.set()
+    change(running, path, paused=False)

@@ -286,3 +286,22 @@ def test_retried_pages_of_a_paused_job_wait(retries):
     assert retries.claim(job_id) == ()
     assert retries.in_state(job_id, RowState.PENDING) == [0]
     assert retries.resume(job_id).state is JobState.SCRAPING
+
+
+def test_a_page_that_a_redirect_has_delivered_is_not_fetched_again(retries):
+    made = crawl_options({"url": "http://a.example/s", "sitemap": "skip"})
+    job_id = retries.run(admission.create_job, Terms(team_id=TEAM), made, 2).id
+    [start] = retries.claim(job_id)
+    retries.append(job_id, start, OWNER, page=b"{}", links=retries.links(1, 2, 3))
+    rows = {row.url[-1]: row for row in retries.claim(job_id)}
+    for name in "13":
+        fields = {"code": TIMEOUT, "error": "late", "status": 503}
+        retries.append(job_id, rows[name], OWNER, **fields)
+    retries.deliver(job_id, rows["2"], final_key=1)
+    job = retries.check(job_id)
+    assert (job.state, job.pages, job.failed) == (JobState.COMPLETED, 2, 2)
+    assert retries.retry(job_id).retried == 1
+    retries.end(job_id)
+    job = retries.check(job_id)
+    assert (job.state, job.pages, job.failed) == (JobState.COMPLETED, 3, 1)
+    assert retries.errors(job_id) == [("http://a.example/1", TIMEOUT)]

@@ -59,8 +59,9 @@ class Tab:
         return self.page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop runs in the thread of the tests
 def browser() -> Iterator[Browser]:
+    """Chromium, for the tests of a module."""
     if why := why_no_browser():
         pytest.skip(why)
     path = shutil.which("chromium") or shutil.which("google-chrome")

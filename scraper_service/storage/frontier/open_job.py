@@ -26,7 +26,11 @@ from scraper_service.storage.accounts.credits import charge_row, give_back, take
 from scraper_service.storage.frontier.changed_rules import changed_rules
 from scraper_service.storage.frontier.duplicates import add_texts
 from scraper_service.storage.frontier.empty_result import explain_empty_result
-from scraper_service.storage.frontier.links import TOO_DEEP, insert_links
+from scraper_service.storage.frontier.links import (
+    INSERT_ROWS,
+    TOO_DEEP,
+    insert_links,
+)
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     Commit,
@@ -85,10 +89,9 @@ _READ_LEASES = select(frontier.c.id, frontier.c.token, frontier.c.owner).where(
     frontier.c.id.in_(bindparam("ids", expanding=True)),
     frontier.c.state == RowState.LEASED,
 )
-_READ_TOO_DEEP_OF = select(frontier.c.id).where(
+# Filtered by the caller: with the code here, SQLite would read all rows of this code.
+_READ_KNOWN = select(frontier.c.state, frontier.c.code).where(
     frontier.c.job_id == bindparam("job_id"),
-    frontier.c.state == written(RowState.SKIPPED),
-    frontier.c.code == TOO_DEEP,
     frontier.c.key.in_(bindparam("keys", expanding=True)),
 )
 _READ_TOO_DEEP = (
@@ -277,7 +280,14 @@ class OpenJob:
         if other.state in {RowState.DONE, RowState.ALIAS}:
             self._duplicate_of = f"duplicate of {other.url}"
             return True
-        if other.state != RowState.FAILED:
+        if other.state == RowState.FAILED:
+            # It stays an error of the job, but a retry finds the page and leaves it.
+            self._connection.execute(
+                update(frontier)
+                .where(frontier.c.id == other.id)
+                .values(page_id=outcome.page_id)
+            )
+        else:
             # A running fetch of the other URL loses its lease and stores nothing.
             self._connection.execute(
                 update(frontier)
@@ -420,9 +430,13 @@ class OpenJob:
         of_job = {"job_id": self.job_id}
         if self._connection.scalar(_READ_TOO_DEEP, of_job) is None:
             return 0
-        keys = {link.key for link in links}
-        found = {**of_job, "keys": tuple(keys)}
-        return len(self._connection.execute(_READ_TOO_DEEP_OF, found).all())
+        keys = list({link.key for link in links})
+        count = 0
+        for start in range(0, len(keys), INSERT_ROWS):
+            some = {**of_job, "keys": keys[start : start + INSERT_ROWS]}
+            for row in self._connection.execute(_READ_KNOWN, some):
+                count += row.state == RowState.SKIPPED and row.code == TOO_DEEP
+        return count
 
     def _add_refused(self, links: list[Link]) -> None:
         """Insert refused URLs, and count them for each robots.txt."""

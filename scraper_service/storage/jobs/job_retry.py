@@ -45,7 +45,7 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.schema import delivery, event, frontier, job
+from scraper_service.storage.schema import delivery, event, frontier, job, page
 from scraper_service.storage.transactions import IN_ORDER, rows_in
 
 if TYPE_CHECKING:
@@ -162,12 +162,17 @@ def _retried(
 
 
 def _failed(connection: Connection, job_id: str, request: RetryRequest) -> FailedT:
-    """Return the failed pages that match, the oldest first."""
+    """Return the failed pages that match, the oldest first.
+
+    A page that a redirect of another URL has delivered meanwhile is left out.
+    """
     columns = frontier.c
     query = (
         select(columns.id, columns.url, columns.options, columns.error)
+        .outerjoin(page, page.c.id == columns.page_id)
         .where(
             *rows_in(job_id, RowState.FAILED),
+            page.c.id.is_(None),
             columns.kind == UrlKind.PAGE,
             columns.code.is_(None) | columns.code.not_in(REFUSED),
         )

@@ -361,7 +361,11 @@ def _page_of_job(
         select(page.c.body, job.c.options, frontier.c.options.label("own"))
         .join(job, job.c.id == page.c.job_id)
         .outerjoin(frontier, frontier.c.id == page.c.frontier_id)
-        .where(page.c.id == scrape_id, job.c.team_id == team_id, job.c.expires_at > now)
+        .where(
+            page.c.id == scrape_id,
+            job.c.team_id == team_id,
+            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now),
+        )
     ).first()
     if row is None:
         return None
