@@ -124,8 +124,9 @@ class WebFiles(Resource):
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
         # Pages of other sites may not read what a session is for, and no cache keeps it.
         request.responseHeaders.removeHeader(b"Access-Control-Allow-Origin")
+        if path == b"api":  # frames of previews, of an origin of their own, load styles
+            request.setHeader("Cross-Origin-Resource-Policy", "same-origin")
         request.setHeader("Cache-Control", "no-store")
-        request.setHeader("Cross-Origin-Resource-Policy", "same-origin")
         request.setHeader("X-Content-Type-Options", "nosniff")
         return super().getChildWithDefault(path, request)  # type: ignore[no-any-return]
 
