@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,8 +48,11 @@ class StaticFile:
 
     content_type: str
     body: bytes
-    gzipped: bytes
     etag: str
+
+    @cached_property  # all files at once would hold up the event loop
+    def gzipped(self) -> bytes:
+        return gzip.compress(self.body, mtime=0)
 
 
 @cache
@@ -68,7 +71,7 @@ def static_files() -> dict[str, StaticFile]:
 def _read(path: Path) -> StaticFile:
     body = path.read_bytes()
     etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-    return StaticFile(TYPES[path.suffix], body, gzip.compress(body, 9, mtime=0), etag)
+    return StaticFile(TYPES[path.suffix], body, etag)
 
 
 def write_file(request: JsonRequest, file: StaticFile) -> bytes:
