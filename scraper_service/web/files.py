@@ -44,15 +44,25 @@ HEADERS = {
 
 @frozen
 class StaticFile:
-    """A file in memory."""
+    """A file of the page, read when it is first asked for, and then kept in memory."""
 
-    content_type: str
-    body: bytes
-    etag: str
+    path: Path
 
-    @cached_property  # all files at once would hold up the event loop
+    @property
+    def content_type(self) -> str:
+        return TYPES[self.path.suffix]
+
+    @cached_property
+    def body(self) -> bytes:
+        return self.path.read_bytes()
+
+    @cached_property
     def gzipped(self) -> bytes:
         return gzip.compress(self.body, mtime=0)
+
+    @cached_property
+    def etag(self) -> str:
+        return f'"{hashlib.sha256(self.body).hexdigest()[:20]}"'
 
 
 @cache
@@ -62,16 +72,10 @@ def static_files() -> dict[str, StaticFile]:
     Requests only look names up here, so no name reaches the file system.
     """
     return {
-        path.relative_to(STATIC).as_posix(): _read(path)
+        path.relative_to(STATIC).as_posix(): StaticFile(path)
         for path in STATIC.rglob("*")
         if path.suffix in TYPES
     }
-
-
-def _read(path: Path) -> StaticFile:
-    body = path.read_bytes()
-    etag = f'"{hashlib.sha256(body).hexdigest()[:20]}"'
-    return StaticFile(TYPES[path.suffix], body, etag)
 
 
 def write_file(request: JsonRequest, file: StaticFile) -> bytes:
