@@ -238,6 +238,21 @@ def test_a_completed_job_without_its_headers_is_not_retried(retries):
     assert options["headers"] == [["X-A", "new"]]
 
 
+def test_headers_of_an_earlier_retry_are_missed(retries):
+    job_id = retries.batch("http://a.example/a")
+    retries.end(job_id, a=TIMEOUT)
+    headers = (("X-A", "secret"),)
+    assert retries.retry(job_id, scrape={"headers": headers}).retried == 1
+    retries.end(job_id, a=TIMEOUT)
+    lost = retries.retry(job_id)
+    assert isinstance(lost, HeadersForgotten)
+    assert str(lost).startswith("The headers of the job were deleted when it ended")
+    assert retries.check(job_id).state is JobState.COMPLETED
+    assert retries.retry(job_id, scrape={"headers": headers}).retried == 1
+    [options] = retries.options(job_id)
+    assert options["headers"] == [["X-A", "secret"]]
+
+
 def test_events_of_earlier_failures_stay(retries):
     job_id = retries.batch("http://a.example/a")
     hook = Webhook(url="http://a.example/hook", events=EVENTS)

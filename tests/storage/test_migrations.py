@@ -114,7 +114,9 @@ INSERT INTO job (id, team_id, kind, version, state, url, options, open, done, fa
     ('hidden', 't', 'crawl', 2, 'queued', 'http://b/', '{{"scrape":
       {{"zero_data_retention": true}}}}', 1, 0, 0, 0, 0, 0, 0, 5, 9);
 INSERT INTO frontier (job_id, key, url, depth, state) VALUES
-  ('kept', 1, 'u', 1, 5), ('kept', 2, 'u', 1, 6), ('kept', 3, 'u', 1, 3)
+  ('kept', 1, 'u', 1, 5), ('kept', 2, 'u', 1, 6), ('kept', 3, 'u', 1, 3);
+INSERT INTO secret (job_id, part, body)
+  VALUES ('kept', 'options', 'a'), ('hidden', 'webhook', 'b')
 """
 
 
@@ -129,12 +131,12 @@ def test_jobs_of_the_first_release_are_listed(kind, tmp_path, request):
         for statement in OLD.split(";"):
             connection.exec_driver_sql(statement)
         migrate(connection)
-        columns = "target, skipped, started_at, retention_s"
+        columns = "target, skipped, started_at, retention_s, secrets"
         rows = f"SELECT id, {columns} FROM job ORDER BY id"
         kept = "http://" + "x" * 293
         assert list(connection.exec_driver_sql(rows)) == [
-            ("hidden", None, 0, None, 86_400),
-            ("kept", kept, 2, 5, 86_400),
+            ("hidden", None, 0, None, 86_400, None),
+            ("kept", kept, 2, 5, 86_400, "headers"),
         ]
         calls = "SELECT expires_at FROM activity"
         assert connection.exec_driver_sql(calls).scalar() == 86_407

@@ -130,12 +130,13 @@ def retry_pages(
         ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
         return IdempotencyKeyUsed("Idempotency key already used")
     try:
-        parts = _store_options(connection, row, texts)
+        parts, entrusted = _store_options(connection, row, texts)
     except SecretsUnreadable as error:
         ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
         return ServiceUnavailable(str(error))
     _keep_errors(connection, job_id)
     _reopen(connection, chosen, parts)
+    secrets = _secrets_of(row) | entrusted
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
@@ -143,6 +144,7 @@ def retry_pages(
             state=JobState.SCRAPING,
             failed=row.failed - len(chosen),
             open=row.open + len(chosen),
+            secrets=",".join(sorted(secrets)) or None,
             completed_at=None,
             expires_at=opened.at + row.retention_s,
             warning=without_explanation(row.warning),
@@ -197,7 +199,7 @@ def _lost_secrets(
     """Return an error if a completed job has lost secrets that its pages need."""
     if webhook_outbox.lacks_headers(connection, row.id):
         return HeadersForgotten("start another job for these pages.")
-    lost = set((row.secrets or "").split(",")) - {""}
+    lost = _secrets_of(row)
     if "headers" in request.scrape:
         lost.discard("headers")
     if not lost:
@@ -207,6 +209,11 @@ def _lost_secrets(
         "send headers in scrapeOptions, or start another job for these pages.",
         f"The {names} of the job were deleted when it ended",
     )
+
+
+def _secrets_of(row: Row[Any]) -> set[str]:
+    """Return the names of the secret options that a job has or had."""
+    return set((row.secrets or "").split(",")) - {""}
 
 
 # -- options -------------------------------------------------------------------------
@@ -236,20 +243,23 @@ def _new_options(
 
 def _store_options(
     connection: Connection, row: Row[Any], texts: Mapping[str | None, dict[str, Any]]
-) -> dict[str | None, str]:
-    """Store the secrets of replaced options. Return the options of rows as JSON.
+) -> tuple[dict[str | None, str], set[str]]:
+    """Store the secrets of replaced options.
 
-    Raises :exc:`SecretsUnreadable`.
+    Returns the options of rows as JSON, and the names of the secrets. Raises
+    :exc:`SecretsUnreadable`.
     """
-    found = {}
+    found: dict[str | None, str] = {}
+    names: set[str] = set()
     for number, (text, options) in enumerate(texts.items()):
         former = job_secrets.read(connection, row.id, options.pop(job_secrets.KEY))
         entrusted = {**(former or {}), **job_secrets.hide(options)}
         if entrusted:
             options[job_secrets.KEY] = part = f"retry {row.revision} {number}"
             job_secrets.store(connection, row.id, part, entrusted)
+        names |= entrusted.keys()
         found[text] = json.dumps(options)
-    return found
+    return found, names
 
 
 def _reopen(
