@@ -229,6 +229,32 @@ def test_a_start_page_that_moved_is_the_base_of_changed_rules(crawls):
     assert crawls.urls(job_id)["external"] == ["/news/1"]
 
 
+def test_links_of_a_moved_start_page_and_of_sitemaps_are_restored(crawls):
+    new = "http://b.example"
+    options = {"url": f"{SITE}/", "sitemap": "include", "allow_external_links": "true"}
+    terms = Terms(team_id=TEAM)
+    made = crawl_options(options)
+    job_id = crawls.run(admission.create_job, terms, made, 2).id
+    start, robots = sorted(crawls.claim(job_id), key=lambda row: row.kind)
+    at_start = [Link(1, f"{new}/p1", 1, found_on=start.id)]
+    crawls.deliver(job_id, start, links=at_start, base=f"{new}/")
+    files = UrlKind.SITEMAP
+    nested = [Link(2, f"{SITE}/sitemap.xml", 1, kind=files, found_on=robots.id)]
+    crawls.append(job_id, robots, OWNER, kind=files, is_done=True, links=nested)
+    file = next(row for row in crawls.claim(job_id) if row.kind == files)
+    listed = [Link(3, f"{new}/p2", 0, found_on=file.id)]
+    crawls.append(job_id, file, OWNER, kind=files, is_done=True, links=listed)
+    of_job = select(rows_of).where(rows_of.c.job_id == job_id)
+    page = next(row for row in crawls.rows(of_job) if row.key == 1)
+    crawls.run(leases.release, job_id, [(page.id, page.token)])
+    changed = crawls.change(job_id, paused=True, exclude_paths=("p[12]",))
+    assert changed.change.effect == Effect(dropped=2)
+    changed = crawls.change(job_id, exclude_paths=())
+    assert changed.change.effect == Effect(restored=2)
+    assert crawls.urls(job_id)["pending"] == [f"{new}/p1", f"{new}/p2"]
+    crawls.check(job_id)
+
+
 def test_limit_and_paths_change_together(crawls):
     job_id = crawls.begin([*NEWS, *BLOG], limit="2")
     changed = crawls.change(job_id, limit=4, exclude_paths=("/news/",))

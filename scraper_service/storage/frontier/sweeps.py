@@ -13,7 +13,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from attrs import asdict, define
-from sqlalchemy import bindparam, select, update
+from sqlalchemy import bindparam, case, or_, select, update
 
 from scraper_service.discovery import Reason
 from scraper_service.storage.frontier.changed_rules import changed_rules, reason_of
@@ -123,8 +123,13 @@ def _read(
     """Return the next pages of the phase. Start URLs are left out: each is fetched."""
     state, reason = PHASES[sweep.phase]
     columns, parent = frontier.c, frontier.alias("parent")
+    # The scope takes None for sitemaps, and for the start page, which may have moved.
+    has_no_page = or_(
+        parent.c.kind == UrlKind.SITEMAP.value, parent.c.found_on.is_(None)
+    )
+    parent_url = case((has_no_page, None), else_=parent.c.url).label("parent_url")
     query = (
-        select(columns.id, columns.url, columns.depth, parent.c.url.label("parent_url"))
+        select(columns.id, columns.url, columns.depth, parent_url)
         .outerjoin(parent, parent.c.id == columns.found_on)
         .where(columns.kind == UrlKind.PAGE, columns.found_on.is_not(None))
         .limit(written(limit))
