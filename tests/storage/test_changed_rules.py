@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from sqlalchemy import select, update
 
@@ -16,8 +18,8 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
+from scraper_service.storage.schema import event, job
 from scraper_service.storage.schema import frontier as rows_of
-from scraper_service.storage.schema import job
 from tests.storage.test_frontier import OWNER, TEAM
 from tests.storage.test_job_control import Control
 
@@ -62,6 +64,17 @@ class Crawls(Control):
             if row.state == RowState.SKIPPED:
                 found.setdefault(row.code, []).append(row.url.removeprefix(SITE))
         return found
+
+    def updates(self, job_id):
+        """Return the excluded paths and the effects of the events of changes."""
+        query = select(event.c.detail).where(
+            event.c.job_id == job_id, event.c.kind == "updated"
+        )
+        found = [json.loads(r.detail) for r in self.rows(query.order_by(event.c.id))]
+        return [
+            (each["options"]["exclude_paths"], Effect(**each["effect"]))
+            for each in found
+        ]
 
 
 @pytest.fixture
@@ -199,18 +212,44 @@ def test_claims_go_on_with_a_sweep_that_was_left(crawls, narrow):
     assert crawls.kinds(job_id).count("updated") == 1
 
 
-def test_a_further_change_ends_the_sweep_before(crawls, narrow):
+def test_further_rules_start_the_sweep_again(crawls, narrow):
     job_id = crawls.begin([*NEWS, *BLOG])
-    crawls.change(job_id, exclude_paths=("/news/",), paused=True)
-    crawls.change(job_id, exclude_paths=("/blog/",))
+    first = crawls.change(job_id, exclude_paths=("/news/",), paused=True)
+    again = crawls.change(job_id, exclude_paths=("/blog/",))
+    assert (first.is_whole, again.is_whole) == (False, False)
+    # A slice of each, no more:
+    assert crawls.urls(job_id)["excluded"] == [*NEWS[:3], *BLOG[:2]]
     while not crawls.run(sweeps.go_on, job_id):
         assert crawls.claim(job_id) == ()
     found = crawls.urls(job_id)
     assert (sorted(found["pending"]), found["excluded"]) == (NEWS, BLOG)
     whole = crawls.run(job_control.read_changed, job_id)
-    assert whole.change.effect == Effect(dropped=4, restored=4)
-    assert crawls.kinds(job_id).count("updated") == 2
+    assert whole.change.effect == Effect(dropped=4, restored=3)
+    assert crawls.updates(job_id) == [
+        (["/news/"], Effect(dropped=3)),
+        (["/blog/"], Effect(dropped=4, restored=3)),
+    ]
     assert crawls.check(job_id).paused_at is not None
+
+
+def test_changes_of_limit_pace_and_pause_leave_a_sweep_running(crawls, narrow):
+    job_id = crawls.begin([*NEWS, *BLOG], limit="7")
+    crawls.change(job_id, exclude_paths=("/(news|blog)/",))
+    for options in ({"delay_s": 1.0}, {"paused": True}, {"limit": 3}, {"limit": 9}):
+        dropped = crawls.urls(job_id)["excluded"]
+        changed = crawls.change(job_id, **options)
+        assert (changed.is_whole, changed.job.state) == (True, "scraping")
+        assert (changed.change.effect.dropped, dropped) == (0, NEWS[:3])
+        crawls.check(job_id)
+    assert not crawls.change(job_id, limit=9).is_whole  # asks for what holds already
+    while not crawls.run(sweeps.go_on, job_id):
+        assert crawls.claim(job_id) == ()
+    assert sorted(crawls.urls(job_id)["excluded"]) == sorted([*NEWS, *BLOG])
+    excluded, effects = zip(*crawls.updates(job_id), strict=True)
+    assert set(map(tuple, excluded)) == {("/(news|blog)/",)}
+    assert [each.dropped for each in effects] == [0, 0, 0, 8]
+    assert crawls.resume(job_id).state is JobState.COMPLETED
+    crawls.check(job_id)
 
 
 def test_a_sweep_ends_with_its_job(crawls, narrow):

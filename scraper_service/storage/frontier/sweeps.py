@@ -21,6 +21,7 @@ from scraper_service.storage.frontier.open_job import OpenJob
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     Effect,
+    JobChange,
     JobState,
     RowState,
     UrlKind,
@@ -29,7 +30,7 @@ from scraper_service.storage.schema import frontier, job
 from scraper_service.storage.transactions import IN_ORDER, rows_in, written
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
@@ -65,6 +66,10 @@ class _Sweep:
     dropped: int = 0
     restored: int = 0
 
+    @property
+    def effect(self) -> Effect:
+        return Effect(self.admitted, self.dropped, self.restored)
+
 
 def begin(connection: Connection, changed: OpenJob) -> Effect:
     """Start the sweep of a job whose options were changed, and go through a slice.
@@ -73,6 +78,18 @@ def begin(connection: Connection, changed: OpenJob) -> Effect:
     """
     changed.sweep = json.dumps(asdict(_Sweep()))
     return advance(connection, changed)
+
+
+def supersede(changed: OpenJob, options: Mapping[str, Any]) -> None:
+    """End a sweep where it is, since another change starts from the first row again.
+
+    Its event has ``options``, those in force until now, and the effect so far.
+    """
+    if not changed.sweep:
+        return
+    effect = _Sweep(**json.loads(changed.sweep)).effect
+    changed.note("updated", json.dumps(asdict(JobChange(options, effect))))
+    changed.sweep = OVER
 
 
 def go_on(connection: Connection, job_id: str) -> bool:
@@ -105,7 +122,7 @@ def advance(connection: Connection, changed: OpenJob) -> Effect:
                 sweep.admitted += changed.let_in()
             sweep.phase, sweep.after = sweep.phase + 1, 0
         rows -= len(found) or 1
-    effect = Effect(sweep.admitted, sweep.dropped, sweep.restored)
+    effect = sweep.effect
     if sweep.phase < len(PHASES):
         changed.sweep = json.dumps(asdict(sweep))
     else:

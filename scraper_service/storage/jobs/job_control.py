@@ -100,14 +100,14 @@ def change_job(
     values = {name: value for name, value in values.items() if value != before[name]}
     pauses = request.paused not in {None, row.paused_at is not None}
     if not (values or pauses):
-        return _read(connection, changed, Effect())
+        return _read(connection, changed, Effect(), is_whole=not changed.sweep)
     if "retention_days" in values:
         changed.retention_s = values["retention_days"] * DAY_S
     if row.state not in ACTIVE:
         return _keep_finished(connection, changed, row)
     if "limit" in values and (refused := changed.change_limit(values["limit"])):
         return refused
-    effect = _apply(connection, changed, values) if values else Effect()
+    effect = _apply(connection, changed, values, before) if values else Effect()
     if pauses:
         changed.paused_at = changed.at if request.paused else None
         kind = "paused" if request.paused else "resumed"
@@ -122,7 +122,8 @@ def change_job(
         )
     )
     changed.write(JobState(row.state))
-    return _read(connection, changed, effect)
+    is_whole = not (changed.sweep and _has_rules(values))
+    return _read(connection, changed, effect, is_whole=is_whole)
 
 
 def _keep_finished(
@@ -155,24 +156,38 @@ def _as_json(value: Any) -> Any:
 
 
 def _apply(
-    connection: Connection, changed: OpenJob, values: Mapping[str, Any]
+    connection: Connection,
+    changed: OpenJob,
+    values: Mapping[str, Any],
+    before: Mapping[str, Any],
 ) -> Effect:
-    """Apply changed options to the rows of a job. Return the effect so far."""
-    while changed.sweep:  # of an earlier change
-        sweeps.advance(connection, changed)
+    """Apply changed options to the rows of a job. Return the effect so far.
+
+    ``before`` are the options in force until now. Changed rules start a sweep. Other
+    changes leave an earlier sweep as it is.
+    """
+    is_swept = _has_rules(values)
+    if is_swept:
+        sweeps.supersede(changed, before)
     changed.options = json.dumps({**json.loads(changed.options), **values})
-    if values.keys() & set(changed_rules.OPTIONS):
+    if is_swept:
         return sweeps.begin(connection, changed)
     effect = Effect(changed.let_in())
     changed.note("updated", changed.detail(effect))
     return effect
 
 
-def _read(connection: Connection, changed: OpenJob, effect: Effect) -> ChangedJob:
+def _has_rules(values: Mapping[str, Any]) -> bool:
+    return not values.keys().isdisjoint(changed_rules.OPTIONS)
+
+
+def _read(
+    connection: Connection, changed: OpenJob, effect: Effect, *, is_whole: bool
+) -> ChangedJob:
     found = job_store.get_job(connection, changed.job_id, changed.team_id)
     assert found is not None
     change = JobChange(changed.options_in_force(), effect)
-    return ChangedJob(found, change, is_whole=not changed.sweep)
+    return ChangedJob(found, change, is_whole=is_whole)
 
 
 def read_changed(connection: Connection, job_id: str) -> ChangedJob | None:
