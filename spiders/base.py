@@ -393,8 +393,8 @@ class JobSpider(PageSpider):
         """Return the key of ``url`` in the job; None if duplicates are allowed."""
         return None
 
-    def remember(self, link: FoundLink) -> None:
-        """Record that the frontier has stored a link."""
+    def remember(self, link: FoundLink, depth: int) -> None:
+        """Record that the frontier has stored a link, with its depth."""
 
 
 def options_object(arguments: dict[str, Any]) -> Any:

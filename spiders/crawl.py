@@ -86,6 +86,9 @@ class CrawlSpider(JobSpider):
     def change_options(self, options: Any) -> None:
         super().change_options(options)
         self.scope = self.scope.with_options(self.options)
+        # URLs that were dropped for their depth may be near enough on another page.
+        self._seen = SeenLinks()
+        self._too_deep = set()
 
     # -- pages -----------------------------------------------------------------------
 
@@ -163,8 +166,7 @@ class CrawlSpider(JobSpider):
         self, found: tuple[str, ...], depth: int, found_on: str
     ) -> Iterator[FoundLink]:
         """Yield the links that are new to the crawl; refused links have a reason."""
-        deepest = self.options.max_discovery_depth
-        is_too_deep = deepest is not None and depth > deepest
+        is_too_deep = self._is_too_deep(depth)
         for link in found:
             if link in self._seen:
                 continue
@@ -180,6 +182,10 @@ class CrawlSpider(JobSpider):
             key = crawl_key(self.options, address or url)
             yield FoundLink(url, key, reason, rule)
 
+    def _is_too_deep(self, depth: int) -> bool:
+        deepest = self.options.max_discovery_depth
+        return deepest is not None and depth > deepest
+
     def _refusal(
         self, url: str, address: ParsedUrl | None, depth: int, found_on: str
     ) -> tuple[str | None, str | None]:
@@ -193,12 +199,13 @@ class CrawlSpider(JobSpider):
                 return Reason.ROBOTS.value, rule
         return None, None
 
-    def remember(self, link: FoundLink) -> None:
+    def remember(self, link: FoundLink, depth: int) -> None:
         """Record that the frontier has a link, so that the crawl skips it from now on.
 
-        A link is checked again if another page may lead to another decision.
+        A link is checked again if another page may lead to another decision. ``depth`` is
+        that of the link, which may be too deep since a change of the options.
         """
-        if link.reason in _PASSING_REASONS:
+        if link.reason in _PASSING_REASONS or self._is_too_deep(depth):
             return
         self._seen.add(link.url)
 

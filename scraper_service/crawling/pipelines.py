@@ -243,7 +243,7 @@ class FeedPipeline:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
         # After the commit: a failed transaction would lose its links.
         for number, link in enumerate(item.follow):
-            spider.remember(link)
+            spider.remember(link, lease.depth + 1)
             if number % REMEMBERED_AT_ONCE == REMEMBERED_AT_ONCE - 1:
                 await asyncio.sleep(0)
         if not commit.delivered and item.failure is None:

@@ -343,6 +343,25 @@ def test_the_depth_is_replaced_while_a_crawl_runs(running, gauge):
     assert (reply.status, reply.json["code"]) == (409, "JOB_FINISHED")
 
 
+def test_a_url_dropped_for_its_depth_is_fetched_by_a_shorter_path(running, gauge):
+    gauge.links = {
+        "/p/": ["/p/a", "/p/late"],
+        "/p/a": ["/p/b"],
+        "/p/b": ["/p/deep"],
+        "/p/late": ["/p/deep"],
+    }
+    gauge.free |= {"/p/a", "/p/b"}
+    gauge.gate.clear()
+    path = crawl_of(running, gauge, limit=4)
+    wait_until(lambda: in_state(running, path, "held") == 1)
+    changed = change(running, path, maxDiscoveryDepth=2, limit=10)
+    assert changed["effect"] == {"admitted": 0, "dropped": 1, "restored": 0}
+    gauge.gate.set()
+    assert ended(running, path)["completed"] == 5
+    assert gauge.asked.count("/p/deep") == 1
+    assert in_state(running, path, "skipped") == 0
+
+
 def test_the_pace_of_a_running_job_changes(running, gauge):
     path = held_crawl(running, gauge)
     change(running, path, maxConcurrency=1)

@@ -17,8 +17,8 @@ class Gauge(InThread, ThreadingHTTPServer):
     """A site on 127.0.0.2 whose pages take ``wait_s`` each, a context manager.
 
     Every path without a dot is a page. It links to ``/p/1``, ``/p/2`` and so on; with
-    ``/p/`` there are :attr:`pages` pages. Responses wait while :attr:`gate` is clear,
-    except that of ``/p/``.
+    ``/p/`` there are :attr:`pages` pages, unless :attr:`links` has the links of each
+    path. Responses wait while :attr:`gate` is clear, except those of :attr:`free` paths.
     """
 
     pages = 12
@@ -27,6 +27,8 @@ class Gauge(InThread, ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__((SITE_HOST, 0), _Handler)
         self.log: list[tuple[int, str]] = []  # 1 for a start or -1 for an end, and path
+        self.links: dict[str, list[str]] | None = None
+        self.free = {"/p/"}
         self.gate = threading.Event()
         self.gate.set()
         self._lock = threading.Lock()
@@ -62,12 +64,15 @@ class _Handler(BaseHTTPRequestHandler):
         is_page = "." not in self.path
         if is_page:
             self.server.note(1, self.path)
-            if self.path != "/p/":
+            if self.path not in self.server.free:
                 self.server.gate.wait(WAIT_S)
             time.sleep(self.server.wait_s)
             # Note the end before the response: the next request may follow at once.
             self.server.note(-1, self.path)
-        links = "".join(f"<a href=/p/{n}>{n}</a>" for n in range(1, Gauge.pages))
+        paths = [f"/p/{n}" for n in range(1, Gauge.pages)]
+        if self.server.links is not None:
+            paths = self.server.links.get(self.path, [])
+        links = "".join(f"<a href={path}>{path[3:]}</a>" for path in paths)
         body = f"<title>Page</title><h1>Page</h1>{links}".encode()
         self.send_response(200 if is_page else 404)
         self.send_header("Content-Type", "text/html")
