@@ -221,6 +221,10 @@ def test_secrets_of_a_running_job_go_with_the_retried_pages(retries):
     assert json.loads(again.options)["headers"] == [["X-B", "other"]]
     assert json.loads(again.options)["timeout_ms"] == 90_000
     retries.fail(job_id, again)
+    assert retries.retry(job_id, scrape={"headers": ()}).retried == 1
+    again = retries.claim(job_id)[0]
+    assert json.loads(again.options)["headers"] == []
+    retries.fail(job_id, again)
     retries.run(job_store.end_job, job_id, JobState.CANCELLED)
 
 

@@ -130,7 +130,7 @@ def retry_pages(
         ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
         return IdempotencyKeyUsed("Idempotency key already used")
     try:
-        parts, entrusted = _store_options(connection, row, texts)
+        parts, entrusted = _store_options(connection, row, texts, request.scrape)
     except SecretsUnreadable as error:
         ledger.give_back(connection, terms.team_id, bill["reserved"] - row.reserved)
         return ServiceUnavailable(str(error))
@@ -242,9 +242,12 @@ def _new_options(
 
 
 def _store_options(
-    connection: Connection, row: Row[Any], texts: Mapping[str | None, dict[str, Any]]
+    connection: Connection,
+    row: Row[Any],
+    texts: Mapping[str | None, dict[str, Any]],
+    replaced: Mapping[str, Any],
 ) -> tuple[dict[str | None, str], set[str]]:
-    """Store the secrets of replaced options.
+    """Store the secrets of options, of which a retry has ``replaced`` some.
 
     Returns the options of rows as JSON, and the names of the secrets. Raises
     :exc:`SecretsUnreadable`.
@@ -253,7 +256,8 @@ def _store_options(
     names: set[str] = set()
     for number, (text, options) in enumerate(texts.items()):
         former = job_secrets.read(connection, row.id, options.pop(job_secrets.KEY))
-        entrusted = {**(former or {}), **job_secrets.hide(options)}
+        kept = {k: v for k, v in (former or {}).items() if k not in replaced}
+        entrusted = {**kept, **job_secrets.hide(options)}
         if entrusted:
             options[job_secrets.KEY] = part = f"retry {row.revision} {number}"
             job_secrets.store(connection, row.id, part, entrusted)
