@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urljoin
 
 from attrs import frozen
-from sqlalchemy import case, or_, select
+from sqlalchemy import case, select
 
 from scraper_service.discovery import crawl_key, sitemap_key
 from scraper_service.discovery.canonical_urls import parse_url, plain_host, site_of
@@ -18,7 +18,6 @@ from scraper_service.discovery.sitemap_locations import (
 from scraper_service.items import KnownPage
 from scraper_service.options.crawl import BatchOptions, CrawlOptions
 from scraper_service.storage.jobs.job_records import (
-    ACTIVE,
     MAX_LIMIT,
     JobState,
     Link,
@@ -139,7 +138,7 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
         .where(
             job.c.team_id == team_id,
             job.c.kind == "crawl",
-            or_(job.c.state.in_(ACTIVE), job.c.expires_at > now_of(connection)),
+            job.c.expires_at > now_of(connection),
         )
         .order_by(job.c.created_at.desc())
         .limit(MAX_LOOKED_AT)
