@@ -5,11 +5,16 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from scraper_service.api.application import with_base
 from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.crawling.converter_pool.converter import RemoteFunction
-from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
+from scraper_service.errors import (
+    ConverterDied,
+    InvalidOptions,
+    Issue,
+    NoConverter,
+    ServiceUnavailable,
+)
 from scraper_service.options.limits import Mode
 
 if TYPE_CHECKING:
@@ -87,15 +92,22 @@ class WebRoutes(Routes):
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
         html, url = await body.read(blocks_values)
         found = await self._run(explain, team.id, html, url)
-        return with_base(encode({"success": True, **found}), self.base_url(request))
+        return encode({"success": True, **found})
 
     async def _run(self, function: Any, team_id: str, *args: str) -> Any:
+        """Return the result of a function that runs in a converter process.
+
+        Raises :exc:`InvalidOptions` for a page that takes too much time or memory.
+        """
         try:
             return await self.checks.pool.run(
                 function, *args, timeout_s=PREVIEW_S, team_id=team_id, may_refuse=True
             )
-        except TimeoutError:
-            raise ServiceUnavailable("The preview took too long.") from None
+        except NoConverter:
+            raise ServiceUnavailable("All converters are busy.") from None
+        except (TimeoutError, MemoryError, ConverterDied):
+            message = "the page takes too much time or memory to show; read its source"
+            raise InvalidOptions([Issue("custom", (), message)]) from None
 
 
 def _texts(body: object, names: tuple[str, ...]) -> dict[str, str]:

@@ -117,3 +117,16 @@ def test_previews_and_blocks_are_made_for_a_session(service):
         ("blocks", {"html": ["a"]}),
     ):
         assert post(path, body).status == 400
+
+
+def test_a_page_that_is_too_much_to_show_is_told(start_service):
+    service = start_service(SCRAPER_CONVERTER_MEMORY_MB="512")
+    headers = sign_in(service, key=KEY).writing
+    body = {"html": "<p>The tide rises.</p>" * 420_000, "url": "http://a.example/"}
+    reply = service.post("/web/api/blocks", body, key=None, headers=headers)
+    assert reply.status == 400, reply.json
+    assert "too much time or memory" in reply.json["details"][0]["message"]
+    shown = service.post(
+        "/web/api/preview", {"markdown": "# Tide"}, key=None, headers=headers
+    )
+    assert shown.status == 200
