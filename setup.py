@@ -12,9 +12,15 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 
 PASSES = Path("scraper_service/content/passes")
-SOURCES = [PASSES / "nodes.pyx", PASSES / "walks.py"]
-#: In walks.py, the line between the imports and what is compiled.
-COMPILED_FROM = "# The lines from here on are compiled, behind those of nodes.pyx.\n"
+#: nodes.pyx, and the modules that are compiled behind it.
+SOURCES = [
+    PASSES / "nodes.pyx",
+    *sorted(
+        p for p in PASSES.glob("*.py") if p.name not in {"__init__.py", "nodes.py"}
+    ),
+]
+#: The line of each module between its imports and what is compiled.
+COMPILED_FROM = "# The lines from here on are compiled.\n"
 
 
 def extensions() -> list[Extension]:
@@ -45,11 +51,12 @@ def extensions() -> list[Extension]:
 
 
 def joined_source() -> str:
-    """Write nodes.pyx with the walks behind it to one file, and return its path."""
-    nodes, walks = (path.read_text(encoding="utf-8") for path in SOURCES)
+    """Write nodes.pyx with the modules behind it to one file, and return its path."""
+    nodes, *modules = (path.read_text(encoding="utf-8") for path in SOURCES)
+    parts = [nodes, *(module.partition(COMPILED_FROM)[2] for module in modules)]
     file = Path("build/_compiled.pyx")
     file.parent.mkdir(exist_ok=True)
-    file.write_text(nodes + walks.partition(COMPILED_FROM)[2], encoding="utf-8")
+    file.write_text("\n\n".join(parts), encoding="utf-8")
     return str(file)
 
 

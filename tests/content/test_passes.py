@@ -24,7 +24,13 @@ from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.model import model
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import marks
-from scraper_service.content.passes import compiled, nodes, walks
+from scraper_service.content.passes import (
+    block_walk,
+    compiled,
+    markdown_walk,
+    nodes,
+    walks,
+)
 from scraper_service.content.text.sentences import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
@@ -59,15 +65,17 @@ tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></h
 @contextmanager
 def in_python() -> Iterator[None]:
     """Do without what is compiled."""
-    names = [
-        name for name in vars(passes) if hasattr(compiled, name) and name[0] != "_"
-    ]
+    modules = (block_walk, markdown_walk, walks, nodes)
+    forms = {
+        name: next(vars(each)[name] for each in modules if name in vars(each))
+        for name in passes.__all__
+    }
     with pytest.MonkeyPatch.context() as patch:
         for name, module in list(sys.modules.items()):
-            if name.startswith("scraper_service.") and module not in (compiled, walks):
-                for own in names:
+            if name.startswith("scraper_service.") and module is not compiled:
+                for own, form in forms.items():
                     if vars(module).get(own) is getattr(compiled, own):
-                        patch.setattr(module, own, getattr(walks, own))
+                        patch.setattr(module, own, form)
         yield
 
 

@@ -1,9 +1,11 @@
 """The passes over the elements of a page that cost most, compiled where that is possible.
 
-``walks.py`` and ``nodes.pyx`` are compiled when the package is installed and a C compiler
-exists. The module ``walks`` takes the place of the compiled one in these cases:
+The modules of this folder are Python, which ``setup.py`` joins and compiles behind
+``nodes.pyx`` if a C compiler exists. Private names are unique among them. Only the functions
+that read nodes have two forms: ``nodes.py`` and ``nodes.pyx``. The modules run as they stand
+in these cases:
 
-- it was not built,
+- the compiled module was not built,
 - it was built for another version of lxml or libxml2,
 - its sources have changed since.
 """
@@ -14,6 +16,21 @@ import zlib
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+__all__ = [
+    "Finder",
+    "TagNames",
+    "classed",
+    "elements",
+    "inherited",
+    "main_texts",
+    "number_scores",
+    "signs",
+    "suspects",
+    "text_blocks",
+    "texts_in",
+    "write_content",
+]
 
 
 def _load() -> Any:
@@ -26,26 +43,33 @@ def _load() -> Any:
 
 def _checksum() -> int:
     """Return the checksum of the sources; ``setup.py`` computes it in the same way."""
-    sources = (Path(__file__).with_name(name) for name in ("nodes.pyx", "walks.py"))
+    folder = Path(__file__).parent
+    ours = {"__init__.py", "nodes.py"}
+    modules = sorted(path for path in folder.glob("*.py") if path.name not in ours)
+    sources = (folder / "nodes.pyx", *modules)
     return zlib.crc32(b"".join(source.read_bytes() for source in sources))
 
 
 compiled = _load()
 
-if TYPE_CHECKING:
-    from scraper_service.content.passes import walks as _walks
+if TYPE_CHECKING or compiled is None:
+    from scraper_service.content.passes.block_walk import (
+        inherited,
+        number_scores,
+        text_blocks,
+    )
+    from scraper_service.content.passes.markdown_walk import write_content
+    from scraper_service.content.passes.nodes import (
+        Finder,
+        TagNames,
+        elements,
+        texts_in,
+    )
+    from scraper_service.content.passes.walks import (
+        classed,
+        main_texts,
+        signs,
+        suspects,
+    )
 else:
-    _walks = compiled or import_module("scraper_service.content.passes.walks")
-
-Finder = _walks.Finder
-TagNames = _walks.TagNames
-classed = _walks.classed
-elements = _walks.elements
-inherited = _walks.inherited
-main_texts = _walks.main_texts
-number_scores = _walks.number_scores
-signs = _walks.signs
-suspects = _walks.suspects
-text_blocks = _walks.text_blocks
-texts_in = _walks.texts_in
-write_content = _walks.write_content
+    globals().update({name: getattr(compiled, name) for name in __all__})
