@@ -12,13 +12,14 @@ from pathlib import Path
 from setuptools import Extension, find_packages, setup
 
 PASSES = Path("scraper_service/content/passes")
-#: nodes.pyx, and the modules that are compiled behind it.
-SOURCES = [
-    PASSES / "nodes.pyx",
-    *sorted(
-        p for p in PASSES.glob("*.py") if p.name not in {"__init__.py", "nodes.py"}
-    ),
-]
+#: The sources of C, which have another form as modules of the same name.
+BASES = sorted(PASSES.glob("*.pyx"))
+#: The modules that are compiled behind them.
+MODULES = sorted(
+    path
+    for path in PASSES.glob("*.py")
+    if path.name != "__init__.py" and path.with_suffix(".pyx") not in BASES
+)
 #: The line of each module between its imports and what is compiled.
 COMPILED_FROM = "# The lines from here on are compiled.\n"
 
@@ -40,7 +41,14 @@ def extensions() -> list[Extension]:
                     include_dirs=lxml.get_include(),
                     define_macros=[("SOURCES_CHECKSUM", f"{checksum()}u")],
                 )
-            ]
+            ],
+            compiler_directives={
+                "language_level": 3,
+                "boundscheck": False,
+                "wraparound": False,
+                "initializedcheck": False,
+                "cdivision": True,
+            },
         )
     except Exception as error:
         print(f"The compiled extension is not built: {error!r}")
@@ -51,9 +59,10 @@ def extensions() -> list[Extension]:
 
 
 def joined_source() -> str:
-    """Write nodes.pyx with the modules behind it to one file, and return its path."""
-    nodes, *modules = (path.read_text(encoding="utf-8") for path in SOURCES)
-    parts = [nodes, *(module.partition(COMPILED_FROM)[2] for module in modules)]
+    """Write all sources to one file, and return its path."""
+    bases = (path.read_text(encoding="utf-8") for path in BASES)
+    modules = (path.read_text(encoding="utf-8") for path in MODULES)
+    parts = [*bases, *(module.partition(COMPILED_FROM)[2] for module in modules)]
     file = Path("build/_compiled.pyx")
     file.parent.mkdir(exist_ok=True)
     file.write_text("\n\n".join(parts), encoding="utf-8")
@@ -62,7 +71,8 @@ def joined_source() -> str:
 
 def checksum() -> int:
     """Return the checksum of the sources, which the package compares at start-up."""
-    return zlib.crc32(b"".join(path.read_bytes() for path in SOURCES))
+    sources = sorted((*PASSES.glob("*.py"), *PASSES.glob("*.pyx")))
+    return zlib.crc32(b"".join(source.read_bytes() for source in sources))
 
 
 SPIDERS = "scraper_service.spiders"

@@ -211,10 +211,9 @@ def test_weights_of_features_add_up_to_the_score():
     assert verdict is not None
     assert verdict.table is not None
     forest = model().forest
-    rows = verdict.table.matrix(forest.features).astype("float32")
     start = forest.bias + forest.leaves.mean(axis=1).sum()
     for effect, score in zip(
-        effects(forest, verdict.table), forest.score(rows), strict=True
+        effects(forest, verdict.table), forest.score(verdict.table), strict=True
     ):
         assert start + sum(effect.values()) == pytest.approx(score, abs=1e-3)
 

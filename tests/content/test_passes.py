@@ -21,14 +21,20 @@ from scraper_service.content.html.document import parse
 from scraper_service.content.html.hidden_text import HidingRules
 from scraper_service.content.main_content import verdicts
 from scraper_service.content.main_content.blocks import Walk
+from scraper_service.content.main_content.features import table
+from scraper_service.content.main_content.kinds import KINDS, structure_signs
 from scraper_service.content.main_content.model import model
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import marks
 from scraper_service.content.passes import (
+    arrays,
+    block_features,
+    block_reduction,
     block_walk,
     compiled,
     markdown_walk,
     nodes,
+    siblings,
     walks,
 )
 from scraper_service.content.text.sentences import main_words
@@ -65,7 +71,10 @@ tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></h
 @contextmanager
 def in_python() -> Iterator[None]:
     """Do without what is compiled."""
-    modules = (block_walk, markdown_walk, walks, nodes)
+    modules = (
+        *(arrays, block_features, block_reduction, block_walk, markdown_walk),
+        *(nodes, siblings, walks),
+    )
     forms = {
         name: next(vars(each)[name] for each in modules if name in vars(each))
         for name in passes.__all__
@@ -168,11 +177,25 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
 
     def all_of_it() -> list[Any]:
         walk = Walk(body, model().tables)
-        scores = [list(part) for part in zip(*walk.nodes.scores, strict=True)]
+        made = table(walk, [1 / len(KINDS)] * len(KINDS)) if len(walk.blocks) else None
+        halves = [bool(number % 3) for number in range(len(walk.blocks))]
         return [
             [asdict(part, recurse=False) for part in (walk.nodes, walk.blocks)],
-            passes.number_scores(walk.nodes.scores),
-            passes.inherited([max(n, 0) for n in walk.nodes.parent], *scores[:2]),
+            walk.elements,
+            walk.dropped(halves),
+            structure_signs(walk),
+            made and [made.values.tolist(), made.group.tolist(), made.end.tolist()],
+            made and [round(score, 9) for score in model().forest.score(made).tolist()],
+            passes.partly_kept(
+                walk.nodes,
+                walk.nodes.path,
+                walk.blocks.words,
+                halves,
+                by_parent=False,
+                least=2,
+                most=5,
+                max_words=20,
+            ),
             asdict(marks(body), recurse=False),
             HidingRules(list(document.root.iter("style"))).hidden(body),
             list(passes.elements(document.root, "a", "span", "li")),

@@ -54,7 +54,7 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
         if not weight:
             continue
         label = (kept[end] - kept[start]) / weight
-        element = nodes.element[number]
+        element = walk.elements[number]
         own = element.get("class", "")[:MAX_NAMES]
         said = element.get("data-testid") or element.get("aria-label")
         others = (element.get("id"), element.get("itemprop"), said)

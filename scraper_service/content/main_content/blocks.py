@@ -8,6 +8,8 @@ numbered in document order and have columns too. The blocks inside a node are a 
 from __future__ import annotations
 
 import re
+from collections import Counter
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from attrs import define
@@ -19,11 +21,18 @@ from scraper_service.content.main_content.learned_scores import (
     NameScores,
     combine_scores,
 )
-from scraper_service.content.passes import text_blocks
+from scraper_service.content.passes import (
+    block_elements,
+    dropped_blocks,
+    text_blocks,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scraper_service.content.main_content.learned_scores import Tables
 
+Slot = tuple[Any, str]  # an element, and "text" or "tail"
 MAX_SHAPE = 60  # characters of a class that are part of an element's shape
 WIDE_CHARACTERS = 2  # characters that count as a word in scripts without spaces
 
@@ -84,14 +93,16 @@ _WIDE = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 class Nodes:
     """The elements that may contain blocks, as columns; the first node is the body."""
 
-    #: The lxml element.
-    element: list[Any]
     #: The tag name.
     tag: list[str]
     #: The number of the parent node; -1 for the body.
     parent: list[int]
     #: The number of the first block inside the node.
     start: list[int]
+    #: The number behind the last block inside the node.
+    end: list[int]
+    #: The number behind the last node inside the node.
+    behind: list[int]
     #: The depth below the body; 0 for the body.
     depth: list[int]
     #: The bits of :data:`PLACES` of the node and its ancestors.
@@ -104,11 +115,9 @@ class Nodes:
     scores: list[NameScores]
     #: The id attribute.
     own: list[str | None]
-    #: The number behind the last block inside the node.
-    end: list[int]
 
     def __len__(self) -> int:
-        return len(self.element)
+        return len(self.tag)
 
 
 @define
@@ -143,8 +152,10 @@ class Walk:
 
     def __init__(self, body: Any, tables: Tables) -> None:
         self.tables = tables
-        nodes, ends, blocks = text_blocks(
+        self.body = body
+        nodes, blocks = text_blocks(
             body,
+            _places_of(body),
             entered=_ENTERED,
             of_names=tables.of_names,
             of_start=tables.of_start,
@@ -158,21 +169,37 @@ class Walk:
             around_main=_AROUND_MAIN,
             max_shape=MAX_SHAPE,
             max_start=MAX_START,
-            body_places=_places_of(body),
         )
-        self.nodes = Nodes(*[*_columns(nodes, 10), ends])
-        self.blocks = Blocks(*_columns(blocks, 9))
+        self.nodes = Nodes(*nodes)
+        self.blocks = Blocks(*blocks)
+
+    @cached_property
+    def shapes(self) -> dict[str, int]:
+        """The distinct shapes of the nodes, with their numbers of nodes."""
+        return Counter(self.nodes.shape)
+
+    @cached_property
+    def lower_names(self) -> str:
+        """The distinct shapes and the ids of the nodes in lower case."""
+        return "\n".join([*self.shapes, *filter(None, self.nodes.own)]).lower()
+
+    @cached_property
+    def elements(self) -> list[Any]:
+        """The element of each node. The first use comes before any change of the tree."""
+        return block_elements(self.body, _ENTERED, _LEFT_OUT)
+
+    def dropped(self, keep: Sequence[bool]) -> tuple[list[Any], list[Slot]]:
+        """Return the elements and the texts that hold only blocks to drop."""
+        nodes = self.nodes
+        return dropped_blocks(
+            self.body, keep, nodes.start, nodes.end, nodes.behind, _ENTERED, _LEFT_OUT
+        )
 
 
 def _places_of(body: Any) -> int:
     return _PLACE_OF.get(body.tag, 0) | _declared_places(
         body.get("id"), body.get("role")
     )
-
-
-def _columns(rows: list[tuple[Any, ...]], count: int) -> list[list[Any]]:
-    """Return the columns of ``rows``; this is faster than appending to each column."""
-    return [[row[number] for row in rows] for number in range(count)]
 
 
 def _declared_places(own: str | None, role: str | None) -> int:

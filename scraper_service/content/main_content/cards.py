@@ -7,11 +7,12 @@ and the next card only its name.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from scraper_service.content.main_content.kinds import PRICE
+from scraper_service.content.passes import partly_kept
 
 if TYPE_CHECKING:
     from scraper_service.content.main_content.drafts import Draft
@@ -66,8 +67,9 @@ def unite_cards(draft: Draft) -> None:
 
 def _paths(draft: Draft) -> list[int]:
     """Return the path number of each node, comparing class names without numbers."""
-    nodes = draft.walk.nodes
-    shapes = set(nodes.shape)
+    nodes, shapes = draft.walk.nodes, draft.walk.shapes
+    if not _NUMBER.search("\n".join(shapes)):
+        return nodes.path
     plain = {shape: _NUMBER.sub("", shape) for shape in shapes}
     if len(set(plain.values())) == len(shapes):
         return nodes.path
@@ -81,35 +83,18 @@ def _paths(draft: Draft) -> list[int]:
 
 def _lists(draft: Draft, paths: list[int]) -> list[list[range]]:
     """Return the lists of small siblings of one shape that are partly kept."""
-    made, nodes = draft.made, draft.walk.nodes
-    start, end = made.start, made.end
-    sizes = end - start
-    full = np.flatnonzero(sizes[1:]) + 1
-    around = made.parent[full]
-    if made.columns["kind forum"][0] < FORUM:
-        around = made.parent[np.maximum(around, 0)]  # several rows form one list
-    shapes = (around + 1) * (len(nodes) + 1) + np.array(paths, dtype=np.intp)[full]
-    _, which, counts = np.unique(shapes, return_inverse=True, return_counts=True)
-
-    def of_lists(sums: Any) -> Any:
-        return np.bincount(which, (sums[end] - sums[start])[full], len(counts))
-
-    words = of_lists(np.concatenate(([0.0], np.cumsum(made.words))))
-    kept = of_lists(np.concatenate(([0], np.cumsum(draft.keep))))
-    blocks = np.bincount(which, sizes[full], len(counts))
-    wanted = (
-        (counts >= LEAST_CARDS)
-        & (counts <= MAX_CARDS)
-        & (blocks > counts)
-        & (words <= MAX_WORDS * counts)
-        & (kept > 0)
-        & (kept < blocks)
+    made = draft.made
+    found = partly_kept(
+        draft.walk.nodes,
+        paths,
+        made.words.tolist(),
+        draft.keep.tolist(),
+        by_parent=bool(made.columns["kind forum"][0] >= FORUM),
+        least=LEAST_CARDS,
+        most=MAX_CARDS,
+        max_words=MAX_WORDS,
     )
-    found: dict[int, list[range]] = {}
-    for node, own in zip(full.tolist(), which.tolist(), strict=True):
-        if wanted[own]:
-            found.setdefault(own, []).append(range(int(start[node]), int(end[node])))
-    return list(found.values())[:MAX_LISTS]
+    return found[:MAX_LISTS]
 
 
 def _are_cards(draft: Draft, cards: list[range]) -> bool:
@@ -177,7 +162,7 @@ def _has_picture(draft: Draft, block: int) -> bool:
     above = nodes.parent[node]
     while above > 0 and nodes.end[above] - nodes.start[above] == 1:
         node, above = above, nodes.parent[above]
-    return next(nodes.element[node].iter("img"), None) is not None
+    return next(draft.walk.elements[node].iter("img"), None) is not None
 
 
 def _chance(draft: Draft, column: Column) -> float:

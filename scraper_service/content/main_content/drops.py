@@ -14,6 +14,8 @@ from scraper_service.content.main_content.drafts import is_chrome
 from scraper_service.content.main_content.learned_scores import MAX_NAMES
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from scraper_service.content.main_content.blocks import Walk
     from scraper_service.content.main_content.drafts import Draft
     from scraper_service.content.main_content.names import Table
@@ -59,10 +61,10 @@ def article_comments(walk: Walk, made: Table) -> Any:
     """
     nodes = walk.nodes
     found = np.zeros(len(walk.blocks), dtype=bool)
+    if not _has_part(walk, _COMMENT_PARTS):
+        return found
     title = nodes.start[nodes.tag.index("h1")] if "h1" in nodes.tag else -1
-    named = {
-        shape for shape in set(nodes.shape) if _is_comments(shape.partition(".")[2])
-    }
+    named = {shape for shape in walk.shapes if _is_comments(shape.partition(".")[2])}
     for number, (shape, own) in enumerate(zip(nodes.shape, nodes.own, strict=True)):
         if shape in named or (own and _is_comments(own)):
             start, end = nodes.start[number], nodes.end[number]
@@ -70,6 +72,12 @@ def article_comments(walk: Walk, made: Table) -> Any:
     if (made.words * made.columns["sentence"] * ~found).sum() < LEAST_TEXT:
         found[:] = False
     return found
+
+
+def _has_part(walk: Walk, parts: Iterable[str]) -> bool:
+    """Return True if the class or id of a node has one of the parts."""
+    names = walk.lower_names
+    return any(part in names for part in parts)
 
 
 @lru_cache(maxsize=10_000)
@@ -170,10 +178,9 @@ def _link_sections(draft: Draft) -> None:
 def _forms(draft: Draft) -> None:
     """Drop the few words around the email field of a newsletter form."""
     nodes = draft.walk.nodes
-    shapes = set(nodes.shape)  # far fewer than nodes
-    lower = " ".join(shapes).lower()
-    if not [part for part in _NEWS_PARTS if part in lower]:
+    if not _has_part(draft.walk, _NEWS_PARTS):
         return
+    shapes = draft.walk.shapes
     named = {shape for shape in shapes if _NEWS.search(shape.partition(".")[2])}
     for number, shape in enumerate(nodes.shape) if named else ():
         start, end = nodes.start[number], nodes.end[number]
@@ -181,7 +188,7 @@ def _forms(draft: Draft) -> None:
             shape in named
             and draft.keep[start:end].any()
             and draft.made.words[start:end].sum() <= MAX_FORM
-            and next(nodes.element[number].iter("input"), None) is not None
+            and next(draft.walk.elements[number].iter("input"), None) is not None
         ):
             draft.set_keep(range(start, end), False, "a form for news")
 
@@ -196,7 +203,7 @@ def _buttons(draft: Draft) -> None:
         node = blocks.node[number]
         while node > 0 and nodes.tag[node] != "button":
             node = nodes.parent[node]
-        if node > 0 and _UNFOLDING.isdisjoint(nodes.element[node].attrib):
+        if node > 0 and _UNFOLDING.isdisjoint(draft.walk.elements[node].attrib):
             found.append(number)
     if len(found) < draft.keep.sum():
         draft.set_keep(found, False, "a button")

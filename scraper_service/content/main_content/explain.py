@@ -105,7 +105,7 @@ def _path(verdict: Verdict, node: int) -> str:
     names: list[str] = []
     nodes = verdict.walk.nodes
     while node > 0 and len(names) < PATH:
-        own = nodes.element[node].get("class", "").split()[:2]
+        own = verdict.walk.elements[node].get("class", "").split()[:2]
         names.append(".".join([nodes.tag[node], *own]))
         node = nodes.parent[node]
     return " > ".join(reversed(names)) or "body"

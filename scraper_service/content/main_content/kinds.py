@@ -13,7 +13,7 @@ from lxml import etree
 from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
 from scraper_service.content.main_content.learned_scores import name_parts
-from scraper_service.content.passes import elements
+from scraper_service.content.passes import count_parts, elements
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,6 +39,7 @@ MAX_COUNTED = 3_000  # elements whose class names are examined
 _ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
 PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
+_MONEY = ("$", "€", "£", "¥", "₹", "kr", "zł", "USD", "EUR")  # each price has one
 _COUNTED = {
     "p": "paragraphs",
     "pre": "code",
@@ -155,7 +156,10 @@ def structure_signs(walk: Walk) -> set[str]:
     """Return signs of the cleaned page's structure: class names, counts as powers of two."""
     counts: dict[str, int] = {}
     names: dict[str, int] = {}
-    for shape, count in Counter(walk.nodes.shape[:MAX_COUNTED]).items():
+    shapes = walk.shapes
+    if len(walk.nodes) > MAX_COUNTED:
+        shapes = Counter(walk.nodes.shape[:MAX_COUNTED])
+    for shape, count in shapes.items():
         tag, _, own = shape.partition(".")
         if tag in _COUNTED:
             counts[_COUNTED[tag]] = counts.get(_COUNTED[tag], 0) + count
@@ -167,33 +171,25 @@ def structure_signs(walk: Walk) -> set[str]:
     prose = sum([own for own, links in pairs if own >= 15 and links < 0.4 * own])
     short = [text for text in blocks.text if len(text) < 200]
     counts["words"], counts["blocks"] = words, len(blocks)
-    counts["prices"] = 0
-    if _has_money("\n".join(short)):
-        counts["prices"] = sum(map(bool, map(PRICE.search, filter(_has_money, short))))
+    counts["prices"] = _prices(short)
     counts["questions"] = len([text for text in short if "?" in text])
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
-    parts: dict[str, int] = {}
-    for own, count in names.items():
-        for part in name_parts(own):
-            parts[part] = parts.get(part, 0) + count
-    for part, count in parts.items():
-        signs.add(f"class:{part}")
-        if count >= 4:
-            signs.add(f"classes:{part}")
+    parts = count_parts(names)
+    signs.update(["class:" + part for part in parts])
+    signs.update(["classes:" + part for part, count in parts.items() if count >= 4])
     return signs
 
 
-def _has_money(text: str) -> bool:
-    """Return True if :data:`PRICE` may match; this check is faster."""
-    return (
-        not text.isascii()
-        or "$" in text
-        or "kr" in text
-        or "EUR" in text
-        or "USD" in text
-    )
+def _prices(texts: list[str]) -> int:
+    """Return the number of texts with a price."""
+    text = "\n".join(texts)
+    marks = [mark for mark in _MONEY if mark in text]
+    if not marks:
+        return 0
+    marked = [text for text in texts if any(mark in text for mark in marks)]
+    return sum(map(bool, map(PRICE.search, marked)))
 
 
 def kind_of(signs: Iterable[str], weights: Mapping[str, list[float]]) -> Kind:

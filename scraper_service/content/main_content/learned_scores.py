@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
+from scraper_service.content.passes import parts_of, score_names, score_start
+
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
@@ -21,24 +23,18 @@ MAX_NAMES = 200  # characters examined of a class or id
 MAX_START = 200  # characters examined at the start of a block
 MAX_FIRST_WORDS = 10  # words of a block whose scores are averaged
 MAX_PHRASE_WORDS = 5
-_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_LOWER_PART = re.compile(r"[a-z]{2,}")
 _WORD = re.compile(r"[^\W\d_]+")
 
 
 @lru_cache(maxsize=20_000)
 def name_parts(names: str) -> frozenset[str]:
     """Return the words in class names and ids, in lower case."""
-    names = names[:MAX_NAMES]
-    if names.islower():  # most are
-        return frozenset(_LOWER_PART.findall(names))
-    parts = _NAME_PART.findall(names)
-    return frozenset([part.lower() for part in parts if len(part) > 1])
+    return frozenset(parts_of(names[:MAX_NAMES]))
 
 
 def phrase_of(words: list[str]) -> str:
-    """Return the words of a short text in lower case, without digits and punctuation."""
-    text = " ".join(words).lower()
+    """Return words in lower case as a text without digits and punctuation."""
+    text = " ".join(words)
     if text.isascii() and text.replace(" ", "").isalpha():
         return text
     return " ".join(_WORD.findall(text))
@@ -93,28 +89,15 @@ class Tables:
         self.of_start = lru_cache(maxsize=10_000)(self._score_start)
 
     def _score(self, names: str) -> NameScores:
-        known = self._known
-        low = high = 0.0
-        rows: list[int] = []
-        for part in name_parts(names):
-            if part in known:
-                score, row = known[part]
-                if score < low:
-                    low = score
-                elif score > high:
-                    high = score
-                if row >= 0:
-                    rows.append(row)
-        return (low, high, tuple(sorted(rows))) if low or high or rows else NO_NAMES
+        return score_names(names[:MAX_NAMES], self._known) or NO_NAMES
 
     def _score_start(self, text: str) -> tuple[float, float]:
         """Return the mean score of the first words, and the score of a short text."""
-        words = text.lower().split(None, MAX_FIRST_WORDS)[:MAX_FIRST_WORDS]
-        first = phrase = 0.0
-        known = self.words
-        for word in words:
-            if word in known:
-                first += known[word]
-        if len(words) <= MAX_PHRASE_WORDS:
-            phrase = self.phrases.get(phrase_of(words), 0.0)
-        return first / (len(words) or 1), phrase
+        return score_start(
+            text,
+            self.words,
+            self.phrases,
+            phrase_of,
+            MAX_FIRST_WORDS,
+            MAX_PHRASE_WORDS,
+        )

@@ -2,7 +2,7 @@
 
 ``tools/training/`` writes ``weights.json`` from pages whose main content is known. All
 trees are symmetric: each depth has one condition. A block's leaf is therefore a number
-with one bit per condition, and a few numpy operations score a page.
+with one bit per condition.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
-from scraper_service.content.main_content.features import table
+from scraper_service.content.main_content.features import ROWS, table
 from scraper_service.content.main_content.learned_scores import Tables
+from scraper_service.content.passes import tree_sums
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from scraper_service.content.main_content.names import Table
 
 WEIGHTS = "weights.json"
-ROWS = 2_048  # blocks scored at once; bounds the memory for a page of 100,000 blocks
 
 
 @define
@@ -38,7 +38,7 @@ class Forest:
 
     #: The names of the feature columns.
     features: list[str]
-    #: The feature column of each condition, tree after tree.
+    #: The feature of each condition as a number in ``features``, tree after tree.
     columns: Any
     #: The border of each condition; a value above the border meets the condition.
     borders: Any
@@ -48,24 +48,12 @@ class Forest:
     bias: float
     #: The number of conditions of each tree.
     depth: int
-    #: The index of each tree's first leaf.
-    _offsets: Any = field(init=False)
-    #: The columns of the distinct conditions; trees share conditions.
-    _single_columns: Any = field(init=False)
-    #: The borders of the distinct conditions.
-    _single_borders: Any = field(init=False)
-    #: For each depth, the number of each tree's distinct condition.
-    _levels: list[Any] = field(init=False)
+    #: The feature of each condition as a row of a feature table.
+    rows: Any = field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._offsets = np.arange(len(self.leaves))[:, None] * self.leaves.shape[1]
-        pairs = list(zip(self.columns.tolist(), self.borders.tolist(), strict=True))
-        singles = {pair: number for number, pair in enumerate(dict.fromkeys(pairs))}
-        columns, borders = zip(*singles, strict=True)
-        self._single_columns = np.array(columns, dtype=np.intp)
-        self._single_borders = np.array(borders, dtype=np.float32)[:, None]
-        numbers = np.array([singles[pair] for pair in pairs], dtype=np.intp)
-        self._levels = [numbers[level :: self.depth] for level in range(self.depth)]
+        own = np.array([ROWS[name] for name in self.features], dtype=np.intp)
+        self.rows = own[self.columns]
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Forest:
@@ -83,22 +71,10 @@ class Forest:
             depth,
         )
 
-    def score(self, rows: Any) -> Any:
-        """Return the log odds of each row of a float32 matrix with the feature columns."""
-        parts = [
-            self._score(rows[start : start + ROWS])
-            for start in range(0, len(rows), ROWS)
-        ]
-        return np.concatenate(parts)
-
-    def _score(self, rows: Any) -> Any:
-        # All trees and rows at once; the values of a feature are contiguous in memory.
-        features = rows.T.take(self._single_columns, axis=0)
-        met = (features > self._single_borders).view(np.uint8)
-        leaf = np.zeros((len(self.leaves), len(rows)), dtype=np.uint8)
-        for level, numbers in enumerate(self._levels):
-            leaf |= met.take(numbers, axis=0) << level
-        return self.leaves.take(leaf + self._offsets).sum(axis=0) + self.bias
+    def score(self, made: Table) -> Any:
+        """Return the log odds of each block."""
+        sums = tree_sums(made.values, self.rows, self.borders, self.leaves, self.depth)
+        return np.asarray(sums) + self.bias
 
 
 @define
@@ -117,8 +93,7 @@ class Model:
     def chances(self, walk: Walk, kind: Sequence[float]) -> tuple[Any, Table]:
         """Return for each block the probability of main content, and the features."""
         made = table(walk, kind)
-        rows = made.matrix(self.forest.features)
-        return chance(self.forest.score(rows)), made
+        return chance(self.forest.score(made)), made
 
 
 def chance(score: Any) -> Any:

@@ -89,7 +89,7 @@ def add_bylines(draft: Draft) -> list[Any]:
             short = [n for n in numbers if blocks.words[n] <= MAX_BYLINE]
             if not draft.keep[numbers].any():
                 draft.set_keep(short[:1], True, "a byline")
-    return [nodes.element[node] for node in full if places[node] in lists]
+    return [draft.walk.elements[node] for node in full if places[node] in lists]
 
 
 def _attribute(draft: Draft) -> None:
@@ -113,7 +113,7 @@ def _sums(values: Any, start: Any, end: Any) -> Any:
 
 def _kinds(draft: Draft) -> dict[int, tuple[bool, bool]]:
     """Return for short blocks with an author or a date: (is author, is date)."""
-    blocks, known = draft.walk.blocks, set(draft.walk.nodes.element)
+    blocks, known = draft.walk.blocks, set(draft.walk.elements)
     found = {}
     for number, count in enumerate(blocks.words):
         if count <= MAX_NAMED and not is_chrome(blocks.places[number]):
@@ -153,9 +153,9 @@ def _near(draft: Draft, number: int, known: set[Any]) -> Iterator[Any]:
     for _ in range(MAX_NEAR):
         if node == 0 or nodes.end[node] - nodes.start[node] > MAX_NEAR:
             break
-        yield nodes.element[node]
+        yield draft.walk.elements[node]
         node = nodes.parent[node]
-    waiting = [child for child in nodes.element[first] if child not in known]
+    waiting = [child for child in draft.walk.elements[first] if child not in known]
     for _ in range(MAX_INSIDE):
         if not waiting:
             return

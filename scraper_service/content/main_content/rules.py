@@ -70,7 +70,7 @@ def _wholes(draft: Draft) -> None:
             return
         least = draft.bar
         if tag == "table":
-            element, places = nodes.element[node], nodes.places[node]
+            element, places = draft.walk.elements[node], nodes.places[node]
             if data_rows(element) is None:
                 continue  # a layout table
             titled = next(element.iter("th"), None) is not None

@@ -177,4 +177,4 @@ def _chrome(walk: Walk, chances: Any) -> Any:
 def _in_chrome(walk: Walk) -> Any:
     places = walk.blocks.places
     found = {own: is_chrome(own) for own in set(places)}
-    return np.array([found[own] for own in places])
+    return np.fromiter(map(found.__getitem__, places), bool, len(places))

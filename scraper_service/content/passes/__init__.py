@@ -1,9 +1,9 @@
 """The passes over the elements of a page that cost most, compiled where that is possible.
 
-The modules of this folder are Python, which ``setup.py`` joins and compiles behind
-``nodes.pyx`` if a C compiler exists. Private names are unique among them. Only the functions
-that read nodes have two forms: ``nodes.py`` and ``nodes.pyx``. The modules run as they stand
-in these cases:
+The modules of this folder are Python, which ``setup.py`` joins and compiles if a C compiler
+exists. Private names are unique among them. Only what reads nodes and numbers has two forms:
+``nodes.py`` and ``nodes.pyx``, ``arrays.py`` and ``arrays.pyx``. The modules run as they
+stand in these cases:
 
 - the compiled module was not built,
 - it was built for another version of lxml or libxml2,
@@ -20,15 +20,22 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "Finder",
     "TagNames",
+    "block_elements",
     "classed",
+    "count_parts",
+    "dropped_blocks",
     "elements",
-    "inherited",
+    "feature_rows",
     "main_texts",
-    "number_scores",
+    "partly_kept",
+    "parts_of",
+    "score_names",
+    "score_start",
     "signs",
     "suspects",
     "text_blocks",
     "texts_in",
+    "tree_sums",
     "write_content",
 ]
 
@@ -44,18 +51,22 @@ def _load() -> Any:
 def _checksum() -> int:
     """Return the checksum of the sources; ``setup.py`` computes it in the same way."""
     folder = Path(__file__).parent
-    ours = {"__init__.py", "nodes.py"}
-    modules = sorted(path for path in folder.glob("*.py") if path.name not in ours)
-    sources = (folder / "nodes.pyx", *modules)
+    sources = sorted((*folder.glob("*.py"), *folder.glob("*.pyx")))
     return zlib.crc32(b"".join(source.read_bytes() for source in sources))
 
 
 compiled = _load()
 
 if TYPE_CHECKING or compiled is None:
+    from scraper_service.content.passes.arrays import tree_sums
+    from scraper_service.content.passes.block_features import feature_rows
+    from scraper_service.content.passes.block_reduction import dropped_blocks
     from scraper_service.content.passes.block_walk import (
-        inherited,
-        number_scores,
+        block_elements,
+        count_parts,
+        parts_of,
+        score_names,
+        score_start,
         text_blocks,
     )
     from scraper_service.content.passes.markdown_walk import write_content
@@ -65,6 +76,7 @@ if TYPE_CHECKING or compiled is None:
         elements,
         texts_in,
     )
+    from scraper_service.content.passes.siblings import partly_kept
     from scraper_service.content.passes.walks import (
         classed,
         main_texts,

@@ -1,25 +1,23 @@
-"""The walk that collects the text blocks of a page."""
+"""The walk that collects the text blocks of a page, as columns."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.passes.arrays import Real, Whole, cclass, cfunc
 from scraper_service.content.passes.nodes import (
     BLANK,
     NULL,
     Document,
     Element,
     Node,
-    Real,
     TagNames,
-    Whole,
     attribute,
-    cclass,
-    cfunc,
     document_of,
     element_of,
     first_child,
     has_attributes,
+    name_parts,
     next_sibling,
     node_of,
     tail_of,
@@ -27,12 +25,15 @@ from scraper_service.content.passes.nodes import (
     words_in,
 )
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 # The lines from here on are compiled.
 
 
 @cclass
 class BlockWalk:
-    """The walk that collects the rows of nodes and blocks."""
+    """The walk that collects the columns of nodes and blocks."""
 
     entered: dict
     of_names: Any
@@ -47,22 +48,40 @@ class BlockWalk:
     around_main: Whole
     max_shape: Whole
     max_start: Whole
-    document: Document
-    tags: TagNames
-    paths: dict
-    nodes: list
+    tag_names: TagNames
+    known_paths: dict
+    # One entry for each node.
+    tags: list
+    parents: list
+    starts: list
     ends: list
-    blocks: list
+    behind: list
+    depths: list
+    all_places: list
+    shapes: list
+    paths: list
+    scores: list
+    ids: list
+    # One entry for each block.
+    of_node: list
+    words: list
+    linked: list
+    links: list
+    texts: list
+    places: list
+    firsts: list
+    phrases: list
+    lows: list
+    # The current block.
     run: list
-    words: Whole
-    linked: Whole
-    links: Whole
-    places: Whole
-    low: Real
+    run_words: Whole
+    run_linked: Whole
+    run_links: Whole
+    run_places: Whole
+    run_low: Real
 
     def __init__(
         self,
-        body: Element,
         entered: dict,
         of_names: Any,
         of_start: Any,
@@ -76,7 +95,6 @@ class BlockWalk:
         around_main: Whole,
         max_shape: Whole,
         max_start: Whole,
-        body_places: Whole,
     ) -> None:
         self.entered = entered
         self.of_names = of_names
@@ -91,26 +109,35 @@ class BlockWalk:
         self.around_main = around_main
         self.max_shape = max_shape
         self.max_start = max_start
-        self.document = document_of(body)
-        self.tags = TagNames()
-        self.paths = {}
-        self.nodes = []
+        self.tag_names = TagNames()
+        self.known_paths = {}
+        self.tags = []
+        self.parents = []
+        self.starts = []
         self.ends = []
-        self.blocks = []
+        self.behind = []
+        self.depths = []
+        self.all_places = []
+        self.shapes = []
+        self.paths = []
+        self.scores = []
+        self.ids = []
+        self.of_node = []
+        self.words = []
+        self.linked = []
+        self.links = []
+        self.texts = []
+        self.places = []
+        self.firsts = []
+        self.phrases = []
+        self.lows = []
         self.run = []
-        self.words = self.linked = self.links = self.places = 0
-        self.low = 0.0
-        tag = body.tag
-        own = body.get("id")
-        row = (body, tag, -1, 0, 0, body_places, tag, 0, no_names, own)
-        self._begin(node_of(body), row, body_places)
+        self.run_words = self.run_linked = self.run_links = self.run_places = 0
+        self.run_low = 0.0
 
     @cfunc
-    def _begin(self, node: Node, row: tuple, places: Whole) -> None:
-        """Add a node with the columns in ``row``, and walk its element."""
-        number: Whole = len(self.ends)
-        self.nodes.append(row)
-        self.ends.append(0)
+    def begin(self, node: Node, number: Whole, places: Whole) -> None:
+        """Walk the element of the node that was added last."""
         text = text_of(node)
         if text is not None and text is not BLANK:
             self._text(text, places)
@@ -118,15 +145,16 @@ class BlockWalk:
         if self.run:
             self._flush(number)
         else:
-            self.links = 0
-            self.low = 0.0
-        self.ends[number] = len(self.blocks)
+            self.run_links = 0
+            self.run_low = 0.0
+        self.ends[number] = len(self.texts)
+        self.behind[number] = len(self.tags)
 
     @cfunc
     def _children(self, node: Node, number: Whole, places: Whole) -> None:
         child: Node = first_child(node)
         while child is not NULL:
-            tag = self.tags.of(child)
+            tag = self.tag_names.of(child)
             known = self.entered.get(tag)
             if known is None:
                 self._inline(child, tag, number, places)
@@ -135,8 +163,8 @@ class BlockWalk:
                 if place != self.left_out:
                     if self.run:
                         self._flush(number)
-                    self.links = 0
-                    self.low = 0.0
+                    self.run_links = 0
+                    self.run_low = 0.0
                     self._node(child, tag, number, places | place)
             self._spaced(tail_of(child), places)
             child = next_sibling(child)
@@ -162,24 +190,51 @@ class BlockWalk:
                 places |= self.declared(own, role)
         if tag == "main" or role == "main":  # may stand in an unclosed menu
             places &= ~self.around_main
-        above: tuple = self.nodes[parent]
-        path = self.paths.setdefault((above[7], shape), len(self.paths) + 1)
-        element = element_of(self.document, node)
-        start = len(self.blocks)
-        depth = above[4] + 1
-        row = (element, tag, parent, start, depth, places, shape, path, scores, own)
-        self._begin(node, row, places)
+        key = (self.paths[parent], shape)
+        path = self.known_paths.get(key)
+        if path is None:
+            path = self.known_paths[key] = len(self.known_paths) + 1
+        depth: Whole = self.depths[parent]
+        number = self.add(tag, parent, depth + 1, places, shape, path, scores, own)
+        self.begin(node, number, places)
+
+    @cfunc
+    def add(
+        self,
+        tag: str,
+        parent: Whole,
+        depth: Whole,
+        places: Whole,
+        shape: str,
+        path: Any,
+        scores: Any,
+        own: Any,
+    ) -> Whole:
+        """Add a node, and return its number."""
+        self.tags.append(tag)
+        self.parents.append(parent)
+        self.starts.append(len(self.texts))
+        self.ends.append(0)
+        self.behind.append(0)
+        self.depths.append(depth)
+        self.all_places.append(places)
+        self.shapes.append(shape)
+        self.paths.append(path)
+        self.scores.append(scores)
+        self.ids.append(own)
+        return len(self.tags) - 1
 
     @cfunc
     def _inline(self, node: Node, tag: str, number: Whole, places: Whole) -> None:
         if tag == "a":
             places |= self.link
-            self.links += 1
+            self.run_links += 1
         elif tag == "br" and self.run:
             self.run.append("\n")
-        names = attribute(node, "class")
-        if names:
-            self.low = min(self.low, self.of_names(names)[0])
+        if has_attributes(node):
+            names = attribute(node, "class")
+            if names:
+                self.run_low = min(self.run_low, self.of_names(names)[0])
         self._spaced(text_of(node), places)
         self._children(node, number, places)
 
@@ -198,66 +253,139 @@ class BlockWalk:
         if len(text) > 12 * count and not text.isascii():
             count = max(count, len(self.wide(text)) // self.wide_characters)
         self.run.append(text)
-        self.words += count
-        self.places = places
+        self.run_words += count
+        self.run_places = places
         if places & self.link:
-            self.linked += count
+            self.run_linked += count
 
     @cfunc
     def _flush(self, number: Whole) -> None:
         run: list = self.run
-        text = run[0] if len(run) == 1 else "".join(run)
+        text: str = run[0] if len(run) == 1 else "".join(run)
         first, phrase = self.of_start(text[: self.max_start])
-        links: Whole = self.links
-        if not links and self.linked:
+        links: Whole = self.run_links
+        if not links and self.run_linked:
             links = 1
-        places: Whole = self.nodes[number][5]
-        if self.linked == self.words:
-            places |= self.places & self.link
-        row = (number, self.words, self.linked, links, text, places, first, phrase)
-        self.blocks.append((*row, self.low))
+        places: Whole = self.all_places[number]
+        if self.run_linked == self.run_words:
+            places |= self.run_places & self.link
+        self.of_node.append(number)
+        self.words.append(self.run_words)
+        self.linked.append(self.run_linked)
+        self.links.append(links)
+        self.texts.append(text)
+        self.places.append(places)
+        self.firsts.append(first)
+        self.phrases.append(phrase)
+        self.lows.append(self.run_low)
         self.run = []
-        self.words = self.linked = self.links = 0
-        self.low = 0.0
+        self.run_words = self.run_linked = self.run_links = 0
+        self.run_low = 0.0
 
 
-def text_blocks(body: Element, **rules: Any) -> tuple[list, list, list]:
+def text_blocks(
+    body: Element, body_places: Whole, **rules: Any
+) -> tuple[list[list[Any]], list[list[Any]]]:
     """Walk over a body; see ``main_content/blocks.py``.
 
-    Return the rows of its nodes, the number behind the last block of each node, and the
-    rows of its blocks.
+    Return the columns of its nodes and the columns of its blocks.
     """
-    walk: BlockWalk = BlockWalk(body, **rules)
-    return walk.nodes, walk.ends, walk.blocks
+    walk: BlockWalk = BlockWalk(**rules)
+    tag = body.tag
+    walk.add(tag, -1, 0, body_places, tag, 0, walk.no_names, body.get("id"))
+    walk.begin(node_of(body), 0, body_places)
+    nodes = [walk.tags, walk.parents, walk.starts, walk.ends, walk.behind, walk.depths]
+    nodes += [walk.all_places, walk.shapes, walk.paths, walk.scores, walk.ids]
+    blocks = [walk.of_node, walk.words, walk.linked, walk.links, walk.texts]
+    blocks += [walk.places, walk.firsts, walk.phrases, walk.lows]
+    return nodes, blocks
 
 
-def number_scores(scores: list[Any]) -> tuple[list, list]:
-    """Return a number for each of the scores, equal for the same object; and each once."""
-    places: dict = {}
-    known: list = []
-    numbers: list = []
-    for own in scores:
-        place = places.get(id(own))
-        if place is None:
-            place = places[id(own)] = len(known)
-            known.append(own)
-        numbers.append(place)
-    return numbers, known
+def block_elements(body: Element, entered: dict, left_out: int) -> list[Any]:
+    """Return the elements of the nodes of :func:`text_blocks`, in the same order."""
+    found: list = [body]
+    _add_elements(
+        node_of(body), found, document_of(body), TagNames(), entered, left_out
+    )
+    return found
 
 
-def inherited(parents: list[int], low: list[float], high: list[float]) -> Any:
-    """Return per node the lowest, highest and sum of the scores from the body to it.
+@cfunc
+def _add_elements(
+    node: Node,
+    found: list,
+    document: Document,
+    tags: TagNames,
+    entered: dict,
+    left_out: Whole,
+) -> None:
+    child: Node = first_child(node)
+    while child is not NULL:
+        place = entered.get(tags.of(child))
+        if place is None or place != left_out:
+            if place is not None:
+                found.append(element_of(document, child))
+            _add_elements(child, found, document, tags, entered, left_out)
+        child = next_sibling(child)
 
-    The parent of a node comes before it; the body has the number 0.
+
+def parts_of(names: str) -> list[str]:
+    """Return the words in class names and ids, in lower case."""
+    return name_parts(names)
+
+
+def count_parts(names: dict) -> dict:
+    """Return how many of ``names`` have each part; ``names`` has a number for each."""
+    counts: dict = {}
+    latest: dict = {}
+    for own, count in names.items():
+        for part in name_parts(own):
+            if latest.get(part) is not own:
+                latest[part] = own
+                counts[part] = counts.get(part, 0) + count
+    return counts
+
+
+def score_names(names: str, known: dict) -> tuple[float, float, Any] | None:
+    """Return the scores of names; see ``main_content/learned_scores.py``.
+
+    None without a known part.
     """
-    lowest: list = low[:]
-    highest: list = high[:]
-    sums: list = [low[0] + high[0]]
-    for number in range(1, len(parents)):
-        above: Whole = parents[number]
-        own_low: Real = low[number]
-        own_high: Real = high[number]
-        lowest[number] = min(own_low, lowest[above])
-        highest[number] = max(own_high, highest[above])
-        sums.append(sums[above] + own_low + own_high)
-    return lowest, highest, sums
+    low: Real = 0.0
+    high: Real = 0.0
+    rows: list = []
+    for part in name_parts(names):
+        own = known.get(part)
+        if own is not None:
+            score: Real = own[0]
+            row: Whole = own[1]
+            if score < low:
+                low = score
+            elif score > high:
+                high = score
+            if row >= 0 and row not in rows:
+                rows.append(row)
+    if not (low or high or rows):
+        return None
+    rows.sort()
+    return low, high, tuple(rows)
+
+
+def score_start(
+    text: str,
+    words: dict,
+    phrases: dict,
+    phrase_of: Callable[[list[str]], str],
+    max_words: Whole,
+    max_phrase: Whole,
+) -> tuple[float, float]:
+    """Return the mean score of the first words, and the score of a short text."""
+    found: list = text.lower().split(None, max_words)[:max_words]
+    first: Real = 0.0
+    for word in found:
+        score = words.get(word)
+        if score is not None:
+            first += score
+    count: Whole = len(found)
+    phrase = phrases.get(phrase_of(found), 0.0) if count <= max_phrase else 0.0
+    return first / (count or 1), phrase

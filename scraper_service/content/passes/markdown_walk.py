@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.passes.arrays import Whole, cfunc
 from scraper_service.content.passes.nodes import (
     BLANK,
     NULL,
@@ -11,10 +12,8 @@ from scraper_service.content.passes.nodes import (
     Element,
     Node,
     TagNames,
-    Whole,
     add_texts,
     attribute,
-    cfunc,
     document_of,
     element_of,
     first_child,

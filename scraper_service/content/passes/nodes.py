@@ -7,34 +7,22 @@ processing instructions, so that every child is an element.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-T = TypeVar("T")
-
 Node = Any
 Element = Any
 Document = Any
-Whole = int
-Real = float
 NULL = None  # follows the last node
 #: What :func:`text_of` and :func:`tail_of` return for white space.
 BLANK = " "
 
+_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
+_LOWER_PART = re.compile(r"[a-z]{2,}")
 # Texts that Markdown needs no change of, at any position.
 _PLAIN = re.compile(r"(?![(:])(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
-
-
-def cclass(made: T) -> T:
-    """Mark a class that is compiled to a structure."""
-    return made
-
-
-def cfunc(made: T) -> T:
-    """Mark a function that is compiled to one of C; only walks can call it."""
-    return made
 
 
 class TagNames:
@@ -134,3 +122,11 @@ def words_in(text: str) -> int:
 def is_plain(text: str) -> bool:
     """Return True if Markdown needs no change of a text at any position."""
     return _PLAIN.fullmatch(text) is not None
+
+
+def name_parts(names: str) -> list[str]:
+    """Return the words in class names and ids, in lower case."""
+    if names.islower():  # most are
+        return _LOWER_PART.findall(names)
+    parts = _NAME_PART.findall(names)
+    return [part.lower() for part in parts if len(part) > 1]

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.content.passes.arrays import Whole, cfunc
 from scraper_service.content.passes.nodes import (
     NULL,
     Document,
     Element,
     Node,
     TagNames,
-    Whole,
     attribute,
-    cfunc,
     document_of,
     element_of,
-    elements,
     first_child,
     has_attributes,
     next_element,
@@ -33,15 +31,21 @@ if TYPE_CHECKING:
 
 def classed(root: Element, is_wanted: Callable[[str], bool], *tags: str) -> list[Any]:
     """Return the elements with some tags for whose class ``is_wanted`` returns True."""
+    top: Node = node_of(root)
+    node: Node = top
+    document: Document = document_of(root)
+    tag_names: TagNames = TagNames()
     others: set = set()
     found: list = []
-    for element in elements(root, *tags):
-        names = element.get("class")
-        if names is not None and names not in others:
-            if is_wanted(names):
-                found.append(element)
-            else:
-                others.add(names)
+    while node is not NULL:
+        if has_attributes(node):
+            names = attribute(node, "class")
+            if names is not None and names not in others and tag_names.of(node) in tags:
+                if is_wanted(names):
+                    found.append(element_of(document, node))
+                else:
+                    others.add(names)
+        node = next_element(node, top)
     return found
 
 
