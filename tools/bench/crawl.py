@@ -2,8 +2,8 @@
 
 It also measures reads of a job's status, and the memory of a crawl. The crawls run one
 after another over the same linked pages of the same server, each with 16 requests in
-flight. The page server runs on the same machine. The sites are those of
-:mod:`tools.bench.linked`.
+flight. The page server runs on the same machine: nginx if it is installed, else
+:mod:`tools.bench.static`. The sites are those of :mod:`tools.bench.linked`.
 
 ``--pages`` or the environment variable ``WCXB`` names a directory or archive of the WCXB
 corpus. Without it, the pages are generated.
@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from attrs import define, evolve, frozen
 
-from tools.bench import linked
+from tools.bench import linked, nginx
 from tools.bench.calls import KEY, call
 from tools.bench.memory import Cpu, Memory, all_pss_mb, cpu_of
 from tools.bench.processes import ServerProcess, ServiceProcess
@@ -42,6 +42,7 @@ ENVIRONMENT = {
     "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
     "SCRAPER_HOST_CONCURRENCY": str(CONCURRENCY),
 }
+SERVER = "nginx" if nginx.is_installed() else "Python"
 CRAWL_TIMEOUT_S = 600
 POLL_S = 0.2
 MEMORY_POLL_S = 0.5
@@ -97,7 +98,7 @@ class Effort:
     memory_s: float
 
 
-FULL = Effort(500, 3, linked.SITES, 100_000, 500, 20, (1_000, 10_000, 100_000), 8)
+FULL = Effort(500, 5, linked.SITES, 100_000, 500, 20, (1_000, 10_000, 100_000), 8)
 QUICK = Effort(40, 1, ("relinked",), 3_000, 5, 0.5, (100, 1_000), 1)
 
 
@@ -175,6 +176,7 @@ class Report:
         parts = [
             "# Crawl benchmark",
             f"{MACHINE}; {self.source}; {CONCURRENCY} requests in flight; no cache.",
+            f"The pages are served by {SERVER}.",
             PEERS_ARE,
             *([] if HAS_CRAWLEE else ["crawlee is not installed and was left out."]),
         ]
@@ -241,7 +243,8 @@ def run(source: str, effort: Effort) -> Report:
 
 def _site(source: str, pages: int, name: str) -> ServerProcess:
     arguments = ("--linked", str(pages), "--source", source, "--site", name)
-    return ServerProcess("tools.bench.static", *arguments)
+    server = "tools.bench.nginx" if SERVER == "nginx" else "tools.bench.static"
+    return ServerProcess(server, *arguments)
 
 
 def _crawls(url: str, effort: Effort) -> list[Crawls]:
