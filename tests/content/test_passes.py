@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from scraper_service.content.main_content import verdicts
 from scraper_service.content.main_content.blocks import Walk
 from scraper_service.content.main_content.features import table
 from scraper_service.content.main_content.kinds import KINDS, structure_signs
-from scraper_service.content.main_content.model import model
+from scraper_service.content.main_content.learned_scores import Tables
+from scraper_service.content.main_content.model import Model, model
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import marks
 from scraper_service.content.passes import (
@@ -36,6 +38,7 @@ from scraper_service.content.passes import (
     nodes,
     siblings,
     walks,
+    word_tables,
 )
 from scraper_service.content.text.sentences import main_words
 from scraper_service.items import PageSource
@@ -68,15 +71,18 @@ tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></h
 """
 
 
+read_model = model.__wrapped__
+FORMS = (
+    *(arrays, block_features, block_reduction, block_walk, markdown_walk),
+    *(nodes, siblings, walks, word_tables),
+)
+
+
 @contextmanager
 def in_python() -> Iterator[None]:
     """Do without what is compiled."""
-    modules = (
-        *(arrays, block_features, block_reduction, block_walk, markdown_walk),
-        *(nodes, siblings, walks),
-    )
     forms = {
-        name: next(vars(each)[name] for each in modules if name in vars(each))
+        name: next(vars(each)[name] for each in FORMS if name in vars(each))
         for name in passes.__all__
     }
     with pytest.MonkeyPatch.context() as patch:
@@ -85,7 +91,16 @@ def in_python() -> Iterator[None]:
                 for own, form in forms.items():
                     if vars(module).get(own) is getattr(compiled, own):
                         patch.setattr(module, own, form)
+                if vars(module).get("model") is model:
+                    patch.setattr(module, "model", model_in_python)
+        patch.setattr(sys.modules[__name__], "model", model_in_python)
         yield
+
+
+@cache
+def model_in_python() -> Model:
+    """Return the model with tables of Python; first called in :func:`in_python`."""
+    return read_model()
 
 
 def _made(html: str) -> list[Any]:
@@ -224,6 +239,37 @@ def test_a_text_is_written_the_same_either_way(text: str) -> None:
     quick = made()
     with in_python():
         assert quick == made()
+
+
+WORDS = ["read", "more", "comment", "é", "nav", "bar", "abc", "by", "next page", "a1"]
+
+
+@needs_compiled
+@settings(max_examples=300, deadline=None)
+@given(
+    st.text(alphabet="aAbBcCdDmMoOrReEnNvV12 -_.\n\x1c\xa0é語İ", max_size=30)
+    | st.lists(st.sampled_from(WORDS)).map("-".join)
+    | st.lists(st.sampled_from(WORDS)).map(" ".join)
+    | st.text(alphabet="ab ", min_size=195, max_size=205)
+)
+def test_words_are_found_the_same_either_way(text: str) -> None:
+    def looked_up() -> list[Any]:
+        numbers = {word: float(number) for number, word in enumerate(WORDS)}
+        page = parse("<body>" + html.escape(text), URL)
+        own = Tables(
+            names=dict.fromkeys(WORDS[:4], 1.0) | {"bar": -1.0},
+            kind_names={word: [1.0] * 5 for word in WORDS[3:]},
+            phrases=numbers,
+            words=numbers,
+            tags={},
+        )
+        blocks = Walk(page.body, own).blocks
+        scores = own.of_names(text)
+        return [passes.name_parts(text), scores, blocks.first, blocks.phrase]
+
+    quick = looked_up()
+    with in_python():
+        assert quick == looked_up()
 
 
 def test_the_package_works_where_nothing_is_compiled() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -15,20 +16,20 @@ from scraper_service.content.main_content.learned_scores import (
     MAX_FIRST_WORDS,
     MAX_NAMES,
     MAX_PHRASE_WORDS,
-    MAX_START,
-    name_parts,
-    phrase_of,
 )
 from scraper_service.content.main_content.names import GROUP_OF, GROUPS
+from scraper_service.content.passes import name_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+MAX_START = 200  # characters examined at the start of a block
 PRIOR = 0.45  # prior share of content
 STRENGTH = 2.0  # weight of the prior, in pages
 LEAST_SITES = {"names": 6, "phrases": 4, "words": 8, "tags": 6}
 GROUP_STRENGTH = 5.0  # weight of the score over all kinds, in pages
 LEAST_SCORE = {"names": 0.25, "phrases": 0.25, "words": 0.6, "tags": 0.25}
+_WORD = re.compile(r"[^\W\d_]+")
 
 
 def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
@@ -59,7 +60,7 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
         said = element.get("data-testid") or element.get("aria-label")
         others = (element.get("id"), element.get("itemprop"), said)
         names = " ".join((own, *filter(None, others)))
-        for part in name_parts(names):
+        for part in set(name_parts(names)):
             add("names", part, weight, label)
     for number in range(len(blocks)):
         if not used[number]:
@@ -71,7 +72,7 @@ def counts(walk: Any, labels: Any) -> dict[str, dict[str, float]]:
         for word in {w.lower() for w in words}:
             add("words", word, 1.0, label)
         if len(words) <= MAX_PHRASE_WORDS:
-            add("phrases", phrase_of(words), 1.0, label)
+            add("phrases", _phrase_of(words), 1.0, label)
         node = blocks.node[number]
         above = max(nodes.parent[node], 0)
         pair = f"{nodes.tag[above]} {nodes.tag[node]}"
@@ -167,3 +168,8 @@ def kind_weights(
         if np.abs(fitted.coef_[:, column]).max() >= 0.08
     }
     return {"": [round(float(b), 3) for b in fitted.intercept_], **weights}
+
+
+def _phrase_of(words: Iterable[str]) -> str:
+    """Return the words of a short text in lower case, without digits and punctuation."""
+    return " ".join(_WORD.findall(" ".join(words).lower()))

@@ -16,7 +16,8 @@ from attrs import define
 
 from scraper_service.content.html.elements import BLOCKS, SKIPPED
 from scraper_service.content.main_content.learned_scores import (
-    MAX_START,
+    MAX_FIRST_WORDS,
+    MAX_PHRASE_WORDS,
     NO_NAMES,
     NameScores,
     combine_scores,
@@ -158,7 +159,8 @@ class Walk:
             _places_of(body),
             entered=_ENTERED,
             of_names=tables.of_names,
-            of_start=tables.of_start,
+            words_at_start=tables.words_at_start,
+            known_phrases=tables.known_phrases,
             declared=_declared_places,
             combine=combine_scores,
             no_names=NO_NAMES,
@@ -168,7 +170,8 @@ class Walk:
             left_out=_LEFT_OUT,
             around_main=_AROUND_MAIN,
             max_shape=MAX_SHAPE,
-            max_start=MAX_START,
+            max_words=MAX_FIRST_WORDS,
+            max_phrase=MAX_PHRASE_WORDS,
         )
         self.nodes = Nodes(*nodes)
         self.blocks = Blocks(*blocks)

@@ -12,8 +12,7 @@ from lxml import etree
 
 from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
-from scraper_service.content.main_content.learned_scores import name_parts
-from scraper_service.content.passes import count_parts, elements
+from scraper_service.content.passes import count_parts, elements, name_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -1,8 +1,8 @@
 """The passes over the elements of a page that cost most, compiled where that is possible.
 
 The modules of this folder are Python, which ``setup.py`` joins and compiles if a C compiler
-exists. Private names are unique among them. Only what reads nodes and numbers has two forms:
-``nodes.py`` and ``nodes.pyx``, ``arrays.py`` and ``arrays.pyx``. The modules run as they
+exists. Private names are unique among them. Only what reads nodes, numbers and words has two forms,
+for example ``nodes.py`` and ``nodes.pyx``. The modules run as they
 stand in these cases:
 
 - the compiled module was not built,
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 __all__ = [
     "Finder",
     "TagNames",
+    "WordTable",
     "block_elements",
     "classed",
     "count_parts",
@@ -27,10 +28,9 @@ __all__ = [
     "elements",
     "feature_rows",
     "main_texts",
+    "name_parts",
     "partly_kept",
-    "parts_of",
     "score_names",
-    "score_start",
     "signs",
     "suspects",
     "text_blocks",
@@ -64,9 +64,7 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.block_walk import (
         block_elements,
         count_parts,
-        parts_of,
         score_names,
-        score_start,
         text_blocks,
     )
     from scraper_service.content.passes.markdown_walk import write_content
@@ -83,5 +81,6 @@ if TYPE_CHECKING or compiled is None:
         signs,
         suspects,
     )
+    from scraper_service.content.passes.word_tables import WordTable, name_parts
 else:
     globals().update({name: getattr(compiled, name) for name in __all__})

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from scraper_service.content.passes.arrays import Real, Whole, cclass, cfunc
+from scraper_service.content.passes.arrays import (
+    Real,
+    Reals,
+    Whole,
+    Wholes,
+    cclass,
+    cfunc,
+)
 from scraper_service.content.passes.nodes import (
     BLANK,
     NULL,
@@ -17,16 +24,18 @@ from scraper_service.content.passes.nodes import (
     element_of,
     first_child,
     has_attributes,
-    name_parts,
     next_sibling,
     node_of,
     tail_of,
     text_of,
     words_in,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
+from scraper_service.content.passes.word_tables import (
+    WordTable,
+    name_parts,
+    part_numbers,
+    start_scores,
+)
 
 # The lines from here on are compiled.
 
@@ -37,7 +46,8 @@ class BlockWalk:
 
     entered: dict
     of_names: Any
-    of_start: Any
+    words_at_start: WordTable
+    known_phrases: WordTable
     declared: Any
     combine: Any
     no_names: Any
@@ -47,7 +57,8 @@ class BlockWalk:
     left_out: Whole
     around_main: Whole
     max_shape: Whole
-    max_start: Whole
+    max_words: Whole
+    max_phrase: Whole
     tag_names: TagNames
     known_paths: dict
     # One entry for each node.
@@ -84,7 +95,8 @@ class BlockWalk:
         self,
         entered: dict,
         of_names: Any,
-        of_start: Any,
+        words_at_start: WordTable,
+        known_phrases: WordTable,
         declared: Any,
         combine: Any,
         no_names: Any,
@@ -94,11 +106,13 @@ class BlockWalk:
         left_out: Whole,
         around_main: Whole,
         max_shape: Whole,
-        max_start: Whole,
+        max_words: Whole,
+        max_phrase: Whole,
     ) -> None:
         self.entered = entered
         self.of_names = of_names
-        self.of_start = of_start
+        self.words_at_start = words_at_start
+        self.known_phrases = known_phrases
         self.declared = declared
         self.combine = combine
         self.no_names = no_names
@@ -108,7 +122,8 @@ class BlockWalk:
         self.left_out = left_out
         self.around_main = around_main
         self.max_shape = max_shape
-        self.max_start = max_start
+        self.max_words = max_words
+        self.max_phrase = max_phrase
         self.tag_names = TagNames()
         self.known_paths = {}
         self.tags = []
@@ -262,7 +277,13 @@ class BlockWalk:
     def _flush(self, number: Whole) -> None:
         run: list = self.run
         text: str = run[0] if len(run) == 1 else "".join(run)
-        first, phrase = self.of_start(text[: self.max_start])
+        first, phrase = start_scores(
+            text,
+            self.words_at_start,
+            self.known_phrases,
+            self.max_words,
+            self.max_phrase,
+        )
         links: Whole = self.run_links
         if not links and self.run_linked:
             links = 1
@@ -329,11 +350,6 @@ def _add_elements(
         child = next_sibling(child)
 
 
-def parts_of(names: str) -> list[str]:
-    """Return the words in class names and ids, in lower case."""
-    return name_parts(names)
-
-
 def count_parts(names: dict) -> dict:
     """Return how many of ``names`` have each part; ``names`` has a number for each."""
     counts: dict = {}
@@ -346,46 +362,25 @@ def count_parts(names: dict) -> dict:
     return counts
 
 
-def score_names(names: str, known: dict) -> tuple[float, float, Any] | None:
+def score_names(
+    names: str, table: WordTable, scores: Reals, rows: Wholes
+) -> tuple[float, float, Any] | None:
     """Return the scores of names; see ``main_content/learned_scores.py``.
 
-    None without a known part.
+    ``table`` has the number of each known part; ``scores`` and ``rows`` have the score and
+    the row of each number. Return None without a known part.
     """
     low: Real = 0.0
     high: Real = 0.0
-    rows: list = []
-    for part in name_parts(names):
-        own = known.get(part)
-        if own is not None:
-            score: Real = own[0]
-            row: Whole = own[1]
-            if score < low:
-                low = score
-            elif score > high:
-                high = score
-            if row >= 0 and row not in rows:
-                rows.append(row)
-    if not (low or high or rows):
+    found: list = []
+    number: Whole
+    for number in part_numbers(names, table):
+        low = min(low, scores[number])
+        high = max(high, scores[number])
+        row: Whole = rows[number]
+        if row >= 0 and row not in found:
+            found.append(row)
+    if not (low or high or found):
         return None
-    rows.sort()
-    return low, high, tuple(rows)
-
-
-def score_start(
-    text: str,
-    words: dict,
-    phrases: dict,
-    phrase_of: Callable[[list[str]], str],
-    max_words: Whole,
-    max_phrase: Whole,
-) -> tuple[float, float]:
-    """Return the mean score of the first words, and the score of a short text."""
-    found: list = text.lower().split(None, max_words)[:max_words]
-    first: Real = 0.0
-    for word in found:
-        score = words.get(word)
-        if score is not None:
-            first += score
-    count: Whole = len(found)
-    phrase = phrases.get(phrase_of(found), 0.0) if count <= max_phrase else 0.0
-    return first / (count or 1), phrase
+    found.sort()
+    return low, high, tuple(found)

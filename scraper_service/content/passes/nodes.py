@@ -19,8 +19,6 @@ NULL = None  # follows the last node
 #: What :func:`text_of` and :func:`tail_of` return for white space.
 BLANK = " "
 
-_NAME_PART = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
-_LOWER_PART = re.compile(r"[a-z]{2,}")
 # Texts that Markdown needs no change of, at any position.
 _PLAIN = re.compile(r"(?![(:])(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
 
@@ -122,11 +120,3 @@ def words_in(text: str) -> int:
 def is_plain(text: str) -> bool:
     """Return True if Markdown needs no change of a text at any position."""
     return _PLAIN.fullmatch(text) is not None
-
-
-def name_parts(names: str) -> list[str]:
-    """Return the words in class names and ids, in lower case."""
-    if names.islower():  # most are
-        return _LOWER_PART.findall(names)
-    parts = _NAME_PART.findall(names)
-    return [part.lower() for part in parts if len(part) > 1]

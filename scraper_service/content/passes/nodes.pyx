@@ -34,8 +34,6 @@ cdef extern from *:
 
 cdef extern from "Python.h":
     bint Py_UNICODE_ISSPACE(Py_UCS4 character)
-    str PyUnicode_New(Py_ssize_t size, Py_UCS4 largest)
-    ctypedef unsigned char Py_UCS1
 
 api.import_lxml__etree()
 # The layout of a node comes from the libxml2 headers at compile time.
@@ -308,52 +306,3 @@ cdef bint is_plain(str text) noexcept:
             return False
         before = letter
     return size == 0 or PyUnicode_READ(kind, data, 0) not in "(:"
-
-
-cdef list name_parts(str names):
-    cdef int kind = PyUnicode_KIND(names)
-    cdef void* data = PyUnicode_DATA(names)
-    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(names), start = 0, end
-    cdef list parts = []
-    while start < size:
-        end = start
-        if is_lower(kind, data, start):
-            end = lower_end(kind, data, start, size)
-        elif is_upper(kind, data, start):
-            end = start + 1
-            if end < size and is_lower(kind, data, end):
-                end = lower_end(kind, data, end, size)
-            else:
-                while end < size and is_upper(kind, data, end):
-                    end += 1
-                if end < size and is_lower(kind, data, end):
-                    end -= 1
-        if end - start > 1:
-            parts.append(lower_part(kind, data, start, end))
-        start = end if end > start else start + 1
-    return parts
-
-
-cdef inline bint is_lower(int kind, void* data, Py_ssize_t at) noexcept:
-    return 97 <= PyUnicode_READ(kind, data, at) <= 122
-
-
-cdef inline bint is_upper(int kind, void* data, Py_ssize_t at) noexcept:
-    return 65 <= PyUnicode_READ(kind, data, at) <= 90
-
-
-cdef inline Py_ssize_t lower_end(
-    int kind, void* data, Py_ssize_t at, Py_ssize_t size
-) noexcept:
-    while at < size and is_lower(kind, data, at):
-        at += 1
-    return at
-
-
-cdef str lower_part(int kind, void* data, Py_ssize_t start, Py_ssize_t end):
-    cdef str part = PyUnicode_New(end - start, 127)
-    cdef Py_UCS1* letters = <Py_UCS1*>PyUnicode_DATA(part)
-    cdef Py_ssize_t n
-    for n in range(start, end):
-        letters[n - start] = <Py_UCS1>(<unsigned int>PyUnicode_READ(kind, data, n) | 32)
-    return part

@@ -1,0 +1,238 @@
+"""Lookups of words in tables of numbers; ``word_tables.py`` has the same names.
+
+A table is a hash table with open addressing. Its words lie behind each other as UTF-8.
+"""
+
+import re
+
+from cpython.mem cimport PyMem_Free, PyMem_Malloc
+from libc.stdint cimport uint64_t
+from libc.string cimport memcmp
+
+cdef enum:
+    MAX_LETTERS = 200  # characters examined of a text or of names
+
+cdef object ANY_WORD = re.compile(r"[^\W\d_]+")
+
+
+cdef struct Slot:
+    uint64_t hashed
+    Py_ssize_t start
+    Py_ssize_t size  # -1 for an empty slot
+    double number
+
+
+cdef class WordTable:
+    """Numbers by word; the words are in lower case."""
+
+    cdef Slot* slots
+    cdef Py_ssize_t mask
+    cdef bytes letters
+    cdef dict numbers
+
+    def __cinit__(self, numbers):
+        cdef Py_ssize_t size = 16, start = 0, n
+        cdef bytes word
+        self.numbers = dict(numbers)
+        while size < 4 * len(self.numbers):
+            size *= 2
+        self.slots = <Slot*>PyMem_Malloc(size * sizeof(Slot))
+        if self.slots is NULL:
+            raise MemoryError
+        self.mask = size - 1
+        for n in range(size):
+            self.slots[n].size = -1
+        words = [known.encode() for known in self.numbers]
+        self.letters = b"".join(words)
+        for word, number in zip(words, self.numbers.values()):
+            self._add(word, start, number)
+            start += len(word)
+
+    cdef void _add(self, bytes word, Py_ssize_t start, double number):
+        cdef const unsigned char* letters = word
+        cdef uint64_t hashed = hash_of(letters, len(word))
+        cdef Py_ssize_t at = hashed & self.mask
+        while self.slots[at].size >= 0:
+            at = (at + 1) & self.mask
+        self.slots[at] = Slot(hashed, start, len(word), number)
+
+    def __dealloc__(self):
+        PyMem_Free(self.slots)
+
+    cdef Slot* find(self, const unsigned char* word, Py_ssize_t size) noexcept:
+        """Return the slot of a word; NULL for an unknown word."""
+        cdef uint64_t hashed = hash_of(word, size)
+        cdef Py_ssize_t at = hashed & self.mask
+        cdef const unsigned char* letters = self.letters
+        cdef Slot* slot = &self.slots[at]
+        while slot.size >= 0:
+            if slot.hashed == hashed and slot.size == size:
+                if memcmp(letters + slot.start, word, size) == 0:
+                    return slot
+            at = (at + 1) & self.mask
+            slot = &self.slots[at]
+        return NULL
+
+
+cdef inline uint64_t hash_of(const unsigned char* word, Py_ssize_t size) noexcept:
+    """Return the hash FNV-1a, with its high bits mixed into the low ones."""
+    cdef uint64_t hashed = 14695981039346656037u
+    cdef Py_ssize_t n
+    for n in range(size):
+        hashed = (hashed ^ word[n]) * <uint64_t>1099511628211u
+    return hashed ^ (hashed >> 32)
+
+
+cdef Py_ssize_t next_part(
+    int kind, void* data, Py_ssize_t at, Py_ssize_t size, unsigned char* part
+) noexcept:
+    """Write the next part of a name in lower case, and return the position behind it.
+
+    A part is a run of small letters with at most one capital before it, or a run of
+    capitals. The part is empty behind the last one; ``part[MAX_LETTERS]`` is its size.
+    """
+    cdef Py_ssize_t end, n
+    while at < size:
+        end = at
+        if is_lower(kind, data, at):
+            end = lower_end(kind, data, at, size)
+        elif is_upper(kind, data, at):
+            end = at + 1
+            if end < size and is_lower(kind, data, end):
+                end = lower_end(kind, data, end, size)
+            else:
+                while end < size and is_upper(kind, data, end):
+                    end += 1
+                if end < size and is_lower(kind, data, end):
+                    end -= 1
+        if end - at > 1:
+            for n in range(at, end):
+                part[n - at] = <unsigned char>(<unsigned int>PyUnicode_READ(kind, data, n) | 32)
+            part[MAX_LETTERS] = <unsigned char>(end - at)
+            return end
+        at = end if end > at else at + 1
+    part[MAX_LETTERS] = 0
+    return at
+
+
+cdef inline bint is_lower(int kind, void* data, Py_ssize_t at) noexcept:
+    return 97 <= PyUnicode_READ(kind, data, at) <= 122
+
+
+cdef inline bint is_upper(int kind, void* data, Py_ssize_t at) noexcept:
+    return 65 <= PyUnicode_READ(kind, data, at) <= 90
+
+
+cdef inline Py_ssize_t lower_end(
+    int kind, void* data, Py_ssize_t at, Py_ssize_t size
+) noexcept:
+    while at < size and is_lower(kind, data, at):
+        at += 1
+    return at
+
+
+def name_parts(str names):
+    """Return the words in class names and ids, in lower case."""
+    cdef int kind = PyUnicode_KIND(names)
+    cdef void* data = PyUnicode_DATA(names)
+    cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(names), MAX_LETTERS), at = 0
+    cdef unsigned char part[MAX_LETTERS + 1]
+    cdef list parts = []
+    while True:
+        at = next_part(kind, data, at, size, part)
+        if not part[MAX_LETTERS]:
+            return parts
+        parts.append(PyUnicode_DecodeUTF8(<const char*>part, part[MAX_LETTERS], NULL))
+
+
+cdef list part_numbers(str names, WordTable table):
+    cdef int kind = PyUnicode_KIND(names)
+    cdef void* data = PyUnicode_DATA(names)
+    cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(names), MAX_LETTERS), at = 0
+    cdef unsigned char part[MAX_LETTERS + 1]
+    cdef Slot* slot
+    cdef list numbers = []
+    while True:
+        at = next_part(kind, data, at, size, part)
+        if not part[MAX_LETTERS]:
+            return numbers
+        slot = table.find(part, part[MAX_LETTERS])
+        if slot is not NULL:
+            numbers.append(<Py_ssize_t>slot.number)
+
+
+cdef tuple start_scores(
+    str text,
+    WordTable words,
+    WordTable phrases,
+    Py_ssize_t max_words,
+    Py_ssize_t max_phrase,
+):
+    cdef int kind = PyUnicode_KIND(text)
+    cdef void* data = PyUnicode_DATA(text)
+    cdef Py_ssize_t size = min(PyUnicode_GET_LENGTH(text), MAX_LETTERS)
+    cdef unsigned char word[MAX_LETTERS]
+    cdef unsigned char phrase[MAX_LETTERS + 1]
+    cdef Py_ssize_t at = 0, length = 0, of_phrase = 0, count = 0
+    cdef Py_UCS4 letter
+    cdef bint is_apart = False
+    cdef double first = 0.0
+    cdef Slot* slot
+    while count < max_words:
+        while at < size and is_space(PyUnicode_READ(kind, data, at)):
+            at += 1
+        if at == size:
+            break
+        length = 0
+        while at < size:
+            letter = PyUnicode_READ(kind, data, at)
+            if letter > 127:
+                return any_start_scores(text, words, phrases, max_words, max_phrase)
+            if is_space(letter):
+                break
+            if 65 <= letter <= 90:
+                letter = <Py_UCS4>(<unsigned int>letter | 32)
+            word[length] = <unsigned char>letter
+            length += 1
+            at += 1
+            if not 97 <= letter <= 122:
+                is_apart = True
+            elif count < max_phrase:
+                if is_apart and of_phrase:
+                    phrase[of_phrase] = 32
+                    of_phrase += 1
+                phrase[of_phrase] = <unsigned char>letter
+                of_phrase += 1
+                is_apart = False
+        is_apart = True
+        count += 1
+        slot = words.find(word, length)
+        if slot is not NULL:
+            first += slot.number
+    slot = phrases.find(phrase, of_phrase) if count <= max_phrase else NULL
+    return first / (count or 1), slot.number if slot is not NULL else 0.0
+
+
+cdef inline bint is_space(Py_UCS4 letter) noexcept:
+    return letter == 32 or 9 <= letter <= 13 or 28 <= letter <= 31
+
+
+cdef tuple any_start_scores(
+    str text,
+    WordTable words,
+    WordTable phrases,
+    Py_ssize_t max_words,
+    Py_ssize_t max_phrase,
+):
+    """Return the scores of a text with letters outside ASCII."""
+    cdef list found = text[:MAX_LETTERS].lower().split(None, max_words)[:max_words]
+    cdef double first = 0.0
+    for word in found:
+        number = words.numbers.get(word)
+        if number is not None:
+            first += number
+    phrase = 0.0
+    if len(found) <= max_phrase:
+        parts = ANY_WORD.findall(" ".join(found))
+        phrase = phrases.numbers.get(" ".join(parts), 0.0)
+    return first / (len(found) or 1), phrase
