@@ -24,6 +24,7 @@ from scraper_service.content.passes.nodes import (
     element_of,
     first_child,
     has_attributes,
+    naming_attributes,
     next_sibling,
     node_of,
     tail_of,
@@ -190,17 +191,13 @@ class BlockWalk:
         shape = tag
         scores = self.no_names
         if has_attributes(node):
-            names = attribute(node, "class")
+            names, own, marked, said, role = naming_attributes(node)
             if names:
                 shape = f"{tag}.{names[: self.max_shape]}"
                 scores = self.of_names(names)
-            own = attribute(node, "id")
-            marked = attribute(node, "itemprop")
-            said = attribute(node, "data-testid") or attribute(node, "aria-label")
             if own or marked or said:
                 given = [self.of_names(name) for name in (own, marked, said) if name]
                 scores = self.combine([scores, *given])
-            role = attribute(node, "role")
             if own or role:
                 places |= self.declared(own, role)
         if tag == "main" or role == "main":  # may stand in an unclosed menu

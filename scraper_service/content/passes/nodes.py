@@ -87,6 +87,15 @@ def attribute(node: Node, name: str) -> str | None:
     return node.get(name)  # type: ignore[no-any-return]
 
 
+def naming_attributes(
+    node: Node,
+) -> tuple[str | None, str | None, str | None, str | None, str | None]:
+    """Return the class, the id, the itemprop, a label, and the role."""
+    get = node.get
+    label = get("data-testid") or get("aria-label")
+    return get("class"), get("id"), get("itemprop"), label, get("role")
+
+
 def has_attributes(node: Node) -> bool:
     return bool(node.attrib)
 

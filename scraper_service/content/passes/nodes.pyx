@@ -49,6 +49,7 @@ ctypedef _Element Element
 
 cdef enum:
     MAX_TAGS = 16
+    TAG_SLOTS = 128
 
 cdef str BLANK = " "
 
@@ -80,17 +81,27 @@ cdef class Tags:
 cdef class TagNames:
     """The tag names of the nodes of one document; a name is decoded once."""
 
+    cdef const void* latest[TAG_SLOTS]  # equal names are one string of the document
+    cdef list names
     cdef dict known
 
-    def __init__(self):
+    def __cinit__(self):
+        cdef Py_ssize_t n
+        for n in range(TAG_SLOTS):
+            self.latest[n] = NULL
+        self.names = [None] * TAG_SLOTS
         self.known = {}
 
     cdef inline str of(self, xmlNode* node):
-        key = <size_t>node.name
-        name = self.known.get(key)
-        if name is None:
-            name = self.known[key] = api.namespacedName(node)
-        return <str>name
+        cdef Py_ssize_t slot = (<size_t>node.name >> 3) % TAG_SLOTS
+        if self.latest[slot] is not node.name:
+            key = <size_t>node.name
+            name = self.known.get(key)
+            if name is None:
+                name = self.known[key] = api.namespacedName(node)
+            self.latest[slot] = node.name
+            self.names[slot] = name
+        return <str>self.names[slot]
 
 
 cdef class Finder:
@@ -200,18 +211,47 @@ cdef inline xmlAttr* attribute_at(xmlNode* node, const char* name) noexcept:
 
 cdef inline str attribute(xmlNode* node, str name):
     cdef xmlAttr* own
-    cdef xmlNode* text
     if node.properties is NULL:
         return None
     own = attribute_at(node, PyUnicode_AsUTF8(name))
-    if own is NULL:
-        return None
-    text = <xmlNode*>own.children
+    return attribute_text(node, own) if own is not NULL else None
+
+
+cdef inline str attribute_text(xmlNode* node, xmlAttr* own):
+    cdef xmlNode* text = <xmlNode*>own.children
     if text is NULL:
         return ""
     if text.next is NULL and text.type == XML_TEXT_NODE and text.content is not NULL:
         return decoded(<const char*>text.content)
     return api.attributeValue(node, own)
+
+
+cdef tuple naming_attributes(xmlNode* node):
+    cdef xmlAttr* own = node.properties
+    cdef str names = None, id = None, marked = None, tested = None, label = None
+    cdef str role = None
+    cdef const char* name
+    while own is not NULL:
+        name = <const char*>own.name
+        if own.ns is NULL:
+            if name[0] == b"c":
+                if strcmp(name, "class") == 0:
+                    names = attribute_text(node, own)
+            elif name[0] == b"i":
+                if strcmp(name, "id") == 0:
+                    id = attribute_text(node, own)
+                elif strcmp(name, "itemprop") == 0:
+                    marked = attribute_text(node, own)
+            elif name[0] == b"r":
+                if strcmp(name, "role") == 0:
+                    role = attribute_text(node, own)
+            elif name[0] == b"d":
+                if strcmp(name, "data-testid") == 0:
+                    tested = attribute_text(node, own)
+            elif name[0] == b"a" and strcmp(name, "aria-label") == 0:
+                label = attribute_text(node, own)
+        own = own.next
+    return names, id, marked, tested or label, role
 
 
 cdef inline bint has_attributes(xmlNode* node) noexcept:
