@@ -8,7 +8,6 @@ and compare only keys and scores. No process holds the rows of a whole site as o
 from __future__ import annotations
 
 import json
-import zlib
 from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count, islice
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from attrs import define, field, frozen
 
+from scraper_service.content.text.compression import decompress
 from scraper_service.content.text.search_words import SearchWords
 from scraper_service.discovery.canonical_urls import map_url, parse_url
 from scraper_service.discovery.scope_rules import MapScope
@@ -293,7 +293,7 @@ def _facts(page: KnownPage) -> FactsT | None:
     """Return URL, title and description of a page; None for an error status."""
     if page.body is None:
         return [page.url, None, None]
-    metadata = json.loads(zlib.decompress(page.body)).get("metadata", {})
+    metadata = json.loads(decompress(page.body)).get("metadata", {})
     if metadata.get("statusCode", 200) >= 400:
         return None
     return [

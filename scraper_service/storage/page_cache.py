@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from attrs import asdict, frozen
 from sqlalchemy import select
 
+from scraper_service.content.text.compression import compress, decompress
 from scraper_service.options.catalogue import cache_facts
 from scraper_service.storage.schema import source
 from scraper_service.storage.transactions import now_of, upsert
@@ -90,7 +90,7 @@ def find_source(
     if min_age_s is not None and age_s < min_age_s:
         return None
     facts = json.loads(row.facts)
-    body = zlib.decompress(row.body)
+    body = decompress(row.body)
     return StoredSource(body=body, fetched_at=row.fetched_at, **facts)
 
 
@@ -110,6 +110,6 @@ def store_source(
         "fetched_at": now,
         "expires_at": now + retention_s,
         "facts": json.dumps(facts),
-        "body": zlib.compress(found.body, 1),
+        "body": compress(found.body),
     }
     upsert(connection, source, [row])

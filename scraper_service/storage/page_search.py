@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import zlib
 from functools import lru_cache
 from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import TextClause, select, text
 
+from scraper_service.content.text.compression import decompress
 from scraper_service.content.text.search_entry import (
     FACT,
     FILE,
@@ -304,7 +304,7 @@ class _Reading:
         if not _is_there(query, row.url):
             return None
         title, about = facts.get("title", ""), facts.get("description", "")
-        text = zlib.decompress(row.text).decode()
+        text = decompress(row.text).decode()
         if query.phrases or query.without:
             whole = folded(f"{title}\n{about}\n{text}")
             if not all(pattern.search(whole) for pattern in self._phrases):

@@ -8,12 +8,12 @@ the job first. Callers use :class:`WebhookOutbox`.
 from __future__ import annotations
 
 import json
-import zlib
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from attrs import evolve
 from sqlalchemy import bindparam, func, insert, or_, select, update
 
+from scraper_service.content.text.compression import decompress
 from scraper_service.errors import HeadersForgotten, SecretsUnreadable
 from scraper_service.options.serialization import webhook_from_json, webhook_to_json
 from scraper_service.options.urls import origin
@@ -362,10 +362,10 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
         job_kind=row.job_kind,
         seq=seq,
         kind=row.kind,
-        page=None if body is None else zlib.decompress(body),
+        page=None if body is None else decompress(body),
         error=failure
         or event_error(row.kind, body is not None, row.page_error, row.job_error),
-        result=None if result is None else zlib.decompress(result),
+        result=None if result is None else decompress(result),
         pages=row.pages,
         detail=None if row.kind == "page" else row.detail,
     )

@@ -8,7 +8,6 @@ import random
 import tempfile
 import time
 import uuid
-import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,12 +15,12 @@ import aiohttp
 from attrs import evolve, frozen
 from sqlalchemy import insert, update
 
+from scraper_service.content.text.compression import compress
 from scraper_service.options.serialization import options_to_json
 from scraper_service.options.spider_arguments import crawl_options
 from scraper_service.services.accounts import OPEN_TEAM_ID
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import seed_of
-from scraper_service.storage.frontier.open_job import COMPRESSION
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import JobState, RowState
 from scraper_service.storage.schema import frontier, job, page
@@ -123,7 +122,7 @@ async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
 def _fill_pages(connection: Connection, count: int) -> str:
     """Insert a completed crawl with ``count`` pages; return its id."""
     job_id = _make_job(connection, "http://127.0.0.2/", count)
-    bodies = [zlib.compress(text, COMPRESSION) for text in _bodies()]
+    bodies = [compress(text) for text in _bodies()]
     for numbers in _batches(count):
         rows = [_frontier_row(job_id, n, RowState.DONE) for n in numbers]
         connection.execute(insert(frontier), rows)

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
 from attrs import frozen
 
+from scraper_service.content.text.compression import compress
 from scraper_service.content.text.search_terms import (
     folded,
     language_code,
@@ -122,7 +122,7 @@ def search_entry(
         about=about,
         body=stems_of.joined(counts) + "".join(again),
         marks=" ".join(dict.fromkeys(marks)),
-        text=zlib.compress(text.encode(errors="replace"), 1),
+        text=compress(text.encode(errors="replace")),
     )
 
 

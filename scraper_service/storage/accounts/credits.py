@@ -13,7 +13,6 @@ Functions run inside a transaction. Functions that lock the row of a team are fo
 from __future__ import annotations
 
 import uuid
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
@@ -27,6 +26,7 @@ from sqlalchemy import (
     update,
 )
 
+from scraper_service.content.text.compression import compress
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.jobs.job_records import ACTIVE
@@ -257,7 +257,7 @@ def record(
         page = {
             "id": call.id,
             "team_id": call.team_id,
-            "body": zlib.compress(body, 1),
+            "body": compress(body),
             "expires_at": at + call.retention_s,
         }
         connection.execute(_ADD_PAGE, page)

@@ -8,13 +8,13 @@ inside a transaction that only reads.
 from __future__ import annotations
 
 import json
-import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from sqlalchemy import func, select
 
+from scraper_service.content.text.compression import decompress
 from scraper_service.options.serialization import webhook_from_json
 from scraper_service.storage.jobs.job_records import (
     Event,
@@ -103,7 +103,7 @@ def _bodies(connection: Connection, page_ids: list[str]) -> dict[str | None, byt
     if not page_ids:
         return {}
     found = select(page.c.id, page.c.body).where(page.c.id.in_(page_ids))
-    return {row.id: zlib.decompress(row.body) for row in connection.execute(found)}
+    return {row.id: decompress(row.body) for row in connection.execute(found)}
 
 
 def _errors(connection: Connection, row_ids: list[int]) -> dict[int | None, str]:

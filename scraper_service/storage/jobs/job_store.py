@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import uuid
-import zlib
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, fields, frozen
 from sqlalchemy import and_, delete, exists, func, insert, or_, select, update
 
+from scraper_service.content.text.compression import decompress
 from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.frontier.links import insert_links
@@ -332,7 +332,7 @@ def read_pages(
             .where(of_job, page.c.seq >= first, page.c.seq < first + fitting)
             .order_by(page.c.seq)
         )
-        chunk += [zlib.decompress(body) for body in bodies]
+        chunk += [decompress(body) for body in bodies]
         if fitting < wanted:
             break
     return chunk
@@ -351,7 +351,7 @@ def read_scrape(connection: Connection, scrape_id: str, team_id: str) -> bytes |
             scrape.c.expires_at > now,
         )
     ) or _page_of_job(connection, scrape_id, team_id, now)
-    return None if body is None else zlib.decompress(body)
+    return None if body is None else decompress(body)
 
 
 def _page_of_job(

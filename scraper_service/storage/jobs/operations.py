@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import json
 import uuid
-import zlib
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
 from sqlalchemy import func, insert, select, update
 
+from scraper_service.content.text.compression import compress, decompress
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
 from scraper_service.storage import webhook_outbox
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 MAX_ATTEMPTS = 10
 ENTRY_BYTES = 4 * 2**20  # of pages in one read
 ENTRY_ROWS = 100
-COMPRESSION = 1
 
 
 @frozen
@@ -163,7 +162,7 @@ def read_operation(
         credits=row.credits,
         tokens=row.tokens,
         expires_at=row.expires_at,
-        result=None if row.result is None else zlib.decompress(row.result),
+        result=None if row.result is None else decompress(row.result),
     )
 
 
@@ -383,7 +382,7 @@ def _store_result(connection: Connection, job_id: str, result: bytes) -> None:
     connection.execute(
         update(operation)
         .where(operation.c.job_id == job_id)
-        .values(result=zlib.compress(result, COMPRESSION))
+        .values(result=compress(result))
     )
 
 
@@ -426,7 +425,7 @@ def read_entries(connection: Connection, child_id: str, skip: int) -> list[Entry
         .where(page.c.id.in_(tuple(numbers)))
         .order_by(page.c.seq)
     )
-    return [Entry(numbers[row.id], zlib.decompress(row.body)) for row in bodies]
+    return [Entry(numbers[row.id], decompress(row.body)) for row in bodies]
 
 
 def read_failures(connection: Connection, child_id: str) -> list[StepFailure]:

@@ -1,0 +1,25 @@
+"""What the database stores is read again, also rows of earlier versions."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from scraper_service.content.text.compression import compress, decompress
+
+TEXT = b"a page with a title and a text " * 500
+
+
+@pytest.mark.parametrize("data", [b"", b"x", TEXT])
+def test_compressed_bytes_are_read_again(data):
+    assert decompress(compress(data)) == data
+
+
+def test_a_page_becomes_smaller():
+    assert len(compress(TEXT)) < len(TEXT) / 10
+
+
+@pytest.mark.parametrize("level", [1, 6, 9])
+def test_rows_that_zlib_has_compressed_are_read(level):
+    assert decompress(zlib.compress(TEXT, level)) == TEXT
