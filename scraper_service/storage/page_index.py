@@ -10,12 +10,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from sqlalchemy import delete, insert, text
+from sqlalchemy import bindparam, delete, text
 
 from scraper_service.content.text.search_entry import SearchEntry, unpack_entry
 from scraper_service.storage.page_cache import script_route
 from scraper_service.storage.page_search import search, team_prefix
 from scraper_service.storage.schema import search_page
+from scraper_service.storage.statements import Statement, insertion
 from scraper_service.storage.transactions import delete_some, now_of
 
 if TYPE_CHECKING:
@@ -31,13 +32,29 @@ if TYPE_CHECKING:
 EXPIRE_ROWS = 50  # deleted in one transaction, with all their words
 
 _LOCK = text("SELECT pg_advisory_xact_lock(hashtextextended(:name, 0))")
-_ADD = {
-    "sqlite": text(
-        "INSERT INTO search_index (rowid, title, about, body, marks)"
-        " VALUES (:id, :title, :about, :body, :marks)"
+_DELETE = Statement(
+    delete(search_page).where(
+        search_page.c.team_id == bindparam("team_id"),
+        search_page.c.key == bindparam("key"),
+    )
+)
+_ADD = insertion(
+    search_page,
+    *("team_id", "key", "language", "date", "expires_at", "url", "facts", "text"),
+)
+_OF_PAGE = "FROM search_page WHERE team_id = :team_id AND key = :key"
+_ADD_WORDS = {
+    "sqlite": Statement(
+        text(
+            "INSERT INTO search_index (rowid, title, about, body, marks)"
+            f" SELECT id, :title, :about, :body, :marks {_OF_PAGE}"
+        )
     ),
-    "postgresql": text(
-        "INSERT INTO search_index (rowid, terms) VALUES (:id, CAST(:terms AS tsvector))"
+    "postgresql": Statement(
+        text(
+            "INSERT INTO search_index (rowid, terms)"
+            f" SELECT id, CAST(:terms AS tsvector) {_OF_PAGE}"
+        )
     ),
 }
 
@@ -112,15 +129,16 @@ def add_pages(
                 "text": entry.text,
             }
         )
-    page = search_page.c
-    connection.execute(
-        delete(search_page).where(page.team_id == team_id, page.key.in_(new))
-    )
-    ids = connection.execute(insert(search_page).returning(page.id, page.key), rows)
     columns = _text_columns if dialect == "sqlite" else _vector
     prefix = team_prefix(team_id)
-    words = [{"id": n, **columns(prefix, new[key][1])} for n, key in ids]
-    connection.execute(_ADD[dialect], words)
+    places = [{"team_id": team_id, "key": key} for key in new]
+    words = [
+        {**place, **columns(prefix, entry)}
+        for place, (_, entry) in zip(places, new.values(), strict=True)
+    ]
+    _DELETE.run_many(connection, places)
+    _ADD.run_many(connection, rows)
+    _ADD_WORDS[dialect].run_many(connection, words)
 
 
 def _text_columns(prefix: str, entry: SearchEntry) -> dict[str, str]:

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import time
+from functools import cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from sqlalchemy import bindparam, delete, insert, select, text, tuple_
+from sqlalchemy import bindparam, delete, select, text, tuple_
 from sqlalchemy.dialects import postgresql, sqlite
 
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.schema import event, frontier, job
+from scraper_service.storage.statements import Statement, insertion
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from sqlalchemy import BindParameter, ColumnElement, Connection, Table
+    from sqlalchemy import (
+        BindParameter,
+        ClauseElement,
+        ColumnElement,
+        Connection,
+        Table,
+    )
 
     from scraper_service.storage.jobs.job_records import RowState
 
@@ -34,8 +42,9 @@ _READ = select(
     *(job.c.state, job.c.base, job.c.page_price),
     *(job.c.revision, job.c.paused_at, job.c.sweep),
 ).where(job.c.id == bindparam("job_id"))
-_LOCK = _READ.with_for_update()
-_TRY_LOCK = _READ.with_for_update(skip_locked=True)
+_NOTE = insertion(event, "job_id", "kind", "at", "detail")
+_LOCK = Statement(_READ.with_for_update())
+_TRY_LOCK = Statement(_READ.with_for_update(skip_locked=True))
 
 
 class LockedJob(NamedTuple):
@@ -51,13 +60,13 @@ class LockedJob(NamedTuple):
 
 def lock_job(connection: Connection, job_id: str) -> LockedJob:
     """Lock the row of a job. A job without a row counts as cancelled."""
-    found = connection.execute(_LOCK, {"job_id": job_id}).one_or_none()
+    found = _LOCK.one(connection, {"job_id": job_id})
     return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
 
 
 def try_lock_job(connection: Connection, job_id: str) -> LockedJob | None:
     """Lock the row of a job without a wait. Return None if it is locked or gone."""
-    found = connection.execute(_TRY_LOCK, {"job_id": job_id}).one_or_none()
+    found = _TRY_LOCK.one(connection, {"job_id": job_id})
     return LockedJob(JobState(found[0]), *found[1:]) if found else None
 
 
@@ -123,9 +132,8 @@ def note(
     detail: str | None = None,
 ) -> None:
     """Insert an event of a job. ``detail`` is JSON."""
-    connection.execute(
-        insert(event).values(job_id=job_id, kind=kind, at=at, detail=detail)
-    )
+    row = {"job_id": job_id, "kind": kind, "at": at, "detail": detail}
+    _NOTE.run(connection, row)
 
 
 def dialect_insert(connection: Connection, table: Table) -> Any:
@@ -145,12 +153,24 @@ def upsert(
     All rows have the same columns, and other columns of a stored row stay. Values of the
     column ``adds`` are added to the stored values.
     """
-    if not rows:
-        return
-    statement = dialect_insert(connection, table)
-    keys = [column.name for column in table.primary_key]
-    changed = {name: statement.excluded[name] for name in rows[0] if name not in keys}
-    if adds is not None:
-        changed[adds] += table.c[adds]
-    statement = statement.on_conflict_do_update(index_elements=keys, set_=changed)
-    connection.execute(statement, rows)
+    if rows:
+        _upsert(table, tuple(rows[0]), adds).run_many(connection, rows)
+
+
+@cache
+def _upsert(table: Table, columns: tuple[str, ...], adds: str | None) -> Statement:
+    def make(connection: Connection) -> ClauseElement:
+        statement = dialect_insert(connection, table)
+        statement = statement.values({name: bindparam(name) for name in columns})
+        keys = [column.name for column in table.primary_key]
+        changed = {
+            name: statement.excluded[name] for name in columns if name not in keys
+        }
+        if adds is not None:
+            changed[adds] += table.c[adds]
+        found: ClauseElement = statement.on_conflict_do_update(
+            index_elements=keys, set_=changed
+        )
+        return found
+
+    return Statement(make)

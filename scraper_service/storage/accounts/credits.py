@@ -39,6 +39,7 @@ from scraper_service.storage.schema import (
     team,
     worker,
 )
+from scraper_service.storage.statements import Statement, insertion
 from scraper_service.storage.transactions import RETENTION_S, now_of
 
 if TYPE_CHECKING:
@@ -51,8 +52,19 @@ DAY_S = 86_400
 MOST = 2**31  # pages
 UNPAID = "The credits of the team did not suffice."
 
-_ADD_CHARGE, _ADD_ACTIVITY, _ADD_PAGE = insert(ledger), insert(activity), insert(scrape)
-_READ_CHARGE = select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
+#: Inserts rows of :func:`charge_row`.
+ADD_CHARGE = insertion(
+    ledger, "page_id", "team_id", "job_id", "key_id", "credits", "day", "at"
+)
+_ADD_ACTIVITY = insertion(
+    activity,
+    *("id", "team_id", "endpoint", "version", "target", "error", "origin"),
+    *("at", "expires_at"),
+)
+_ADD_PAGE = insertion(scrape, "id", "team_id", "body", "expires_at")
+_READ_CHARGE = Statement(
+    select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
+)
 _TAKE = (
     update(team)
     .where(team.c.id == bindparam("team"), team.c.credits >= bindparam("amount"))
@@ -248,10 +260,8 @@ def record(
     if _is_recorded(connection, call):
         return
     at = now_of(connection)
-    connection.execute(
-        _ADD_CHARGE,
-        charge_row(call.id, call.team_id, None, call.key_id, price, at),
-    )
+    row = charge_row(call.id, call.team_id, None, call.key_id, price, at)
+    ADD_CHARGE.run(connection, row)
     note_activity(connection, call, at)
     if body is not None:
         page = {
@@ -260,13 +270,13 @@ def record(
             "body": compress(body),
             "expires_at": at + call.retention_s,
         }
-        connection.execute(_ADD_PAGE, page)
+        _ADD_PAGE.run(connection, page)
         if call.retention_s != RETENTION_S:
             artefacts.keep_until(connection, call.id, at + call.retention_s)
 
 
 def _is_recorded(connection: Connection, call: Call) -> bool:
-    return connection.scalar(_READ_CHARGE, {"call": call.id}) is not None
+    return _READ_CHARGE.one(connection, {"call": call.id}) is not None
 
 
 def charge_job(
@@ -275,7 +285,7 @@ def charge_job(
     """Charge a job as a whole. A second call raises an error of the database."""
     at = now_of(connection)
     row = charge_row(job_id, team_id, job_id, key_id, price, at)
-    connection.execute(_ADD_CHARGE, row)
+    ADD_CHARGE.run(connection, row)
 
 
 def note_activity(connection: Connection, call: Call, at: float) -> None:
@@ -291,7 +301,7 @@ def note_activity(connection: Connection, call: Call, at: float) -> None:
         "at": call.at,
         "expires_at": at + call.retention_s,
     }
-    connection.execute(_ADD_ACTIVITY, row)
+    _ADD_ACTIVITY.run(connection, row)
 
 
 def charge_row(

@@ -11,10 +11,11 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import bindparam, insert, select
+from sqlalchemy import bindparam, select
 
 from scraper_service.content.text.fingerprint import distance
 from scraper_service.storage.schema import page_text
+from scraper_service.storage.statements import insertion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -38,7 +39,7 @@ _READ = (
     .order_by(page_text.c.id)
     .limit(READ_ROWS)
 )
-_ADD = insert(page_text)
+_ADD = insertion(page_text, "job_id", "host", "url", "fingerprint", "blocks")
 
 
 @frozen
@@ -80,8 +81,7 @@ def add_texts(
         }
         for text in texts
     ]
-    if rows:
-        connection.execute(_ADD, rows)
+    _ADD.run_many(connection, rows)
 
 
 class Repeats:

@@ -7,10 +7,11 @@ change rows of a job lock the job row first, inside :meth:`Database.write_lockin
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from attrs import evolve
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import and_, bindparam, insert, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.storage.frontier import outcomes, sweeps
@@ -25,12 +26,12 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, worker
+from scraper_service.storage.statements import Statement, constant
 from scraper_service.storage.transactions import (
     DAY_S,
     IN_ORDER,
     lock_job,
     now_of,
-    rows_in,
     try_lock_job,
     written,
 )
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 # Leases of one URL that ended with a dead process. Converters run in processes of their
 # own, so a page rarely ends this process. Several restarts must not fail a page.
 MAX_ATTEMPTS = 10
+CLAIM_SIZES = 32  # whose statements are kept
 
 
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
@@ -62,25 +64,7 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
         return found
     if locked.sweep is not None:
         sweeps.drop_refused(connection, job_id, count)
-    oldest = (
-        select(frontier.c.id)
-        .where(*rows_in(job_id, RowState.PENDING))
-        .order_by(*IN_ORDER)
-        .limit(written(count))
-        .with_for_update(skip_locked=True)
-    )
-    columns = (frontier.c[name] for name in ClaimedRow.__match_args__)
-    rows = connection.execute(
-        update(frontier)
-        .where(frontier.c.id.in_(oldest.scalar_subquery()))
-        .values(
-            state=RowState.LEASED,
-            owner=owner,
-            token=frontier.c.token + 1,
-            attempts=frontier.c.attempts + 1,
-        )
-        .returning(*columns)
-    )
+    rows = _claiming(count).all(connection, {"job_id": job_id, "owner": owner})
     # RETURNING has no order.
     leased = sorted((ClaimedRow(*row) for row in rows), key=_id)
     try:
@@ -88,6 +72,36 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     except SecretsUnreadable as error:
         job_store.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
+
+
+@lru_cache(CLAIM_SIZES)
+def _claiming(count: int) -> Statement:
+    """Return the statement that leases up to ``count`` URLs."""
+    columns = frontier.c
+    oldest = (
+        select(columns.id)
+        .where(
+            columns.job_id == bindparam("job_id"),
+            # As in :func:`rows_in`.
+            columns.state.between(
+                constant(RowState.PENDING), constant(RowState.PENDING)
+            ),
+        )
+        .order_by(*IN_ORDER)
+        .limit(constant(count))
+        .with_for_update(skip_locked=True)
+    )
+    return Statement(
+        update(frontier)
+        .where(columns.id.in_(oldest.scalar_subquery()))
+        .values(
+            state=RowState.LEASED,
+            owner=bindparam("owner"),
+            token=columns.token + 1,
+            attempts=columns.attempts + 1,
+        )
+        .returning(*(columns[name] for name in ClaimedRow.__match_args__))
+    )
 
 
 def _whole(

@@ -25,6 +25,7 @@ from scraper_service.storage.jobs.job_records import (
     UrlKind,
 )
 from scraper_service.storage.schema import frontier, job, page
+from scraper_service.storage.statements import execute, execute_many
 from scraper_service.storage.transactions import IN_ORDER, now_of, rows_in, written
 
 if TYPE_CHECKING:
@@ -80,10 +81,9 @@ def _insert(connection: Connection, job_id: str, state: int, links: list[Link]) 
     ]
     if connection.dialect.name == "postgresql":
         columns = (list(column) for column in list(zip(*rows, strict=True))[2:])
-        return connection.exec_driver_sql(
-            _POSTGRESQL, (job_id, state, *columns)
-        ).rowcount
-    return connection.exec_driver_sql(_SQLITE, rows).rowcount
+        changed = execute(connection, _POSTGRESQL, (job_id, state, *columns))
+        return int(changed.rowcount)
+    return execute_many(connection, _SQLITE, rows)
 
 
 @frozen

@@ -15,6 +15,7 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
 )
 from scraper_service.storage.schema import frontier, job, page
+from scraper_service.storage.statements import Statement
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
     from scraper_service.storage.jobs.job_records import Outcome
 
-# Built once: SQLAlchemy builds a statement slower than SQLite executes it.
-_READ_JOB = select(job).where(job.c.id == bindparam("job_id")).with_for_update()
+_READ_JOB = Statement(
+    select(job).where(job.c.id == bindparam("job_id")).with_for_update()
+)
 _READ_ENDED = (
     select(frontier.c.id, frontier.c.page_id, page.c.id.label("page"))
     .outerjoin(page, page.c.id == frontier.c.page_id)
@@ -45,7 +47,7 @@ def append(
     already stored is accepted again without a change, since callers repeat a call whose
     response was lost.
     """
-    counts = connection.execute(_READ_JOB, {"job_id": job_id}).one_or_none()
+    counts = _READ_JOB.one(connection, {"job_id": job_id})
     commits: dict[int, Commit] = {}
     revision = 0 if counts is None else counts.revision
     if counts is None or counts.state not in ACTIVE:
@@ -64,7 +66,7 @@ def append(
 
 def hold_surplus(connection: Connection, job_id: str) -> None:
     """Hold returned URLs of a job whose page limit was lowered meanwhile."""
-    row = connection.execute(_READ_JOB, {"job_id": job_id}).one_or_none()
+    row = _READ_JOB.one(connection, {"job_id": job_id})
     if row is None or row.state not in ACTIVE or row.page_limit is None:
         return
     if row.open + row.pages > row.page_limit:
