@@ -6,8 +6,8 @@ and pipelines turn this into a ``Page``, which the caller gets.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
 from attrs import field, fields, frozen
@@ -47,6 +47,10 @@ class PageSource:
     refresh: str = ""
     #: Compute :attr:`PageContent.found`.
     find_links: bool = False
+    #: Computes :attr:`PageContent.links` of ``found``, the depth of the links, and the URL.
+    check_links: Callable[[tuple[str, ...], int, str], tuple[bytes, ...]] | None = None
+    #: The depth of the links in the crawl.
+    link_depth: int = 0
     #: Compute ``fingerprint`` also for a page without a canonical URL of its own.
     find_words: bool = False
     #: Compute ``blocks`` and ``text_print``.
@@ -73,7 +77,7 @@ class PageSource:
 
 
 class FoundLink(NamedTuple):
-    """A link that is new to its crawl. A tuple, since a page may have hundreds."""
+    """A link of a crawl. A tuple, since a page may have hundreds."""
 
     url: str
     #: The key of the URL within the job.
@@ -84,6 +88,10 @@ class FoundLink(NamedTuple):
     rule: str | None = None
     #: ``<lastmod>`` of a sitemap.
     lastmod: str | None = None
+
+
+#: The fields of a :class:`FoundLink`, in a tuple that is made faster.
+LinkRowT: TypeAlias = tuple[str, int, str | None, str | None, str | None]
 
 
 @frozen
@@ -229,6 +237,9 @@ class PageContent:
     other: Mapping[str, str | list[str]] = field(factory=dict)
     #: Absolute http(s) URLs of the raw page in document order, each once.
     found: tuple[str, ...] = ()
+    #: The links of ``found`` instead of it, checked by ``PageSource.check_links``: slices
+    #: for :func:`scraper_service.discovery.link_checks.link_rows`.
+    links: tuple[bytes, ...] = ()
     #: The canonical URL that the page declares.
     canonical: str | None = None
     #: Fingerprint of the main text; 0 without text.
@@ -262,7 +273,7 @@ class PageContent:
     #: Set by the spider.
     fetch: Fetch | None = None
     #: New links, set by the spider.
-    follow: tuple[FoundLink, ...] = ()
+    follow: tuple[LinkRowT, ...] = ()
     #: The URL on another site that a crawl's start page redirected to; by the spider.
     base: str | None = None
 
@@ -408,7 +419,7 @@ class Page:
     #: The lease of the page in its job.
     lease: Lease | None = None
     #: See :attr:`PageContent.follow`.
-    follow: tuple[FoundLink, ...] = ()
+    follow: tuple[LinkRowT, ...] = ()
     #: See :attr:`PageContent.base`.
     base: str | None = None
 

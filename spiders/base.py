@@ -16,7 +16,6 @@ from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
     Fetch,
-    FoundLink,
     Lease,
     PageContent,
     PageSource,
@@ -27,13 +26,14 @@ from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from scrapy.crawler import Crawler
     from scrapy.http import Response
     from scrapy.settings import BaseSettings
     from twisted.python.failure import Failure
 
+    from scraper_service.items import LinkRowT
     from scraper_service.options.scrape import ScrapeOptions
 
 
@@ -393,8 +393,8 @@ class JobSpider(PageSpider):
         """Return the key of ``url`` in the job; None if duplicates are allowed."""
         return None
 
-    def remember(self, link: FoundLink, depth: int) -> None:
-        """Record that the frontier has stored a link, with its depth."""
+    def remember(self, links: Sequence[LinkRowT], depth: int) -> None:
+        """Record that the frontier has stored links, with their depth."""
 
 
 def options_object(arguments: dict[str, Any]) -> Any:

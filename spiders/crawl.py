@@ -12,14 +12,15 @@ from urllib.parse import urlsplit
 from attrs import evolve
 
 from scraper_service.discovery import (
+    LinkCheck,
     Originals,
     Reason,
     SeenLinks,
     SitemapChoice,
     TrapGuard,
     crawl_key,
+    link_rows,
     normalized_url,
-    parse_uncached,
     sitemap_key,
 )
 from scraper_service.discovery.crawl_prompt import options_from_prompt
@@ -42,19 +43,18 @@ from scraper_service.spiders.base import JobSpider, options_object
 from scraper_service.spiders.sitemaps import read_sitemap, sitemap_request
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator
+    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 
     from scrapy import Request
     from scrapy.http import Response
     from twisted.python.failure import Failure
 
-    from scraper_service.discovery import ParsedUrl
-    from scraper_service.items import Lease
+    from scraper_service.discovery import CrawlScope
+    from scraper_service.items import Lease, LinkRowT
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
 
 _PASSING_REASONS = {reason.value for reason in Reason if not reason.is_lasting}
-LINKS_AT_ONCE = 200  # checked before the reactor runs other tasks: 2 ms
 MAX_SECTIONS = 10_000
 WATCHED_PAGES = 10  # pages of a section before their texts are compared
 
@@ -74,6 +74,7 @@ class CrawlSpider(JobSpider):
         super().__init__(*args)
         self.options: CrawlOptions = options_object(kwargs) or _options_of(kwargs)
         self.scope = first_scope(self.options)
+        self._check = LinkCheck(self.options, self.scope)
         self.find_links = self.scope.follows_links
         self.find_blocks = self.options.dedupe_boilerplate
         self.guard = TrapGuard(datetime.now(UTC).date())
@@ -110,7 +111,22 @@ class CrawlSpider(JobSpider):
         section = _section(response.url)
         if len(self._sections) < MAX_SECTIONS or section in self._sections:
             self._sections[section] += 1
-        return {"find_words": self._sections[section] > WATCHED_PAGES}
+        lease: Lease = response.meta["lease"]
+        scope = self.scope
+        if lease.key == self._start_key:
+            scope = scope.rebased(response.url)
+        response.meta["link_check"] = check = self._check_of(scope)
+        return {
+            "find_words": self._sections[section] > WATCHED_PAGES,
+            "check_links": check,
+            "link_depth": lease.depth + 1,
+        }
+
+    def _check_of(self, scope: CrawlScope) -> LinkCheck:
+        """Return the check of links by ``scope``, mostly that of the last page."""
+        if not self._check.scope.has_rules_of(scope):
+            self._check = LinkCheck(self.options, scope)
+        return self._check
 
     async def parse(self, response: Response) -> AsyncIterator[PageContent | Request]:
         """Yield the content of a page with its new links, or the next request for it."""
@@ -140,12 +156,18 @@ class CrawlSpider(JobSpider):
             if original := self._original(content, response.url):
                 text = f"duplicate of {original}"
                 facts["error"] = PageError(DUPLICATE, text)
-        links: list[FoundLink] = []
-        for first in range(0, len(content.found), LINKS_AT_ONCE):
-            part = content.found[first : first + LINKS_AT_ONCE]
-            links += self._new(part, lease.depth + 1, response.url)
-            await asyncio.sleep(0)
-        return evolve(content, follow=tuple(links), **facts)
+        links: list[LinkRowT] = []
+        for number, part in enumerate(content.links):
+            if number:
+                await asyncio.sleep(0)
+            rows = link_rows(part)
+            if not response.meta["link_check"].scope.has_rules_of(self.scope):
+                # The rules have changed during the conversion.
+                check = self._check_of(self.scope)
+                urls = [row[0] for row in rows]
+                rows = list(check.rows(urls, lease.depth + 1, response.url))
+            links += self._new(rows, lease.depth + 1)
+        return evolve(content, links=(), follow=tuple(links), **facts)
 
     def _original(self, content: PageContent, url: str) -> str | None:
         """Return the canonical URL of a page if an earlier page had it and the same text.
@@ -162,52 +184,46 @@ class CrawlSpider(JobSpider):
         key, own = self.key_of(canonical), self.key_of(url)
         return canonical if self._originals.has(key, own, words) else None
 
-    def _new(
-        self, found: tuple[str, ...], depth: int, found_on: str
-    ) -> Iterator[FoundLink]:
+    def _new(self, rows: Iterable[LinkRowT], depth: int) -> Iterator[LinkRowT]:
         """Yield the links that are new to the crawl; refused links have a reason."""
         is_too_deep = self._is_too_deep(depth)
-        for link in found:
-            if link in self._seen:
-                continue
-            address = parse_uncached(link)  # a new link is parsed once
-            url = link if address is None else address.href
-            if url is not link and url in self._seen:
+        for row in rows:
+            url, key, reason, _, _ = row
+            if key in self._seen:
                 continue
             if is_too_deep:
-                if hash(url) in self._too_deep:
+                if key in self._too_deep:
                     continue
-                self._too_deep.add(hash(url))
-            reason, rule = self._refusal(url, address, depth, found_on)
-            key = crawl_key(self.options, address or url)
-            yield FoundLink(url, key, reason, rule)
+                self._too_deep.add(key)
+            if reason is None and (refusal := self._refusal(url)):
+                yield url, key, *refusal, None
+            else:
+                yield row
 
     def _is_too_deep(self, depth: int) -> bool:
         deepest = self.options.max_discovery_depth
         return deepest is not None and depth > deepest
 
-    def _refusal(
-        self, url: str, address: ParsedUrl | None, depth: int, found_on: str
-    ) -> tuple[str | None, str | None]:
-        refusal = self.scope.refusal_of(address, found_on, depth)
-        refusal = refusal or self.guard.refusal(url)
-        if refusal is not None:
+    def _refusal(self, url: str) -> tuple[str, str] | None:
+        """Return why a URL in the scope is not followed, or None."""
+        if refusal := self.guard.refusal(url):
             return refusal.reason.value, refusal.rule
         if not self.options.ignore_robots_txt and (rules := self.robots.known(url)):
             agents = self.robots.agents(self.options.robots_user_agent)
             if rule := rules.refusal(url, agents):
                 return Reason.ROBOTS.value, rule
-        return None, None
+        return None
 
-    def remember(self, link: FoundLink, depth: int) -> None:
-        """Record that the frontier has a link, so that the crawl skips it from now on.
+    def remember(self, links: Sequence[LinkRowT], depth: int) -> None:
+        """Record that the frontier has links, so that the crawl skips them from now on.
 
         A link is checked again if another page may lead to another decision. ``depth`` is
-        that of the link, which may be too deep since a change of the options.
+        that of the links, which may be too deep since a change of the options.
         """
-        if link.reason in _PASSING_REASONS or self._is_too_deep(depth):
-            return
-        self._seen.add(link.url)
+        if not self._is_too_deep(depth):
+            self._seen.update(
+                key for _, key, reason, *_ in links if reason not in _PASSING_REASONS
+            )
 
     def key_of(self, url: str) -> int:
         """Return the key of a URL in this crawl; duplicates have the same key."""

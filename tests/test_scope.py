@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import tarfile
 from pathlib import Path
 
@@ -14,8 +15,11 @@ from hypothesis import strategies as st
 
 from scraper_service.discovery import (
     CrawlScope,
+    LinkCheck,
     Reason,
     Refusal,
+    crawl_key,
+    link_rows,
     normalized_url,
     page_key,
 )
@@ -492,6 +496,42 @@ def scope_of(options):
 
 def reason_of(refusal):
     return None if refusal is None else refusal.reason
+
+
+FOUND_ON = "https://example.com/from"
+LINKS = [
+    *(f"https://example.com/{number}" for number in range(1200)),
+    "https://EXAMPLE.com/a/../b#c",
+    "https://example.com/b",
+    "https://other.org/",
+    "mailto:a@example.com",
+    "http://[",
+    "https://example.com/a.png",
+]
+
+
+@pytest.mark.parametrize(
+    ("options", "depth"), [(ROOT, 1), (EXTERNAL, 1), ({"max_discovery_depth": 2}, 3)]
+)
+def test_a_converter_checks_links_by_the_rules_of_the_crawl(options, depth):
+    options = evolve(DEFAULTS, **options)
+    check = LinkCheck(options, CrawlScope(options))
+    sent = pickle.loads(pickle.dumps(check))
+    rows = [row for part in sent(LINKS, depth, FOUND_ON) for row in link_rows(part)]
+    assert [row[0] for row in rows] == [normalized_url(url) for url in LINKS]
+    assert [row[1] for row in rows] == [crawl_key(options, url) for url in LINKS]
+    refusals = [check.scope.refusal(url, depth, FOUND_ON) for url in LINKS]
+    assert [row[2:4] for row in rows] == [tuple(r or (None, None)) for r in refusals]
+    assert list(sent.rows(LINKS, depth, FOUND_ON)) == rows
+    assert pickle.loads(pickle.dumps(check)) is sent  # compiled once
+
+
+def test_rows_of_one_depth_are_not_those_of_another():
+    options = evolve(DEFAULTS, max_discovery_depth=2)
+    check = LinkCheck(options, CrawlScope(options))
+    for depth, reason in ((2, None), (3, "discovery_depth"), (2, None)):
+        (row,) = check.rows(["https://example.com/a"], depth, FOUND_ON)
+        assert row[2] == reason
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from functools import partial
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, define, field
+from attrs import asdict, define, evolve, field
 from lxml import etree
 
 from scraper_service.content.answers import Answers, result_name
@@ -91,9 +91,13 @@ def render(
     options: ScrapeOptions,
     deadline_s: float | None = None,
     converter: str = NATIVE,
-) -> tuple[bytes, dict[str, bytes]]:
+) -> tuple[bytes, dict[str, bytes], tuple[bytes, ...]]:
     """Return the result of :func:`make_content` as bytes for another process."""
-    return wire_from_content(make_content(source, options, deadline_s, converter))
+    content = make_content(source, options, deadline_s, converter)
+    if source.check_links is not None:
+        links = source.check_links(content.found, source.link_depth, source.url)
+        content = evolve(content, found=(), links=links)
+    return wire_from_content(content)
 
 
 def prepare() -> None:

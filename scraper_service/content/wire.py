@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _BESIDE = {
     "values",
+    "links",
     "search",
     "text",
     "fetch",
@@ -25,18 +26,25 @@ _SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
 _SEARCH, _TEXT = "search entry", "text for a model"
 
 
-def wire_from_content(content: PageContent) -> tuple[bytes, dict[str, bytes]]:
-    """Return the content as a JSON header and its values, which are JSON texts."""
+def wire_from_content(
+    content: PageContent,
+) -> tuple[bytes, dict[str, bytes], tuple[bytes, ...]]:
+    """Return the content as a JSON header, its values and its links.
+
+    The values are JSON texts.
+    """
     header = {name: getattr(content, name) for name in _SENT}
     values = dict(content.values)
     if content.search:
         values[_SEARCH] = content.search
     if content.text:
         values[_TEXT] = content.text.encode(errors="replace")
-    return json.dumps(header, default=asdict).encode(), values
+    return json.dumps(header, default=asdict).encode(), values, content.links
 
 
-def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent:
+def content_from_wire(
+    header: bytes, values: Mapping[str, bytes], links: tuple[bytes, ...] = ()
+) -> PageContent:
     """Return the content that :func:`wire_from_content` serialised."""
     facts = json.loads(header)
     if facts["refresh"]:
@@ -52,4 +60,4 @@ def content_from_wire(header: bytes, values: Mapping[str, bytes]) -> PageContent
     values = dict(values)
     search = values.pop(_SEARCH, b"")
     text = values.pop(_TEXT, b"").decode()
-    return PageContent(values=values, search=search, text=text, **facts)
+    return PageContent(values=values, links=links, search=search, text=text, **facts)

@@ -21,8 +21,8 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
 from scraper_service.items import (
     DUPLICATE,
-    FoundLink,
     Lease,
+    LinkRowT,
     Page,
     PageContent,
     PageMetadata,
@@ -49,7 +49,7 @@ UNTRACKED = (
     "The site answered {}: the page was not compared with an earlier one, nor kept for"
     " the next comparison."
 )
-REMEMBERED_AT_ONCE = 2000  # links before other tasks run; about a millisecond
+REMEMBERED_AT_ONCE = 10_000  # links before other tasks run; about a millisecond
 
 
 class PagePipeline:
@@ -242,10 +242,11 @@ class FeedPipeline:
         if not commit.accepted:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
         # After the commit: a failed transaction would lose its links.
-        for number, link in enumerate(item.follow):
-            spider.remember(link, lease.depth + 1)
-            if number % REMEMBERED_AT_ONCE == REMEMBERED_AT_ONCE - 1:
+        for first in range(0, len(item.follow), REMEMBERED_AT_ONCE):
+            if first:
                 await asyncio.sleep(0)
+            links = item.follow[first : first + REMEMBERED_AT_ONCE]
+            spider.remember(links, lease.depth + 1)
         if not commit.delivered and item.failure is None:
             raise DropItem("the page was delivered under another URL", "DEBUG")
         return page
@@ -270,8 +271,7 @@ class FeedPipeline:
             warnings=file.warnings,
         )
         for rows in file.slices:
-            found = tuple(FoundLink(*row) for row in json.loads(rows))
-            links = _Links(found, lease, 0, self._sites)
+            links = _Links(tuple(json.loads(rows)), lease, 0, self._sites)
             await scheduler.store(evolve(whole, links=links, goes_on=True))
         await scheduler.settle(whole)
 
@@ -312,7 +312,7 @@ class _Links:
     The writer thread creates the rows, since a page may have 100,000 links.
     """
 
-    found: tuple[FoundLink, ...]
+    found: tuple[LinkRowT, ...]
     lease: Lease
     depth: int
     sites: BlockedSites

@@ -6,9 +6,9 @@ from scraper_service.discovery.canonical_urls import (
     SeenLinks,
     normalized_url,
     page_key,
-    parse_uncached,
 )
 from scraper_service.discovery.crawler_traps import TrapGuard
+from scraper_service.discovery.link_checks import LinkCheck, link_rows
 from scraper_service.discovery.scope_rules import CrawlScope, MapScope, Reason, Refusal
 from scraper_service.discovery.sitemap_locations import (
     SitemapChoice,
@@ -18,6 +18,7 @@ from scraper_service.discovery.sitemap_locations import (
 
 __all__ = [
     "CrawlScope",
+    "LinkCheck",
     "MapScope",
     "Originals",
     "ParsedUrl",
@@ -27,8 +28,8 @@ __all__ = [
     "SitemapChoice",
     "TrapGuard",
     "crawl_key",
+    "link_rows",
     "normalized_url",
     "page_key",
-    "parse_uncached",
     "sitemap_key",
 ]

@@ -11,12 +11,15 @@ import re
 from collections import Counter
 from functools import lru_cache
 from itertools import pairwise
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import ada_url
 from tldextract import TLDExtract
 
 from scraper_service.content.text.fingerprint import distance
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAX_TEXT = 16_384  # characters; longer text is not a URL
 MAX_READ = 2048  # URLs in the cache
@@ -46,7 +49,7 @@ _PATH_SESSION = re.compile(
 )
 _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 # A URL whose path and query are in normal form: scheme, host, path, query.
-# :func:`_is_tidy` checks for dot segments, also escaped ones.
+# :func:`_is_tidy_path` checks for dot segments, also escaped ones.
 _TIDY = re.compile(
     r"(https?)://([a-z0-9.:_-]+)(/[\w.~!$&'()*+,;=:@/%-]*)(?:\?([\w.~!$&()*+,;=:@/?%-]*))?",
     re.ASCII,
@@ -112,8 +115,10 @@ def parse_uncached(url: str) -> ParsedUrl | None:
         return None
     if tidy := _TIDY.fullmatch(url):
         scheme, host, path, query = tidy.groups("")
-        if _is_tidy(scheme, host, path):
-            return ParsedUrl(url, scheme, "", host, path, query)
+        if _is_tidy_path(path) and _is_tidy_host(scheme, host):
+            # The constructor would take a third of the time of a tidy URL.
+            parts = (url, scheme, "", host, path, query, "")
+            return tuple.__new__(ParsedUrl, parts)
     try:
         href = ada_url.normalize_url(url)
     except ValueError:
@@ -132,15 +137,16 @@ def parse_uncached(url: str) -> ParsedUrl | None:
     return ParsedUrl(href, scheme, user, host, "/" + path, query, fragment)
 
 
-def _is_tidy(scheme: str, host: str, path: str) -> bool:
-    if "/." in path or ("%" in path and "%2e" in path.lower()):
-        return False
-    return bool(_PLAIN_HOST.fullmatch(host)) or _is_origin(f"{scheme}://{host}/")
+def _is_tidy_path(path: str) -> bool:
+    return "/." not in path and ("%" not in path or "%2e" not in path.lower())
 
 
-@lru_cache(maxsize=1024)
-def _is_origin(root: str) -> bool:
+@lru_cache(maxsize=4096)
+def _is_tidy_host(scheme: str, host: str) -> bool:
     """Return True if the root URL of a host is in normal form."""
+    if _PLAIN_HOST.fullmatch(host):
+        return True
+    root = f"{scheme}://{host}/"
     try:
         return ada_url.normalize_url(root) == root
     except ValueError:
@@ -201,6 +207,7 @@ def map_url(address: ParsedUrl, *, ignore_query: bool) -> tuple[str, int]:
     return f"{address.scheme}://{address.host}{path}{rest}", key
 
 
+@lru_cache(maxsize=4096)
 def plain_host(host: str) -> str:
     """Return ``host`` without ``www.`` and without a trailing dot."""
     host = host.removeprefix("www.")
@@ -267,8 +274,9 @@ def _plain_character(escape: re.Match[str]) -> str:
 def _similar_path(path: str) -> str:
     if ";" in path or "(" in path:
         path = _PATH_SESSION.sub("", path)
-    for index in INDEX_PAGES:
-        path = path.removesuffix(index)
+    if path.endswith(INDEX_PAGES):
+        for index in INDEX_PAGES:
+            path = path.removesuffix(index)
     return path.rstrip("/")
 
 
@@ -283,20 +291,20 @@ SAME_BITS = 3  # bits in which the fingerprints of duplicates may differ
 
 
 class SeenLinks:
-    """The links that a crawl skips: two bounded sets of hashes."""
+    """The keys of the links that a crawl skips, in two bounded sets."""
 
     def __init__(self) -> None:
-        self._links: set[int] = set()
+        self._keys: set[int] = set()
         self._before: set[int] = set()
 
-    def __contains__(self, url: str) -> bool:
-        number = hash(url)
-        return number in self._links or number in self._before
+    def __contains__(self, key: int) -> bool:
+        return key in self._keys or key in self._before
 
-    def add(self, url: str) -> None:
-        if len(self._links) >= MAX_KNOWN:
-            self._links, self._before = set(), self._links
-        self._links.add(hash(url))
+    def update(self, keys: Iterable[int]) -> None:
+        """Add some keys."""
+        if len(self._keys) >= MAX_KNOWN:
+            self._keys, self._before = set(), self._keys
+        self._keys.update(keys)
 
 
 class Originals:

@@ -178,6 +178,10 @@ class CrawlScope:
         """Return the scope with other options and the same base."""
         return type(self)(options, self.base.href)
 
+    def has_rules_of(self, other: CrawlScope) -> bool:
+        """Return True if ``other`` has the same options object and the same base."""
+        return self.options is other.options and self.base == other.base
+
     def _below(self, depth: int) -> Refusal | None:
         deepest = self.options.max_discovery_depth
         if deepest is None or depth <= deepest:
