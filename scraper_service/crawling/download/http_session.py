@@ -47,6 +47,16 @@ _INFORMATIONAL = re.compile(rb"HTTP/1\.\d 1(?!01)")  # no response follows a 101
 _FOLD = re.compile(rb"\n[ \t]+")
 _FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[ \t]*:(.*)", re.DOTALL)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
+# Heads that need no correction, as most are.
+_TIDY = re.compile(
+    rb"HTTP/1\.[01] [0-9]{3} [!-~](?:[ -~]*[!-~])?\r\n"
+    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+: [!-~\x80-\xff](?:[\t -~\x80-\xff]*[!-~\x80-\xff])?\r\n)*"
+    rb"\r\n"
+)
+_BODY_FIELD = re.compile(rb"\n(?:content-length|transfer-encoding):", re.IGNORECASE)
+_CLEAR_FIELD = re.compile(
+    rb"\n(?:content-length: [0-9]{1,18}|transfer-encoding: chunked)\r", re.IGNORECASE
+)
 
 
 class PageResponse(_aiohttp._ClientResponse):
@@ -96,16 +106,22 @@ class LenientProtocol(ResponseHandler):
     def _cut(self, data: bytes) -> tuple[bytes | None, bytes]:
         """Return the head and the data after it. The head is None until it is complete."""
         assert self._head is not None
-        searched = max(0, len(self._head) - 3)
-        self._head += data if self._head else data.lstrip(b"\r\n")
-        end = _END.search(self._head, searched)
-        size = end.end() if end else len(self._head)
+        if self._head:
+            searched = max(0, len(self._head) - 3)
+            self._head += data
+            received: bytes | bytearray = self._head
+        else:
+            searched, received = 0, data.lstrip(b"\r\n")
+        end = _END.search(received, searched)
+        size = end.end() if end else len(received)
         if self._head_bytes + size > HEAD_BYTES:
             self._refuse("the head of the response is too long")
             return None, b""
         if end is None:
+            if not self._head:
+                self._head = bytearray(received)
             return None, b""
-        head, data = bytes(self._head[:size]), bytes(self._head[size:])
+        head, data = bytes(received[:size]), bytes(received[size:])
         self._head_bytes += size
         return head, data
 
@@ -123,6 +139,10 @@ def tidied(head: bytes) -> tuple[bytes, bool]:
     no fields. For the length of the body keeps what has precedence (6.3): chunks, else one
     length, else the end of the connection. Keeps different lengths, which aiohttp refuses.
     """
+    if _TIDY.fullmatch(head):
+        fields_of_body = len(_BODY_FIELD.findall(head))
+        if fields_of_body <= 1 and len(_CLEAR_FIELD.findall(head)) == fields_of_body:
+            return head, True
     first, *lines = [
         line.rstrip(b"\r").replace(b"\r", b" ")
         for line in _FOLD.sub(b" ", head).split(b"\n")
@@ -164,6 +184,9 @@ def _end(payload: StreamReader, error: BaseException) -> None:
 
 
 CONNECTIONS = 256  # open at the same time; HostPace limits hosts
+# Bytes of a body that wait for their reader, half of those that pause the connection.
+# asyncio receives as many at a time.
+BUFFER_BYTES = 256 * 1024
 KEEPALIVE_S = 15
 
 
@@ -191,6 +214,7 @@ def open_session(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         auto_decompress=False,
+        read_bufsize=BUFFER_BYTES,
         response_class=PageResponse,
         skip_auto_headers=(
             "Accept",
