@@ -112,6 +112,9 @@ def test_only_the_egress_module_and_its_user_open_connections():
         "scraper_service.cli.page_files",  # files that the user's own service keeps
         "scraper_service.cli.remote",  # the user's own service, not a page's address
         "scraper_service.crawling.browser.proxy",
+        "scraper_service.crawling.converter_pool.converter",  # pairs of sockets
+        "scraper_service.crawling.converter_pool.fork_server",
+        "scraper_service.crawling.converter_pool.fork_server_process",
         "scraper_service.crawling.download.egress",
         "scraper_service.crawling.download.handler",
         "scraper_service.crawling.download.http_session",

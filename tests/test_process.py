@@ -40,6 +40,18 @@ def is_gone(pid):
     return state == "Z"
 
 
+def converters_of(pid):
+    """Return the converter processes of the service ``pid``."""
+    return [child for child in children_of(pid) if _name_of(child) == "converter"]
+
+
+def _name_of(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().strip()
+    except OSError:
+        return ""
+
+
 def test_converters_of_the_installed_command_load_no_commands(tmp_path):
     command = Path(sys.executable).parent / "scraper-service"
     environment = {**os.environ, "PYTHONPROFILEIMPORTTIME": "1"}
@@ -56,7 +68,7 @@ def test_converters_of_the_installed_command_load_no_commands(tmp_path):
         assert process.stdout.readline().startswith(b"listening on ")
         process.send_signal(signal.SIGTERM)
     names = [line.rpartition("|")[2].strip() for line in log.read_text().splitlines()]
-    assert names.count("scraper_service.content.convert") > 1  # the service, converters
+    assert names.count("scraper_service.content.convert") == 1  # for all converters
     assert names.count("scraper_service.cli.main") == 1
 
 
@@ -181,6 +193,19 @@ def test_kill_leaves_no_process_behind(start_service, site):
     wait_until(lambda: all(map(is_gone, children)))
 
 
+def test_a_signal_to_all_processes_finishes_what_is_under_way(start_service, site):
+    service = start_service()  # leads a group, as under a service manager or a terminal
+    body = {"url": site.url("/delay/1")}
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        site.forget()
+        running = threads.submit(service.post, "/v2/scrape", body)
+        wait_until(lambda: site.requests)
+        os.killpg(service.pid, signal.SIGTERM)
+        assert running.result().status == 200
+    assert service.stop() == 0
+    assert "died" not in service.stderr
+
+
 def test_a_start_after_a_kill_finds_its_keys(start_service, site):
     service = start_service()
     os.kill(service.pid, signal.SIGKILL)
@@ -193,11 +218,7 @@ def test_a_killed_converter_is_replaced(start_service, site):
     service = start_service(SCRAPER_CONVERTER_PROCESSES="1")
     body = {"url": site.url("/text")}
     assert service.post("/v2/scrape", body).status == 200
-    converters = [
-        pid
-        for pid in children_of(service.pid)
-        if b"spawn_main" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    converters = converters_of(service.pid)
     assert converters
     for pid in converters:
         os.kill(pid, signal.SIGKILL)

@@ -9,7 +9,7 @@ import click
 
 from scraper_service.cli import local_requests, page_formats, request_options
 from scraper_service.cli.options import examples, takes_output, takes_service
-from scraper_service.cli.settings import check_egress, load_settings
+from scraper_service.cli.settings import fetch_settings
 from scraper_service.cli.terminal import printable
 
 if TYPE_CHECKING:
@@ -120,12 +120,11 @@ def _run(
     from scraper_service.crawling.browser.chromium import why_missing
     from scraper_service.options.availability import missing_model
 
-    settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
+    settings = fetch_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
     missing = why_missing(settings), missing_model(settings)
     options, left_out = local_requests.job_options(kind, body, *missing)
     for url in left_out:
         click.echo(f"left out: {printable(url, 200)}", err=True)
-    check_egress(settings)
     from scraper_service.cli.local_run import LocalRun
 
     sys.exit(LocalRun(settings, options, place, quiet=wanted.quiet).run())

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli.settings import load_settings
+from scraper_service.cli.settings import data_dir_option, load_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -65,15 +65,6 @@ class Rate(click.ParamType["tuple[str, int | None]"]):
         if not (number.isascii() and number.isdigit()) or len(number) > 9:
             self.fail(f"must be MODE=NUMBER or MODE=default, got {value!r}", param, ctx)
         return mode, int(number)
-
-
-def data_dir_option(command: Any) -> Any:
-    """Add the option for the data directory of the service."""
-    return click.option(
-        "--data-dir",
-        type=click.Path(file_okay=False),
-        help="Data directory of the service.  [default: data]",
-    )(command)
 
 
 def limit_options(command: Any) -> Any:

@@ -1,7 +1,7 @@
 """The group of all commands, with `serve` and `doctor`.
 
-Heavy imports are inside the commands. ``--help`` does not need them, and neither do
-converter processes, which import this module again.
+Heavy imports are inside the commands. The modules of the other commands are imported when
+a command line names them, or for the help text.
 """
 
 from __future__ import annotations
@@ -9,22 +9,16 @@ from __future__ import annotations
 import json
 import sys
 from ipaddress import ip_address
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli.blocklist import blocklist_group
-from scraper_service.cli.crawl import batch_command, crawl_command
-from scraper_service.cli.jobs import jobs_group
-from scraper_service.cli.keys import data_dir_option, keys_group, teams_group
-from scraper_service.cli.pages import (
-    explain_command,
-    map_command,
-    parse_command,
-    scrape_command,
-    search_command,
+from scraper_service.cli.settings import (
+    data_dir_option,
+    fetch_settings,
+    load_settings,
 )
-from scraper_service.cli.settings import check_egress, load_settings
 from scraper_service.cli.terminal import INTERRUPTED, leave_pipe
 
 if TYPE_CHECKING:
@@ -33,10 +27,33 @@ if TYPE_CHECKING:
 # Keys that earlier versions of deploy/README.md had as examples.
 SAMPLE_KEYS = {"fc-change-me", "change-me"}
 EXAMPLE_URL = "https://example.org"
+# The module of each command in this package, in the order of the help text.
+MODULES = {
+    "batch": "crawl:batch_command",
+    "blocklist": "blocklist:blocklist_group",
+    "crawl": "crawl:crawl_command",
+    "doctor": "main:doctor_command",
+    "explain": "pages:explain_command",
+    "jobs": "jobs:jobs_group",
+    "keys": "keys:keys_group",
+    "map": "pages:map_command",
+    "parse": "pages:parse_command",
+    "scrape": "pages:scrape_command",
+    "search": "pages:search_command",
+    "serve": "main:serve_command",
+    "teams": "keys:teams_group",
+}
 
 
 class Commands(click.Group):
     """A group whose commands end cleanly on Ctrl-C and when a pipe is closed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(MODULES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        where = MODULES.get(cmd_name)
+        return resolve_name(f"{__package__}.{where}") if where else None
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -88,8 +105,7 @@ def serve_command(
 
     The first start creates an API key and prints it once.
     """
-    settings = load_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
-    check_egress(settings)
+    settings = fetch_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
     warn_of_exposure(settings)
     from scraper_service.errors import DatabaseUnusable
     from scraper_service.server import serve
@@ -168,24 +184,3 @@ def doctor_command(
         failed = failed or check.state == "fails"
         click.echo(f"{check.state:8} {check.name}: {check.text}")
     sys.exit(1 if failed else 0)
-
-
-# In the order of their names, as in the help text.
-COMMANDS = (
-    batch_command,
-    blocklist_group,
-    crawl_command,
-    doctor_command,
-    explain_command,
-    jobs_group,
-    keys_group,
-    map_command,
-    parse_command,
-    scrape_command,
-    search_command,
-    serve_command,
-    teams_group,
-)
-
-for command in COMMANDS:
-    main.add_command(command)

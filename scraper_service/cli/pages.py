@@ -15,7 +15,7 @@ import click
 
 from scraper_service.cli import local_requests, page_formats, request_options, single
 from scraper_service.cli.options import examples, takes_service
-from scraper_service.cli.settings import check_egress, load_settings
+from scraper_service.cli.settings import fetch_settings
 from scraper_service.cli.terminal import end_when_interrupted, printable
 
 if TYPE_CHECKING:
@@ -375,9 +375,7 @@ def _shown(result: dict[str, Any]) -> str:
 
 
 def _settings(overrides: tuple[str, ...], where: Where) -> Settings:
-    settings = load_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
-    check_egress(settings)
-    return settings
+    return fetch_settings(overrides, LOG_LEVEL="ERROR", DATA_DIR=where.data_dir)
 
 
 def _write(lines: Iterable[str], output: str | None) -> None:
@@ -447,8 +445,7 @@ def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
 
     from scraper_service.crawling.middlewares import item_made
 
-    settings = load_settings(overrides, LOG_LEVEL="ERROR")
-    check_egress(settings)
+    settings = fetch_settings(overrides, LOG_LEVEL="ERROR")
     pages: list[Any] = []
 
     def keep(item: Any) -> None:

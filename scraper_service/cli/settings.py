@@ -1,4 +1,4 @@
-"""Load and check the settings of a command."""
+"""Load and check the settings of a command, and the option for their folder."""
 
 from __future__ import annotations
 
@@ -11,6 +11,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from scrapy.settings import Settings
+
+
+def data_dir_option(command: Any) -> Any:
+    """Add the option for the data directory of the service."""
+    return click.option(
+        "--data-dir",
+        type=click.Path(file_okay=False),
+        help="Data directory of the service.  [default: data]",
+    )(command)
+
+
+def fetch_settings(overrides: Iterable[str], **options: Any) -> Settings:
+    """Return the checked settings of a command that fetches and converts pages.
+
+    The conversion is imported meanwhile, in a process of its own.
+    """
+    from scraper_service.crawling.converter_pool.fork_server import ForkServer
+
+    ForkServer.start_ahead()
+    settings = load_settings(overrides, **options)
+    check_egress(settings)
+    return settings
 
 
 def check_egress(settings: Settings) -> None:

@@ -112,7 +112,7 @@ class Box:
             raise SecretsUnreadable from None
 
 
-# Removed from the environment before converter processes start.
+# Removed from the environment of converter processes.
 _NAMES = (
     *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
     *("SCRAPER_BRAVE_API_KEY", "SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES"),
@@ -126,3 +126,8 @@ def forget_secrets() -> None:
     """Remove secrets from the environment. The settings have them."""
     for name in _NAMES:
         os.environ.pop(name, None)
+
+
+def public_environment() -> dict[str, str]:
+    """Return the environment without secrets, for another process."""
+    return {key: value for key, value in os.environ.items() if key not in _NAMES}

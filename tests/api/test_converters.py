@@ -17,7 +17,7 @@ from tests.conftest import Service
 from tests.support.conversions import Orders
 from tests.support.linked_site import named
 from tests.support.waiting import wait_until
-from tests.test_process import children_of, is_gone
+from tests.test_process import converters_of, is_gone
 
 PATIENCE_S = 120  # on a busy machine
 FRESH = {"maxAge": 0}
@@ -33,18 +33,7 @@ def orders(tmp_path):
 
 
 def converters(service):
-    return [
-        pid
-        for pid in children_of(service.pid)
-        if b"spawn_main" in command_of(pid) and not is_gone(pid)
-    ]
-
-
-def command_of(pid):
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    return [pid for pid in converters_of(service.pid) if not is_gone(pid)]
 
 
 def is_busy(pid):
@@ -223,7 +212,7 @@ def test_converters_that_cannot_start_end_the_start(tmp_path):
 
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
-        "if 'multiprocessing.spawn' in ' '.join(sys.orig_argv):\n"
+        "if 'fork_server' in ' '.join(sys.orig_argv):\n"
         "    import os\n    os._exit(7)\n"
     )
     done = run_serve("--data-dir", str(tmp_path / "data"), PYTHONPATH=str(tmp_path))

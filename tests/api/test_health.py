@@ -12,7 +12,6 @@ import sqlite3
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from scraper_service.services.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
 from tests.support.postgres import Postgres, PostgresMissing, find_programs
+from tests.test_process import converters_of
 
 PATHS = ("/health", "/health/ready")
 DISK_MB = 32  # of the disk that the service of these tests has
@@ -209,29 +209,15 @@ def test_a_flood_of_calls_costs_little(frail, disk):
     assert logged <= taken_s + PATIENCE_S
 
 
-def converters(service):
-    """Return the processes of the pool."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            if (
-                parent == service.pid
-                and b"spawn_main" in (entry / "cmdline").read_bytes()
-            ):
-                found.append(int(entry.name))
-    return found
-
-
 def test_converters_that_are_stopped(frail):
     assert_recovers(frail)
-    assert converters(frail)
+    assert converters_of(frail.pid)
     is_over = threading.Event()
 
     def stop_all():
         """Stop converters, and those that replace them."""
         while not is_over.wait(0.05):
-            for pid in converters(frail):
+            for pid in converters_of(frail.pid):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGSTOP)
 
@@ -242,7 +228,7 @@ def test_converters_that_are_stopped(frail):
     finally:
         is_over.set()
         stopping.join()
-        for pid in converters(frail):
+        for pid in converters_of(frail.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
     assert_recovers(frail)

@@ -14,7 +14,9 @@ NAME = "scraper-service"
 
 def commands(group=main, path=()):
     """Yield each command with its words."""
-    for name, command in group.commands.items():
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
         if isinstance(command, click.Group):
             yield from commands(command, (*path, name))
         else:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scraper_service.crawling.converter_pool import converter, process_pool
+from scraper_service.crawling.converter_pool import fork_server, process_pool
 from scraper_service.crawling.converter_pool import pool as pool_module
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.errors import (
@@ -256,7 +256,7 @@ def test_a_busy_stopped_process_is_replaced_and_its_task_runs_again(orders):
 def test_an_idle_process_that_does_not_respond_is_replaced(monkeypatch):
     monkeypatch.setattr(process_pool, "PING_S", 0.1)
     monkeypatch.setattr(process_pool, "PONG_S", 1.0)
-    monkeypatch.setattr(converter.Converter, "is_stopped", lambda _self: False)
+    monkeypatch.setattr(process_pool, "STOPS", 1_000_000)
 
     async def main():
         async with pool_of() as pool:
@@ -302,15 +302,10 @@ def test_the_task_of_a_caller_that_left_ends_soon(orders, monkeypatch):
     asyncio.run(main())
 
 
-def test_processes_that_cannot_start_are_an_error_soon(monkeypatch):
-    started = []
-    real = converter.Converter._spawn
-    monkeypatch.setattr(converter, "serve", conversions.exit_at_once)
-    monkeypatch.setattr(
-        converter.Converter,
-        "_spawn",
-        lambda self: (started.append(time.monotonic()), real(self)),
-    )
+def test_processes_that_cannot_start_are_an_error_soon(monkeypatch, tmp_path):
+    log = tmp_path / "started"
+    command = f"open({str(log)!r}, 'a').write('x'); exit(3)"
+    monkeypatch.setattr(fork_server, "CODE", command)
 
     async def main():
         async with pool_of(2) as pool:
@@ -320,7 +315,24 @@ def test_processes_that_cannot_start_are_an_error_soon(monkeypatch):
             with pytest.raises(NoConverter):
                 await pool.run(len, b"x", timeout_s=3)
             # Two at a time, with pauses of 0.5, 1, 2 s and so on between them.
-            assert len(started) <= 16
+            assert len(log.read_text()) <= 16
+
+    asyncio.run(main())
+
+
+def test_processes_outlive_their_fork_server_for_a_moment_only(orders):
+    async def main():
+        async with pool_of() as pool:
+            await pool.warm_up()
+            running = asyncio.ensure_future(
+                pool.run(conversions.hold, orders.folder, 5)
+            )
+            [first] = await until(lambda: orders.held)
+            os.kill(await pool.run(conversions.parent_pid), signal.SIGKILL)
+            await until(lambda: len(orders.held) == 2)
+            orders.let_go()
+            assert await running == 5
+            await until(lambda: is_gone(first))
 
     asyncio.run(main())
 

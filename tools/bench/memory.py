@@ -90,11 +90,10 @@ def _parent(path: Path) -> int | None:
 
 
 def _role(pid: int) -> str:
+    name = (PROC / str(pid) / "comm").read_text().strip()
+    if name in {"converter", "fork-server"}:
+        return name
     command = (PROC / str(pid) / "cmdline").read_text()
-    if "spawn_main" in command:
-        return "converter"
-    if "resource_tracker" in command:
-        return "resource tracker"
     return Path(command.split("\0", 1)[0]).name
 
 

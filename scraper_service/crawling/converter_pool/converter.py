@@ -5,33 +5,37 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import socket
 import struct
 from collections import deque
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from io import BytesIO
-from multiprocessing import get_context, resource_tracker
 from pickle import PickleBuffer
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
-from scraper_service.crawling.converter_pool.converter_process import (
-    frame_header,
-    serve,
+from scraper_service.crawling.converter_pool.converter_process import frame_header
+from scraper_service.crawling.converter_pool.fork_server import END_S
+from scraper_service.crawling.converter_pool.fork_server_process import (
+    CONTINUED,
+    ENDED,
+    FAILED,
+    FORKED,
+    ORPHANED,
+    STOPPED,
 )
 
 if TYPE_CHECKING:
     import asyncio
-    from collections.abc import Callable, Iterator
-    from concurrent.futures import Executor
+    from collections.abc import Callable
 
     from scraper_service.crawling.converter_pool.converter_queue import Task
+    from scraper_service.crawling.converter_pool.fork_server import ForkServer
 
 CHUNK_BYTES = 128 * 2**10  # of one read
 JOINED_BYTES = 256 * 2**10  # frames up to this size are sent in one piece
-REAP_S = 0.005  # between two checks for the end of a process
-END_S = 5.0  # for the end of a killed process
 _HEAD = struct.Struct("<IQ")  # of a reply, which has one part
 
 
@@ -39,23 +43,26 @@ class Converter:
     """A process with at most one task, so the task of a dead process is known.
 
     All methods belong to the thread of the event loop. ``heard`` is called with this converter
-    and each reply, ``ended`` once after the end of the process.
+    and each reply, ``ended`` once after the end of the process. The constructor raises
+    :exc:`OSError` if the system refuses the process.
 
     :ivar is_ready: True once the process has started.
     :ivar began: start of its task, a time of the event loop.
     :ivar heard_at: time of its last data, at first of its start.
     :ivar pinged_at: time of a ping without a reply, or None.
     :ivar done: number of ended tasks.
+    :ivar is_stopped: True if a signal such as SIGSTOP has stopped the process.
     :ivar stops: number of checks in a row that found it stopped.
     :ivar reason: why the service ended it, empty if it did not.
     :ivar fault: error that the process reported, or None.
-    :ivar how: how the process ended, after ``ended``.
+    :ivar how: how the process ended, empty before its end.
     :ivar pid: id of the process, None before its start.
     :ivar is_retiring: True if it ends as soon as another process is ready.
     """
 
     def __init__(
         self,
+        forks: ForkServer,
         memory_bytes: int,
         loop: asyncio.AbstractEventLoop,
         heard: Callable[[Converter, bytes], None],
@@ -64,16 +71,6 @@ class Converter:
         self._loop = loop
         self._heard = heard
         self._ended = ended
-        context = get_context("spawn")
-        self._ours, self._theirs = context.Pipe()
-        self._fd = self._ours.fileno()
-        os.set_blocking(self._fd, False)
-        self._process = context.Process(
-            target=serve,
-            args=(self._theirs, memory_bytes),
-            name="converter",
-            daemon=True,
-        )
         self._in: list[bytes] = []
         self._in_bytes = 0
         self._out: deque[memoryview] = deque()
@@ -86,29 +83,40 @@ class Converter:
         self.heard_at = loop.time()
         self.pinged_at: float | None = None
         self.done = 0
+        self.is_stopped = False
         self.stops = 0
         self.reason = ""
         self.fault = ""
         self.how = ""
         self.pid: int | None = None
-
-    async def start(self, executor: Executor) -> None:
-        """Start the process. Raise :exc:`OSError` if the system refuses."""
+        self._ours, theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self._fd = self._ours.fileno()
         try:
-            await self._loop.run_in_executor(executor, self._spawn)
-        finally:
-            self._theirs.close()
-        self.pid = self._process.pid
-        if self._is_lost:  # killed meanwhile
-            self._process.kill()
-            return
-        if self.reason:
-            self._kill()
-        self._loop.add_reader(self._fd, self._read)
+            with theirs:
+                forks.fork(theirs.fileno(), memory_bytes, self._changed)
+        except OSError:
+            self._ours.close()
+            raise
+        loop.add_reader(self._fd, self._read)
 
-    def _spawn(self) -> None:
-        with _interrupts_held():
-            self._process.start()
+    def _changed(self, kind: int, pid: int, code: int | None) -> None:
+        """Take note of a change of the process."""
+        if kind == FORKED:
+            self.pid = pid
+            if self.reason or self._is_lost:
+                self._kill()
+        elif kind in {STOPPED, CONTINUED}:
+            self.is_stopped = kind == STOPPED
+        else:
+            if kind == ORPHANED:
+                self.reason = "orphaned"
+                self._kill()
+            elif kind == FAILED:
+                self.fault = os.strerror(code or 0)
+            self.how = _how(code)
+            if self._is_lost:
+                self._ended(self)
 
     @property
     def is_idle(self) -> bool:
@@ -181,7 +189,6 @@ class Converter:
         """Let the process end by itself. It must have no task."""
         self.reason = "retired"
         self._close()
-        self._reap(self._loop.time() + END_S)
 
     def kill(self, reason: str) -> None:
         """Kill the process. ``ended`` is called soon."""
@@ -190,55 +197,42 @@ class Converter:
         self._loop.call_later(END_S, self._lose)  # even if the process does not end
 
     def _kill(self) -> None:
-        if self.pid is not None and not self._is_lost:
+        if self.pid is not None and not self.how:
             # A stopped process would not handle SIGTERM.
-            self._process.kill()
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def _lose(self) -> None:
         if self._is_lost:
             return
         self._kill()
         self._close()
-        self._reap(self._loop.time() + END_S)
+        if self.how:
+            self._ended(self)
 
     def _close(self) -> None:
+        """Close the connection, and wait for the end of the process."""
         self._is_lost = True
         self._out.clear()
         if not self._loop.is_closed():
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
+            self._loop.call_later(END_S, self._give_up)
         self._ours.close()
 
-    def _reap(self, until: float) -> None:
-        code = self._process.exitcode
-        if code is None and self._loop.time() < until:
-            self._loop.call_later(REAP_S, self._reap, until)
-            return
-        if code is None:
-            self._process.kill()
-        self.how = _how(code)
-        if code is not None:
-            self._process.close()
-        self._ended(self)
+    def _give_up(self) -> None:
+        """End without knowledge of the process."""
+        if not self.how:
+            self._kill()
+            self._changed(ENDED, self.pid or 0, None)
 
     def end_now(self) -> None:
-        """Kill the process and wait for its end. ``ended`` is not called."""
+        """Kill the process, without a call of ``ended``. Its fork server waits for its end."""
         if self._is_lost:
             return
         self.reason = "closed"
         self._kill()
         self._close()
-        if self.pid is not None:
-            self._process.join(END_S)
-
-    def is_stopped(self) -> bool:
-        """Return True if a signal such as SIGSTOP has stopped the process."""
-        if self.pid is None or self._is_lost or not hasattr(os, "waitid"):
-            return False
-        flags = os.WSTOPPED | os.WNOHANG | os.WNOWAIT
-        with suppress(ChildProcessError):
-            return os.waitid(os.P_PID, self.pid, flags) is not None
-        return False
 
 
 @frozen
@@ -284,17 +278,3 @@ def _how(exit_code: int | None) -> str:
     if exit_code >= 0:
         return f"exit code {exit_code}"
     return f"signal {-exit_code}"
-
-
-@contextmanager
-def _interrupts_held() -> Iterator[None]:
-    """Start processes that ignore Ctrl-C of a terminal.
-
-    Otherwise each would print a traceback during its start. They end with their parent.
-    """
-    resource_tracker.ensure_running()  # its own start would reset the signal mask
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

@@ -7,20 +7,17 @@ is a pickle. The others are its large byte strings, sent without a copy.
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import pickle
 import resource
-import signal
+import select
 import struct
 import threading
 import traceback
-from multiprocessing.connection import wait
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from io import BufferedReader, BufferedWriter
-    from multiprocessing.connection import Connection
 
 MAX_FILE_BYTES = 64 * 2**20
 MAX_OPEN_FILES = 64
@@ -29,25 +26,24 @@ COUNT = struct.Struct("<I")  # parts of a frame
 READY, PONG, RESULT, ERROR, LAST_ERROR, OUTDATED = range(6)  # kinds of replies
 
 
-def serve(connection: Connection, memory_bytes: int) -> None:
-    """Call the functions that arrive on ``connection``, and send their results or errors.
+def serve(connection_fd: int, memory_bytes: int) -> None:
+    """Call the functions that arrive on a connection, and send their results or errors.
 
     Sends ``READY`` first. Sends ``LAST_ERROR`` before it ends after an error, or ``OUTDATED`` if
     a module cannot be imported, as while the package is reinstalled. Returns when the parent
     closes the connection. Replies to an empty frame with ``PONG``.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # only the parent handles Ctrl-C
     try:
-        _serve(connection, memory_bytes)
+        _serve(connection_fd, memory_bytes)
     except ConnectionError:
         os._exit(1)  # the parent has ended: no process reads the error
 
 
-def _serve(connection: Connection, memory_bytes: int) -> None:
-    received = open(connection.fileno(), "rb", closefd=False)  # noqa: SIM115
-    sent = open(connection.fileno(), "wb", closefd=False)  # noqa: SIM115
+def _serve(connection_fd: int, memory_bytes: int) -> None:
+    received = open(connection_fd, "rb", closefd=False)  # noqa: SIM115
+    sent = open(connection_fd, "wb", closefd=False)  # noqa: SIM115
     try:
-        _limit_process(memory_bytes)
+        _limit_process(connection_fd, memory_bytes)
     except Exception as error:
         _reply(sent, LAST_ERROR, error)
         raise
@@ -117,16 +113,15 @@ def _read_frame(stream: BufferedReader) -> list[bytes] | None:
     return parts if list(map(len, parts)) == list(lengths) else None
 
 
-def _limit_process(memory_bytes: int) -> None:
+def _limit_process(connection_fd: int, memory_bytes: int) -> None:
     """Set the limits of this process, and end it together with its parent."""
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MAX_FILE_BYTES, MAX_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN_FILES, MAX_OPEN_FILES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    # Imported here, since the service imports this module, and converts nothing.
-    from scraper_service.content.convert import prepare  # noqa: PLC0415
-
+    parent = threading.Thread(target=_end_with_parent, args=(connection_fd,))
+    parent.daemon = True
+    parent.start()
     prepare()
     # A page has thousands of objects without cycles that live as long as the page. Frequent
     # collections over all loaded objects would find nothing.
@@ -134,8 +129,17 @@ def _limit_process(memory_bytes: int) -> None:
     gc.set_threshold(OBJECTS_A_COLLECTION)
 
 
-def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
+def prepare() -> None:
+    """Import the conversion, and load its models."""
+    # Imported here, since the service imports this module, and converts nothing.
+    from scraper_service.content.convert import prepare as load  # noqa: PLC0415
+
+    load()
+
+
+def _end_with_parent(connection_fd: int) -> None:
+    """End this process when the service has closed the connection, as at its death."""
+    poll = select.poll()
+    poll.register(connection_fd, 0)  # reports the end of the connection alone
+    poll.poll()
     os._exit(1)

@@ -77,7 +77,7 @@ class ConverterPool(ProcessPool):
 
         def make() -> ConverterPool:
             forget_secrets()
-            return cls(
+            pool = cls(
                 settings.getint("CONVERTER_PROCESSES") or os.cpu_count() or 1,
                 settings.getfloat("CONVERTER_TIMEOUT_S"),
                 settings.getint("CONVERTER_MEMORY_MB"),
@@ -85,6 +85,8 @@ class ConverterPool(ProcessPool):
                 settings["MARKDOWN_CONVERTER"],
                 settings.getint("CONVERTER_QUEUE_MB"),
             )
+            pool.prepare()
+            return pool
 
         return cls._instances.get(cls, make)
 

@@ -1,6 +1,7 @@
 """A pool of processes that run functions, with a queue, time-outs and replacement.
 
-Processes are spawned, not forked: a forked reactor would share its epoll descriptor.
+Processes are forked by a fork server, not by the service: a forked reactor would share its
+epoll descriptor.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from scraper_service.crawling.converter_pool.converter_queue import (
     ConverterQueue,
     Task,
 )
+from scraper_service.crawling.converter_pool.fork_server import ForkServer
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,
@@ -91,6 +93,8 @@ class ProcessPool:
         self._memory_bytes = memory_mb * 2**20
         self._tasks = tasks
         self._queue = ConverterQueue(queue_mb * 2**20)
+        self._forks: ForkServer | None = None
+        self._former_forks: list[ForkServer] = []
         self._converters: list[Converter] = []
         self._running: dict[Task, Converter] = {}
         self._executor = ThreadPoolExecutor(2, "converters")
@@ -104,11 +108,14 @@ class ProcessPool:
         self._start_at = 0.0  # earliest time of the next start
         self._spare_at = 0.0  # last time that the spare process was needed
         self._is_closed = False
-        atexit.register(
-            self.close
-        )  # runs before multiprocessing's handler, which joins
+        atexit.register(self.close)
 
     # -- the interface -----------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Start the fork server before the first task. It imports beside its caller."""
+        if self._forks is None:
+            self._forks = ForkServer.take()
 
     async def warm_up(self) -> None:
         """Start all processes and keep them started. Return when they are ready.
@@ -198,10 +205,13 @@ class ProcessPool:
         atexit.unregister(self.close)
         if self._ticker is not None:
             self._ticker.cancel()
-        self._executor.shutdown(cancel_futures=True)  # a process may be starting
+        self._executor.shutdown(cancel_futures=True)
         for converter in self._converters:
             converter.end_now()
         self._converters.clear()
+        self._renew()
+        for forks in self._former_forks:
+            forks.close()
         if self._loop is not None and not self._loop.is_closed():
             for task in (*self._running, *self._queue.clear()):
                 if task.timer is not None:
@@ -388,22 +398,21 @@ class ProcessPool:
         )
         while kept < wanted and now >= self._start_at:
             kept += 1
-            self._start(now)
+            self._start()
 
-    def _start(self, now: float) -> None:
+    def _start(self) -> None:
         assert self._loop is not None
-        converter = Converter(self._memory_bytes, self._loop, self._heard, self._ended)
-        self._converters.append(converter)
-        self._background.spawn(self._started(converter))
-
-    async def _started(self, converter: Converter) -> None:
         try:
-            await converter.start(self._executor)
-        except (OSError, RuntimeError) as error:  # of the system, or while closing
-            converter.end_now()
-            if converter in self._converters:
-                self._converters.remove(converter)
+            self.prepare()
+            assert self._forks is not None
+            converter = Converter(
+                self._forks, self._memory_bytes, self._loop, self._heard, self._ended
+            )
+        except OSError as error:
+            self._renew()
             self._start_failed(str(error))
+        else:
+            self._converters.append(converter)
 
     def _start_failed(self, why: str) -> None:
         """Count a failed start. The next start waits longer."""
@@ -420,6 +429,14 @@ class ProcessPool:
         warm = self._warm
         if warm is not None and not warm.done() and self._failures >= START_TRIES:
             warm.set_exception(ConvertersFailed(why))
+
+    def _renew(self) -> None:
+        """Fork the next process from a fork server that imports the present code."""
+        self._former_forks = [each for each in self._former_forks if each.is_running]
+        if self._forks is not None:
+            self._forks.retire()
+            self._former_forks.append(self._forks)
+            self._forks = None
 
     def _heard(self, converter: Converter, payload: bytes) -> None:
         """Handle a reply of a process."""
@@ -441,6 +458,7 @@ class ProcessPool:
         elif kind == OUTDATED:
             converter.fault = f"a part of the service is missing: {value}"
             logger.warning("a converter process ends: %s", converter.fault)
+            self._renew()
         elif task is not None:
             self._failures = 0
             converter.done += 1
@@ -494,6 +512,7 @@ class ProcessPool:
             self._task_lost(converter, task, now)
         if not converter.is_ready:
             if converter.reason != "retired":
+                self._renew()
                 self._start_failed(converter.fault or converter.how)
         elif not converter.reason and not converter.done:
             self._start_failed(converter.how)  # otherwise this could repeat endlessly
@@ -527,7 +546,7 @@ class ProcessPool:
         self._dispatch()
 
     def _look_at(self, converter: Converter, now: float) -> None:
-        converter.stops = converter.stops + 1 if converter.is_stopped() else 0
+        converter.stops = converter.stops + 1 if converter.is_stopped else 0
         silent_s = now - converter.heard_at
         if converter.stops >= STOPS:
             logger.warning("a converter process was stopped, and is replaced")
