@@ -39,9 +39,6 @@ BACKLOG = 512  # connections that wait to be accepted
 RESOLVER_THREADS = 64  # a host name that does not resolve blocks a thread for seconds
 OTHER_FILES = 1000  # open files besides client connections: fetches, databases, pipes
 FLUSH_S = 1  # for the last responses to be sent
-# Net new objects before a garbage collection of the youngest generation. A page makes
-# some hundred objects and few cycles; Python's default is 700.
-OBJECTS_A_COLLECTION = 10_000
 
 
 def _url_of(host: str, port: int) -> str:
@@ -141,7 +138,6 @@ class Server:
             # before would take 0.1 s, and free a few thousand small objects.
             gc.freeze()
             gc.enable()
-            gc.set_threshold(OBJECTS_A_COLLECTION)
             self.operations.open()
             self._site = self._make_site(accounts)
             self._port = reactor.listenTCP(
