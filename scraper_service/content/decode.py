@@ -16,6 +16,7 @@ import brotli
 import webencodings
 from chardetng_py import EncodingDetector
 
+from scraper_service.content.passes import is_utf8
 from scraper_service.errors import ServiceError
 from scraper_service.items import PageError
 
@@ -130,16 +131,9 @@ def utf8_of(body: bytes, content_type: str) -> bytes:
     """Return :func:`text_of` in UTF-8; a clean UTF-8 body is not copied."""
     codec, start = codec_of(body, content_type)
     body = body[start:]
-    if codec == "utf-8" and b"\0" not in body and _is_utf8(body):
+    if codec == "utf-8" and b"\0" not in body and is_utf8(body):
         return body
     return clean_text(body.decode(codec, "replace")).encode()
-
-
-def _is_utf8(body: bytes) -> bool:
-    try:
-        return body.isascii() or bool(body.decode())
-    except UnicodeDecodeError:
-        return False
 
 
 def codec_of(body: bytes, content_type: str, *, xml: bool = False) -> tuple[str, int]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import html
+import pkgutil
 import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,18 +30,7 @@ from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.model import Model, model
 from scraper_service.content.markdown.writer import markdown
 from scraper_service.content.metadata.marks import marks
-from scraper_service.content.passes import (
-    arrays,
-    block_features,
-    block_reduction,
-    block_walk,
-    compiled,
-    markdown_walk,
-    nodes,
-    siblings,
-    walks,
-    word_tables,
-)
+from scraper_service.content.passes import compiled, nodes
 from scraper_service.content.text.sentences import main_words
 from scraper_service.items import PageSource
 from tests.content.pages import URL, options
@@ -72,10 +63,11 @@ tail (one) : two  three\ttwo<br><br>four \\[x\\] \u200b\xad \U0001f600</body></h
 
 
 read_model = model.__wrapped__
-FORMS = (
-    *(arrays, block_features, block_reduction, block_walk, markdown_walk),
-    *(nodes, siblings, walks, word_tables),
-)
+FORMS = [
+    import_module(f"{passes.__name__}.{name}")
+    for _, name, _ in pkgutil.iter_modules(passes.__path__)
+    if name != "_compiled"
+]
 
 
 @contextmanager

@@ -15,13 +15,14 @@ from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.passes import elements
+from scraper_service.content.passes import elements, may_be_forbidden
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
 MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
+MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
 LONG_TAG = 50_000  # bytes
 
@@ -33,7 +34,6 @@ _ATTRIBUTE = re.compile(rb"[^\s=\"'/]+(?:\s*=\s*(?:\"[^\"]*\"?|'[^']*'?|[^\s\"']
 # In UTF-8 a control character is never part of another character.
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r"})
 _FORBIDDEN_CHARACTERS = ("\ufffe".encode(), "\uffff".encode())
-_FORBIDDEN_START = b"\xef\xbf"
 # Without the flag for both cases, which would test each byte, not only those behind "&#".
 _FORBIDDEN_REFERENCE = re.compile(
     rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
@@ -78,7 +78,7 @@ def parse(source: str | bytes, url: str) -> Document:
     """
     text = source.encode(errors="ignore") if isinstance(source, str) else source
     warnings: list[str] = []
-    if len(text) > MAX_TAGS and text.count(b"<") > MAX_TAGS:
+    if len(text) > MIN_TAG * MAX_TAGS and text.count(b"<") > MAX_TAGS:
         text = _without_late_tags(text)
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
     root = _tree(text)
@@ -174,11 +174,11 @@ def _tree(data: bytes) -> Any:
         remove_pis=True,
         collect_ids=False,  # no code uses the index of ids
     )
-    data = data.translate(None, _CONTROLS)
-    if _FORBIDDEN_START[:1] in data and _FORBIDDEN_START in data:
+    if may_be_forbidden(data):
+        data = data.translate(None, _CONTROLS)
         for character in _FORBIDDEN_CHARACTERS:
             data = data.replace(character, b"")
-    data = _FORBIDDEN_REFERENCE.sub(b"", data)
+        data = _FORBIDDEN_REFERENCE.sub(b"", data)
     if _has_long_tag(data):
         data = _without_late_attributes(data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)

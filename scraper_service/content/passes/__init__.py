@@ -1,9 +1,9 @@
 """The passes over the elements of a page that cost most, compiled where that is possible.
 
 The modules of this folder are Python, which ``setup.py`` joins and compiles if a C compiler
-exists. Private names are unique among them. Only what reads nodes, numbers and words has two forms,
-for example ``nodes.py`` and ``nodes.pyx``. The modules run as they
-stand in these cases:
+exists. Private names are unique among them. Only what reads nodes, bytes, words and numbers
+has two forms, such as ``nodes.py`` and ``nodes.pyx``. The modules run as they stand in these
+cases:
 
 - the compiled module was not built,
 - it was built for another version of lxml or libxml2,
@@ -27,11 +27,14 @@ __all__ = [
     "dropped_blocks",
     "elements",
     "feature_rows",
+    "is_utf8",
     "main_texts",
+    "may_be_forbidden",
     "name_parts",
     "partly_kept",
     "score_names",
     "signs",
+    "simhash",
     "suspects",
     "text_blocks",
     "texts_in",
@@ -74,7 +77,9 @@ if TYPE_CHECKING or compiled is None:
         elements,
         texts_in,
     )
+    from scraper_service.content.passes.page_bytes import is_utf8, may_be_forbidden
     from scraper_service.content.passes.siblings import partly_kept
+    from scraper_service.content.passes.simhash import simhash
     from scraper_service.content.passes.walks import (
         classed,
         main_texts,

@@ -179,7 +179,7 @@ cdef tuple start_scores(
     cdef double first = 0.0
     cdef Slot* slot
     while count < max_words:
-        while at < size and is_space(PyUnicode_READ(kind, data, at)):
+        while at < size and is_white(PyUnicode_READ(kind, data, at)):
             at += 1
         if at == size:
             break
@@ -188,7 +188,7 @@ cdef tuple start_scores(
             letter = PyUnicode_READ(kind, data, at)
             if letter > 127:
                 return any_start_scores(text, words, phrases, max_words, max_phrase)
-            if is_space(letter):
+            if is_white(letter):
                 break
             if 65 <= letter <= 90:
                 letter = <Py_UCS4>(<unsigned int>letter | 32)
@@ -213,7 +213,7 @@ cdef tuple start_scores(
     return first / (count or 1), slot.number if slot is not NULL else 0.0
 
 
-cdef inline bint is_space(Py_UCS4 letter) noexcept:
+cdef inline bint is_white(Py_UCS4 letter) noexcept:
     return letter == 32 or 9 <= letter <= 13 or 28 <= letter <= 31
 
 

@@ -8,16 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 from typing import TYPE_CHECKING
-from zlib import crc32
 
 if TYPE_CHECKING:
     from scraper_service.items import BlockT
 
 MAX_TEXT = 200_000  # characters that count
-BITS = 64
-# 2**128 / golden ratio, odd, in parts of 32 bits, lowest first. The hash of a word is
-# its CRC times this number, from the 40th bit on: these bits depend on all others.
-_SPREAD = (0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9)
 
 
 def fingerprint(text: str) -> int:
@@ -29,24 +24,9 @@ def fingerprint(text: str) -> int:
 
     Source: Charikar, Similarity estimation techniques from rounding algorithms, 2002.
     """
-    words = set(text[:MAX_TEXT].lower().encode(errors="replace").split())
-    if not words:
-        return 0
-    # Only converter processes make fingerprints; they load numpy anyway.
-    import numpy as np  # noqa: PLC0415
+    from scraper_service.content.passes import simhash  # noqa: PLC0415  # converters only
 
-    sums = np.fromiter(map(crc32, words), np.uint64, len(words))
-    first, second, third, fourth = map(np.uint64, _SPREAD)
-    low = ((sums * first) >> np.uint64(32)) + sums * second  # less than 2**64
-    hashes = (
-        (low >> np.uint64(8))
-        + (sums * third << np.uint64(24))
-        + (sums * fourth << np.uint64(56))
-    )
-    bits = np.unpackbits(hashes.astype("<u8").view(np.uint8), bitorder="little")
-    counts = bits.reshape(-1, BITS).sum(axis=0, dtype=np.uint32)
-    most = np.packbits(counts > len(words) / 2, bitorder="little")
-    return int.from_bytes(most.tobytes(), "little")
+    return int(simhash(text[:MAX_TEXT]))
 
 
 def distance(one: int, other: int) -> int:
