@@ -190,7 +190,7 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
             [asdict(part, recurse=False) for part in (walk.nodes, walk.blocks)],
             walk.elements,
             walk.dropped(halves),
-            structure_signs(walk),
+            structure_signs(walk, model().class_parts),
             made and [made.values.tolist(), made.group.tolist(), made.end.tolist()],
             made and [round(score, 9) for score in model().forest.score(made).tolist()],
             passes.partly_kept(

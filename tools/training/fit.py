@@ -22,9 +22,15 @@ from attrs import define
 
 from scraper_service.content import main_content
 from scraper_service.content.main_content.features import Table, table
-from scraper_service.content.main_content.kinds import KINDS, kind_of, structure_signs
+from scraper_service.content.main_content.kinds import (
+    KINDS,
+    ClassParts,
+    kind_of,
+    structure_signs,
+)
 from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.main_content.model import WEIGHTS, Forest, Model
+from scraper_service.content.passes import name_parts
 from tools.training.check import report
 from tools.training.forests import as_numbers, grow
 from tools.training.pages import (
@@ -135,7 +141,9 @@ def count(known: list[Case]) -> Learned:
 def _count_page(case: Case) -> tuple[set[str], dict[str, dict[str, float]], Any, float]:
     walk, page = walk_page(case, EMPTY)
     label = labels(walk, case.truth)
-    signs = set(page.signs) | structure_signs(walk)
+    names = dict.fromkeys(walk.nodes.shape)
+    every = ClassParts(sorted({part for name in names for part in name_parts(name)}))
+    signs = set(page.signs) | structure_signs(walk, every)
     return signs, counts(walk, label), label, known_share(walk, case.truth)
 
 
@@ -163,7 +171,8 @@ def _add_features(
     walk, page = walk_page(case, Tables(**tables))
     if not len(walk.blocks):
         return None
-    kind = kind_of(page.signs | structure_signs(walk), kinds)
+    known = ClassParts.of(kinds)
+    kind = kind_of(page.signs | structure_signs(walk, known), kinds)
     words = np.array(walk.blocks.words)
     size = (np.minimum(words, MAX_SIZE) + 2.0) * (share >= 0)
     return Page(

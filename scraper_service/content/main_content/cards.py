@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from scraper_service.content.main_content.kinds import PRICE
-from scraper_service.content.passes import partly_kept
+from scraper_service.content.passes import partly_kept, path_numbers
 
 if TYPE_CHECKING:
     from scraper_service.content.main_content.drafts import Draft
@@ -73,12 +73,7 @@ def _paths(draft: Draft) -> list[int]:
     plain = {shape: _NUMBER.sub("", shape) for shape in shapes}
     if len(set(plain.values())) == len(shapes):
         return nodes.path
-    known: dict[tuple[int, str], int] = {}
-    paths: list[int] = []
-    for parent, shape in zip(nodes.parent, nodes.shape, strict=True):
-        above = paths[parent] if paths else 0
-        paths.append(known.setdefault((above, plain[shape]), len(known)))
-    return paths
+    return path_numbers(nodes.parent, nodes.shape, plain)
 
 
 def _lists(draft: Draft, paths: list[int]) -> list[list[range]]:

@@ -7,12 +7,17 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from attrs import frozen
+from attrs import define, field, frozen
 from lxml import etree
 
 from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
-from scraper_service.content.passes import count_parts, elements, name_parts
+from scraper_service.content.passes import (
+    WordTable,
+    count_parts,
+    elements,
+    name_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -151,7 +156,27 @@ def _url_signs(url: str) -> set[str]:
     return signs
 
 
-def structure_signs(walk: Walk) -> set[str]:
+@define
+class ClassParts:
+    """The parts of class names that are signs of a page's kind."""
+
+    #: The parts in lower case.
+    parts: list[str]
+    #: The number of each part.
+    table: WordTable = field(init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.table = WordTable({part: number for number, part in enumerate(self.parts)})
+
+    @classmethod
+    def of(cls, weights: Iterable[str]) -> ClassParts:
+        """Return the parts that are signs with weights."""
+        signs = [sign.partition(":") for sign in weights]
+        names = {part for kind, _, part in signs if kind in {"class", "classes"}}
+        return cls(sorted(names))
+
+
+def structure_signs(walk: Walk, known: ClassParts) -> set[str]:
     """Return signs of the cleaned page's structure: class names, counts as powers of two."""
     counts: dict[str, int] = {}
     names: dict[str, int] = {}
@@ -175,9 +200,10 @@ def structure_signs(walk: Walk) -> set[str]:
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")
-    parts = count_parts(names)
-    signs.update(["class:" + part for part in parts])
-    signs.update(["classes:" + part for part, count in parts.items() if count >= 4])
+    for number, count in count_parts(names, known.table).items():
+        signs.add(f"class:{known.parts[number]}")
+        if count >= 4:
+            signs.add(f"classes:{known.parts[number]}")
     return signs
 
 

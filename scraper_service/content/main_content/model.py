@@ -16,6 +16,7 @@ import numpy as np
 from attrs import define, field
 
 from scraper_service.content.main_content.features import ROWS, table
+from scraper_service.content.main_content.kinds import ClassParts
 from scraper_service.content.main_content.learned_scores import Tables
 from scraper_service.content.passes import tree_sums
 
@@ -89,6 +90,11 @@ class Model:
     forest: Forest
     #: The factor on the bar of the best expected F1.
     threshold: float
+    #: The parts of class names in ``kinds``.
+    class_parts: ClassParts = field(init=False, eq=False)
+
+    def __attrs_post_init__(self) -> None:
+        self.class_parts = ClassParts.of(self.kinds)
 
     def chances(self, walk: Walk, kind: Sequence[float]) -> tuple[Any, Table]:
         """Return for each block the probability of main content, and the features."""

@@ -75,7 +75,9 @@ def judge(
     walk = Walk(body, learned.tables)
     if not len(walk.blocks):
         return None
-    kind = kind_of(page.signs | structure_signs(walk), learned.kinds)
+    kind = kind_of(
+        page.signs | structure_signs(walk, learned.class_parts), learned.kinds
+    )
     if len(walk.blocks) > MAX_BLOCKS:
         keep = ~_chrome(walk, np.zeros(len(walk.blocks)))
         rules = dict.fromkeys(

@@ -32,6 +32,7 @@ __all__ = [
     "may_be_forbidden",
     "name_parts",
     "partly_kept",
+    "path_numbers",
     "score_names",
     "signs",
     "simhash",
@@ -78,7 +79,7 @@ if TYPE_CHECKING or compiled is None:
         texts_in,
     )
     from scraper_service.content.passes.page_bytes import is_utf8, may_be_forbidden
-    from scraper_service.content.passes.siblings import partly_kept
+    from scraper_service.content.passes.siblings import partly_kept, path_numbers
     from scraper_service.content.passes.simhash import simhash
     from scraper_service.content.passes.walks import (
         classed,

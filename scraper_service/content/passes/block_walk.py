@@ -33,7 +33,6 @@ from scraper_service.content.passes.nodes import (
 )
 from scraper_service.content.passes.word_tables import (
     WordTable,
-    name_parts,
     part_numbers,
     start_scores,
 )
@@ -347,12 +346,15 @@ def _add_elements(
         child = next_sibling(child)
 
 
-def count_parts(names: dict) -> dict:
-    """Return how many of ``names`` have each part; ``names`` has a number for each."""
+def count_parts(names: dict, table: WordTable) -> dict:
+    """Return how many of ``names`` have each known part, by the part's number.
+
+    ``names`` has a number for each name.
+    """
     counts: dict = {}
     latest: dict = {}
     for own, count in names.items():
-        for part in name_parts(own):
+        for part in part_numbers(own, table):
             if latest.get(part) is not own:
                 latest[part] = own
                 counts[part] = counts.get(part, 0) + count

@@ -9,6 +9,22 @@ from scraper_service.content.passes.arrays import Whole, Wholes, whole_zeros, wh
 # The lines from here on are compiled.
 
 
+def path_numbers(parents: list, shapes: list, plain: dict) -> list:
+    """Return the path number of each node; ``plain`` has a name for each shape.
+
+    Nodes have the same number if their names and the numbers of their parents are the same.
+    """
+    known: dict = {}
+    numbers: list = []
+    n: Whole
+    parent: Whole
+    for n in range(len(parents)):
+        parent = parents[n]
+        above = numbers[parent] if n else 0
+        numbers.append(known.setdefault((above, plain[shapes[n]]), len(known)))
+    return numbers
+
+
 def partly_kept(
     nodes: Any,
     paths: list,
