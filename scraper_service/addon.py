@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from scraper_service.library import Converted
 
 HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
+DOWNLOADER = "scraper_service.crawling.download.downloader.DirectDownloader"
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "DOWNLOAD_HANDLERS": {
@@ -130,6 +131,7 @@ class ServiceAddon:
             if all(str(settings[name]) in OFF for name in names)
         ]
         _add(settings, "EXTENSIONS", dict.fromkeys(unused))
+        settings.set("DOWNLOADER", DOWNLOADER, priority="addon")
 
 
 def _add(settings: BaseSettings, name: str, values: Mapping[str, Any]) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import inspect
 
 import aiohttp
+from scrapy.core.downloader import Downloader
+from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
 from scrapy.core.engine import ExecutionEngine, _Slot
 from scrapy.core.scraper import Scraper
 from scrapy.utils.reactor import CallLaterOnce
@@ -24,6 +26,18 @@ def test_scrapys_engine_has_a_call_for_the_next_request():
     assert "nextcall" in parameters
     assert "self.closing" in inspect.getsource(_Slot.__init__)
     assert callable(CallLaterOnce.schedule)
+
+
+def test_scrapys_downloader_calls_what_ours_overrides():
+    """``DirectDownloader`` replaces the queue and the calls of middlewares."""
+    fetch = inspect.getsource(Downloader.fetch)
+    assert "self.middleware.download_async(self._enqueue_request" in fetch
+    queued = inspect.getsource(Downloader._enqueue_request)
+    for name in ("_get_slot(request)", "slot.active", "request_reached_downloader"):
+        assert name in queued
+    download = inspect.getsource(DownloaderMiddlewareManager.download_async)
+    assert "self._process_request" in download
+    assert "self._process_response" in download
 
 
 def test_aiohttps_connector_takes_another_protocol():

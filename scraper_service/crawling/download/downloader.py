@@ -1,0 +1,92 @@
+"""Scrapy's downloader without its queue: requests have waited in the scheduler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scrapy import signals
+from scrapy.core.downloader import Downloader
+from scrapy.core.downloader.middleware import DownloaderMiddlewareManager
+from scrapy.exceptions import _InvalidOutput
+from scrapy.http import Request, Response
+from scrapy.utils.defer import ensure_awaitable
+from scrapy.utils.python import global_object_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+
+    from scrapy.crawler import Crawler
+
+
+class DirectDownloader(Downloader):
+    """Downloads a request at once, unless settings of Scrapy delay it.
+
+    ``HostPace`` admits requests. Scrapy's queue would cost a task for each of them.
+    """
+
+    def __init__(self, crawler: Crawler):
+        super().__init__(crawler)
+        known = self.middleware.middlewares
+        self.middleware = DirectMiddlewares(*known, crawler=crawler)
+
+    async def _enqueue_request(self, request: Request) -> Response:
+        key, slot = self._get_slot(request)
+        if slot.delay or slot.queue or slot.free_transfer_slots() <= 0:
+            return await super()._enqueue_request(request)
+        request.meta[self.DOWNLOAD_SLOT] = key
+        slot.active.add(request)
+        self.signals.send_catch_log(
+            signal=signals.request_reached_downloader,
+            request=request,
+            spider=self.crawler.spider,
+        )
+        try:
+            return await self._download(slot, request)
+        finally:
+            slot.active.remove(request)
+
+
+class DirectMiddlewares(DownloaderMiddlewareManager):
+    """Calls the methods of middlewares in the order of the base class.
+
+    The base class makes a coroutine of each result, also of None and of responses.
+    """
+
+    async def _process_request(
+        self,
+        request: Request,
+        download_func: Callable[[Request], Coroutine[Any, Any, Response]],
+    ) -> Response | Request:
+        for method in self.methods["process_request"]:
+            assert method is not None
+            value = self._handle_mw_method(method, request=request)
+            if value is not None:
+                result = await _result(value, method)
+                if result is not None:
+                    return result
+        return await download_func(request)
+
+    async def _process_response(
+        self, response: Response | Request, request: Request
+    ) -> Response | Request:
+        for method in self.methods["process_response"]:
+            if isinstance(response, Request):
+                break
+            assert method is not None
+            value = self._handle_mw_method(method, request=request, response=response)
+            result = await _result(value, method)
+            if result is None:
+                raise _InvalidOutput(f"{global_object_name(method)} returned None")
+            response = result
+        return response
+
+
+async def _result(value: Any, method: Callable[..., Any]) -> Response | Request | None:
+    """Return the response or request that ``method`` has returned or promised, or None."""
+    if isinstance(value, (Response, Request)):
+        return value
+    name = global_object_name(method)
+    found = await ensure_awaitable(value, _warn=name)
+    if found is None or isinstance(found, (Response, Request)):
+        return found
+    raise _InvalidOutput(f"{name} must not return {type(found)}")
