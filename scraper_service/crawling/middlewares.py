@@ -148,11 +148,12 @@ class FreshCookies(CookiesMiddleware):
     only, while cookies of a site go to all ports of its host.
     """
 
+    _has_jars_of_pages = False
+
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
         middleware = super().from_crawler(crawler)
         connect = crawler.signals.connect
-        connect(middleware._page_ended, signals.item_scraped)
         connect(middleware._page_ended, signals.item_dropped)
         connect(middleware._page_ended, signals.item_error)
         connect(middleware._page_ended, signals.spider_error)
@@ -162,14 +163,27 @@ class FreshCookies(CookiesMiddleware):
     def process_request(  # type: ignore[override]  # its spider is deprecated
         self, request: Request
     ) -> None:
-        super().process_request(request)
+        jar = request.meta.get("cookiejar")
+        if jar is not None and not self._has_jars_of_pages:
+            # Each item pays for a receiver of its signal; pages of jobs need none.
+            self._has_jars_of_pages = True
+            self.crawler.signals.connect(self._page_ended, signals.item_scraped)
+        if request.cookies or jar in self.jars or "Cookie" in request.headers:
+            super().process_request(request)
         options = request.meta.get("options")
         if options is None or origin(request.url) != request.meta["first_origin"]:
             return
         ours = [value for name, value in options.headers if name.lower() == "cookie"]
         if ours:
-            jar = (request.headers.get("Cookie") or b"").decode("latin-1")
-            request.headers["Cookie"] = "; ".join(filter(None, (*ours, jar)))
+            stored = (request.headers.get("Cookie") or b"").decode("latin-1")
+            request.headers["Cookie"] = "; ".join(filter(None, (*ours, stored)))
+
+    def process_response(  # type: ignore[override]  # its spider is deprecated
+        self, request: Request, response: Response
+    ) -> Response:
+        if "Set-Cookie" in response.headers:
+            super().process_response(request, response)
+        return response
 
     def _page_ended(self, response: Any) -> None:
         request = getattr(response, "request", None)

@@ -22,6 +22,9 @@ def test_the_jar_of_a_page_ends_with_it(ended_as):
     requests = [page(number) for number in range(3)]
     for request in requests:
         middleware.process_request(request)
+        assert request.meta["cookiejar"] not in middleware.jars  # it needs none yet
+        redirect = Response(request.url, headers={"Set-Cookie": "a=b"})
+        middleware.process_response(request, redirect)
     assert len(middleware.jars) == 3
     for request in requests:
         response = Response(request.url, request=request)
