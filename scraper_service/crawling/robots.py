@@ -312,6 +312,8 @@ class RobotsMiddleware:
         self._policy = RobotsPolicy.shared(crawler.settings)
         self._pace = HostPace.shared(crawler.settings)
         self._tally = JobRecorder.tally_of(crawler)
+        # The last result with its origin and agents, as the report has it.
+        self._noted: tuple[Any, Any, Any] = (None, None, None)
 
     @classmethod
     def from_crawler(cls, crawler: Crawler) -> Self:
@@ -351,13 +353,17 @@ class RobotsMiddleware:
         """Return the robots.txt of a site, and note it for the report of the job."""
         answer = await self._policy.rules(self._crawler, url)
         if self._tally is not None:
-            # Without agents, it is only read for its sitemaps.
-            group = answer.group(agents) if agents else None
-            seen = RobotsSeen(
-                state=answer.state,
-                detail=answer.detail,
-                agent=answer.rules.agent(agents) if agents else None,
-                crawl_delay_s=group.crawl_delay_s if group else None,
-            )
-            self._tally.robots(robots_url(origin(url)), seen)
+            key = origin(url), agents
+            noted, noted_key, seen = self._noted
+            if answer is not noted or key != noted_key:
+                # Without agents, it is only read for its sitemaps.
+                group = answer.group(agents) if agents else None
+                seen = RobotsSeen(
+                    state=answer.state,
+                    detail=answer.detail,
+                    agent=answer.rules.agent(agents) if agents else None,
+                    crawl_delay_s=group.crawl_delay_s if group else None,
+                )
+                self._noted = answer, key, seen
+            self._tally.robots(robots_url(key[0]), seen)
         return answer

@@ -100,6 +100,8 @@ class RobotsGroup:
 
         Thus ``Disallow: /a/`` refuses ``/a``, unless a longer rule allows ``/a``.
         """
+        if not self.rules:
+            return NO_RULE
         path, mark, query = path_and_query(url).partition("?")
         found = self.verdict(f"{path}{mark}{query}")
         if not found.allowed or path.endswith("/") or path == ROBOTS_PATH:
@@ -161,6 +163,8 @@ class RobotsRules:
 
     def agent(self, agents: Sequence[str]) -> str | None:
         """Return the name of the group for ``agents`` in lower case, or None."""
+        if not self.groups:
+            return None
         names = (agent.partition("/")[0].strip().lower() for agent in agents)
         return next((n for n in (*names, ANY_AGENT) if n in self.groups), None)
 

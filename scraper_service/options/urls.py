@@ -90,6 +90,7 @@ def is_numeric(host: str) -> bool:
     return _NUMBER.fullmatch(host.rpartition(".")[2]) is not None
 
 
+@lru_cache(maxsize=256)
 def ipv4_address(host: str) -> str | None:
     """Return the IPv4 address of a numeric host in its usual spelling, None if it has none.
 
