@@ -149,7 +149,11 @@ def iso(seconds: float) -> str:
 
 def encode(value: Any) -> bytes:
     """Return ``value`` as compact JSON in UTF-8."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+    return _compact.encode(value).encode()
+
+
+# json.dumps would make an encoder for each call.
+_compact = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 
 
 def map_response(found: Map, facts: Mapping[str, Any]) -> bytes:

@@ -259,7 +259,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                     # As Scrapy encoded it: yarl would encode it again.
                     yarl.URL(plain_address(request.url), encoded=True),
                     data=request.body or None,
-                    headers=self._request_headers(request).to_tuple_list(),
+                    headers=_sent(request.headers),
                     timeout=aiohttp.ClientTimeout(total=timeout),
                     ssl=_verified() if needs_tls and verify else self._ssl_context,
                     allow_redirects=False,
@@ -305,6 +305,16 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         await self._unused_session.close()
         await self._rendering.close()
         await self._proxied.close()
+
+
+def _sent(headers: Headers) -> list[tuple[str, str]]:
+    """Return the headers of a request without ``Proxy-Authorization``."""
+    return [
+        (name.decode(), value.decode())
+        for name, values in dict.items(headers)
+        if name != b"Proxy-Authorization"
+        for value in values
+    ]
 
 
 def _add_warning(request: Request, text: str) -> None:
