@@ -27,7 +27,10 @@ if TYPE_CHECKING:
     from scraper_service.library import Converted
 
 HANDLER = "scraper_service.crawling.download.handler.PageDownloadHandler"
-DOWNLOADER = "scraper_service.crawling.download.downloader.DirectDownloader"
+CLASSES = {
+    "DOWNLOADER": "scraper_service.crawling.download.downloader.DirectDownloader",
+    "ITEM_PROCESSOR": "scraper_service.crawling.direct_items.DirectPipelines",
+}
 LIMITS = ("DOWNLOAD_MAXSIZE", "DOWNLOAD_TIMEOUT")  # Scrapy's defaults: 1 GiB, 180 s
 COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "DOWNLOAD_HANDLERS": {
@@ -46,6 +49,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
+        "scraper_service.crawling.download.downloader.RequestStats": 850,
         # Off: unused, or they process bodies in the reactor thread.
         "scrapy.downloadermiddlewares.cookies.CookiesMiddleware": None,
         "scrapy.downloadermiddlewares.httpauth.HttpAuthMiddleware": None,
@@ -55,8 +59,10 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scrapy.downloadermiddlewares.redirect.MetaRefreshMiddleware": None,
         "scrapy.downloadermiddlewares.redirect.RedirectMiddleware": None,
         "scrapy.downloadermiddlewares.retry.RetryMiddleware": None,
+        "scrapy.downloadermiddlewares.stats.DownloaderStats": None,
     },
     "EXTENSIONS": {
+        "scraper_service.crawling.direct_items.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,
         # Off: one timer per crawler; commands/crawl.py logs its own lines.
@@ -131,7 +137,8 @@ class ServiceAddon:
             if all(str(settings[name]) in OFF for name in names)
         ]
         _add(settings, "EXTENSIONS", dict.fromkeys(unused))
-        settings.set("DOWNLOADER", DOWNLOADER, priority="addon")
+        for name, path in CLASSES.items():
+            settings.set(name, path, priority="addon")
 
 
 def _add(settings: BaseSettings, name: str, values: Mapping[str, Any]) -> None:
