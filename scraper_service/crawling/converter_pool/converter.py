@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.converter_pool.fork_server import ForkServer
 
 CHUNK_BYTES = 128 * 2**10  # of one read
-JOINED_BYTES = 256 * 2**10  # frames up to this size are sent in one piece
+COPIED_BYTES = 4 * 2**10  # byte strings up to this size are copied into the pickle
 _HEAD = struct.Struct("<IQ")  # of a reply, which has one part
 
 
@@ -133,10 +133,7 @@ class Converter:
         """Send a frame. An empty frame is a ping."""
         views = [memoryview(part).cast("B") for part in parts]
         header = frame_header([view.nbytes for view in views])
-        if sum(view.nbytes for view in views) <= JOINED_BYTES:
-            self._out.append(memoryview(b"".join((header, *views))))
-        else:
-            self._out.extend((memoryview(header), *views))
+        self._out.extend((memoryview(header), *views))
         self._write()
 
     def _write(self) -> None:
@@ -254,7 +251,7 @@ class RemoteFunction:
 
 def uncopied(value: Any) -> Any:
     """Return a value; wrap a large byte string so that it is sent without a copy."""
-    if isinstance(value, bytes) and len(value) > JOINED_BYTES:
+    if isinstance(value, bytes) and len(value) > COPIED_BYTES:
         return pickle.PickleBuffer(value)
     return value
 
