@@ -57,6 +57,7 @@ def main(control_fd: int) -> None:
                 children += _fork(control, descriptors[0], memory_bytes)
             else:
                 is_open = False
+    os._exit(0)  # the end of the interpreter would take a while
 
 
 def _fork(control: socket.socket, connection_fd: int, memory_bytes: int) -> int:
