@@ -13,12 +13,13 @@ import hypothesis
 import pytest
 
 from tests.support.chat_server import ChatServer
+from tests.support.forked_start import ForkedProcess, may_fork
 from tests.support.mockserver import SITE_HOST, Canary, MockServer
 from tests.support.postgres import Postgres, PostgresMissing
 from tools.bench.processes import ServiceProcess
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
 KEY = "fc-test-key"
@@ -60,6 +61,12 @@ class Service(ServiceProcess):
     def __init__(self, data_dir: Path, **environment: str | None):
         self.key = KEY
         super().__init__(data_dir, {**ENVIRONMENT, **environment})
+
+    def _launch(self, environment: Mapping[str, str] | None, cwd: Path) -> Any:
+        if environment is None or not may_fork(environment):
+            return super()._launch(environment, cwd)
+        _, _, _, *arguments = self.command
+        return ForkedProcess(tuple(arguments), environment, self._errors.fileno())
 
     def post(self, path: str, body: Any = None, **options: Any) -> Reply:
         """Send ``body`` as JSON, with the options of :meth:`request`."""

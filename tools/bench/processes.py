@@ -14,7 +14,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,14 @@ class ServerProcess:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by stop()
         self._last_words = ""
         self._lines: queue.Queue[str | None] = queue.Queue()
-        self._process = subprocess.Popen(
+        self._process = self._launch(environment, cwd)
+        # A thread empties the pipe: a full pipe would block the server.
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _launch(self, environment: Mapping[str, str] | None, cwd: Path) -> Any:
+        """Return the new process, a :class:`subprocess.Popen`."""
+        return subprocess.Popen(
             self.command,
             cwd=cwd,
             env=environment,
@@ -51,9 +58,6 @@ class ServerProcess:
             text=True,
             start_new_session=True,
         )
-        # A thread empties the pipe: a full pipe would block the server.
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
 
     def __enter__(self) -> Self:
         return self
