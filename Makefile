@@ -27,7 +27,7 @@ serve: $(VENV)/.installed
 	$(BIN)/scraper-service serve $(ARGS)
 
 test: $(VENV)/.test-installed
-	$(BIN)/python -m pytest -n 3 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
 
 soak: $(VENV)/.test-installed
 	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)

@@ -32,7 +32,7 @@ ENVIRONMENT = {
 }
 REQUEST_TIMEOUT_S = 300
 # Tests of several minutes start first, so that the others run beside them.
-LONG = ("test_crash.py", "test_readme.py")
+LONG = ("test_crash.py", "test_docs.py", "test_pace.py", "test_readme.py")
 
 # Tests must not fail because the machine is busy.
 hypothesis.settings.register_profile("busy", deadline=None)

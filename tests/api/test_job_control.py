@@ -377,8 +377,8 @@ def test_the_pace_of_a_running_job_changes(running, gauge):
 
 def test_a_delay_applies_and_is_switched_off_again(running, gauge):
     path = held_crawl(running, gauge)
-    answer = change(running, path, delay=60)
-    assert answer["options"]["delay"] == 60
+    answer = change(running, path, delay=15)
+    assert answer["options"]["delay"] == 15
     gauge.gate.set()
     wait_until(lambda: gauge.now == 0 and is_waiting(running, path))
     assert len(gauge.asked) < len(PAGES)
