@@ -53,14 +53,18 @@ class ForkServer:
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
         code = CODE.format(path=sys.path, fd=theirs.fileno())
-        with theirs, _signals_held():
-            self._process = subprocess.Popen(  # noqa: S603  # our own code
-                (sys.executable, "-c", code),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,  # the output of a command
-                pass_fds=(theirs.fileno(),),
-                env=public_environment(),
-            )
+        try:
+            with theirs, _signals_held():
+                self._process = subprocess.Popen(  # noqa: S603  # our own code
+                    (sys.executable, "-c", code),
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,  # the output of a command
+                    pass_fds=(theirs.fileno(),),
+                    env=public_environment(),
+                )
+        except OSError:
+            self._control.close()
+            raise
         self._loop: asyncio.AbstractEventLoop | None = None
         self._asked: deque[ChangedT] = deque()  # for a process, the oldest first
         self._children: dict[int, ChangedT] = {}
