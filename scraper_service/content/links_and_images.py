@@ -14,9 +14,10 @@ from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
     is_web,
+    origin_of,
     without_session,
 )
-from scraper_service.content.passes import elements
+from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, elements, url_kind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
 
 MAX_FOUND = 100_000  # URLs of one page
 
-_FOLLOWED = {"a": "href", "area": "href", "frame": "src", "link": "href"}
-_RELATIONS = frozenset({"next", "prev"})  # of a ``<link>`` that a crawl follows
 _FEED = (
     "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
     " | //*[local-name()='link' or local-name()='a']/@href"
@@ -60,25 +59,23 @@ def links(document: Document) -> list[str]:
 def page_links(document: Document) -> tuple[str, ...]:
     """Return all http(s) URLs of the *raw* tree, absolute and unique."""
     found: dict[str, None] = {}
-    for value in _links_to_follow(document.root):
-        if value.lstrip().startswith("#"):
-            continue
-        address = absolute(document.base, value)
-        if address not in found and is_web(address):
-            found[str(address)] = None
-            if len(found) == MAX_FOUND:
-                break
+    base = document.base
+    origin = origin_of(base)
+    has_web_origin = is_web(origin)
+    for value in document.parts.followed:
+        kind = url_kind(value)
+        if kind == COMPLETE_URL:
+            found[value] = None
+        elif kind == ROOTED_URL:
+            if has_web_origin:
+                found[origin + value] = None
+        elif not value.lstrip().startswith("#"):
+            address = absolute(base, value)
+            if is_web(address):
+                found[str(address)] = None
+        if len(found) == MAX_FOUND:
+            break
     return tuple(found)
-
-
-def _links_to_follow(root: Any) -> Iterator[str]:
-    """Yield the URLs of a page that a crawl may follow."""
-    for element in elements(root, *_FOLLOWED):
-        value = element.get(_FOLLOWED[element.tag])
-        if value is not None and (
-            element.tag != "link" or element.get("rel") in _RELATIONS
-        ):
-            yield value
 
 
 def feed_links(text: str, url: str) -> tuple[str, ...]:

@@ -378,7 +378,7 @@ def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts
     )
 
 
-def _loads_script(link: Any) -> bool:
+def _loads_script(link: dict[str, str]) -> bool:
     relation = link.get("rel")
     is_preload = bool(relation == "preload" and link.get("as") == "script")
     return is_preload or bool(relation == "modulepreload")

@@ -9,18 +9,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from attrs import define, field
+from attrs import define, field, frozen
 from cssselect import HTMLTranslator, SelectorError
 from lxml import etree
 
 from scraper_service.content.html.elements import UNCOUNTED, VOID
 from scraper_service.content.html.page_urls import absolute
-from scraper_service.content.passes import elements, may_be_forbidden
+from scraper_service.content.passes import first_of_body, may_be_forbidden, page_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
 MAX_DEPTH = 150  # elements inside each other; browsers stop at 512
+TOO_DEEP = MAX_DEPTH + 10
 MAX_TAGS = 300_000  # lxml needs about 0.6 kB per tag
 MIN_TAG = 3  # bytes
 MAX_ATTRIBUTES = 5_000  # of a tag longer than LONG_TAG
@@ -39,12 +40,33 @@ _FORBIDDEN_REFERENCE = re.compile(
     rb"&#(?:0*(?:[0-8]|1[124-9]|2\d|3[01]|127)(?!\d)"
     rb"|[xX]0*(?:[0-8bce-fBCE-F]|1[0-9a-fA-F]|7[fF]|[fF]{3}[efEF])(?![0-9a-fA-F]));?"
 )
-_TOO_DEEP = etree.XPath("boolean(" + "/*" * (MAX_DEPTH + 10) + ")")
 # Elements behind which an HTML 5 parser stays in the head.
 _HEAD_ELEMENTS = frozenset(
     "base basefont bgsound link meta noframes noscript object script style template title".split()
 )
 _IFRAME = re.compile(r"(?<![\w\-.#:\[=\"'])iframe(?![\w-])")
+
+
+@frozen
+class Parts:
+    """The parts of a page as it was parsed, each in document order."""
+
+    #: Number of elements inside each other.
+    levels: int
+    #: The ``href`` of ``<base>``.
+    bases: list[str | None]
+    #: Attributes of ``<meta>``.
+    metas: list[dict[str, str]]
+    #: Attributes of ``<link>``.
+    links: list[dict[str, str]]
+    #: The elements ``<script>``.
+    scripts: list[Any]
+    #: The elements ``<title>``, also those of SVG.
+    titles: list[Any]
+    #: The elements ``<h1>``.
+    headings: list[Any]
+    #: The URLs that a crawl may follow, as written, each once.
+    followed: list[str]
 
 
 @define
@@ -55,6 +77,8 @@ class Document:
     root: Any
     #: The URL that relative URLs are relative to.
     base: str
+    #: What :func:`parse` found on the way.
+    parts: Parts
     #: Warnings for the client.
     warnings: list[str] = field(factory=list)
     #: Whether this is main content, whose Markdown omits elements of no use to readers.
@@ -81,19 +105,17 @@ def parse(source: str | bytes, url: str) -> Document:
     if len(text) > MIN_TAG * MAX_TAGS and text.count(b"<") > MAX_TAGS:
         text = _without_late_tags(text)
         warnings.append(f"The page has over {MAX_TAGS} tags; later ones are ignored.")
-    root = _tree(text)
-    if _is_too_deep(root):
-        root = _tree(_flatten(text, UNCOUNTED))
-        if _is_too_deep(root):  # nested tables or lists
-            root = _tree(_flatten(text, VOID))
+    root, parts = _tree(text)
+    if parts.levels >= TOO_DEEP:
+        root, parts = _tree(_flatten(text, UNCOUNTED))
+        if parts.levels >= TOO_DEEP:  # nested tables or lists
+            root, parts = _tree(_flatten(text, VOID))
         warnings.append(f"Elements nested deeper than {MAX_DEPTH} were flattened.")
-    _end_head(root)
-    bases = (element.get("href") for element in elements(root, "base"))
-    href = next((href for href in bases if href is not None), "").strip()
+    href = next((href for href in parts.bases if href is not None), "").strip()
     base = absolute(url, href) if href else None
     if not (base or "").startswith(("http:", "https:")):
         base = url
-    return Document(root, base or url, warnings)
+    return Document(root, base or url, parts, warnings)
 
 
 def exclude(document: Document, selectors: Iterable[str]) -> None:
@@ -162,11 +184,7 @@ def _matches(document: Document, selectors: Iterable[str]) -> list[Any]:
     return found
 
 
-def _is_too_deep(root: Any) -> bool:
-    return bool(_TOO_DEEP(root))
-
-
-def _tree(data: bytes) -> Any:
+def _tree(data: bytes) -> tuple[Any, Parts]:
     parser = etree.HTMLParser(
         encoding="utf-8",
         huge_tree=True,
@@ -182,7 +200,10 @@ def _tree(data: bytes) -> Any:
     if _has_long_tag(data):
         data = _without_late_attributes(data)
     root = None if data.isspace() or not data else etree.fromstring(data, parser)
-    return etree.fromstring(b"<html><body></body></html>") if root is None else root
+    if root is None:
+        root = etree.fromstring(b"<html><body></body></html>")
+    _end_head(root)
+    return root, Parts(*page_parts(root))
 
 
 def _end_head(root: Any) -> None:
@@ -194,12 +215,10 @@ def _end_head(root: Any) -> None:
     head = root.find("head")
     if head is None:
         return
-    for number, child in enumerate(head):
-        if isinstance(child.tag, str) and child.tag not in _HEAD_ELEMENTS:
-            late = head[number:]
-            break
-    else:
+    number = first_of_body(head, _HEAD_ELEMENTS)
+    if number < 0:
         return
+    late = head[number:]
     body = root.find("body")
     if body is None:
         body = etree.SubElement(root, "body")

@@ -53,7 +53,7 @@ def _absolute(base: str, value: str) -> str | None:
     if len(value) > MAX_CACHED and value[:5].lower() == "data:":
         return value
     if _ROOTED.match(value) and "/." not in value:
-        return _origin(base) + value
+        return origin_of(base) + value
     try:
         return urljoin(base, value) or None
     except ValueError:  # such as "http://[bad"
@@ -68,7 +68,8 @@ def without_session(url: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _origin(base: str) -> str:
+def origin_of(base: str) -> str:
+    """Return scheme, host and port of a URL."""
     return urljoin(base, "/").removesuffix("/")
 
 

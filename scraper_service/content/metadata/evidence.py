@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.html.page_urls import absolute, has_host, is_web
@@ -29,33 +30,30 @@ MAX_VALUE = 20_000  # characters
 MAX_HEADINGS = 10
 
 _UNREAD = ("style", "script", "template")
-_WANTED = ("meta", "link", "script", "title", "h1")
 
 
 class Evidence:
     """The ``<meta>`` values, links, headings and structured data of a page.
 
-    ``metas`` are pairs of the name as written and the value; ``links`` are elements.
+    ``metas`` are pairs of the name as written and the value; ``links`` are attributes.
     All are in document order. Create this before the page is cleaned.
     """
 
     def __init__(self, document: Document):
         self.document = document
         self.root: Any = document.root
-        found: dict[str, list[Any]] = {tag: [] for tag in _WANTED}
-        for element in elements(self.root, *_WANTED):
-            found[element.tag].append(element)
-        self.links = found["link"][:MAX_METAS]
-        self.scripts = found["script"]
+        parts = document.parts
+        self.links = parts.links[:MAX_METAS]
+        self.scripts = parts.scripts
         self.metas: list[tuple[str, str]] = []
         self._by_name: dict[str, list[str]] = {}
-        self._titles = found["title"]
-        self._headings = found["h1"][:MAX_HEADINGS]
-        self.meta_elements = found["meta"][:MAX_METAS]
-        for meta in self.meta_elements:
-            self._take(meta.attrib)
+        self._titles = parts.titles
+        self._headings = parts.headings[:MAX_HEADINGS]
+        self.meta_attributes = parts.metas[:MAX_METAS]
+        for attributes in self.meta_attributes:
+            self._take(attributes)
 
-    def _take(self, meta: Any) -> None:
+    def _take(self, meta: dict[str, str]) -> None:
         value = meta.get("content")
         if value is None:
             return
@@ -77,7 +75,7 @@ class Evidence:
         """Return the first value of the first of ``names`` with a value; else empty."""
         return next((value for name in names for value in self.all(name)), "")
 
-    @property
+    @cached_property
     def title(self) -> str:
         """The text of the first non-empty ``<title>`` outside of SVG drawings."""
         for title in self._titles:
@@ -135,11 +133,14 @@ _URL_PREFIX = re.compile(r"url\s*=\s*", re.IGNORECASE)
 
 def refresh(evidence: Evidence) -> MetaRefresh | None:
     """Return the page's meta refresh to an http(s) URL, or None."""
-    for meta in evidence.meta_elements:
-        if (meta.get("http-equiv") or "").strip().lower() != "refresh":
+    for number, meta in enumerate(evidence.meta_attributes):
+        if meta.get("http-equiv", "").strip().lower() != "refresh":
             continue
         content = meta.get("content")
-        if content is not None and next(meta.iterancestors("noscript"), None) is None:
+        if content is None:
+            continue
+        element = next(islice(elements(evidence.root, "meta"), number, None))
+        if next(element.iterancestors("noscript"), None) is None:
             return parse_refresh(content, evidence.document.base)
     return None
 

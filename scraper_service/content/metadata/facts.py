@@ -98,7 +98,7 @@ def _descriptions(evidence: Evidence) -> list[str]:
     for attribute in ("name", "property", "itemprop"):
         given = [
             meta.get("content", "").strip()[:MAX_VALUE]
-            for meta in evidence.meta_elements
+            for meta in evidence.meta_attributes
             if meta.get(attribute, "").strip().lower() == "description"
         ]
         if any(given):

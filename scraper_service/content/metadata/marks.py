@@ -8,7 +8,14 @@ from typing import Any
 
 from attrs import field, frozen
 
-from scraper_service.content.passes import signs, texts_in
+from scraper_service.content.passes import (
+    AttributeNames,
+    Finder,
+    Surroundings,
+    TextSigns,
+    signs,
+    texts_in,
+)
 
 MAX_ELEMENTS = 3000  # elements that are examined
 MAX_AFTER_HEADING = 400  # of these after the first ``h1``
@@ -27,8 +34,8 @@ _DATE = "date publish posted created time byline meta".split()
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
 # Attributes besides ``class`` that may mark any element.
-_NAMING = frozenset(
-    "itemprop rel data-author-username author created-timestamp".split()
+_NAMING = AttributeNames(
+    *"itemprop rel data-author-username author created-timestamp".split()
 )
 _BY = re.compile(
     r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
@@ -38,6 +45,7 @@ _BY = re.compile(
 # First letters of the words of _BY.
 _STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())
 _STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
+_TEXTS = TextSigns(MAX_TEXT, _STARTS)
 _NEITHER = (False, False)
 DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
 # Tags with text, but seldom with an ``itemprop``.
@@ -53,6 +61,7 @@ _FOREIGN = re.compile(
     re.IGNORECASE,
 )
 _OUTSIDE = frozenset({"footer", "nav", "script", "style", "template"})
+_has_heading = Finder("h1")
 
 Kind = tuple[bool, bool]  # whether of an author, whether of a date
 
@@ -77,6 +86,7 @@ class Marks:
 def marks(body: Any) -> Marks:
     """Find the marks of author and dates in one walk of the page."""
     found, early = Marks(), Marks()
+    places = Surroundings(_OUTSIDE, _is_foreign_name, _has_heading)
     seen = early
     for element, text, tail, kind in signs(
         body,
@@ -86,19 +96,18 @@ def marks(body: Any) -> Marks:
         dated=DATED_TAGS,
         plain=_PLAIN_TAGS,
         naming=_NAMING,
-        starts=_STARTS,
+        texts=_TEXTS,
         left=MAX_ELEMENTS,
         after_heading=MAX_AFTER_HEADING,
-        longest=MAX_TEXT,
     ):
         if text is not None:
-            _take_text(text, element, seen)
+            _take_text(text, element, seen, places)
         if tail is not None:
-            _take_text(tail, element.getparent(), seen)
+            _take_text(tail, element.getparent(), seen, places)
         if element.tag == "h1":
             seen = found
         if kind is not _NEITHER:
-            _take_element(element, kind, found)
+            _take_element(element, kind, found, places)
     found.bylines.extend(early.bylines)
     found.dated.extend(early.dated)
     return found
@@ -130,22 +139,24 @@ def _kind_of(element: Any, kind: Kind) -> Kind:
     return (is_author, is_date) if is_author or is_date else _NEITHER
 
 
-def _take_element(element: Any, kind: Kind, found: Marks) -> None:
+def _take_element(element: Any, kind: Kind, found: Marks, places: Surroundings) -> None:
     is_author = kind[0] and len(found.authors) < MAX_MARKS
     is_date = kind[1] and len(found.dates) < MAX_MARKS
-    if (is_author or is_date) and not is_foreign(element):
+    if (is_author or is_date) and not places.are_foreign(element):
         if is_date:
             found.dates.append(element)
         if is_author:
             found.authors.append(element)
 
 
-def _take_text(text: str, parent: Any, seen: Marks) -> None:
-    if is_foreign(parent):
+def _take_text(text: str, parent: Any, seen: Marks, places: Surroundings) -> None:
+    is_dated = len(seen.dated) < MAX_TEXTS and _YEAR.search(text)
+    is_byline = len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} ")
+    if not (is_dated or is_byline) or places.are_foreign(parent):
         return
-    if len(seen.dated) < MAX_TEXTS and _YEAR.search(text):
+    if is_dated:
         seen.dated.append(" ".join(text.split()))
-    if len(seen.bylines) < MAX_TEXTS and _BY.match(f"{text.lstrip()} "):
+    if is_byline:
         whole = text_of(parent)
         if len(whole) <= MAX_TEXT:
             seen.bylines.append(whole)
@@ -181,20 +192,3 @@ def text_of(element: Any) -> str:
 @lru_cache(maxsize=10_000)
 def _is_foreign_name(names: str) -> bool:
     return bool(_FOREIGN.search(names))
-
-
-def is_foreign(element: Any) -> bool:
-    """Return True for an element of a comment, a teaser, a menu or a footer."""
-    while element is not None:
-        tag = element.tag
-        if tag in _OUTSIDE:
-            return True
-        if tag in {"body", "html"}:
-            return False
-        attributes = element.attrib
-        if attributes:
-            names = f"{attributes.get('class', '')} {attributes.get('id', '')}"
-            if names != " " and _is_foreign_name(names):
-                return next(element.iter("h1"), None) is None
-        element = element.getparent()
-    return False

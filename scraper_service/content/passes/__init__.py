@@ -18,8 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
+    "COMPLETE_URL",
+    "OTHER_URL",
+    "ROOTED_URL",
+    "AttributeNames",
     "Finder",
+    "Surroundings",
     "TagNames",
+    "TextSigns",
     "WordTable",
     "block_elements",
     "classed",
@@ -27,10 +33,12 @@ __all__ = [
     "dropped_blocks",
     "elements",
     "feature_rows",
+    "first_of_body",
     "is_utf8",
     "main_texts",
     "may_be_forbidden",
     "name_parts",
+    "page_parts",
     "partly_kept",
     "path_numbers",
     "score_names",
@@ -40,6 +48,7 @@ __all__ = [
     "text_blocks",
     "texts_in",
     "tree_sums",
+    "url_kind",
     "write_content",
 ]
 
@@ -79,6 +88,19 @@ if TYPE_CHECKING or compiled is None:
         texts_in,
     )
     from scraper_service.content.passes.page_bytes import is_utf8, may_be_forbidden
+    from scraper_service.content.passes.page_nodes import (
+        COMPLETE_URL,
+        OTHER_URL,
+        ROOTED_URL,
+        AttributeNames,
+        TextSigns,
+        url_kind,
+    )
+    from scraper_service.content.passes.page_walk import (
+        Surroundings,
+        first_of_body,
+        page_parts,
+    )
     from scraper_service.content.passes.siblings import partly_kept, path_numbers
     from scraper_service.content.passes.simhash import simhash
     from scraper_service.content.passes.walks import (

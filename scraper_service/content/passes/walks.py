@@ -22,6 +22,7 @@ from scraper_service.content.passes.nodes import (
     tail_of,
     text_of,
 )
+from scraper_service.content.passes.page_nodes import AttributeNames, TextSigns
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -112,7 +113,7 @@ def _add_main_texts(
     return left
 
 
-def signs(  # noqa: PLR0912  # a call for each element costs too much
+def signs(
     body: Element,
     *,
     kind_of: Callable[[Any], Any],
@@ -120,11 +121,10 @@ def signs(  # noqa: PLR0912  # a call for each element costs too much
     neither: Any,
     dated: Collection[str],
     plain: Collection[str],
-    naming: frozenset[str],
-    starts: Collection[str],
+    naming: AttributeNames,
+    texts: TextSigns,
     left: Whole,
     after_heading: Whole,
-    longest: Whole,
 ) -> list[Any]:
     """Return the elements that may name an author or a date; see ``metadata/marks.py``.
 
@@ -141,12 +141,8 @@ def signs(  # noqa: PLR0912  # a call for each element costs too much
         left -= 1
         if not left:
             break
-        text = text_of(node)
-        if text is not None and not _is_telling(text, longest, starts):
-            text = None
-        tail = tail_of(node)
-        if tail is not None and not _is_telling(tail, longest, starts):
-            tail = None
+        text = texts.of(node)
+        tail = texts.behind(node)
         names = attribute(node, "class")
         kind = kinds.get(names)
         if kind is None:
@@ -161,19 +157,9 @@ def signs(  # noqa: PLR0912  # a call for each element costs too much
         elif tag == "a":
             if "/author" in (attribute(node, "href") or ""):
                 kind = True, kind[1]
-        elif tag not in plain and has_attributes(node):
-            element = element_of(document, node)
-            if not naming.isdisjoint(element.keys()):
-                kind = kind_of_attributes(element, kind)
+        elif tag not in plain and naming.on(node):
+            kind = kind_of_attributes(element_of(document, node), kind)
         if text is not None or tail is not None or tag == "h1" or kind is not neither:
             found.append((element_of(document, node), text, tail, kind))
         node = next_element(node, root)
     return found
-
-
-@cfunc
-def _is_telling(text: str, longest: Whole, starts: Collection[str]) -> bool:
-    """Return True if a text may be a byline or hold a year."""
-    if not 4 < len(text) <= longest:
-        return False
-    return "20" in text or "19" in text or text.lstrip()[:2] in starts

@@ -1,0 +1,91 @@
+"""Further access to the elements of a page, by lxml.
+
+``page_nodes.pyx`` has the same names for the nodes of libxml2.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.passes.nodes import tail_of, text_of
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from scraper_service.content.passes.nodes import Node
+
+OTHER_URL, COMPLETE_URL, ROOTED_URL = 0, 1, 2
+
+_COMPLETE = re.compile(r"https?://[!-~]*\Z")
+# URLs that begin at the root, without parts to resolve or to tidy.
+_ROOTED = re.compile(
+    r"/(?:[\w-](?:(?![?#;\\])[!-~])*(?:\?(?:(?![?#])[!-~])+)?)?\Z", re.ASCII
+)
+
+
+def parent_of(node: Node) -> Node:
+    return node.getparent()
+
+
+def key_of(node: Node) -> Any:
+    """Return a key for the node in dictionaries."""
+    return node
+
+
+def attributes_of(node: Node) -> dict[str, str]:
+    """Return the attributes of a node by name."""
+    return dict(node.attrib)
+
+
+class Tags:
+    """A few tag names."""
+
+    def __init__(self, tags: Collection[str]) -> None:
+        self._tags = tags
+
+    def have(self, node: Node) -> bool:
+        """Return True for a node with one of the tags."""
+        return node.tag in self._tags
+
+
+class AttributeNames:
+    """A few names of attributes."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = frozenset(names)
+
+    def on(self, node: Node) -> bool:
+        """Return True if a node has an attribute with one of the names."""
+        return not self._names.isdisjoint(node.keys())
+
+
+class TextSigns:
+    """Finds short texts that hold a year, or begin with one of some pairs of letters."""
+
+    def __init__(self, longest: int, starts: Collection[str]) -> None:
+        self._longest = longest
+        self._starts = starts
+
+    def of(self, node: Node) -> str | None:
+        """Return the text before the first child if it has a sign, else None."""
+        return self._checked(text_of(node))
+
+    def behind(self, node: Node) -> str | None:
+        """Return the text behind the element if it has a sign, else None."""
+        return self._checked(tail_of(node))
+
+    def _checked(self, text: str | None) -> str | None:
+        if text is None or not 4 < len(text) <= self._longest:
+            return None
+        has_sign = "20" in text or "19" in text or text.lstrip()[:2] in self._starts
+        return text if has_sign else None
+
+
+def url_kind(value: str) -> int:
+    """Return COMPLETE_URL or ROOTED_URL for plain URLs of these kinds, else OTHER_URL."""
+    if _COMPLETE.match(value):
+        return COMPLETE_URL
+    if _ROOTED.match(value) and "/." not in value:
+        return ROOTED_URL
+    return OTHER_URL

@@ -1,0 +1,173 @@
+"""Further access to the nodes of libxml2; ``page_nodes.py`` has the same names."""
+
+from libc.stdint cimport uint32_t
+
+cdef extern from "Python.h":
+    bint PyUnicode_IS_COMPACT_ASCII(object text)
+
+cdef enum:
+    MAX_UTF8 = 4  # bytes of a character
+
+
+cdef inline xmlNode* parent_of(xmlNode* node) noexcept:
+    node = node.parent
+    return node if node is not NULL and node.type == XML_ELEMENT_NODE else NULL
+
+
+cdef inline object key_of(xmlNode* node):
+    """Return a key for the node in dictionaries."""
+    return <size_t>node
+
+
+cdef dict attributes_of(xmlNode* node):
+    """Return the attributes of a node by name."""
+    cdef dict found = {}
+    cdef xmlAttr* own = node.properties
+    while own is not NULL:
+        if own.ns is NULL:
+            found[decoded(<const char*>own.name)] = value_of(node, own)
+        own = own.next
+    return found
+
+
+cdef inline str value_of(xmlNode* node, xmlAttr* own):
+    cdef xmlNode* text = <xmlNode*>own.children
+    if text is NULL:
+        return ""
+    if text.next is NULL and text.type == XML_TEXT_NODE and text.content is not NULL:
+        return decoded(<const char*>text.content)
+    return api.attributeValue(node, own)
+
+
+cdef class AttributeNames:
+    """A few names of attributes."""
+
+    cdef Tags names
+
+    def __init__(self, *names):
+        self.names = Tags(names)
+
+    cdef inline bint on(self, xmlNode* node) noexcept:
+        """Return True if a node has an attribute with one of the names."""
+        cdef xmlAttr* own = node.properties
+        cdef Tags names = self.names
+        cdef const char* name
+        cdef Py_ssize_t n
+        while own is not NULL:
+            name = <const char*>own.name
+            for n in range(names.count):
+                if name[0] == names.names[n][0] and strcmp(name, names.names[n]) == 0:
+                    return True
+            own = own.next
+        return False
+
+
+cdef class TextSigns:
+    """Finds short texts that hold a year, or begin with one of some pairs of letters."""
+
+    cdef Py_ssize_t longest
+    cdef object starts
+    cdef uint32_t[128] seconds  # by the first letter, a bit for each second letter
+
+    def __init__(self, longest, starts):
+        self.longest = longest
+        self.starts = starts
+        for n in range(128):
+            self.seconds[n] = 0
+        for first, second in starts:
+            self.seconds[ord(first)] |= <uint32_t>1 << (ord(second) & 31)
+
+    cdef inline str of(self, xmlNode* node):
+        """Return the text before the first child if it has a sign, else None."""
+        return self.checked(text_from(node.children))
+
+    cdef inline str behind(self, xmlNode* node):
+        """Return the text behind the element if it has a sign, else None."""
+        return self.checked(text_from(node.next))
+
+    cdef str checked(self, xmlNode* first):
+        cdef str text
+        if first is NULL:
+            return None
+        if (
+            first.content is not NULL
+            and text_from(first.next) is NULL
+            and not self.may_tell(<const char*>first.content)
+        ):
+            return None
+        text = full_text(first)
+        if 4 < len(text) <= self.longest and (
+            "20" in text or "19" in text or text.lstrip()[:2] in self.starts
+        ):
+            return text
+        return None
+
+    cdef bint may_tell(self, const char* text) noexcept:
+        """Return False for bytes of a text that has no sign."""
+        cdef const char* at = text
+        cdef const char* start
+        while at[0] == 32 or 9 <= at[0] <= 13 or 28 <= at[0] <= 31:
+            at += 1
+        start = at
+        while at[0]:
+            if at - text > MAX_UTF8 * self.longest:
+                return False
+            if (at[0] == 50 and at[1] == 48) or (at[0] == 49 and at[1] == 57):
+                return strnlen(at, MAX_UTF8 * self.longest) + (at - text) > 4
+            at += 1
+        if at - text <= 4:
+            return False
+        if not 0 < start[0] < 128 or not 0 < start[1] < 128:
+            return start[0] != 0
+        return self.seconds[<int>start[0]] >> (start[1] & 31) & 1
+
+
+cdef extern from "string.h":
+    size_t strnlen(const char* text, size_t most) noexcept
+
+
+cpdef enum:
+    OTHER_URL = 0
+    COMPLETE_URL = 1
+    ROOTED_URL = 2
+
+
+cpdef int url_kind(str value) noexcept:
+    """Return COMPLETE_URL or ROOTED_URL for plain URLs of these kinds, else OTHER_URL."""
+    cdef const char* at
+    cdef const char* start
+    if not PyUnicode_IS_COMPACT_ASCII(value):
+        return OTHER_URL
+    start = at = <const char*>PyUnicode_DATA(value)
+    cdef const char* end = at + PyUnicode_GET_LENGTH(value)
+    cdef bint is_query = False
+    while at < end:
+        if not 32 < at[0] < 127:
+            return OTHER_URL
+        at += 1
+    if strncmp(start, "http://", 7) == 0 or strncmp(start, "https://", 8) == 0:
+        return COMPLETE_URL
+    if start[0] != 47:  # /
+        return OTHER_URL
+    at = start + 1
+    if at == end:
+        return ROOTED_URL
+    if not (
+        48 <= at[0] <= 57 or 97 <= at[0] | 32 <= 122 or at[0] == 95 or at[0] == 45
+    ):
+        return OTHER_URL
+    while at < end:
+        if at[0] == 35 or (at[0] == 47 and at[1] == 46):  # "#" or "/."
+            return OTHER_URL
+        if at[0] == 63:  # ?
+            if is_query or at + 1 == end:
+                return OTHER_URL
+            is_query = True
+        elif not is_query and (at[0] == 59 or at[0] == 92):  # ";" or a backslash
+            return OTHER_URL
+        at += 1
+    return ROOTED_URL
+
+
+cdef extern from "string.h":
+    int strncmp(const char* one, const char* other, size_t most) noexcept

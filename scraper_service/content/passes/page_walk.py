@@ -1,0 +1,159 @@
+"""The walk over a page as it was parsed, and the surroundings of its elements."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.passes.arrays import Whole, cclass, cfunc
+from scraper_service.content.passes.nodes import (
+    NULL,
+    Document,
+    Element,
+    Node,
+    TagNames,
+    attribute,
+    document_of,
+    element_of,
+    first_child,
+    has_attributes,
+    next_sibling,
+    node_of,
+)
+from scraper_service.content.passes.page_nodes import (
+    Tags,
+    attributes_of,
+    key_of,
+    parent_of,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+# The lines from here on are compiled.
+
+
+def page_parts(root: Element) -> tuple[Any, ...]:
+    """Return the parts of a page; see ``html/document.py``.
+
+    They are the number of its levels, the values of ``base``, the attributes of ``meta``
+    and ``link``, the elements ``script``, ``title`` and ``h1``, and the URLs to follow.
+    """
+    wanted: Tags = Tags("a area base frame h1 link meta script title".split())
+    document: Document = document_of(root)
+    top: Node = node_of(root)
+    node: Node = top
+    child: Node = NULL
+    names: TagNames = TagNames()
+    depth: Whole = 1
+    deepest: Whole = 1
+    bases: list = []
+    metas: list = []
+    links: list = []
+    elements: dict = {"script": [], "title": [], "h1": []}
+    followed: dict = {}
+    while node is not NULL:
+        if wanted.have(node):
+            tag = names.of(node)
+            value = None
+            if tag in {"a", "area"}:
+                value = attribute(node, "href")
+            elif tag == "frame":
+                value = attribute(node, "src")
+            elif tag == "base":
+                bases.append(attribute(node, "href"))
+            elif tag == "meta":
+                metas.append(attributes_of(node))
+            elif tag == "link":
+                found = attributes_of(node)
+                links.append(found)
+                if found.get("rel") in {"next", "prev"}:
+                    value = found.get("href")
+            else:
+                elements[tag].append(element_of(document, node))
+            if value is not None:
+                followed[value] = None
+        child = first_child(node)
+        if child is not NULL:
+            node = child
+            depth += 1
+            deepest = max(deepest, depth)
+            continue
+        while node is not NULL:
+            if node is top:
+                node = NULL
+                break
+            child = next_sibling(node)
+            if child is not NULL:
+                node = child
+                break
+            node = parent_of(node)
+            depth -= 1
+    return deepest, bases, metas, links, *elements.values(), list(followed)
+
+
+def first_of_body(head: Element, kept: Collection[str]) -> int:
+    """Return the number of the first child whose tag is not ``kept``; -1 without any."""
+    names: TagNames = TagNames()
+    child: Node = first_child(node_of(head))
+    number: Whole = 0
+    while child is not NULL:
+        if names.of(child) not in kept:
+            return number
+        number += 1
+        child = next_sibling(child)
+    return -1
+
+
+@cclass
+class Surroundings:
+    """Finds out whether elements are in a part of the page with a foreign subject.
+
+    Such parts have a tag among ``outside``, or a class or id for which ``is_named``
+    returns True. Parts with a heading (``has_heading``) are not foreign.
+    """
+
+    outside: Any
+    is_named: Any
+    has_heading: Any
+    tags: TagNames
+    known: dict
+
+    def __init__(
+        self,
+        outside: Collection[str],
+        is_named: Callable[[str], bool],
+        has_heading: Callable[[Any], bool],
+    ) -> None:
+        self.outside = outside
+        self.is_named = is_named
+        self.has_heading = has_heading
+        self.tags = TagNames()
+        self.known = {}
+
+    def are_foreign(self, element: Element) -> bool:
+        """Return True for an element of a foreign part."""
+        return bool(self._of(document_of(element), node_of(element)))
+
+    @cfunc
+    def _of(self, document: Document, node: Node) -> object:
+        key = key_of(node)
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self._made(document, node)
+        return found
+
+    @cfunc
+    def _made(self, document: Document, node: Node) -> object:
+        tag = self.tags.of(node)
+        if tag in self.outside:
+            return True
+        if tag in {"body", "html"}:
+            return False
+        if has_attributes(node):
+            names: str = attribute(node, "class") or ""
+            own: str = attribute(node, "id") or ""
+            if (names or own) and self.is_named(names + " " + own):
+                element = element_of(document, node)
+                return tag != "h1" and not self.has_heading(element)
+        above: Node = parent_of(node)
+        return False if above is NULL else self._of(document, above)
