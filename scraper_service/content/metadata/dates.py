@@ -25,6 +25,7 @@ _MONTHS = (
     "dec déc dez dic des gru дек ara",
 )
 _MONTH = {name: n for n, names in enumerate(_MONTHS, 1) for name in names.split()}
+_DIGIT = re.compile(r"\d")
 _WORD = r"(?P<word>[^\W\d_]{3,12})"
 _DAY = r"(?P<d>\d{1,2})"
 _YEAR = r"(?P<y>(?:19|20)\d\d)"
@@ -61,7 +62,7 @@ def iso_date(text: str, language: str = "", *, any_year: bool = False) -> str | 
     count only with ``any_year``.
     """
     text = text[:MAX_TEXT].strip()
-    if not any(character.isdigit() for character in text):
+    if not _DIGIT.search(text):
         return None
     if match := _ISO.search(text):
         day = _day(match["y"], match["m"], match["d"], any_year)

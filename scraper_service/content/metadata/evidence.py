@@ -75,6 +75,18 @@ class Evidence:
         """Return the first value of the first of ``names`` with a value; else empty."""
         return next((value for name in names for value in self.all(name)), "")
 
+    def related(self, relation: str) -> list[dict[str, str]]:
+        """Return the links with a relation."""
+        return self._related.get(relation, [])
+
+    @cached_property
+    def _related(self) -> dict[str, list[dict[str, str]]]:
+        found: dict[str, list[dict[str, str]]] = {}
+        for link in self.links:
+            for relation in {*link.get("rel", "").lower().split()}:
+                found.setdefault(relation, []).append(link)
+        return found
+
     @cached_property
     def title(self) -> str:
         """The text of the first non-empty ``<title>`` outside of SVG drawings."""

@@ -195,9 +195,7 @@ def _linked_urls(
     """Return the URLs of ``<link>`` with a relation and, if given, one of ``types``."""
     found = []
     base = evidence.document.base
-    for link in evidence.links:
-        if relation not in (link.get("rel") or "").lower().split():
-            continue
+    for link in evidence.related(relation):
         if types and (link.get("type") or "").strip().lower() not in types:
             continue
         if link.get("href") and (address := absolute(base, link.get("href"))):

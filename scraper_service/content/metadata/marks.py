@@ -11,6 +11,7 @@ from attrs import field, frozen
 from scraper_service.content.passes import (
     AttributeNames,
     Finder,
+    NameParts,
     Surroundings,
     TextSigns,
     signs,
@@ -30,6 +31,8 @@ _AUTHOR = (
 ).split()
 _AUTHORISED = re.compile(r"authori\w*")
 _DATE = "date publish posted created time byline meta".split()
+_PARTS = NameParts(*_AUTHOR, *_DATE)
+_AUTHOR_PATHS = NameParts("/author")  # in URLs
 # Attributes in which forum software and others give author and date of a post.
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
@@ -93,6 +96,8 @@ def marks(body: Any) -> Marks:
         kind_of=_kind,
         kind_of_attributes=_kind_of,
         neither=_NEITHER,
+        parts=_PARTS,
+        author_paths=_AUTHOR_PATHS,
         dated=DATED_TAGS,
         plain=_PLAIN_TAGS,
         naming=_NAMING,

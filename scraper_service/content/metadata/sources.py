@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.content.metadata.dates import iso_date, url_date
 from scraper_service.content.metadata.linked_data import folded, text_of
@@ -201,15 +201,16 @@ def _linked_modified(evidence: Evidence) -> Iterator[str]:
 
 def _marked_dates(evidence: Evidence) -> Iterator[str]:
     """Yield dates of elements that are marked as date, dates of publication first."""
-    sure: list[str] = []
-    rest: list[str] = []
+    sure: list[Any] = []
+    rest: list[Any] = []
     for element in evidence.marks.dates:
         names = f"{element.get('class', '')} {element.get('itemprop', '')}"
+        if not _UPDATED.search(names):
+            (sure if _PUBLISHED.search(names) else rest).append(element)
+    for element in sure + rest:
         text = date_of(element)
-        if text and len(text) <= MAX_BYLINE and not _UPDATED.search(names):
-            (sure if _PUBLISHED.search(names) else rest).append(text)
-    yield from sure
-    yield from rest
+        if text and len(text) <= MAX_BYLINE:
+            yield text
 
 
 def _dated_texts(evidence: Evidence) -> Iterator[str]:

@@ -23,6 +23,7 @@ __all__ = [
     "ROOTED_URL",
     "AttributeNames",
     "Finder",
+    "NameParts",
     "Surroundings",
     "TagNames",
     "TextSigns",
@@ -93,6 +94,7 @@ if TYPE_CHECKING or compiled is None:
         OTHER_URL,
         ROOTED_URL,
         AttributeNames,
+        NameParts,
         TextSigns,
         url_kind,
     )

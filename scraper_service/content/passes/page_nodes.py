@@ -60,6 +60,18 @@ class AttributeNames:
         return not self._names.isdisjoint(node.keys())
 
 
+class NameParts:
+    """A few parts of names, in lower case."""
+
+    def __init__(self, *parts: str) -> None:
+        self._parts = parts
+
+    def are_in(self, node: Node, name: str) -> bool:
+        """Return True if an attribute has one of the parts, in any case."""
+        value = node.get(name, "").lower()
+        return any(part in value for part in self._parts)
+
+
 class TextSigns:
     """Finds short texts that hold a year, or begin with one of some pairs of letters."""
 

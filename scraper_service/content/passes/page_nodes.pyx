@@ -7,6 +7,7 @@ cdef extern from "Python.h":
 
 cdef enum:
     MAX_UTF8 = 4  # bytes of a character
+    MAX_PARTS = 24
 
 
 cdef inline xmlNode* parent_of(xmlNode* node) noexcept:
@@ -60,6 +61,60 @@ cdef class AttributeNames:
                     return True
             own = own.next
         return False
+
+
+cdef class NameParts:
+    """A few parts of names, in lower case."""
+
+    cdef const char* parts[MAX_PARTS]
+    cdef int count
+    cdef uint32_t firsts  # a bit for each first letter
+    cdef list kept
+
+    def __init__(self, *parts):
+        self.kept = [part.encode() for part in parts]
+        self.count = len(self.kept)
+        if self.count > MAX_PARTS:
+            raise ValueError("too many parts")
+        self.firsts = 0
+        for n in range(self.count):
+            self.parts[n] = <bytes>self.kept[n]
+            self.firsts |= <uint32_t>1 << (self.parts[n][0] & 31)
+
+    cdef inline bint are_in(self, xmlNode* node, str name) noexcept:
+        """Return True if an attribute has one of the parts, in any case."""
+        cdef xmlAttr* own
+        cdef xmlNode* text
+        if node.properties is NULL:
+            return False
+        own = attribute_at(node, PyUnicode_AsUTF8(name))
+        if own is NULL or own.children is NULL:
+            return False
+        text = <xmlNode*>own.children
+        if text.next is not NULL or text.type != XML_TEXT_NODE or text.content is NULL:
+            return True  # not examined
+        return self.has_part(<const char*>text.content)
+
+    cdef bint has_part(self, const char* at) noexcept:
+        cdef const char* part
+        cdef int n, size
+        while at[0]:
+            if self.firsts >> (at[0] & 31) & 1:
+                for n in range(self.count):
+                    part = self.parts[n]
+                    if small(at[0]) != part[0]:
+                        continue
+                    size = 1
+                    while part[size] and small(at[size]) == part[size]:
+                        size += 1
+                    if not part[size]:
+                        return True
+            at += 1
+        return False
+
+
+cdef inline char small(char letter) noexcept:
+    return letter + 32 if 65 <= letter <= 90 else letter
 
 
 cdef class TextSigns:

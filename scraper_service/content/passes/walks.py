@@ -22,7 +22,11 @@ from scraper_service.content.passes.nodes import (
     tail_of,
     text_of,
 )
-from scraper_service.content.passes.page_nodes import AttributeNames, TextSigns
+from scraper_service.content.passes.page_nodes import (
+    AttributeNames,
+    NameParts,
+    TextSigns,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection
@@ -119,6 +123,8 @@ def signs(
     kind_of: Callable[[Any], Any],
     kind_of_attributes: Callable[[Any, Any], Any],
     neither: Any,
+    parts: NameParts,
+    author_paths: NameParts,
     dated: Collection[str],
     plain: Collection[str],
     naming: AttributeNames,
@@ -134,7 +140,6 @@ def signs(
     node: Node = root
     document: Document = document_of(body)
     tags: TagNames = TagNames()
-    kinds: dict = {None: neither, "": neither}
     found: list = []
     is_early = True
     while node is not NULL:
@@ -143,10 +148,9 @@ def signs(
             break
         text = texts.of(node)
         tail = texts.behind(node)
-        names = attribute(node, "class")
-        kind = kinds.get(names)
-        if kind is None:
-            kind = kinds[names] = kind_of(names)
+        kind = neither
+        if parts.are_in(node, "class"):
+            kind = kind_of(attribute(node, "class"))
         tag = tags.of(node)
         if tag == "h1":
             if is_early:
@@ -155,7 +159,7 @@ def signs(
         elif tag in dated:
             kind = False, True
         elif tag == "a":
-            if "/author" in (attribute(node, "href") or ""):
+            if author_paths.are_in(node, "href"):
                 kind = True, kind[1]
         elif tag not in plain and naming.on(node):
             kind = kind_of_attributes(element_of(document, node), kind)
