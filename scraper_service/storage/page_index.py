@@ -42,19 +42,19 @@ _ADD = insertion(
     search_page,
     *("team_id", "key", "language", "date", "expires_at", "url", "facts", "text"),
 )
-_OF_PAGE = "FROM search_page WHERE team_id = :team_id AND key = :key"
+# Not with INSERT ... SELECT, for which FTS5 writes its lists at each row.
 _ADD_WORDS = {
     "sqlite": Statement(
-        text(
-            "INSERT INTO search_index (rowid, title, about, body, marks)"
-            f" SELECT id, :title, :about, :body, :marks {_OF_PAGE}"
-        )
+        text("""
+INSERT INTO search_index (rowid, title, about, body, marks) VALUES (
+  (SELECT id FROM search_page WHERE team_id = :team_id AND key = :key),
+  :title, :about, :body, :marks)""")
     ),
     "postgresql": Statement(
-        text(
-            "INSERT INTO search_index (rowid, terms)"
-            f" SELECT id, CAST(:terms AS tsvector) {_OF_PAGE}"
-        )
+        text("""
+INSERT INTO search_index (rowid, terms) VALUES (
+  (SELECT id FROM search_page WHERE team_id = :team_id AND key = :key),
+  CAST(:terms AS tsvector))""")
     ),
 }
 
