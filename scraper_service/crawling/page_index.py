@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
     from scraper_service.items import SearchPage
 
-PAUSE_S = 0.05  # pages of this time share a transaction
 MAX_WAITING = 2000  # waiting pages before callers have to wait
 AT_ONCE = 100  # pages in one transaction
 PATIENCE_S = 60.0  # with an unavailable database, as in a restart
@@ -105,7 +104,6 @@ class SearchIndex:
 
     async def _write(self) -> None:
         try:
-            await asyncio.sleep(PAUSE_S)
             while self._waiting:
                 team_id = next(iter(self._waiting))
                 pages = self._waiting.pop(team_id)

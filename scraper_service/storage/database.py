@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import event, inspect, text
 from sqlalchemy.engine import make_url
@@ -36,7 +36,14 @@ from scraper_service.storage.write_queue import Commits, Writer
 
 if TYPE_CHECKING:
     import sqlite3
-    from collections.abc import Awaitable, Callable, Hashable, Iterator
+    from collections.abc import (
+        Awaitable,
+        Callable,
+        Hashable,
+        Iterable,
+        Iterator,
+        Mapping,
+    )
 
     from scrapy.settings import BaseSettings
     from sqlalchemy import URL, Connection, Engine
@@ -202,7 +209,7 @@ class Database:
         if self._moment is None or self._moment.done():
             self._moment = asyncio.ensure_future(asyncio.sleep(MOMENT_S))
         await asyncio.shield(self._moment)
-        return await self.write_locking(function, name, *args, **kwargs)
+        return await self._write_named(function, name, args, kwargs, waits=True)
 
     def expect(self, name: Hashable, writing: asyncio.Task[None]) -> None:
         """Register the task ``writing``, which writes what readers of ``name`` expect."""
@@ -299,11 +306,21 @@ class Database:
         ``name`` is the key of the row: a job, a host or a source. The row of a job is locked
         before its other rows. Functions of one transaction run in the order of their names.
         """
+        return await self._write_named(function, name, args, kwargs)
 
+    async def _write_named(
+        self,
+        function: Callable[..., ResultT],
+        name: str,
+        args: Iterable[Any],
+        kwargs: Mapping[str, Any],
+        *,
+        waits: bool = False,
+    ) -> ResultT:
         def work_on(connection: Connection) -> ResultT:
             return function(connection, name, *args, **kwargs)
 
-        work = self._writer.submit(work_on, name)
+        work = self._writer.submit(work_on, name, waits=waits)
         result = await _answered(asyncio.wrap_future(work))
         self._commits.note(name)
         return result

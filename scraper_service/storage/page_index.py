@@ -74,9 +74,9 @@ class PageIndex:
     async def add(
         self, team_id: str, pages: Sequence[tuple[str, bytes]], retention_s: float
     ) -> None:
-        """Add pages, as (URL, packed ``SearchEntry``)."""
+        """Add pages, as (URL, packed ``SearchEntry``), a moment later."""
         name = f"search:{team_id}"
-        await self._database.write_locking(add_pages, name, team_id, pages, retention_s)
+        await self._database.write_later(add_pages, name, team_id, pages, retention_s)
 
     async def search(
         self, team_id: str, query: SearchQuery, source: ResultList, limit: int

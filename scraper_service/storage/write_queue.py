@@ -36,9 +36,10 @@ ResultT = TypeVar("ResultT")
 WorkT: TypeAlias = "tuple[str, Callable[..., list[Any]], Any, Future[Any]]"
 
 MAX_GROUP = 100  # functions in one transaction
-# Between two transactions while only items wait. A transaction costs more than the rows
-# of a page.
+# Between two transactions while only items wait, for each piece of work of the first. A
+# transaction costs more than the rows of a page, so a fast crawl has larger ones.
 ITEMS_EVERY_S = 0.02
+MOST_TIMES = 4  # of this pause
 ASIDE_AT_ONCE = 4  # threads for functions that wait for locks
 
 logger = logging.getLogger(__name__)
@@ -50,8 +51,8 @@ class Writer:
     A group that fails is rolled back, and its functions run one by one, so that one bad
     function fails alone. Functions therefore must have no effect but on the database.
     Inside a group, functions run in the order of what they lock: processes that write to
-    the same rows never wait for each other in a circle. Items wait up to
-    :data:`ITEMS_EVERY_S` for each other, and for nothing else.
+    the same rows never wait for each other in a circle. Items wait for each other, up to
+    :data:`MOST_TIMES` times :data:`ITEMS_EVERY_S`, and for nothing else.
 
     A function that waits for a lock of another process delays the others for at most
     :attr:`Waits.lock_s` of :data:`SHARING`. Then another thread waits, and runs later
@@ -76,15 +77,21 @@ class Writer:
         self._thread.start()
 
     def submit(
-        self, function: Callable[[Connection], ResultT], name: str = ""
+        self,
+        function: Callable[[Connection], ResultT],
+        name: str = "",
+        *,
+        waits: bool = False,
     ) -> Future[ResultT]:
         """Return a future of the result, which is done after the commit.
 
-        ``name`` is the key of what the function locks, empty if it locks nothing.
+        ``name`` is the key of what the function locks, empty if it locks nothing. Work that
+        ``waits`` shares the transaction of the next items.
         """
         work = _work(function, name)
         self._queue.put(work)
-        self._hurry.set()
+        if not waits:
+            self._hurry.set()
         return work[-1]
 
     def submit_aside(
@@ -131,12 +138,18 @@ class Writer:
                 return
 
     def _next_group(self) -> tuple[list[WorkT], bool]:
-        group: list[WorkT] = []
         work = self._queue.get()
         if (wait_s := self._items_at - time.monotonic()) > 0:
             self._hurry.wait(wait_s)
         self._hurry.clear()  # before the queue is emptied: later work sets it again
-        self._items_at = time.monotonic() + ITEMS_EVERY_S
+        found = self._take_from(work)
+        times = min(len(found[0]), MOST_TIMES)
+        self._items_at = time.monotonic() + times * ITEMS_EVERY_S
+        return found
+
+    def _take_from(self, work: WorkT | None) -> tuple[list[WorkT], bool]:
+        """Return ``work`` with further waiting work, and True before the end."""
+        group: list[WorkT] = []
         while work is not None:
             if work[-1].set_running_or_notify_cancel():
                 group.append(work)

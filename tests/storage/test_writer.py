@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from sqlalchemy import create_engine, text
 
@@ -58,3 +60,26 @@ def test_items_that_wait_are_written_before_the_end(written):
     opened.close()
     assert item.result(0) == -2
     assert calls == [[1], [2]]
+
+
+def test_work_that_waits_goes_along_with_an_item(written):
+    opened, note, calls = written
+    opened.submit_each(note, "job", 1).result(LONG_S / 10)
+    later = opened.submit(lambda _: calls.append([0]), "a", waits=True)
+    item = opened.submit_each(note, "job", 2)
+    assert not later.done()
+    opened.submit_each(note, "job", 3, waits=False).result(LONG_S / 10)
+    later.result(0)
+    assert item.result(0) == -2
+    assert calls == [[1], [0], [2, 3]]
+
+
+def test_after_many_items_the_next_wait_longer(written, monkeypatch):
+    opened, note, _ = written
+    monkeypatch.setattr(write_queue, "ITEMS_EVERY_S", 0.3)
+    opened.submit_each(note, "job", 1).result(LONG_S / 10)
+    items = [opened.submit_each(note, "job", number) for number in (2, 3, 4)]
+    assert [item.result(LONG_S / 10) for item in items] == [-2, -3, -4]
+    began = time.monotonic()
+    assert opened.submit_each(note, "job", 5).result(LONG_S / 10) == -5
+    assert time.monotonic() - began > 0.6
