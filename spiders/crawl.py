@@ -187,10 +187,8 @@ class CrawlSpider(JobSpider):
     def _new(self, rows: Iterable[LinkRowT], depth: int) -> Iterator[LinkRowT]:
         """Yield the links that are new to the crawl; refused links have a reason."""
         is_too_deep = self._is_too_deep(depth)
-        for row in rows:
+        for row in self._seen.without(rows):
             url, key, reason, _, _ = row
-            if key in self._seen:
-                continue
             if is_too_deep:
                 if key in self._too_deep:
                     continue
@@ -222,7 +220,7 @@ class CrawlSpider(JobSpider):
         """
         if not self._is_too_deep(depth):
             self._seen.update(
-                key for _, key, reason, *_ in links if reason not in _PASSING_REASONS
+                [row[1] for row in links if row[2] not in _PASSING_REASONS]
             )
 
     def key_of(self, url: str) -> int:

@@ -21,6 +21,8 @@ from scraper_service.content.text.fingerprint import distance
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from scraper_service.items import LinkRowT
+
 MAX_TEXT = 16_384  # characters; longer text is not a URL
 MAX_READ = 2048  # URLs in the cache
 MAX_CRAWLED_URL = 2000  # characters; longer URLs are crawler traps, and are not cached
@@ -297,8 +299,10 @@ class SeenLinks:
         self._keys: set[int] = set()
         self._before: set[int] = set()
 
-    def __contains__(self, key: int) -> bool:
-        return key in self._keys or key in self._before
+    def without(self, rows: Iterable[LinkRowT]) -> list[LinkRowT]:
+        """Return the rows of other links."""
+        keys, before = self._keys, self._before
+        return [row for row in rows if row[1] not in keys and row[1] not in before]
 
     def update(self, keys: Iterable[int]) -> None:
         """Add some keys."""

@@ -40,6 +40,16 @@ def test_scrapys_downloader_calls_what_ours_overrides():
     assert "self._process_response" in download
 
 
+def test_scrapys_scraper_calls_what_ours_replaces():
+    """``DirectItems`` replaces these methods of the engine's scraper."""
+    scrape = inspect.getsource(Scraper._scrape)
+    assert "self.spidermw.scrape_response_async(" in scrape
+    assert "await self.handle_spider_output_async(output, request, result)" in scrape
+    output = inspect.getsource(Scraper.handle_spider_output_async)
+    assert "self._process_spidermw_output_async" in output
+    assert "self.concurrent_items" in output
+
+
 def test_aiohttps_connector_takes_another_protocol():
     """``open_session`` sets the factory for the protocol of new connections."""
 

@@ -63,9 +63,11 @@ class DirectMiddlewares(DownloaderMiddlewareManager):
         request: Request,
         download_func: Callable[[Request], Coroutine[Any, Any, Response]],
     ) -> Response | Request:
+        if self._mw_methods_requiring_spider:
+            return await super()._process_request(request, download_func)
         for method in self.methods["process_request"]:
             assert method is not None
-            value = self._handle_mw_method(method, request=request)
+            value = method(request=request)
             if value is not None:
                 result = await _result(value, method)
                 if result is not None:
@@ -75,15 +77,18 @@ class DirectMiddlewares(DownloaderMiddlewareManager):
     async def _process_response(
         self, response: Response | Request, request: Request
     ) -> Response | Request:
+        if self._mw_methods_requiring_spider:
+            return await super()._process_response(response, request)
         for method in self.methods["process_response"]:
             if isinstance(response, Request):
                 break
             assert method is not None
-            value = self._handle_mw_method(method, request=request, response=response)
-            result = await _result(value, method)
-            if result is None:
-                raise _InvalidOutput(f"{global_object_name(method)} returned None")
-            response = result
+            value = method(request=request, response=response)
+            if not isinstance(value, (Response, Request)):
+                value = await _result(value, method)
+                if value is None:
+                    raise _InvalidOutput(f"{global_object_name(method)} returned None")
+            response = value
         return response
 
 
