@@ -24,11 +24,22 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# Nothing that imports the reactor, which the service has to install first.
+# Nothing that imports the reactor, as klein does: the service has to install it first.
 PRELOADED = """
 scraper_service.cli.main scraper_service.cli.settings scraper_service.server
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
-scraper_service.api.application scraper_service.api.webhook_payloads
+scraper_service.api.application scraper_service.api.errors
+scraper_service.api.parameters scraper_service.api.requests.crawl
+scraper_service.api.requests.feedback scraper_service.api.streams.streaming
+scraper_service.api.v1.requests scraper_service.api.v2.requests
+scraper_service.api.webhook_payloads scraper_service.cli.output
+scraper_service.content.answers scraper_service.content.documents.kinds
+scraper_service.crawling.robots scraper_service.llm.prompts
+scraper_service.services.deep_research.report_writer
+scraper_service.services.deep_research.research scraper_service.services.extraction
+scraper_service.services.jobs scraper_service.services.llms_txt
+scraper_service.services.scraping scraper_service.storage.files.uploads
+scraper_service.web.sessions werkzeug.routing wsproto multipart
 scraper_service.crawling.converter_pool.pool scraper_service.crawling.download.engines
 scraper_service.crawling.download.handler scraper_service.crawling.middlewares
 scraper_service.crawling.pipelines scraper_service.crawling.scheduler
