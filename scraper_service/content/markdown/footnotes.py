@@ -17,7 +17,8 @@ class Footnotes:
     def __init__(self, body: Any) -> None:
         self._body = body
         self._targets: dict[str, Any] | None = None
-        self._labels: dict[str, str] = {}
+        #: The labels by the ids of their items.
+        self.labels: dict[str, str] = {}
         self._taken: set[str] = set()
 
     def label(self, link: Any) -> str | None:
@@ -25,8 +26,8 @@ class Footnotes:
         if not _is_reference(link):
             return None
         name = unquote(link.get("href").strip()[1:])
-        if name in self._labels:
-            return self._labels[name]
+        if name in self.labels:
+            return self.labels[name]
         if self._targets is None:
             items = self._body.iter("li")
             self._targets = {key: item for item in items if (key := item.get("id"))}
@@ -38,16 +39,14 @@ class Footnotes:
             return None
         text = "".join(link.itertext()).strip(" []()\n")
         if not _SIGNS.fullmatch(text) or text in self._taken:
-            text = _NO_LABEL.sub("-", name)[:50].strip("-") or str(
-                len(self._labels) + 1
-            )
-        self._labels[name] = text
+            text = _NO_LABEL.sub("-", name)[:50].strip("-") or str(len(self.labels) + 1)
+        self.labels[name] = text
         self._taken.add(text)
         return text
 
     def label_of(self, item: Any) -> str | None:
         """Return the label of a list item that an earlier reference names, or None."""
-        return self._labels.get(item.get("id")) if self._labels else None
+        return self.labels.get(item.get("id")) if self.labels else None
 
 
 def _is_reference(link: Any) -> bool:

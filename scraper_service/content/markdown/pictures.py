@@ -16,13 +16,6 @@ REMOVED_IMAGE = "<Base64-Image-Removed>"
 class Pictures(Spans):
     """Writes images and media, and formulas as TeX."""
 
-    def span(self, element: Any) -> None:
-        """Write a ``span``, which may be a rendered formula."""
-        if element.attrib and role(element) in MATHS_RENDERED:
-            self.formula(element)
-        else:
-            self.content(element)
-
     def image(self, element: Any) -> None:
         """Write an image, without tracking pixels and repeated images."""
         attributes = element.attrib

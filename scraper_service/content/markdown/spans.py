@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urljoin
 
-from scraper_service.content.html.elements import role_of
+from scraper_service.content.html.elements import MATHS_RENDERED, SKIPPED, role_of
 from scraper_service.content.markdown import inline, maths
 from scraper_service.content.markdown.code_blocks import (
     code_span,
@@ -17,9 +17,17 @@ from scraper_service.content.markdown.code_blocks import (
     text_with_breaks,
 )
 from scraper_service.content.markdown.footnotes import Footnotes
-from scraper_service.content.markdown.inline import APART, BREAK, MARKS
+from scraper_service.content.markdown.inline import APART, MARKS
 from scraper_service.content.markdown.layout import Layout
-from scraper_service.content.passes import Finder, TagNames, write_content
+from scraper_service.content.passes import (
+    Finder,
+    TagNames,
+    end_link,
+    end_paragraph,
+    take_run,
+    wrap_run,
+    write_content,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -27,7 +35,6 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
 MAX_JOINED = 2000  # characters of a code span that the next span may join
-_AROUND = f" {BREAK}{APART}"
 MAX_DEPTH = 400  # nested elements; deeper elements lose their markup
 _NO_SCRIPT = re.compile(r"st|nd|rd|th|er|re|tm|sm|[®™©]|[^\w]*", re.IGNORECASE)
 _NO_TEXT = MARKS | {APART}
@@ -62,8 +69,14 @@ def _without_host(address: str) -> str:
 class Spans:
     """Collects a run of inline Markdown; each method writes one kind of element."""
 
-    #: The method for each tag.
-    writers: ClassVar[Mapping[Any, Callable[[Any, Any], None]]] = {}
+    #: The method for each tag, or what the walk itself writes for it.
+    writers: ClassVar[Mapping[Any, Callable[[Any, Any], None] | int]] = {}
+    # What the walk needs; see ``passes/markdown_walk.py``.
+    max_depth = MAX_DEPTH
+    maths_roles = MATHS_RENDERED
+    skipped = SKIPPED
+    destination = staticmethod(inline.destination)
+    finish = staticmethod(inline.finish_paragraph)
     role_of = staticmethod(role_of)
 
     def __init__(self, document: Document, *, remove_base64: bool) -> None:
@@ -85,7 +98,7 @@ class Spans:
 
     def content(self, element: Any) -> None:
         """Write the content of ``element``, but not the element itself."""
-        write_content(self, element, MAX_DEPTH)
+        write_content(self, element)
 
     def text(self, text: str) -> None:
         """Add text of the page to the run."""
@@ -110,33 +123,18 @@ class Spans:
 
     def flush(self) -> None:
         """End a paragraph if text was collected."""
-        run = self.run
-        if not run:
-            return
-        if self.flat is not None:
-            run.append(self.flat)
-            return
-        text = self.take("  \n")
-        if (
-            self.is_main
-            and text[:2] == "!["
-            and not self.layout.levels
-            and _IMAGE.fullmatch(text)
-        ):
+        end_paragraph(self)
+
+    def short_paragraph(self, text: str) -> None:
+        """Add a paragraph of main content that may be a mere image or separator."""
+        if text[:2] == "![" and not self.layout.levels and _IMAGE.fullmatch(text):
             self.layout.add_once(text)
-        elif text and not (self.is_main and _LONE.fullmatch(text)):
+        elif not _LONE.fullmatch(text):
             self.layout.paragraph(text)
 
     def take(self, line_break: str) -> str:
         """Return the collected Markdown, and start a new run."""
-        if self.link is not None:
-            self._end_link()
-            self.link_from = 0
-        self.taken += 1
-        run = self.run
-        text = (run[0] if len(run) == 1 else "".join(run)).strip(_AROUND)
-        run.clear()
-        return inline.finish_paragraph(text, line_break) if text else ""
+        return take_run(self, line_break)
 
     def spaced(self, element: Any) -> None:
         """Write an element with a space on both sides."""
@@ -152,64 +150,6 @@ class Spans:
 
     def skip(self, element: Any) -> None:
         """Write nothing."""
-
-    def line_break(self, _element: Any) -> None:
-        """Write a line break; a second line break ends the paragraph."""
-        run = self.run
-        if not run:
-            return
-        again = run[-1] == BREAK or (run[-1] == " " and run[-2:-1] == [BREAK])
-        if again and not self.in_link and self.flat is None and not self.open_marks:
-            self.flush()
-        else:
-            run.append(BREAK)
-
-    def strong(self, element: Any) -> None:
-        self._emphasis(element, inline.STRONG, inline.STRONG_END)
-
-    def italic(self, element: Any) -> None:
-        self._emphasis(element, inline.EM, inline.EM_END)
-
-    def strike(self, element: Any) -> None:
-        self._emphasis(element, inline.STRIKE, inline.STRIKE_END)
-
-    def _emphasis(self, element: Any, start: str, end: str) -> None:
-        """Mark the content as emphasised, unless it contains blocks.
-
-        Nested emphasis of the same kind gets no second marks if the tags differ. Nor
-        does nested strike-through, or nested bold type in main content.
-        """
-        mark, taken, lines = len(self.run), self.taken, len(self.layout.lines)
-        outer = self.open_marks.get(start)
-        if outer is not None and (
-            outer != element.tag
-            or start == inline.STRIKE
-            or (self.is_main and start == inline.STRONG)
-        ):
-            self.content(element)
-            return
-        self.open_marks[start] = element.tag
-        self.content(element)
-        if outer is None:
-            del self.open_marks[start]
-        if self.taken != taken:
-            mark = 0
-            if len(self.layout.lines) != lines:
-                return
-        self._wrap(mark, start, end)
-
-    def _wrap(self, mark: int, start: str, end: str) -> bool:
-        """Put marks around the run since ``mark``, but inside its outer white space."""
-        run = self.run
-        text = run[-1] if len(run) == mark + 1 else "".join(run[mark:])
-        core = text.strip(_AROUND)
-        if not core:
-            return False
-        if core != text:
-            before, _, after = text.partition(core)
-            start, end = before + start, end + after
-        run[mark:] = [start, core, end]
-        return True
 
     def quote(self, element: Any) -> None:
         self.run.append("\u201c")
@@ -228,7 +168,7 @@ class Spans:
         mark, taken = len(self.run), self.taken
         self.content(element)
         if self.taken == taken:  # it contains no blocks
-            self._wrap(mark, f"<{element.tag}>", f"</{element.tag}>")
+            wrap_run(self.run, mark, f"<{element.tag}>", f"</{element.tag}>")
 
     def reading(self, element: Any) -> None:
         """Write the ``rt`` of a ruby, in parentheses if the page has none."""
@@ -262,7 +202,7 @@ class Spans:
         self.link, self.link_from = href, len(self.run)
         self._inner(element, code)
         if self.link is not None:
-            self._end_link()
+            end_link(self)
         self.in_link, self.link = False, None
 
     def _is_here(self, href: str) -> bool:
@@ -275,20 +215,6 @@ class Spans:
             self.content(element)
         else:
             self.run.append(code)
-
-    def _end_link(self) -> None:
-        """Make a link of the run since the link began, unless that is empty."""
-        assert self.link is not None
-        run, start = self.run, self.link_from
-        if not self._wrap(start, "[", f"]({inline.destination(self.link)})"):
-            return
-        run[start + 1] = run[start + 1].replace(BREAK, " ")
-        touches = run[start] == "["
-        while start and run[start - 1] in MARKS:
-            start -= 1
-        if touches and start and run[start - 1][-1:] == "!":
-            run[start - 1] = f"{run[start - 1][:-1]}\\!"
-        self.link = None
 
     def code(self, element: Any) -> None:
         """Write a code span; a link that is its whole content goes around it."""

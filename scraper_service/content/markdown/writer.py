@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from lxml import etree
-
 from scraper_service.content.decode import clean_text
 from scraper_service.content.html.elements import (
     BLOCKS,
@@ -23,23 +21,31 @@ from scraper_service.content.markdown.inline import BREAK, STRONG, STRONG_END
 from scraper_service.content.markdown.layout import Level
 from scraper_service.content.markdown.pictures import Pictures
 from scraper_service.content.markdown.tables import alignments, data_rows
-from scraper_service.content.passes import Finder
+from scraper_service.content.passes import (
+    BLOCK,
+    EM_TEXT,
+    LINE_BREAK,
+    LINK,
+    LISTING,
+    SPAN,
+    STRONG_TEXT,
+    STRUCK_TEXT,
+    Finder,
+    write_element,
+    write_item,
+    write_strong,
+)
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
     from scraper_service.content.markdown.layout import ListLevel
 
 MAX_TITLE = 5000  # characters; longer texts keep their bold marks
-_LISTS = frozenset({"ul", "ol", "menu", "dir"})
 # Elements that no true heading contains.
 _holds_big = Finder(
     *("ul", "ol", "dl", "table", "pre", "blockquote", "hr", "h1", "h2", "h3", "h4")
 )
-_holds_items = Finder("li")
-_holds_images = Finder("img", "input", "math", "video", "audio", "hr")
 _holds_title = Finder("h1")
-_holds_pictures = Finder("img")
-_WRAPPERS = frozenset({"li", "div", "span", "nav", "section"})
 RULE = "---"
 # Bold texts, and the URLs of links, which are not shown.
 _EMBOLDENED = re.compile(
@@ -47,7 +53,6 @@ _EMBOLDENED = re.compile(
 )
 _STRONG_MARKS = re.compile(f"[{STRONG}{STRONG_END}]")
 _NAMED = frozenset({"id", "name", "class"})
-_HAS_PARAGRAPHS = etree.XPath("boolean(*/p)")
 
 
 def markdown(document: Document, *, remove_base64_images: bool) -> str:
@@ -74,7 +79,7 @@ class _Writer(Pictures):
         elif kind in MATHS_RENDERED:
             self.formula(element)
         elif kind == TITLE:
-            self.strong(element)
+            write_strong(self, element)
         else:
             self._callout(element, kind)
         if self.run:
@@ -175,39 +180,7 @@ class _Writer(Pictures):
         else:
             self._inside(Level("", "", definition=True), element)
 
-    def listing(self, element: Any) -> None:
-        """Write a list; text between its items stays between them.
-
-        A list that contains the page's title is layout.
-        """
-        if self.flat is not None or (self.is_main and _holds_title(element)):
-            self.block(element)
-            return
-        self.flush()
-        if self.is_main and _is_gallery(element):
-            self._gallery(element)
-            return
-        if element.text:
-            self.text(element.text)
-        own = self.layout.begin_list(
-            tight=not _HAS_PARAGRAPHS(element),
-            number=_number(element, "start", 1) if element.tag == "ol" else None,
-        )
-        for child in element:
-            inner = _only_list(child) if self.is_main and child.tag == "li" else child
-            if inner.tag in _LISTS:
-                self._list_in_list(inner, own)
-            elif child.tag == "li" or not _holds_items(child):
-                self._item(child, own)
-            else:
-                self.block(child)
-            if child.tail and not child.tail.isspace():
-                self.text(child.tail)
-                own.count = 0
-        self.flush()
-        self.layout.end_list(own)
-
-    def _gallery(self, element: Any) -> None:
+    def gallery(self, element: Any) -> None:
         """Write a list of pictures without text as a row of pictures."""
         self.flat = " "
         self.content(element)
@@ -215,16 +188,15 @@ class _Writer(Pictures):
         if text := self.take(" "):
             self.layout.add(text)
 
-    def _list_in_list(self, element: Any, own: ListLevel) -> None:
-        """Write a list directly inside a list, as part of the previous item."""
-        if not own.count:
-            self.listing(element)
-            return
-        self.flush()
+    def list_level(self, own: ListLevel) -> Level:
+        """Return the level of a list directly inside the list ``own``."""
         indent = " " * len(own.mark)
-        self.layout.push(Level(indent, indent, used=True, in_list=own))
-        self.listing(element)
-        self.layout.levels.pop()
+        return Level(indent, indent, used=True, in_list=own)
+
+    def item_level(self, own: ListLevel) -> Level:
+        """Return the level of the next item of a list."""
+        mark = own.mark
+        return Level(mark, " " * len(mark), in_list=own)
 
     def item(self, element: Any) -> None:
         """Write an item outside of any list."""
@@ -238,34 +210,38 @@ class _Writer(Pictures):
             self.flush()
             return
         own = self.layout.continued_list()
-        self._item(element, own)
+        self.item_of(element, own)
         self.layout.end_list(own)
 
-    def _item(self, element: Any, own: ListLevel) -> None:
-        if element.tag in SKIPPED or not isinstance(element.tag, str):
+    def item_of(self, element: Any, own: ListLevel) -> None:
+        """Write an element as an item of a list."""
+        if element.tag in SKIPPED:
             return
         label = self.notes.label_of(element)
         if label is not None:
             self._inside(Level(f"[^{label}]: ", "    "), element)
             return
         if own.number is not None and element.get("value"):
-            own.number = _number(element, "value", own.number)
-        count, mark = own.count, own.mark
-        level = Level(mark, " " * len(mark), in_list=own)
+            own.number = self.number(element.get("value"), own.number)
         if element.tag == "li":
-            self._inside(level, element)
-        else:
-            self.flush()
-            self.layout.push(level)
-            write = self.writers.get(element.tag)
-            if write is None:
-                self.content(element)
-            else:
-                write(self, element)
-            self.flush()
-            self.layout.levels.pop()
+            write_item(self, element, own)
+            return
+        count = own.count
+        self.flush()
+        self.layout.push(self.item_level(own))
+        write_element(self, element)
+        self.flush()
+        self.layout.levels.pop()
         if own.number is not None and own.count > count:
             own.number += 1
+
+    @staticmethod
+    def number(value: str | None, default: int) -> int:
+        """Return the number that an attribute gives to an item."""
+        try:
+            return max(int(value or default), 0) % 10**9
+        except ValueError:
+            return default
 
     def checkbox(self, element: Any) -> None:
         """Write the checkbox of a task, which has no name.
@@ -313,66 +289,28 @@ class _Writer(Pictures):
         return f" {text} "
 
 
-def _only_list(item: Any) -> Any:
-    """Return the list that is an item's whole content, as for indents; else the item."""
-    inner = item
-    while inner.tag not in _LISTS:
-        if inner.tag not in _WRAPPERS or (inner.text and not inner.text.isspace()):
-            return item
-        full = [child for child in inner if _has_content(child)]
-        if len(full) != 1 or (full[0].tail and not full[0].tail.isspace()):
-            return item
-        inner = full[0]
-    return inner
-
-
-def _is_gallery(element: Any) -> bool:
-    return _holds_pictures(element) and all(map(str.isspace, element.itertext()))
-
-
-def _has_content(element: Any) -> bool:
-    """Return True if an element has content, or text follows it."""
-    if element.tail and not element.tail.isspace():
-        return True
-    if element.tag in SKIPPED or not isinstance(element.tag, str):
-        return False
-    return (
-        any(not text.isspace() for text in element.itertext())
-        or element.tag == "img"
-        or _holds_images(element)
-    )
-
-
 def _is_task(attributes: Any) -> bool:
     if "disabled" in attributes or "task" in attributes.get("class", ""):
         return True
     return _NAMED.isdisjoint(attributes)
 
 
-def _number(element: Any, name: str, default: int) -> int:
-    try:
-        return max(int(element.get(name) or default), 0) % 10**9
-    except ValueError:
-        return default
-
-
 _Writer.writers = {
-    **dict.fromkeys(BLOCKS, _Writer.block),
+    **dict.fromkeys(BLOCKS, BLOCK),
     **dict.fromkeys(SKIPPED, _Writer.skip),
-    **dict.fromkeys((etree.Comment, etree.PI, etree.Entity), _Writer.skip),
-    **dict.fromkeys(_LISTS, _Writer.listing),
+    **dict.fromkeys(("ul", "ol", "menu", "dir"), LISTING),
     **dict.fromkeys(("pre", "listing", "xmp", "plaintext"), _Writer.preformatted),
-    **dict.fromkeys(("b", "strong"), _Writer.strong),
-    **dict.fromkeys(("i", "em"), _Writer.italic),
-    **dict.fromkeys(("del", "s", "strike"), _Writer.strike),
+    **dict.fromkeys(("b", "strong"), STRONG_TEXT),
+    **dict.fromkeys(("i", "em"), EM_TEXT),
+    **dict.fromkeys(("del", "s", "strike"), STRUCK_TEXT),
     **dict.fromkeys(("code", "kbd", "samp", "tt"), _Writer.code),
     **dict.fromkeys(("sup", "sub"), _Writer.superscript),
     **dict.fromkeys(("video", "audio"), _Writer.media),
     **dict.fromkeys(("math", "mjx-container"), _Writer.formula),
     **dict.fromkeys((f"h{level}" for level in range(1, 7)), _Writer.heading),
-    "a": _Writer.anchor,
+    "a": LINK,
     "blockquote": _Writer.quotation,
-    "br": _Writer.line_break,
+    "br": LINE_BREAK,
     "button": _Writer.spaced,
     "cite": _Writer.attribution,
     "dd": _Writer.definition,
@@ -383,7 +321,7 @@ _Writer.writers = {
     "li": _Writer.item,
     "q": _Writer.quote,
     "rt": _Writer.reading,
-    "span": _Writer.span,
+    "span": SPAN,
     "table": _Writer.table,
     "time": _Writer.apart,
 }

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from scraper_service.content.passes import word_counts
+
 if TYPE_CHECKING:
     from scraper_service.content.metadata.evidence import Evidence
 
@@ -52,9 +54,6 @@ WORDS_PER_MINUTE = 238
 # About right for Chinese; Japanese is read a little faster.
 CHARACTERS_PER_MINUTE = 500
 
-_ASCII = bytes(range(128))
-_CHARACTER = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
-
 
 def reading(text: str) -> dict[str, str]:
     """Return ``word_count`` and ``reading_time`` (ISO 8601); empty without words.
@@ -62,13 +61,7 @@ def reading(text: str) -> dict[str, str]:
     Both values are strings, as all metadata. In scripts without spaces, each character
     counts as a word.
     """
-    characters = 0
-    if not text.isascii():  # without ASCII, little is left to search
-        rest = text.encode(errors="ignore").translate(None, _ASCII).decode()
-        characters = len(_CHARACTER.findall(rest))
-    if characters:
-        text = _CHARACTER.sub(" ", text)
-    count = _count_words(text)
+    count, characters = word_counts(text)
     minutes = count / WORDS_PER_MINUTE + characters / CHARACTERS_PER_MINUTE
     if not count + characters:
         return {}
@@ -76,10 +69,3 @@ def reading(text: str) -> dict[str, str]:
         "word_count": str(count + characters),
         "reading_time": f"PT{max(1, round(minutes))}M",
     }
-
-
-def _count_words(text: str) -> int:
-    """Return the number of words with a letter or a digit."""
-    words = text.split()
-    odd = [word for word in words if not word[0].isalnum()]
-    return len(words) - sum(not any(map(str.isalnum, word)) for word in odd)

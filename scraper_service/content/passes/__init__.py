@@ -18,9 +18,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 __all__ = [
+    "BLOCK",
     "COMPLETE_URL",
+    "EM_TEXT",
+    "LINE_BREAK",
+    "LINK",
+    "LISTING",
     "OTHER_URL",
     "ROOTED_URL",
+    "SPAN",
+    "STRONG_TEXT",
+    "STRUCK_TEXT",
     "AttributeNames",
     "Finder",
     "NameParts",
@@ -33,6 +41,8 @@ __all__ = [
     "count_parts",
     "dropped_blocks",
     "elements",
+    "end_link",
+    "end_paragraph",
     "feature_rows",
     "first_of_body",
     "is_utf8",
@@ -46,11 +56,17 @@ __all__ = [
     "signs",
     "simhash",
     "suspects",
+    "take_run",
     "text_blocks",
     "texts_in",
     "tree_sums",
     "url_kind",
+    "word_counts",
+    "wrap_run",
     "write_content",
+    "write_element",
+    "write_item",
+    "write_strong",
 ]
 
 
@@ -81,7 +97,24 @@ if TYPE_CHECKING or compiled is None:
         score_names,
         text_blocks,
     )
-    from scraper_service.content.passes.markdown_walk import write_content
+    from scraper_service.content.passes.markdown_walk import (
+        BLOCK,
+        EM_TEXT,
+        LINE_BREAK,
+        LINK,
+        LISTING,
+        SPAN,
+        STRONG_TEXT,
+        STRUCK_TEXT,
+        end_link,
+        end_paragraph,
+        take_run,
+        wrap_run,
+        write_content,
+        write_element,
+        write_item,
+        write_strong,
+    )
     from scraper_service.content.passes.nodes import (
         Finder,
         TagNames,
@@ -105,6 +138,7 @@ if TYPE_CHECKING or compiled is None:
     )
     from scraper_service.content.passes.siblings import partly_kept, path_numbers
     from scraper_service.content.passes.simhash import simhash
+    from scraper_service.content.passes.texts import word_counts
     from scraper_service.content.passes.walks import (
         classed,
         main_texts,

@@ -6,7 +6,6 @@ processing instructions, so that every child is an element.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -15,12 +14,10 @@ if TYPE_CHECKING:
 Node = Any
 Element = Any
 Document = Any
+Spans = Any  # the writer of Markdown
 NULL = None  # follows the last node
 #: What :func:`text_of` and :func:`tail_of` return for white space.
 BLANK = " "
-
-# Texts that Markdown needs no change of, at any position.
-_PLAIN = re.compile(r"(?![(:])(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
 
 
 class TagNames:
@@ -124,8 +121,3 @@ def add_texts(node: Node, parts: list[str]) -> None:
 def words_in(text: str) -> int:
     """Return the number of words, as ``split`` counts them."""
     return len(text.split())
-
-
-def is_plain(text: str) -> bool:
-    """Return True if Markdown needs no change of a text at any position."""
-    return _PLAIN.fullmatch(text) is not None

@@ -46,6 +46,7 @@ checksum = SOURCES_CHECKSUM
 ctypedef xmlNode* Node
 ctypedef _Document Document
 ctypedef _Element Element
+ctypedef object Spans  # the writer of Markdown
 
 cdef enum:
     MAX_TAGS = 16
@@ -330,19 +331,3 @@ cdef Py_ssize_t words_in(str text) noexcept:
             inside = True
             count += 1
     return count
-
-
-cdef bint is_plain(str text) noexcept:
-    """Return True if Markdown needs no change of a text at any position."""
-    cdef int kind = PyUnicode_KIND(text)
-    cdef void* data = PyUnicode_DATA(text)
-    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(text), n
-    cdef Py_UCS4 letter, before = 0
-    for n in range(size):
-        letter = PyUnicode_READ(kind, data, n)
-        if letter < 32 or letter >= 127 or letter in "\\`*_<&~[]!":
-            return False
-        if letter == 32 and before == 32:
-            return False
-        before = letter
-    return size == 0 or PyUnicode_READ(kind, data, 0) not in "(:"
