@@ -26,10 +26,16 @@ from scraper_service.content.html.page_urls import (
     absolute,
     best_candidate,
     is_placeholder,
+    origin_of,
     without_session,
 )
 from scraper_service.content.html.spacing import separate_words
-from scraper_service.content.passes import elements, texts_in
+from scraper_service.content.passes import (
+    complete_plain_urls,
+    elements,
+    elements_by_tag,
+    texts_in,
+)
 
 if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
@@ -58,6 +64,7 @@ _URL_ATTRIBUTES = {
     "blockquote": "cite",
     "q": "cite",
 }
+_HANDLED = ("iframe", "noscript", "template", "script", "style")
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
@@ -69,19 +76,38 @@ def clean(document: Document, *, complete: bool = True) -> None:
     With ``complete``, also make the URLs absolute.
     """
     body = document.body
-    _inline_frames(body)
-    _resolve_noscript(body)
-    _place_streamed_parts(body)
-    rules = HidingRules(list(elements(document.root, "style")))
-    for script in list(elements(body, "script")):
+    found = elements_by_tag(body, *_HANDLED)
+    if found[0] and _inline_frames(found[0]):
+        found = elements_by_tag(body, *_HANDLED)
+    if found[1]:
+        _resolve_noscript(body, found[1])
+        found = elements_by_tag(body, *_HANDLED)
+    _, _, templates, scripts, styles = found
+    if templates:
+        _place_streamed_parts(body, templates)
+    rest = [part for part in document.root if part is not body]
+    rules = HidingRules([x for part in rest for x in elements(part, "style")] + styles)
+    for script in scripts:
         if script.get("type", "")[:8] == "math/tex":
             _keep_formula(script)
     etree.strip_elements(body, *_DROPPED, with_tail=False)
     if hidden := rules.hidden(body):
         _drop_hidden(document, body, hidden)
     separate_words(body)
-    for element in elements(body, *_URL_ATTRIBUTES) if complete else ():
-        _complete_urls(element, element.tag, document.base)
+    if complete:
+        base = document.base
+        for element in complete_plain_urls(
+            body, _URL_ATTRIBUTES, origin_of(base), _is_changed
+        ):
+            _complete_urls(element, element.tag, base)
+
+
+def _is_changed(tag: str, url: str) -> bool:
+    """Return True if a complete URL may not stay as written."""
+    if tag == "a":
+        has_session = "=" in url and without_session(url) != url
+        return has_session or _MASKED_EMAIL in url
+    return tag == "img" and is_placeholder(url)
 
 
 def _keep_formula(script: Any) -> None:
@@ -135,18 +161,21 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
         )
 
 
-def _inline_frames(body: Any) -> None:
+def _inline_frames(frames: list[Any]) -> bool:
     """Turn each ``iframe`` into a ``div`` that holds its ``srcdoc`` document.
 
-    Nested frames follow their outer frames.
+    Nested frames follow their outer frames. Return True if the tree has new or fewer
+    elements.
     """
-    found = [(frame, 1) for frame in elements(body, "iframe")]
+    is_changed = False
+    found = [(frame, 1) for frame in frames]
     for number, (frame, depth) in enumerate(found):  # the loop appends
         source, url = frame.get("srcdoc"), frame.get("src")
         frame.tag = "div"
         frame.text = None
         for child in list(frame):
             frame.remove(child)
+            is_changed = True
         frame.attrib.pop("srcdoc", None)
         frame.attrib.pop("src", None)
         frame.set("data-original-tag", "iframe")
@@ -157,6 +186,8 @@ def _inline_frames(body: Any) -> None:
             found += [(nested, depth + 1) for nested in inner.iter("iframe")]
             frame.text = inner.text
             frame.extend(list(inner))
+            is_changed = True
+    return is_changed
 
 
 def without_frames(document: Document) -> Document | None:
@@ -169,11 +200,8 @@ def without_frames(document: Document) -> Document | None:
     return bare
 
 
-def _resolve_noscript(body: Any) -> None:
+def _resolve_noscript(body: Any, blocks: list[Any]) -> None:
     """Keep ``noscript`` only where it holds more words than the rest of the page."""
-    blocks = list(elements(body, "noscript"))
-    if not blocks:
-        return
     inside = sum(len("".join(block.itertext()).split()) for block in blocks)
     is_page = inside > 0 and not _has_words(body, 2 * inside)
     for block in blocks:
@@ -199,14 +227,14 @@ def _copy_noscript_image(block: Any) -> None:
         image.set("data-src", inner.get("src", ""))
 
 
-def _place_streamed_parts(body: Any) -> None:
+def _place_streamed_parts(body: Any, templates: list[Any]) -> None:
     """Move the parts that React streams later to their places.
 
     React sends such parts hidden, at the end of the page; a script moves them in the
     browser. An empty ``template`` marks each place.
     """
     places: dict[str, Any] = {}
-    for place in body.iter("template"):
+    for place in templates:
         name = place.get("id", "")
         if name[:2] in _PLACEHOLDERS:
             places.setdefault(name[2:], place)

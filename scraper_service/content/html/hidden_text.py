@@ -14,7 +14,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from scraper_service.content.passes import Finder, suspects
+from scraper_service.content.passes import Finder, HidingSigns, NameParts, suspects
 
 MAX_STYLE = 4000  # characters
 
@@ -150,7 +150,9 @@ _HIDING_SIGNS = re.compile(
     r"|(?<=[hp\s]:)\s*(?:rect|inset|circle)|\s*-\d{3})"
 )
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+# A bare tag matches too many elements.
 _SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
+_SELECTOR_NAME = re.compile(r"[.#][\w-]+")
 
 # The tag or ""; the required classes and ``#id``; how the rule hides the element.
 RuleT = tuple[str, frozenset[str], Hiding]
@@ -184,22 +186,18 @@ def _take(css: str, rules: list[RuleT]) -> None:
         counted = start
         if depth:
             continue  # a rule for some screens only
-        kind = hiding(css[start + 1 : end].strip())
-        if kind:
-            earliest = max(0, start - MAX_SELECTOR)
-            begin = max(css.rfind(end, earliest, start) for end in "};") + 1
-            for selector in css[begin:start].split(","):
-                _add(selector.strip(), kind, rules)
-
-
-def _add(selector: str, kind: Hiding, rules: list[RuleT]) -> None:
-    match = _SIMPLE.fullmatch(selector)
-    if not match or not selector:
-        return
-    names = re.findall(r"\.[\w-]+|#[\w-]+", match[2])
-    if names:  # a bare tag matches too many elements
-        parts = frozenset(name.removeprefix(".") for name in names)
-        rules.append(((match[1] or "").lower(), parts, kind))
+        earliest = max(0, start - MAX_SELECTOR)
+        begin = max(css.rfind(";", earliest, start), css.rfind("}", earliest, start))
+        selectors = [
+            match
+            for selector in css[begin + 1 : start].split(",")
+            if (match := _SIMPLE.fullmatch(selector.strip())) and match[2]
+        ]
+        if selectors and (kind := hiding(css[start + 1 : end].strip())):
+            for match in selectors:
+                names = _SELECTOR_NAME.findall(match[2])
+                parts = frozenset(name.removeprefix(".") for name in names)
+                rules.append(((match[1] or "").lower(), parts, kind))
 
 
 # Classes that style sheets hide from the eye but not from screen readers.
@@ -231,6 +229,7 @@ _MOVED = (
 _GUTTER = re.compile(
     r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
 )
+_GUTTER_PARTS = NameParts("gutter", "lineno", "line-numbers-rows")
 _NUMBERED = frozenset({"td", "span", "div", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "title"})
 # Elements opened there are menus and forms, not content.
@@ -258,8 +257,9 @@ class HidingRules:
         Also turn each ``span`` that is drawn as a block into a ``div``.
         """
         found: dict[Any, Hiding] = {}
+        signs = HidingSigns(self._watched, _GUTTER_PARTS, bool(self._ids))
         for element, names, watched, own, style, attribute in suspects(
-            body, self._is_watched, self._ids
+            body, signs, self._is_watched, self._ids
         ):
             tag = element.tag
             kind = self._hiding_of_names(tag, names, "") if watched else Hiding.NOT

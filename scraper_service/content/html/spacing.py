@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from scraper_service.content.passes import texts_in
+from scraper_service.content.passes import texts_in, unseparated
 
 # For writing systems with spaces between words; a single letter is part of a word.
 _ENDS_WORD = re.compile(r"(?:[^\W\u2e80-\uffff]{2}|\w\))$")
@@ -16,7 +16,6 @@ _REDUCTION = re.compile(r"\d\d?%")
 _CURRENCY = frozenset("$\u20ac\u00a3")
 # Class names of labels and values: a pair of them is not one word.
 _LABELS = re.compile(r"(?:^|[\s_-])(?:label|name|key|title|value|count)(?=$|[\s_-])")
-_SEPARATED = frozenset({"a", "span"})
 _EXACT = frozenset({"pre", "code", "kbd", "samp", "tt", "math", "textarea"})
 
 
@@ -26,17 +25,12 @@ def separate_words(body: Any) -> None:
     The space also goes between other links and spans in three cases: a new word begins
     behind several words, a new price begins, or a value follows its label.
     """
-    for element in body.iter("a", "span"):
-        if element.tail:
-            continue
-        behind = element.getnext()
-        if behind is None or behind.tag not in _SEPARATED:
-            continue
+    for element, behind in unseparated(body, "a", "span"):
         if behind.tag == element.tag and (
             element.tag == "a"
             or (element.get("class") and element.get("class") == behind.get("class"))
         ):
-            before, after = "".join(element.itertext()), "".join(behind.itertext())
+            before, after = "".join(texts_in(element)), "".join(texts_in(behind))
             is_end = bool(_ENDS_WORD.search(before) and _BEGINS_WORD.match(after))
         else:
             after = behind.text or "".join(texts_in(behind))

@@ -31,6 +31,7 @@ __all__ = [
     "STRUCK_TEXT",
     "AttributeNames",
     "Finder",
+    "HidingSigns",
     "NameParts",
     "Surroundings",
     "TagNames",
@@ -38,9 +39,11 @@ __all__ = [
     "WordTable",
     "block_elements",
     "classed",
+    "complete_plain_urls",
     "count_parts",
     "dropped_blocks",
     "elements",
+    "elements_by_tag",
     "end_link",
     "end_paragraph",
     "feature_rows",
@@ -60,6 +63,7 @@ __all__ = [
     "text_blocks",
     "texts_in",
     "tree_sums",
+    "unseparated",
     "url_kind",
     "word_counts",
     "wrap_run",
@@ -127,14 +131,18 @@ if TYPE_CHECKING or compiled is None:
         OTHER_URL,
         ROOTED_URL,
         AttributeNames,
+        HidingSigns,
         NameParts,
         TextSigns,
         url_kind,
     )
     from scraper_service.content.passes.page_walk import (
         Surroundings,
+        complete_plain_urls,
+        elements_by_tag,
         first_of_body,
         page_parts,
+        unseparated,
     )
     from scraper_service.content.passes.siblings import partly_kept, path_numbers
     from scraper_service.content.passes.simhash import simhash

@@ -72,6 +72,17 @@ class NameParts:
         return any(part in value for part in self._parts)
 
 
+class HidingSigns:
+    """Finds the attributes of a node that may hide it."""
+
+    def __init__(self, names: Collection[str], parts: NameParts, has_ids: bool) -> None:
+        pass
+
+    def on(self, node: Node) -> bool:
+        """Return False if no attribute of a node hides it."""
+        return bool(node.attrib)
+
+
 class TextSigns:
     """Finds short texts that hold a year, or begin with one of some pairs of letters."""
 

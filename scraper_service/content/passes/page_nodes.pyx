@@ -113,6 +113,88 @@ cdef class NameParts:
         return False
 
 
+cdef enum:
+    SLOTS = 1024
+
+
+cdef class NameSet:
+    """A set of class names that may have false members, but lacks none."""
+
+    cdef unsigned char[SLOTS] slots
+
+    def __init__(self, names):
+        cdef bytes name
+        for n in range(SLOTS):
+            self.slots[n] = 0
+        for text in names:
+            name = text.encode()
+            self.slots[slot_of(name, len(name))] = 1
+
+    cdef inline bint may_meet(self, const char* at) noexcept:
+        """Return False if a class attribute has no name of the set."""
+        cdef const char* start
+        while at[0]:
+            while is_blank_byte(at[0]):
+                at += 1
+            start = at
+            while at[0] and not is_blank_byte(at[0]):
+                if not 0 < at[0] < 128:
+                    return True  # other white space may split it
+                at += 1
+            if at != start and self.slots[slot_of(start, at - start)]:
+                return True
+        return False
+
+
+cdef inline bint is_blank_byte(char byte) noexcept:
+    return byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31
+
+
+cdef inline uint32_t slot_of(const char* name, Py_ssize_t size) noexcept:
+    cdef uint32_t found = 2166136261u
+    cdef Py_ssize_t n
+    for n in range(size):
+        found = (found ^ <unsigned char>name[n]) * 16777619u
+    return (found ^ (found >> 15)) & (SLOTS - 1)
+
+
+cdef class HidingSigns:
+    """Finds the attributes of a node that may hide it."""
+
+    cdef NameSet names
+    cdef NameParts parts
+    cdef bint has_ids
+
+    def __init__(self, names, parts, has_ids):
+        self.names = NameSet(names)
+        self.parts = parts
+        self.has_ids = has_ids
+
+    cdef bint on(self, xmlNode* node) noexcept:
+        """Return False if no attribute of a node hides it."""
+        cdef xmlAttr* own = node.properties
+        cdef xmlNode* text
+        cdef const char* name
+        while own is not NULL:
+            name = <const char*>own.name
+            if strcmp(name, "style") == 0 or strcmp(name, "hidden") == 0:
+                return True
+            if self.has_ids and strcmp(name, "id") == 0:
+                return True
+            if strcmp(name, "class") == 0 and own.children is not NULL:
+                text = <xmlNode*>own.children
+                if (
+                    text.next is not NULL
+                    or text.type != XML_TEXT_NODE
+                    or text.content is NULL
+                    or self.names.may_meet(<const char*>text.content)
+                    or self.parts.has_part(<const char*>text.content)
+                ):
+                    return True
+            own = own.next
+        return False
+
+
 cdef inline char small(char letter) noexcept:
     return letter + 32 if 65 <= letter <= 90 else letter
 

@@ -16,14 +16,19 @@ from scraper_service.content.passes.nodes import (
     element_of,
     first_child,
     has_attributes,
+    next_element,
     next_sibling,
     node_of,
+    tail_of,
 )
 from scraper_service.content.passes.page_nodes import (
+    OTHER_URL,
+    ROOTED_URL,
     Tags,
     attributes_of,
     key_of,
     parent_of,
+    url_kind,
 )
 
 if TYPE_CHECKING:
@@ -89,6 +94,82 @@ def page_parts(root: Element) -> tuple[Any, ...]:
             node = parent_of(node)
             depth -= 1
     return deepest, bases, metas, links, *elements.values(), list(followed)
+
+
+def elements_by_tag(root: Element, *tags: str) -> list[list[Any]]:
+    """Return a list of elements for each of some tags, in document order."""
+    wanted: Tags = Tags(tags)
+    document: Document = document_of(root)
+    top: Node = node_of(root)
+    node: Node = top
+    names: TagNames = TagNames()
+    found: dict = {tag: [] for tag in tags}
+    while node is not NULL:
+        if wanted.have(node):
+            found[names.of(node)].append(element_of(document, node))
+        node = next_element(node, top)
+    return list(found.values())
+
+
+def unseparated(root: Element, *tags: str) -> list[tuple[Any, Any]]:
+    """Return pairs of elements with some tags that follow each other without a text."""
+    wanted: Tags = Tags(tags)
+    document: Document = document_of(root)
+    top: Node = node_of(root)
+    node: Node = top
+    behind: Node = NULL
+    found: list = []
+    while node is not NULL:
+        if wanted.have(node) and tail_of(node) is None:
+            behind = next_sibling(node)
+            if behind is not NULL and wanted.have(behind):
+                pair = element_of(document, node), element_of(document, behind)
+                found.append(pair)
+        node = next_element(node, top)
+    return found
+
+
+def complete_plain_urls(
+    root: Element,
+    attributes: dict,
+    origin: str,
+    is_changed: Callable[[str, str], bool],
+) -> list[Any]:
+    """Make the plain URLs in a tree absolute, and return the elements with others.
+
+    ``attributes`` has the attribute with a URL for each tag. ``is_changed`` returns True
+    for the URLs of a tag that do not stay as written, though they are complete. Media
+    without a URL are returned too.
+    """
+    wanted: Tags = Tags(attributes)
+    document: Document = document_of(root)
+    top: Node = node_of(root)
+    node: Node = top
+    names: TagNames = TagNames()
+    found: list = []
+    while node is not NULL:
+        if wanted.have(node):
+            tag = names.of(node)
+            name: str = attributes[tag]
+            value = attribute(node, name)
+            kind = OTHER_URL if value is None else url_kind(value)
+            if tag == "video" or (kind == OTHER_URL and _is_odd(tag, value)):
+                found.append(element_of(document, node))
+            elif kind != OTHER_URL:
+                if is_changed(tag, value):
+                    found.append(element_of(document, node))
+                elif kind == ROOTED_URL:
+                    element_of(document, node).set(name, origin + value)
+        node = next_element(node, top)
+    return found
+
+
+@cfunc
+def _is_odd(tag: str, value: str | None) -> object:
+    """Return False for elements that have no URL to complete."""
+    if value is None:
+        return tag == "img"
+    return tag != "a" or not value.startswith("#")
 
 
 def first_of_body(head: Element, kept: Collection[str]) -> int:

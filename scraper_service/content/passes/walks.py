@@ -15,7 +15,6 @@ from scraper_service.content.passes.nodes import (
     document_of,
     element_of,
     first_child,
-    has_attributes,
     next_element,
     next_sibling,
     node_of,
@@ -24,6 +23,7 @@ from scraper_service.content.passes.nodes import (
 )
 from scraper_service.content.passes.page_nodes import (
     AttributeNames,
+    HidingSigns,
     NameParts,
     TextSigns,
 )
@@ -55,7 +55,10 @@ def classed(root: Element, is_wanted: Callable[[str], bool], *tags: str) -> list
 
 
 def suspects(
-    body: Element, is_watched: Callable[[Any], bool], ids: Collection[str]
+    body: Element,
+    signs: HidingSigns,
+    is_watched: Callable[[Any], bool],
+    ids: Collection[str],
 ) -> list[Any]:
     """Return the elements that may be hidden; see ``html/hidden_text.py``.
 
@@ -68,7 +71,7 @@ def suspects(
     harmless: set = {None}
     found: list = []
     while node is not NULL:
-        if has_attributes(node):
+        if signs.on(node):
             names = attribute(node, "class")
             watched = False
             if names not in harmless:
