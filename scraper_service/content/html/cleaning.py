@@ -23,6 +23,7 @@ from scraper_service.content.html.hidden_text import (
     may_be_shown,
 )
 from scraper_service.content.html.page_urls import (
+    PLACEHOLDERS,
     absolute,
     best_candidate,
     is_placeholder,
@@ -31,10 +32,13 @@ from scraper_service.content.html.page_urls import (
 )
 from scraper_service.content.html.spacing import separate_words
 from scraper_service.content.passes import (
+    NameParts,
     complete_plain_urls,
     elements,
     elements_by_tag,
+    outermost,
     texts_in,
+    word_total,
 )
 
 if TYPE_CHECKING:
@@ -67,6 +71,11 @@ _URL_ATTRIBUTES = {
 _HANDLED = ("iframe", "noscript", "template", "script", "style")
 _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
+# Parts of URLs that do not stay as written; see without_session() and is_placeholder().
+_CHANGED_URLS = {
+    "a": NameParts("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
+    "img": NameParts(*PLACEHOLDERS),
+}
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 
 
@@ -97,17 +106,9 @@ def clean(document: Document, *, complete: bool = True) -> None:
     if complete:
         base = document.base
         for element in complete_plain_urls(
-            body, _URL_ATTRIBUTES, origin_of(base), _is_changed
+            body, _URL_ATTRIBUTES, origin_of(base), _CHANGED_URLS
         ):
             _complete_urls(element, element.tag, base)
-
-
-def _is_changed(tag: str, url: str) -> bool:
-    """Return True if a complete URL may not stay as written."""
-    if tag == "a":
-        has_session = "=" in url and without_session(url) != url
-        return has_session or _MASKED_EMAIL in url
-    return tag == "img" and is_placeholder(url)
 
 
 def _keep_formula(script: Any) -> None:
@@ -126,21 +127,19 @@ def _drop_hidden(document: Document, body: Any, hidden: dict[Any, Hiding]) -> No
     Hidden content stays if a script or a click would show it. It also stays if it is
     longer than the visible text.
     """
-    texts = {
-        element: " ".join(texts_in(element)).split()
-        for element in hidden
-        if hidden.keys().isdisjoint(element.iterancestors())
-    }
+    texts = {e: " ".join(texts_in(e)).split() for e in outermost(hidden)}
     faint = sum(len(t) for e, t in texts.items() if hidden[e] is Hiding.MAYBE)
     visible = 0
     if faint > FEW_WORDS or any(len(t) > UNCOVERED_WORDS for t in texts.values()):
-        visible = len(" ".join(texts_in(body)).split()) - sum(map(len, texts.values()))
+        visible = word_total(body) - sum(map(len, texts.values()))
     least = max(visible, UNCOVERED_WORDS)
     excerpts = []
     uncovered: set[str] = set()  # class names
     for element, kind in hidden.items():
         words = texts.get(element, [])
-        excerpt = instruction_in(" ".join(words)) if len(words) < SPEECH_WORDS else None
+        excerpt = None
+        if 0 < len(words) < SPEECH_WORDS:
+            excerpt = instruction_in(" ".join(words))
         names = set((element.get("class") or "").split())
         if excerpt is None and (
             len(words) > least

@@ -14,7 +14,13 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from scraper_service.content.passes import Finder, HidingSigns, NameParts, suspects
+from scraper_service.content.passes import (
+    Finder,
+    HidingSigns,
+    NameParts,
+    hiding_signs,
+    suspects,
+)
 
 MAX_STYLE = 4000  # characters
 
@@ -143,12 +149,6 @@ MAX_CSS = 1_000_000  # characters of a page
 MAX_RULES = 500
 MAX_SELECTOR = 2000  # characters
 
-# The first search; :func:`hiding` then reads the whole rule. Each pattern begins with the
-# colon, as a search for one character is far faster than one for many names.
-_HIDING_SIGNS = re.compile(
-    r":(?:(?<=[y\s]:)\s*(?:none|hidden|0\s*[;}!])|(?<=[e\s]:)\s*0|(?<=[t\s]:)\s*0\s*[;}!]"
-    r"|(?<=[hp\s]:)\s*(?:rect|inset|circle)|\s*-\d{3})"
-)
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 # A bare tag matches too many elements.
 _SIMPLE = re.compile(r"([a-z][\w-]*)?((?:[.#][\w-]+)*)", re.IGNORECASE)
@@ -174,9 +174,9 @@ def _take(css: str, rules: list[RuleT]) -> None:
     if "/*" in css:
         css = _COMMENT.sub(" ", css)
     counted = depth = looked = 0
-    for sign in _HIDING_SIGNS.finditer(css):
-        start = css.rfind("{", looked, sign.start())
-        looked = sign.start()
+    for sign in hiding_signs(css):  # then hiding() reads the whole rule
+        start = css.rfind("{", looked, sign)
+        looked = sign
         if start < 0:
             continue  # the rule of the previous match
         end = css.find("}", start)
@@ -229,7 +229,12 @@ _MOVED = (
 _GUTTER = re.compile(
     r"(?<![\w-])(?:gutter|linenos?|line-numbers-rows|lineno|rouge-gutter)(?![\w-])"
 )
-_GUTTER_PARTS = NameParts("gutter", "lineno", "line-numbers-rows")
+_GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
+# Every style that hides has one of these parts, and so has one that draws a block.
+_STYLE_PARTS = NameParts(
+    *"none hidden collapse clip font-size scale opacity color block".split(),
+    *(f"-{digit}" for digit in range(10)),
+)
 _NUMBERED = frozenset({"td", "span", "div", "pre"})
 _HEADINGS = frozenset({"h1", "h2", "title"})
 # Elements opened there are menus and forms, not content.
@@ -257,7 +262,9 @@ class HidingRules:
         Also turn each ``span`` that is drawn as a block into a ``div``.
         """
         found: dict[Any, Hiding] = {}
-        signs = HidingSigns(self._watched, _GUTTER_PARTS, bool(self._ids))
+        signs = HidingSigns(
+            self._watched | _GUTTERS, _STYLE_PARTS, bool(self._ids)
+        )
         for element, names, watched, own, style, attribute in suspects(
             body, signs, self._is_watched, self._ids
         ):
@@ -421,7 +428,10 @@ _INSTRUCTION = re.compile(
 def instruction_in(text: str) -> str | None:
     """Return the excerpt of ``text`` that instructs a language model, or None."""
     lower = f" {text} ".lower()
-    if not any(sign in lower for sign in _INSTRUCTION_WORDS):
+    for sign in _INSTRUCTION_WORDS:
+        if sign in lower:
+            break
+    else:
         return None
     match = _INSTRUCTION.search(text)
     if not match:

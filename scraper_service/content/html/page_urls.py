@@ -23,7 +23,7 @@ _SESSION = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 # Parts of the names of placeholder images.
-_PLACEHOLDERS = (
+PLACEHOLDERS = (
     "placeholder /spacer. blank.gif blank.png clear.gif pixel.gif transparent.gif "
     "transparent.png /loading.gif /loading.svg"
 ).split()
@@ -132,5 +132,5 @@ def is_placeholder(source: str) -> bool:
     """Return True for the URL of an image that a script replaces."""
     start = source[:200].lower()
     return start.startswith("data:image/") or any(
-        name in start for name in _PLACEHOLDERS
+        name in start for name in PLACEHOLDERS
     )

@@ -31,7 +31,7 @@ def separate_words(body: Any) -> None:
             or (element.get("class") and element.get("class") == behind.get("class"))
         ):
             before, after = "".join(texts_in(element)), "".join(texts_in(behind))
-            is_end = bool(_ENDS_WORD.search(before) and _BEGINS_WORD.match(after))
+            is_end = bool(_ENDS_WORD.search(before[-3:]) and _BEGINS_WORD.match(after))
         else:
             after = behind.text or "".join(texts_in(behind))
             if not after[:1].isalnum() and after[:1] not in _CURRENCY:
@@ -53,7 +53,7 @@ def _are_apart(before: str, after: str) -> bool:
             return True
         if not _BEGINS_NAME.match(after):
             return False
-    elif first.islower() or first in _CURRENCY or not _ENDS_PHRASE.search(before):
+    elif first.islower() or first in _CURRENCY or not _ENDS_PHRASE.search(before[-2:]):
         return False
     return " " in f"{before}{after}".strip()
 
@@ -66,5 +66,5 @@ def _are_label_and_value(element: Any, behind: Any, before: str) -> bool:
         and others
         and _LABELS.search(names)
         and _LABELS.search(others)
-        and _ENDS_WORD.search(before)
+        and _ENDS_WORD.search(before[-3:])
     )

@@ -48,10 +48,12 @@ __all__ = [
     "end_paragraph",
     "feature_rows",
     "first_of_body",
+    "hiding_signs",
     "is_utf8",
     "main_texts",
     "may_be_forbidden",
     "name_parts",
+    "outermost",
     "page_parts",
     "partly_kept",
     "path_numbers",
@@ -66,6 +68,7 @@ __all__ = [
     "unseparated",
     "url_kind",
     "word_counts",
+    "word_total",
     "wrap_run",
     "write_content",
     "write_element",
@@ -134,6 +137,7 @@ if TYPE_CHECKING or compiled is None:
         HidingSigns,
         NameParts,
         TextSigns,
+        hiding_signs,
         url_kind,
     )
     from scraper_service.content.passes.page_walk import (
@@ -141,8 +145,10 @@ if TYPE_CHECKING or compiled is None:
         complete_plain_urls,
         elements_by_tag,
         first_of_body,
+        outermost,
         page_parts,
         unseparated,
+        word_total,
     )
     from scraper_service.content.passes.siblings import partly_kept, path_numbers
     from scraper_service.content.passes.simhash import simhash

@@ -1,9 +1,11 @@
 """Further access to the nodes of libxml2; ``page_nodes.py`` has the same names."""
 
 from libc.stdint cimport uint32_t
+from libc.string cimport memset, strncmp
 
 cdef extern from "Python.h":
     bint PyUnicode_IS_COMPACT_ASCII(object text)
+    bint Py_UNICODE_ISDECIMAL(Py_UCS4 character)
 
 cdef enum:
     MAX_UTF8 = 4  # bytes of a character
@@ -35,9 +37,14 @@ cdef inline str value_of(xmlNode* node, xmlAttr* own):
     cdef xmlNode* text = <xmlNode*>own.children
     if text is NULL:
         return ""
-    if text.next is NULL and text.type == XML_TEXT_NODE and text.content is not NULL:
+    if is_single(text):
         return decoded(<const char*>text.content)
     return api.attributeValue(node, own)
+
+
+cdef inline bint is_single(xmlNode* text) noexcept:
+    """Return True if a value is a single node of text."""
+    return text.next is NULL and text.type == XML_TEXT_NODE and text.content is not NULL
 
 
 cdef class AttributeNames:
@@ -91,7 +98,7 @@ cdef class NameParts:
         if own is NULL or own.children is NULL:
             return False
         text = <xmlNode*>own.children
-        if text.next is not NULL or text.type != XML_TEXT_NODE or text.content is NULL:
+        if not is_single(text):
             return True  # not examined
         return self.has_part(<const char*>text.content)
 
@@ -118,56 +125,57 @@ cdef enum:
 
 
 cdef class NameSet:
-    """A set of class names that may have false members, but lacks none."""
+    """A set of names in ASCII that may have false members, but lacks none.
+
+    Names have letters, digits, hyphens and underscores.
+    """
 
     cdef unsigned char[SLOTS] slots
 
     def __init__(self, names):
         cdef bytes name
-        for n in range(SLOTS):
-            self.slots[n] = 0
+        memset(self.slots, 0, SLOTS)
         for text in names:
             name = text.encode()
-            self.slots[slot_of(name, len(name))] = 1
+            if name:
+                self.slots[slot_of(name, len(name))] = 1
 
     cdef inline bint may_meet(self, const char* at) noexcept:
         """Return False if a class attribute has no name of the set."""
         cdef const char* start
         while at[0]:
-            while is_blank_byte(at[0]):
-                at += 1
             start = at
-            while at[0] and not is_blank_byte(at[0]):
-                if not 0 < at[0] < 128:
-                    return True  # other white space may split it
+            while is_of_name(at[0]):
                 at += 1
             if at != start and self.slots[slot_of(start, at - start)]:
                 return True
+            if at[0] < 0:
+                return True  # other letters and white space are not examined
+            if at[0]:
+                at += 1
         return False
 
 
-cdef inline bint is_blank_byte(char byte) noexcept:
-    return byte == 32 or 9 <= byte <= 13 or 28 <= byte <= 31
+cdef inline bint is_of_name(char byte) noexcept:
+    return 97 <= byte | 32 <= 122 or 48 <= byte <= 57 or byte == 45 or byte == 95
 
 
 cdef inline uint32_t slot_of(const char* name, Py_ssize_t size) noexcept:
-    cdef uint32_t found = 2166136261u
-    cdef Py_ssize_t n
-    for n in range(size):
-        found = (found ^ <unsigned char>name[n]) * 16777619u
-    return (found ^ (found >> 15)) & (SLOTS - 1)
+    cdef uint32_t first = <unsigned char>name[0], last = <unsigned char>name[size - 1]
+    cdef uint32_t middle = <unsigned char>name[size // 2]
+    return (first * 7 + last * 131 + middle * 37 + <uint32_t>size * 61) & (SLOTS - 1)
 
 
 cdef class HidingSigns:
     """Finds the attributes of a node that may hide it."""
 
     cdef NameSet names
-    cdef NameParts parts
+    cdef NameParts styles
     cdef bint has_ids
 
-    def __init__(self, names, parts, has_ids):
+    def __init__(self, names, styles, has_ids):
         self.names = NameSet(names)
-        self.parts = parts
+        self.styles = styles
         self.has_ids = has_ids
 
     cdef bint on(self, xmlNode* node) noexcept:
@@ -177,23 +185,17 @@ cdef class HidingSigns:
         cdef const char* name
         while own is not NULL:
             name = <const char*>own.name
-            if strcmp(name, "style") == 0 or strcmp(name, "hidden") == 0:
+            text = <xmlNode*>own.children
+            if strcmp(name, "hidden") == 0 or (self.has_ids and strcmp(name, "id") == 0):
                 return True
-            if self.has_ids and strcmp(name, "id") == 0:
-                return True
-            if strcmp(name, "class") == 0 and own.children is not NULL:
-                text = <xmlNode*>own.children
-                if (
-                    text.next is not NULL
-                    or text.type != XML_TEXT_NODE
-                    or text.content is NULL
-                    or self.names.may_meet(<const char*>text.content)
-                    or self.parts.has_part(<const char*>text.content)
-                ):
+            if text is not NULL and strcmp(name, "class") == 0:
+                if not is_single(text) or self.names.may_meet(<const char*>text.content):
+                    return True
+            elif text is not NULL and strcmp(name, "style") == 0:
+                if not is_single(text) or self.styles.has_part(<const char*>text.content):
                     return True
             own = own.next
         return False
-
 
 cdef inline char small(char letter) noexcept:
     return letter + 32 if 65 <= letter <= 90 else letter
@@ -306,5 +308,69 @@ cpdef int url_kind(str value) noexcept:
     return ROOTED_URL
 
 
-cdef extern from "string.h":
-    int strncmp(const char* one, const char* other, size_t most) noexcept
+def hiding_signs(str css not None):
+    """Return the places of colons in CSS behind which a value may hide an element."""
+    cdef int kind = PyUnicode_KIND(css)
+    cdef void* data = PyUnicode_DATA(css)
+    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(css), at, start
+    cdef Py_UCS4 before, first
+    cdef bint is_space
+    cdef list found = []
+    for at in range(size):
+        if PyUnicode_READ(kind, data, at) != 58:  # :
+            continue
+        start = behind_spaces(kind, data, at + 1, size)
+        if start == size:
+            break
+        before = PyUnicode_READ(kind, data, at - 1) if at else 0
+        first = PyUnicode_READ(kind, data, start)
+        is_space = Py_UNICODE_ISSPACE(before)
+        if first == 45:  # -
+            if start + 3 < size and are_digits(kind, data, start + 1):
+                found.append(at)
+        elif first == 48:  # 0
+            if before == 101 or is_space:  # e
+                found.append(at)
+            elif before == 116 or before == 121:  # t, y
+                start = behind_spaces(kind, data, start + 1, size)
+                if start < size and PyUnicode_READ(kind, data, start) in u";}!":
+                    found.append(at)
+        elif before == 121 or is_space:  # y
+            if begins(kind, data, start, size, b"none") or begins(
+                kind, data, start, size, b"hidden"
+            ):
+                found.append(at)
+        if (before == 104 or before == 112 or is_space) and (  # h, p
+            begins(kind, data, start, size, b"rect")
+            or begins(kind, data, start, size, b"inset")
+            or begins(kind, data, start, size, b"circle")
+        ):
+            found.append(at)
+    return found
+
+
+cdef inline Py_ssize_t behind_spaces(
+    int kind, void* data, Py_ssize_t at, Py_ssize_t size
+) noexcept:
+    while at < size and Py_UNICODE_ISSPACE(PyUnicode_READ(kind, data, at)):
+        at += 1
+    return at
+
+
+cdef inline bint are_digits(int kind, void* data, Py_ssize_t at) noexcept:
+    cdef int n
+    for n in range(3):
+        if not Py_UNICODE_ISDECIMAL(PyUnicode_READ(kind, data, at + n)):
+            return False
+    return True
+
+
+cdef inline bint begins(
+    int kind, void* data, Py_ssize_t at, Py_ssize_t size, const char* word
+) noexcept:
+    cdef Py_ssize_t n = 0
+    while word[n]:
+        if at + n >= size or PyUnicode_READ(kind, data, at + n) != <Py_UCS4>word[n]:
+            return False
+        n += 1
+    return True

@@ -20,10 +20,13 @@ from scraper_service.content.passes.nodes import (
     next_sibling,
     node_of,
     tail_of,
+    texts_in,
+    words_in,
 )
 from scraper_service.content.passes.page_nodes import (
     OTHER_URL,
     ROOTED_URL,
+    NameParts,
     Tags,
     attributes_of,
     key_of,
@@ -130,22 +133,21 @@ def unseparated(root: Element, *tags: str) -> list[tuple[Any, Any]]:
 
 
 def complete_plain_urls(
-    root: Element,
-    attributes: dict,
-    origin: str,
-    is_changed: Callable[[str, str], bool],
+    root: Element, attributes: dict, origin: str, changed: dict
 ) -> list[Any]:
     """Make the plain URLs in a tree absolute, and return the elements with others.
 
-    ``attributes`` has the attribute with a URL for each tag. ``is_changed`` returns True
-    for the URLs of a tag that do not stay as written, though they are complete. Media
-    without a URL are returned too.
+    ``attributes`` has the attribute with a URL for each tag. ``changed`` has the parts of
+    URLs that do not stay as written, though they are plain. Images without a URL are
+    returned too.
     """
     wanted: Tags = Tags(attributes)
     document: Document = document_of(root)
     top: Node = node_of(root)
     node: Node = top
     names: TagNames = TagNames()
+    none: NameParts = NameParts()
+    parts: NameParts = none
     found: list = []
     while node is not NULL:
         if wanted.have(node):
@@ -153,10 +155,11 @@ def complete_plain_urls(
             name: str = attributes[tag]
             value = attribute(node, name)
             kind = OTHER_URL if value is None else url_kind(value)
+            parts = changed.get(tag, none)
             if tag == "video" or (kind == OTHER_URL and _is_odd(tag, value)):
                 found.append(element_of(document, node))
             elif kind != OTHER_URL:
-                if is_changed(tag, value):
+                if parts.are_in(node, name):
                     found.append(element_of(document, node))
                 elif kind == ROOTED_URL:
                     element_of(document, node).set(name, origin + value)
@@ -170,6 +173,28 @@ def _is_odd(tag: str, value: str | None) -> object:
     if value is None:
         return tag == "img"
     return tag != "a" or not value.startswith("#")
+
+
+def outermost(elements: Collection[Any]) -> list[Any]:
+    """Return the elements that are not inside others of them, in the same order."""
+    keys: set = {key_of(node_of(element)) for element in elements}
+    found: list = []
+    for element in elements:
+        node: Node = parent_of(node_of(element))
+        while node is not NULL and key_of(node) not in keys:
+            node = parent_of(node)
+        if node is NULL:
+            found.append(element)
+    return found
+
+
+def word_total(element: Element) -> int:
+    """Return the number of words in an element, each text split by itself."""
+    total: Whole = 0
+    text: str
+    for text in texts_in(element):
+        total += words_in(text)
+    return total
 
 
 def first_of_body(head: Element, kept: Collection[str]) -> int:
