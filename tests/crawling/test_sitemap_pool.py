@@ -129,7 +129,7 @@ def test_no_time_is_an_error(timeout_s):
 
 def test_no_memory_is_an_error():
     body = gzip.compress(bytes(MAX_BYTES), 1)
-    with pool_of(memory_mb=256) as pool:
+    with pool_of(memory_mb=230) as pool:
         content = pool.run(pool.pool.read_sitemap(source(body), WAIT_S))
     assert "more memory" in content.error.message
 

@@ -511,7 +511,7 @@ class ProcessPool:
         if task is not None:
             self._task_lost(converter, task, now)
         if not converter.is_ready:
-            if converter.reason != "retired":
+            if converter.reason not in {"retired", "stopped"}:
                 self._renew()
                 self._start_failed(converter.fault or converter.how)
         elif not converter.reason and not converter.done:
