@@ -32,7 +32,6 @@ from scraper_service.content.html.page_urls import (
 )
 from scraper_service.content.html.spacing import separate_words
 from scraper_service.content.passes import (
-    NameParts,
     complete_plain_urls,
     elements,
     elements_by_tag,
@@ -73,8 +72,8 @@ _LAZY = ("data-src", "data-original", "data-lazy-src", "data-lazy", "data-url")
 _MASKED_EMAIL = "/cdn-cgi/l/email-protection"
 # Parts of URLs that do not stay as written; see without_session() and is_placeholder().
 _CHANGED_URLS = {
-    "a": NameParts("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
-    "img": NameParts(*PLACEHOLDERS),
+    "a": ("sid=", "sessionid", "zenid=", ".php?s=", _MASKED_EMAIL),
+    "img": tuple(PLACEHOLDERS),
 }
 _PICTURE = re.compile(r"\s*(?:https?:/|\.{0,2})/[^\s{]{4,}\s*\Z")
 

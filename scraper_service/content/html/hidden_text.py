@@ -14,13 +14,7 @@ from functools import lru_cache
 from itertools import chain, islice
 from typing import Any
 
-from scraper_service.content.passes import (
-    Finder,
-    HidingSigns,
-    NameParts,
-    hiding_signs,
-    suspects,
-)
+from scraper_service.content.passes import Finder, hiding_signs, suspects
 
 MAX_STYLE = 4000  # characters
 
@@ -231,7 +225,7 @@ _GUTTER = re.compile(
 )
 _GUTTERS = frozenset("gutter lineno linenos line-numbers-rows rouge-gutter".split())
 # Every style that hides has one of these parts, and so has one that draws a block.
-_STYLE_PARTS = NameParts(
+_STYLE_PARTS = (
     *"none hidden collapse clip font-size scale opacity color block".split(),
     *(f"-{digit}" for digit in range(10)),
 )
@@ -262,11 +256,8 @@ class HidingRules:
         Also turn each ``span`` that is drawn as a block into a ``div``.
         """
         found: dict[Any, Hiding] = {}
-        signs = HidingSigns(
-            self._watched | _GUTTERS, _STYLE_PARTS, bool(self._ids)
-        )
         for element, names, watched, own, style, attribute in suspects(
-            body, signs, self._is_watched, self._ids
+            body, self._is_watched, self._ids, self._watched | _GUTTERS, _STYLE_PARTS
         ):
             tag = element.tag
             kind = self._hiding_of_names(tag, names, "") if watched else Hiding.NOT

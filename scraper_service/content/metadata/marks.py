@@ -8,15 +8,7 @@ from typing import Any
 
 from attrs import field, frozen
 
-from scraper_service.content.passes import (
-    AttributeNames,
-    Finder,
-    NameParts,
-    Surroundings,
-    TextSigns,
-    signs,
-    texts_in,
-)
+from scraper_service.content.passes import Finder, Surroundings, signs, texts_in
 
 MAX_ELEMENTS = 3000  # elements that are examined
 MAX_AFTER_HEADING = 400  # of these after the first ``h1``
@@ -31,15 +23,12 @@ _AUTHOR = (
 ).split()
 _AUTHORISED = re.compile(r"authori\w*")
 _DATE = "date publish posted created time byline meta".split()
-_PARTS = NameParts(*_AUTHOR, *_DATE)
-_AUTHOR_PATHS = NameParts("/author")  # in URLs
+_PARTS = (*_AUTHOR, *_DATE)
 # Attributes in which forum software and others give author and date of a post.
 _AUTHOR_ATTRIBUTES = ("data-author-username", "data-author", "author")
 _DATE_ATTRIBUTES = ("datetime", "content", "created-timestamp", "title")
 # Attributes besides ``class`` that may mark any element.
-_NAMING = AttributeNames(
-    *"itemprop rel data-author-username author created-timestamp".split()
-)
+_NAMING = "itemprop rel data-author-username author created-timestamp".split()
 _BY = re.compile(
     r"(?:(?:article|story|words|posted|written|published|created|authored)\s+)?"
     r"(?:by|von|par|por|door|di|av)\b[:\s]",
@@ -48,7 +37,6 @@ _BY = re.compile(
 # First letters of the words of _BY.
 _STARTS = frozenset("by vo pa po do di av ar st wo wr pu cr au".split())
 _STARTS |= {start.capitalize() for start in _STARTS} | {"BY"}
-_TEXTS = TextSigns(MAX_TEXT, _STARTS)
 _NEITHER = (False, False)
 DATED_TAGS = frozenset({"time", "relative-time", "local-time"})
 # Tags with text, but seldom with an ``itemprop``.
@@ -97,13 +85,14 @@ def marks(body: Any) -> Marks:
         kind_of_attributes=_kind_of,
         neither=_NEITHER,
         parts=_PARTS,
-        author_paths=_AUTHOR_PATHS,
+        author_path="/author",
         dated=DATED_TAGS,
         plain=_PLAIN_TAGS,
         naming=_NAMING,
-        texts=_TEXTS,
+        starts=_STARTS,
         left=MAX_ELEMENTS,
         after_heading=MAX_AFTER_HEADING,
+        longest=MAX_TEXT,
     ):
         if text is not None:
             _take_text(text, element, seen, places)

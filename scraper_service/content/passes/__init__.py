@@ -29,13 +29,9 @@ __all__ = [
     "SPAN",
     "STRONG_TEXT",
     "STRUCK_TEXT",
-    "AttributeNames",
     "Finder",
-    "HidingSigns",
-    "NameParts",
     "Surroundings",
     "TagNames",
-    "TextSigns",
     "WordTable",
     "block_elements",
     "classed",
@@ -133,10 +129,6 @@ if TYPE_CHECKING or compiled is None:
         COMPLETE_URL,
         OTHER_URL,
         ROOTED_URL,
-        AttributeNames,
-        HidingSigns,
-        NameParts,
-        TextSigns,
         hiding_signs,
         url_kind,
     )
@@ -151,7 +143,6 @@ if TYPE_CHECKING or compiled is None:
         word_total,
     )
     from scraper_service.content.passes.siblings import partly_kept, path_numbers
-    from scraper_service.content.passes.simhash import simhash
     from scraper_service.content.passes.texts import word_counts
     from scraper_service.content.passes.walks import (
         classed,
@@ -159,6 +150,7 @@ if TYPE_CHECKING or compiled is None:
         signs,
         suspects,
     )
+    from scraper_service.content.passes.word_hashes import simhash
     from scraper_service.content.passes.word_tables import WordTable, name_parts
 else:
     globals().update({name: getattr(compiled, name) for name in __all__})

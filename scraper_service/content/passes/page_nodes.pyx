@@ -211,8 +211,7 @@ cdef class TextSigns:
     def __init__(self, longest, starts):
         self.longest = longest
         self.starts = starts
-        for n in range(128):
-            self.seconds[n] = 0
+        memset(self.seconds, 0, sizeof(self.seconds))
         for first, second in starts:
             self.seconds[ord(first)] |= <uint32_t>1 << (ord(second) & 31)
 

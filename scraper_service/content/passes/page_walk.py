@@ -148,6 +148,7 @@ def complete_plain_urls(
     names: TagNames = TagNames()
     none: NameParts = NameParts()
     parts: NameParts = none
+    parts_by_tag: dict = {tag: NameParts(*changed[tag]) for tag in changed}
     found: list = []
     while node is not NULL:
         if wanted.have(node):
@@ -155,7 +156,7 @@ def complete_plain_urls(
             name: str = attributes[tag]
             value = attribute(node, name)
             kind = OTHER_URL if value is None else url_kind(value)
-            parts = changed.get(tag, none)
+            parts = parts_by_tag.get(tag, none)
             if tag == "video" or (kind == OTHER_URL and _is_odd(tag, value)):
                 found.append(element_of(document, node))
             elif kind != OTHER_URL:

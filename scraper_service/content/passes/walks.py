@@ -56,15 +56,19 @@ def classed(root: Element, is_wanted: Callable[[str], bool], *tags: str) -> list
 
 def suspects(
     body: Element,
-    signs: HidingSigns,
     is_watched: Callable[[Any], bool],
     ids: Collection[str],
+    watched_names: Collection[str],
+    styles: Collection[str],
 ) -> list[Any]:
     """Return the elements that may be hidden; see ``html/hidden_text.py``.
 
     Each is a tuple: the element, its class, whether ``is_watched`` returns True for its
-    class, its id if among ``ids``, its style, and its attribute ``hidden``.
+    class, its id if among ``ids``, its style, and its attribute ``hidden``. Elements may be
+    left out whose class has none of ``watched_names`` and whose style has none of the parts
+    ``styles``.
     """
+    signs: HidingSigns = HidingSigns(watched_names, NameParts(*styles), bool(ids))
     root: Node = node_of(body)
     node: Node = root
     document: Document = document_of(body)
@@ -126,14 +130,15 @@ def signs(
     kind_of: Callable[[Any], Any],
     kind_of_attributes: Callable[[Any, Any], Any],
     neither: Any,
-    parts: NameParts,
-    author_paths: NameParts,
+    parts: Collection[str],
+    author_path: str,
     dated: Collection[str],
     plain: Collection[str],
-    naming: AttributeNames,
-    texts: TextSigns,
+    naming: Collection[str],
+    starts: Collection[str],
     left: Whole,
     after_heading: Whole,
+    longest: Whole,
 ) -> list[Any]:
     """Return the elements that may name an author or a date; see ``metadata/marks.py``.
 
@@ -143,6 +148,10 @@ def signs(
     node: Node = root
     document: Document = document_of(body)
     tags: TagNames = TagNames()
+    names: AttributeNames = AttributeNames(*naming)
+    class_parts: NameParts = NameParts(*parts)
+    url_parts: NameParts = NameParts(author_path)
+    texts: TextSigns = TextSigns(longest, starts)
     found: list = []
     is_early = True
     while node is not NULL:
@@ -152,7 +161,7 @@ def signs(
         text = texts.of(node)
         tail = texts.behind(node)
         kind = neither
-        if parts.are_in(node, "class"):
+        if class_parts.are_in(node, "class"):
             kind = kind_of(attribute(node, "class"))
         tag = tags.of(node)
         if tag == "h1":
@@ -162,9 +171,9 @@ def signs(
         elif tag in dated:
             kind = False, True
         elif tag == "a":
-            if author_paths.are_in(node, "href"):
+            if url_parts.are_in(node, "href"):
                 kind = True, kind[1]
-        elif tag not in plain and naming.on(node):
+        elif tag not in plain and names.on(node):
             kind = kind_of_attributes(element_of(document, node), kind)
         if text is not None or tail is not None or tag == "h1" or kind is not neither:
             found.append((element_of(document, node), text, tail, kind))

@@ -1,4 +1,4 @@
-"""The simhash of a text, by numpy; ``simhash.pyx`` has the same name, compiled."""
+"""The simhash of a text, by numpy; ``word_hashes.pyx`` has the same name, compiled."""
 
 from __future__ import annotations
 

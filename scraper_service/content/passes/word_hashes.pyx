@@ -1,4 +1,4 @@
-"""The simhash of a text; ``simhash.py`` has the same name, by numpy."""
+"""The simhash of a text; ``word_hashes.py`` has the same name, by numpy."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND, PyUnicode_READ
@@ -20,7 +20,7 @@ cdef struct Word:
     uint32_t size
     uint32_t sum
 
-# See simhash.py.
+# See word_hashes.py.
 cdef uint64_t[4] SPREAD = [0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9]
 cdef uint32_t[256] CRC_TABLE
 cdef uint32_t REMAINDER
