@@ -82,6 +82,7 @@ if TYPE_CHECKING:
 
 BROKEN_OFF = "The site broke off in the middle of its response."
 LEAST_COMPARED = 30  # words; shorter pages are not compared as duplicates
+_JSON = json.JSONEncoder(ensure_ascii=False)
 _DECLARED_FORMATS = frozenset({"branding", "menu", "product"})
 _TREE_FORMATS = frozenset({"markdown", "html", "links", "images"})
 
@@ -169,7 +170,7 @@ class _Conversion:
         A failure becomes a warning, unless no other value was requested.
         """
         try:
-            self.values[name] = json.dumps(make(), ensure_ascii=False).encode()
+            self.values[name] = _JSON.encode(make()).encode()
         except Exception as exc:
             message = f"The format {name} could not be made ({type(exc).__name__})."
             if self.names == (name,):

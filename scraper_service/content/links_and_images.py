@@ -17,7 +17,7 @@ from scraper_service.content.html.page_urls import (
     origin_of,
     without_session,
 )
-from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, elements, url_kind
+from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, values_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,13 +39,13 @@ def links(document: Document) -> list[str]:
     The tree may have relative URLs; an empty ``href`` is the URL of the page.
     """
     found: dict[str, None] = {}
-    for element in elements(document.body, "a"):
-        value = element.get("href")
-        if value is None or value.lstrip().startswith("#"):
+    for value in values_in(document.body, "a", "href"):
+        if url_kind(value) == COMPLETE_URL:
+            address = value
+        elif value.lstrip().startswith("#"):
             continue
-        address = absolute(document.base, value)
-        if address is None:
-            continue
+        else:
+            address = absolute(document.base, value) or ""
         address = without_session(address)
         if address in found:
             continue

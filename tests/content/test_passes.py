@@ -207,6 +207,7 @@ def test_each_pass_is_the_same_either_way(html: str) -> None:
             HidingRules(list(document.root.iter("style"))).hidden(body),
             list(passes.elements(document.root, "a", "span", "li")),
             passes.classed(body, verdicts._is_mark, "a", "span"),
+            passes.values_in(body, "a", "href"),
             main_words(document),
             list(passes.texts_in(body)),
             [passes.Finder("b", "li")(element) for element in body.iter()],

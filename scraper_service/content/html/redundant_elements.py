@@ -48,13 +48,11 @@ def drop_duplicate_blocks(body: Any) -> None:
     Their class attributes name the screens, and have to differ.
     """
     pairs = []
-    for element in body.iter(*_BLOCKS):
-        names = element.get("class")
-        if names and _names_screens(names):
-            duplicate = element.getnext()
-            others = None if duplicate is None else duplicate.get("class")
-            if others and others != names and _names_screens(others):
-                pairs.append((element, duplicate))
+    for element in classed(body, _names_screens, *_BLOCKS):
+        duplicate = element.getnext()
+        others = None if duplicate is None else duplicate.get("class")
+        if others and others != element.get("class") and _names_screens(others):
+            pairs.append((element, duplicate))
     for element, duplicate in reversed(pairs[:MAX_DUPLICATES]):
         text = "".join("".join(texts_in(element)).split())
         if text and text == "".join("".join(texts_in(duplicate)).split()):

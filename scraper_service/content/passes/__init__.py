@@ -63,6 +63,7 @@ __all__ = [
     "tree_sums",
     "unseparated",
     "url_kind",
+    "values_in",
     "word_counts",
     "word_total",
     "wrap_run",
@@ -149,6 +150,7 @@ if TYPE_CHECKING or compiled is None:
         main_texts,
         signs,
         suspects,
+        values_in,
     )
     from scraper_service.content.passes.word_hashes import simhash
     from scraper_service.content.passes.word_tables import WordTable, name_parts

@@ -15,6 +15,7 @@ from scraper_service.content.passes.nodes import (
     document_of,
     element_of,
     first_child,
+    has_attributes,
     next_element,
     next_sibling,
     node_of,
@@ -52,6 +53,21 @@ def classed(root: Element, is_wanted: Callable[[str], bool], *tags: str) -> list
                     others.add(names)
         node = next_element(node, top)
     return found
+
+
+def values_in(root: Element, tag: str, name: str) -> list[str]:
+    """Return the distinct values of an attribute of elements with a tag, in order."""
+    top: Node = node_of(root)
+    node: Node = top
+    tags: TagNames = TagNames()
+    found: dict = {}
+    while node is not NULL:
+        if tags.of(node) == tag:
+            value = attribute(node, name)
+            if value is not None:
+                found[value] = None
+        node = next_element(node, top)
+    return list(found)
 
 
 def suspects(
