@@ -198,6 +198,7 @@ def _linked_urls(
     for link in evidence.related(relation):
         if types and (link.get("type") or "").strip().lower() not in types:
             continue
-        if link.get("href") and (address := absolute(base, link.get("href"))):
+        href = link.get("href")
+        if href and (address := absolute(base, href)):
             found.append(address)
     return list(dict.fromkeys(found))

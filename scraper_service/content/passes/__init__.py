@@ -144,7 +144,7 @@ if TYPE_CHECKING or compiled is None:
         word_total,
     )
     from scraper_service.content.passes.siblings import partly_kept, path_numbers
-    from scraper_service.content.passes.texts import word_counts
+    from scraper_service.content.passes.texts import simhash, word_counts
     from scraper_service.content.passes.walks import (
         classed,
         main_texts,
@@ -152,7 +152,6 @@ if TYPE_CHECKING or compiled is None:
         suspects,
         values_in,
     )
-    from scraper_service.content.passes.word_hashes import simhash
     from scraper_service.content.passes.word_tables import WordTable, name_parts
 else:
     globals().update({name: getattr(compiled, name) for name in __all__})

@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 # The lines from here on are compiled.
 
 
-def page_parts(root: Element) -> tuple[Any, ...]:
+def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too much
+    root: Element,
+) -> tuple[Any, ...]:
     """Return the parts of a page; see ``html/document.py``.
 
     They are the number of its levels, the values of ``base``, the attributes of ``meta``
@@ -163,7 +165,7 @@ def complete_plain_urls(
                 if parts.are_in(node, name):
                     found.append(element_of(document, node))
                 elif kind == ROOTED_URL:
-                    element_of(document, node).set(name, origin + value)
+                    element_of(document, node).set(name, origin + (value or ""))
         node = next_element(node, top)
     return found
 

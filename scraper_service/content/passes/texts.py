@@ -1,8 +1,12 @@
-"""Scans of texts for the Markdown writer; ``texts.pyx`` has the same names."""
+"""Scans of texts for the Markdown writer, and the hash of words of a text.
+
+``texts.pyx`` has the same names.
+"""
 
 from __future__ import annotations
 
 import re
+from zlib import crc32
 
 # Texts that Markdown needs no change of, at any position.
 _PLAIN = re.compile(r"(?:[^\x00- \x7f-\U0010ffff\\`*_<&~\[\]!]| (?! ))*")
@@ -33,3 +37,30 @@ def word_counts(text: str) -> tuple[int, int]:
         text, ideographs = _IDEOGRAPH.subn(" ", text)
     words = sum(any(map(str.isalnum, word)) for word in text.split())
     return words, ideographs
+
+
+_BITS = 64
+# 2**128 / golden ratio, odd, in parts of 32 bits, lowest first. The hash of a word is
+# its CRC times this number, from the 40th bit on: these bits depend on all others.
+_SPREAD = (0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9)
+
+
+def simhash(text: str) -> int:
+    """Return 64 bits: those that most words of ``text`` have; 0 for no words."""
+    words = set(text.lower().encode(errors="replace").split())
+    if not words:
+        return 0
+    import numpy as np  # noqa: PLC0415  # not needed where this is compiled
+
+    sums = np.fromiter(map(crc32, words), np.uint64, len(words))
+    first, second, third, fourth = map(np.uint64, _SPREAD)
+    low = ((sums * first) >> np.uint64(32)) + sums * second  # less than 2**64
+    hashes = (
+        (low >> np.uint64(8))
+        + (sums * third << np.uint64(24))
+        + (sums * fourth << np.uint64(56))
+    )
+    bits = np.unpackbits(hashes.astype("<u8").view(np.uint8), bitorder="little")
+    counts = bits.reshape(-1, _BITS).sum(axis=0, dtype=np.uint32)
+    most = np.packbits(counts > len(words) / 2, bitorder="little")
+    return int.from_bytes(most.tobytes(), "little")

@@ -1,4 +1,10 @@
-"""Scans of texts for the Markdown writer; ``texts.py`` has the same names."""
+"""Scans and the hash of texts; ``texts.py`` has the same names."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.unicode cimport PyUnicode_DATA, PyUnicode_GET_LENGTH, PyUnicode_KIND, PyUnicode_READ
+from libc.stdint cimport uint32_t, uint64_t
+from libc.stdlib cimport calloc, free
+from libc.string cimport memcmp
 
 from cpython.unicode cimport PyUnicode_WRITE
 
@@ -161,3 +167,146 @@ def word_counts(str text not None):
             is_counted = True
             words += 1
     return words, ideographs
+
+
+cdef extern from "Python.h":
+    Py_UCS4 Py_UNICODE_TOLOWER(Py_UCS4 character)
+
+cdef enum:
+    BITS = 64
+    PLANES = 32  # bits of a count
+
+ctypedef const unsigned char* Letters
+
+cdef struct Word:
+    Letters start
+    uint32_t size
+    uint32_t sum
+
+# See texts.py.
+cdef uint64_t[4] SPREAD = [0x5CEDC835, 0xF39CC060, 0x7F4A7C15, 0x9E3779B9]
+cdef uint32_t[256] CRC_TABLE
+cdef uint32_t REMAINDER
+cdef int BYTE, STEP
+for BYTE in range(256):
+    REMAINDER = BYTE
+    for STEP in range(8):
+        REMAINDER = (REMAINDER >> 1) ^ (0xEDB88320u if REMAINDER & 1 else 0)
+    CRC_TABLE[BYTE] = REMAINDER
+
+
+def simhash(str text not None):
+    """Return 64 bits: those that most words of ``text`` have; 0 for no words."""
+    cdef bytes lower = lower_bytes(text)
+    if lower is None:
+        lower = text.lower().encode(errors="replace")
+    return simhash_of(lower)
+
+
+cdef bytes lower_bytes(str text):
+    """Return a text in lower case as UTF-8; None if that needs more than single letters."""
+    cdef int kind = PyUnicode_KIND(text)
+    cdef void* data = PyUnicode_DATA(text)
+    cdef Py_ssize_t size = PyUnicode_GET_LENGTH(text), n
+    cdef bytes made = PyBytes_FromStringAndSize(NULL, size * (1 if text.isascii() else 4))
+    cdef unsigned char* start = <unsigned char*>PyBytes_AS_STRING(made)
+    cdef unsigned char* to = start
+    cdef uint32_t letter
+    for n in range(size):
+        letter = <uint32_t>PyUnicode_READ(kind, data, n)
+        if letter < 0x80:
+            to[0] = letter + 32 if 65 <= letter <= 90 else letter
+            to += 1
+            continue
+        if letter == 0x130 or letter == 0x3A3 or 0xD800 <= letter < 0xE000:
+            return None  # the dotted I, the sigma, surrogates
+        letter = <uint32_t>Py_UNICODE_TOLOWER(<Py_UCS4>letter)
+        if letter < 0x80:
+            to[0] = letter
+            to += 1
+        elif letter < 0x800:
+            to[0] = 0xC0 | (letter >> 6)
+            to[1] = 0x80 | (letter & 0x3F)
+            to += 2
+        elif letter < 0x10000:
+            to[0] = 0xE0 | (letter >> 12)
+            to[1] = 0x80 | ((letter >> 6) & 0x3F)
+            to[2] = 0x80 | (letter & 0x3F)
+            to += 3
+        else:
+            to[0] = 0xF0 | (letter >> 18)
+            to[1] = 0x80 | ((letter >> 12) & 0x3F)
+            to[2] = 0x80 | ((letter >> 6) & 0x3F)
+            to[3] = 0x80 | (letter & 0x3F)
+            to += 4
+    return made[: to - start]
+
+
+cdef object simhash_of(bytes text):
+    cdef Letters at = <Letters>PyBytes_AS_STRING(text)
+    cdef Letters end = at + PyBytes_GET_SIZE(text)
+    cdef Letters start
+    cdef Py_ssize_t capacity = 64, place
+    cdef uint32_t crc, count = 0
+    cdef uint64_t[PLANES] planes
+    cdef uint64_t result = 0
+    cdef uint32_t ones
+    cdef int bit, plane
+    cdef Word* known
+    while capacity < end - at:  # at most a word for each two bytes
+        capacity *= 2
+    known = <Word*>calloc(capacity, sizeof(Word))
+    if known is NULL:
+        raise MemoryError
+    for plane in range(PLANES):
+        planes[plane] = 0
+    while True:
+        while at < end and is_space(at[0]):
+            at += 1
+        if at == end:
+            break
+        start = at
+        crc = 0xFFFFFFFFu
+        while at < end and not is_space(at[0]):
+            crc = CRC_TABLE[(crc ^ at[0]) & 0xFF] ^ (crc >> 8)
+            at += 1
+        crc = ~crc
+        place = crc & (capacity - 1)
+        while known[place].size and not (
+            known[place].sum == crc
+            and known[place].size == at - start
+            and memcmp(known[place].start, start, at - start) == 0
+        ):
+            place = (place + 1) & (capacity - 1)
+        if not known[place].size:
+            known[place] = Word(start, <uint32_t>(at - start), crc)
+            count += 1
+            add_bits(planes, spread(crc))
+    free(known)
+    for bit in range(BITS):
+        ones = 0
+        for plane in range(PLANES):
+            ones |= <uint32_t>((planes[plane] >> bit) & 1) << plane
+        if 2 * <uint64_t>ones > count:
+            result |= <uint64_t>1 << bit
+    return result
+
+
+cdef inline bint is_space(unsigned char byte) noexcept:
+    return byte == 32 or 9 <= byte <= 13
+
+
+cdef inline uint64_t spread(uint64_t crc) noexcept:
+    cdef uint64_t low = ((crc * SPREAD[0]) >> 32) + crc * SPREAD[1]
+    return (low >> 8) + (crc * SPREAD[2] << 24) + (crc * SPREAD[3] << 56)
+
+
+cdef inline void add_bits(uint64_t* planes, uint64_t bits) noexcept:
+    """Count the bits; plane n has bit n of each count."""
+    cdef int plane = 0
+    cdef uint64_t carried
+    while bits:
+        carried = planes[plane] & bits
+        planes[plane] ^= bits
+        bits = carried
+        plane += 1
