@@ -63,6 +63,8 @@ AUTHORS = {
     "a link": (f"{ARTICLE}<p>Posted by <a rel=author href=/ann>Ann Lee</a> on Monday", "Ann Lee"),
     "a class": (f"{ARTICLE}<div class=post-byline>By Ann Lee | 3 min read</div>", "Ann Lee"),
     "an attribute of a forum": (f"{ARTICLE}<div data-author-username=ann_l>q</div>", "ann_l"),
+    "a link to an author": (f"{ARTICLE}<a href=/author/ann>Ann Lee</a>", "Ann Lee"),
+    "no guide for authors": (f"{ARTICLE}<a href=/AuthorGuide>Write for us</a>", None),
     "words": (f"{ARTICLE}<p>Von Ann Lee</p>", "Ann Lee"),
     "the site only where nobody else is named": (
         "<meta property=og:site_name content='The Harbour'>"

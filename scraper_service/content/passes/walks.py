@@ -188,7 +188,9 @@ def signs(
             kind = False, True
         elif tag == "a":
             if url_parts.are_in(node, "href"):
-                kind = True, kind[1]
+                path = attribute(node, "href") or ""
+                if author_path in path:  # not in other capitals, as in "/AuthorGuide"
+                    kind = True, kind[1]
         elif tag not in plain and names.on(node):
             kind = kind_of_attributes(element_of(document, node), kind)
         if text is not None or tail is not None or tag == "h1" or kind is not neither:
