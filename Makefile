@@ -51,6 +51,7 @@ docs: $(VENV)/.installed
 bench: $(VENV)/.bench-installed
 	$(BIN)/python -m tools.bench.scrape $(ARGS)
 	$(BIN)/python -m tools.bench.crawl $(ARGS)
+	$(BIN)/python -m tools.bench.stages $(ARGS)
 	$(BIN)/python -m tools.bench.sitemap $(ARGS)
 	$(BIN)/python -m tools.bench.pdf $(ARGS)
 	$(BIN)/python -m tools.bench.frontier $(ARGS)

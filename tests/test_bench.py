@@ -16,6 +16,7 @@ from tools.bench import linked, rivals
 from tools.bench.crawl import CRAWLERS, NAMES, QUICK, WORK
 from tools.bench.processes import ROOT
 from tools.bench.sitemap import WORK as SITEMAP_WORK
+from tools.bench.stages import STAGES
 
 pytestmark = pytest.mark.slow
 
@@ -194,3 +195,9 @@ def test_links_of_real_pages_to_their_own_site_lead_to_pages_of_the_site(tmp_pat
     assert first[3] == home[0]
     assert first[4:6] == ["https://other.test/x", "mailto:a@b.test"]
     assert second[1] == second[3] == home[1]
+
+
+def test_table_has_a_row_for_each_stage_of_a_conversion():
+    output = run_quick("tools.bench.stages")
+    for stage in (*STAGES, "sum"):
+        assert rows(output, f"| {stage} |")
