@@ -31,7 +31,6 @@ NEWSPIDER_MODULE = "scraper_service.spiders"
 SPIDER_LOADER_WARN_ONLY = False
 SPIDER_MODULES = ["scraper_service.spiders"]
 TWISTED_REACTOR = "twisted.internet.asyncioreactor.AsyncioSelectorReactor"
-ASYNCIO_EVENT_LOOP = "uvloop.Loop"
 
 # -- Scrapy: consoles that execute code, off -------------------------------------------
 MEMUSAGE_ENABLED = False

@@ -141,9 +141,9 @@ WIRED = {
 @pytest.mark.parametrize("page", WIRED.values(), ids=WIRED)
 def test_content_survives_the_wire(page):
     asked = options("markdown", "links", include_tags=("i",))
-    header, values = render(page, asked)
+    header, values, links = render(page, asked)
     assert json.loads(header)["num_pages"] is None
-    assert content_from_wire(header, values) == make_content(page, asked)
+    assert content_from_wire(header, values, links) == make_content(page, asked)
 
 
 def test_values_are_utf8_json():
