@@ -105,7 +105,10 @@ def execute_many(connection: Connection, text: str, rows: Sequence[Any]) -> int:
     driver = _driver(connection)
     try:
         cursor = driver.cursor()
-        cursor.executemany(text, rows)
+        if len(rows) == 1:  # a batch of psycopg is a pipeline, without the time-outs
+            cursor.execute(text, rows[0])
+        else:
+            cursor.executemany(text, rows)
     except connection.dialect.loaded_dbapi.Error as error:
         raise _error(connection, text, error) from error
     return int(cursor.rowcount)
