@@ -105,13 +105,18 @@ def execute_many(connection: Connection, text: str, rows: Sequence[Any]) -> int:
     driver = _driver(connection)
     try:
         cursor = driver.cursor()
-        if len(rows) == 1:  # a batch of psycopg is a pipeline, without the time-outs
-            cursor.execute(text, rows[0])
-        else:
+        if connection.dialect.name == "sqlite":
             cursor.executemany(text, rows)
+            return int(cursor.rowcount)
+        # A batch of psycopg is a pipeline. The time-outs of the server do not end it, so the
+        # locks of a process that stops inside would remain.
+        count = 0
+        for row in rows:
+            cursor.execute(text, row)
+            count += cursor.rowcount
     except connection.dialect.loaded_dbapi.Error as error:
         raise _error(connection, text, error) from error
-    return int(cursor.rowcount)
+    return int(count)
 
 
 def _driver(connection: Connection) -> Any:
