@@ -32,7 +32,12 @@ from scraper_service.storage.connections import (
 from scraper_service.storage.files.private_files import close_to_others, private_file
 from scraper_service.storage.schema import metadata
 from scraper_service.storage.secrets import SECRET_BYTES, Box, key_secret, make_data_dir
-from scraper_service.storage.write_queue import Commits, Writer
+from scraper_service.storage.write_queue import (
+    READ_TIME,
+    STORE_TIME,
+    Commits,
+    Writer,
+)
 
 if TYPE_CHECKING:
     import sqlite3
@@ -53,7 +58,7 @@ ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 FIRST = "r0002"  # the oldest migration; earlier layouts were never released
-HEAD = "r0009"  # the newest migration; a test compares it with the migrations
+HEAD = "r0023"  # the newest migration; a test compares it with the migrations
 READERS = 4  # threads
 READ_S = 40  # for a read, with the wait for a thread
 BUSY_TIMEOUT_MS = 5_000
@@ -173,7 +178,7 @@ class Database:
             return await self.write(function, *args, **kwargs)
 
         def transact() -> ResultT:
-            with self._snapshots.begin() as connection:
+            with READ_TIME.time(), self._snapshots.begin() as connection:
                 return function(connection, *args, **kwargs)
 
         return await self._in_thread(transact)
@@ -356,8 +361,9 @@ class Database:
         An item that ``waits`` does so a moment for others. Items that are written one after
         the other do not wait.
         """
-        work = self._writer.submit_each(function, job_id, item, waits=waits)
-        result = await _answered(asyncio.wrap_future(work))
+        with STORE_TIME.time():
+            work = self._writer.submit_each(function, job_id, item, waits=waits)
+            result = await _answered(asyncio.wrap_future(work))
         self._commits.note(job_id)
         return result
 
@@ -461,7 +467,7 @@ def _prepare(engine: Engine, data_dir: Path) -> None:
     Raises :exc:`OSError` if another process migrates and does not finish.
     """
     try:
-        found = _revision(engine)
+        found = revision_of(engine)
     except SQLAlchemyError as error:
         raise unusable(engine.url, error) from error
     if found == HEAD:
@@ -504,7 +510,8 @@ def migrate(connection: Connection, revision: str = "head") -> None:
     command.upgrade(config, revision)
 
 
-def _revision(engine: Engine) -> str | None:
+def revision_of(engine: Engine) -> str | None:
+    """Return the revision of the tables, None for an empty database."""
     with engine.connect() as connection:
         if not inspect(connection).has_table("alembic_version"):
             return None

@@ -34,6 +34,8 @@ metadata = MetaData(
 #: Owners of jobs, credits and pages. ``credits`` is the balance, ``plan_credits`` the
 #: credits of the plan, ``concurrency`` the largest number of pages in flight, ``rates``
 #: the calls per minute by mode as JSON. None means unlimited, or the settings.
+#: ``disk_mb`` is the disk quota in MiB, None for that of the settings, 0 for none.
+#: ``site_policy`` is JSON of a :class:`scraper_service.options.site_policy.SitePolicy`.
 team = Table(
     "team",
     metadata,
@@ -44,10 +46,13 @@ team = Table(
     Column("plan_credits", BigInteger),
     Column("concurrency", Integer),
     Column("rates", Text),
+    Column("site_policy", Text),
+    Column("disk_mb", BigInteger),
 )
 
 #: Hashed API keys: ``hash`` is HMAC-SHA256 in hex, ``hint`` the last four characters,
-#: ``source`` is ``command`` or ``settings``.
+#: ``source`` is ``command`` or ``settings``, ``scope`` a
+#: :class:`scraper_service.options.limits.KeyScope`, None for all.
 key = Table(
     "key",
     metadata,
@@ -59,6 +64,8 @@ key = Table(
     Column("source", String(20), nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False),
     Column("revoked_at", DateTime(timezone=True)),
+    Column("expires_at", DateTime(timezone=True)),
+    Column("scope", String(10)),
 )
 
 # SQLite numbers rows only in columns of the type INTEGER.
@@ -73,10 +80,15 @@ _Serial = BigInteger().with_variant(Integer, "sqlite")
 #: ``paused_at`` is None unless the job is paused. ``revision`` counts changes of the job by
 #: its caller, so that processes notice them. ``sweep`` is None until the caller changes the
 #: rules of a crawl, then the position of :mod:`scraper_service.storage.frontier.sweeps`.
+#: ``copying`` is the position of :mod:`scraper_service.storage.frontier.copied_rows`, None at
+#: the end and for other jobs.
 #: ``secrets`` are the names of its options that are stored encrypted, with commas.
 #: ``target`` is what lists of jobs show of the URL, query or prompt, None with zero data
 #: retention. ``header_names`` is JSON with the names of the headers in the options, whose
 #: values are secret. ``retention_s`` is the life of a job after its last change.
+#: ``page_counts`` is JSON of :class:`scraper_service.storage.frontier.page_counts.PageCounts`.
+#: ``base_job_id`` is the earlier job whose unchanged pages this job repeats, None without.
+#: ``stored`` are the bytes of the job in :data:`disk_use`.
 job = Table(
     "job",
     metadata,
@@ -94,6 +106,7 @@ job = Table(
     Column("done", Integer, nullable=False),
     Column("failed", Integer, nullable=False),
     Column("pages", Integer, nullable=False),
+    Column("page_counts", Text),
     Column("held", Integer, nullable=False),
     Column("skipped", Integer, nullable=False, server_default=text("0")),
     Column("sitemaps", Integer, nullable=False, server_default=text("0")),
@@ -107,16 +120,20 @@ job = Table(
     Column("hook_events", Text),
     Column("deliveries", Integer, nullable=False, server_default=text("0")),
     Column("parent_id", String(36)),
+    Column("source_job_id", String(36)),
+    Column("base_job_id", String(36)),
     Column("error", Text),
     Column("paused_at", Double),
     Column("revision", Integer, nullable=False, server_default=text("0")),
     Column("sweep", Text),
+    Column("copying", Text),
     Column("secrets", String(40)),
     Column("created_at", Double, nullable=False),
     Column("started_at", Double),
     Column("completed_at", Double),
     Column("retention_s", Double, nullable=False, server_default=text("86400")),
     Column("expires_at", Double, nullable=False),
+    Column("stored", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_job_state", "state"),
     Index("ix_job_team_id", "team_id", "created_at"),
     Index("ix_job_expires_at", "expires_at"),
@@ -223,10 +240,27 @@ page = Table(
     Column("size", Integer, nullable=False),
     Column("frontier_id", BigInteger, nullable=False, unique=True),
     Column("body", LargeBinary, nullable=False),
+    Column("whole", LargeBinary, nullable=True),
     UniqueConstraint("job_id", "seq", name="uq_page_job_id"),
 )
 
-#: Pages of single scrapes.
+#: The responses that pages of jobs were made of, see
+#: :mod:`scraper_service.content.text.kept_responses`. ``size`` is the number of bytes of the
+#: body as received.
+page_source = Table(
+    "page_source",
+    metadata,
+    Column("page_id", String(36), primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("facts", Text, nullable=False),
+    Column("head", LargeBinary, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_page_source_job_id", "job_id"),
+)
+
+#: Pages of single scrapes. ``replay`` has what a browser session needs to open the page
+#: again: JSON with the secrets in it encrypted. None if it cannot be opened again.
 scrape = Table(
     "scrape",
     metadata,
@@ -234,6 +268,7 @@ scrape = Table(
     Column("team_id", ForeignKey("team.id"), nullable=False),
     Column("body", LargeBinary, nullable=False),
     Column("expires_at", Double, nullable=False),
+    Column("replay", LargeBinary),
     Index("ix_scrape_expires_at", "expires_at"),
 )
 
@@ -252,7 +287,7 @@ source = Table(
 
 #: The last snapshot of each tracked page. ``version`` counts snapshots, 0 while the first
 #: one is being stored. ``body`` is a
-#: :class:`scraper_service.content.change_tracking.Comparison`.
+#: :class:`scraper_service.content.change_tracking.comparison.Comparison`.
 snapshot = Table(
     "snapshot",
     metadata,
@@ -283,6 +318,19 @@ event = Table(
     Index("ix_event_job_id", "job_id", "id"),
 )
 
+#: Further entries of the log of a job, which only operators read: the processes that worked
+#: on it. ``detail`` is JSON.
+job_log = Table(
+    "job_log",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("job_id", ForeignKey("job.id"), nullable=False),
+    Column("kind", String(20), nullable=False),
+    Column("at", Double, nullable=False),
+    Column("detail", Text, nullable=False),
+    Index("ix_job_log_job_id", "job_id", "id"),
+)
+
 #: Webhooks of jobs. ``config`` is JSON with the names of headers, without their values.
 #: ``receiver`` is host and port. ``due_at`` is the time of the next delivery or None,
 #: ``until`` the end of the lease, ``token`` its fencing token.
@@ -302,6 +350,7 @@ webhook = Table(
 #: of a page event, whose body is the stored page, and ``detail`` that of
 #: :data:`event`. ``due_at`` is 0 before the first attempt.
 #: ``failures`` counts the attempts since the last replay, ``log`` has all attempts.
+#: ``response`` is the start of the last response's body, None without a response.
 delivery = Table(
     "delivery",
     metadata,
@@ -316,6 +365,7 @@ delivery = Table(
     Column("failures", Integer, nullable=False, server_default=text("0")),
     Column("log", Text, nullable=False, server_default=text("'[]'")),
     Column("detail", Text),
+    Column("response", Text),
     Index("ix_delivery_due", "job_id", "state", "due_at", "seq"),
 )
 
@@ -404,6 +454,145 @@ feedback = Table(
     UniqueConstraint("team_id", "job_id", name="uq_feedback_team_id"),
     Index("ix_feedback_team_id", "team_id", "at", "id"),
     Index("ix_feedback_at", "at"),
+)
+
+#: Bytes that teams have stored, or deleted (negative), see
+#: :mod:`scraper_service.storage.accounts.disk_use`. The use of a team is the sum of its rows.
+disk_use = Table(
+    "disk_use",
+    metadata,
+    Column("id", _Serial, primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("bytes", BigInteger, nullable=False),
+    Index("ix_disk_use_team_id", "team_id"),
+)
+
+#: The audit log. ``team_id`` is the team that acted or was changed, ``peer`` the address of
+#: the caller or a word for the operator, ``target`` what the act was about, ``detail`` JSON.
+#: It has no foreign keys: entries outlive keys and jobs.
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("at", Double, nullable=False),
+    Column("team_id", String(36)),
+    Column("key_id", String(36)),
+    Column("key_name", String(200)),
+    Column("peer", String(80), nullable=False),
+    Column("action", String(40), nullable=False),
+    Column("target", Text),
+    Column("detail", Text, nullable=False),
+    Column("result", Text, nullable=False),
+    Index("ix_audit_at", "at", "id"),
+    Index("ix_audit_team_id", "team_id", "at", "id"),
+)
+
+#: Monitors of teams. ``cron`` and ``timezone`` are the schedule, ``next_at`` the next run
+#: time, None while the monitor is paused. ``definition`` is JSON of a
+#: :class:`scraper_service.storage.monitors.monitors.Definition`; with secrets it is None, and
+#: ``sealed`` holds it encrypted. ``estimate`` is the price of a check, ``reserve`` the
+#: credits that it takes before its start. ``check_id`` is the latest check that was queued, ``summary`` JSON with the counts of the last one that
+#: ended. ``failures`` counts the checks in a row without a good page.
+monitor = Table(
+    "monitor",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("key_id", String(36)),
+    Column("name", Text, nullable=False),
+    Column("state", String(20), nullable=False),
+    Column("cron", Text, nullable=False),
+    Column("timezone", String(64), nullable=False),
+    Column("goal", Text),
+    Column("judge", SmallInteger, nullable=False),
+    Column("definition", Text),
+    Column("sealed", LargeBinary),
+    Column("notification", Text),
+    Column("retention_days", Integer, nullable=False),
+    Column("estimate", BigInteger, nullable=False),
+    Column("reserve", BigInteger, nullable=False),
+    Column("next_at", Double),
+    Column("last_at", Double),
+    Column("check_id", String(36)),
+    Column("summary", Text),
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Index("ix_monitor_team_id", "team_id", "created_at", "id"),
+    Index("ix_monitor_next_at", "next_at"),
+)
+
+#: Checks of monitors. Each is a job of the kind ``monitor_check``. ``definition`` and ``sealed`` are those of the monitor at the start, None after
+#: the end. ``mail_at`` is the time of the next attempt to send mail, None if none is due,
+#: and ``mail_tries`` counts the attempts. ``counts`` is JSON with the number of pages by state, ``results`` JSON by target,
+#: ``pages`` the number of rows in :data:`monitor_page`.
+monitor_check = Table(
+    "monitor_check",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("monitor_id", String(36), nullable=False),
+    Column("status", String(20), nullable=False),
+    Column("trigger", String(20), nullable=False),
+    Column("definition", Text),
+    Column("sealed", LargeBinary),
+    Column("counts", Text, nullable=False),
+    Column("results", Text, nullable=False),
+    Column("pages", Integer, nullable=False, server_default=text("0")),
+    Column("estimate", BigInteger),
+    Column("credits", BigInteger),
+    Column("error", Text),
+    Column("scheduled_for", Double),
+    Column("started_at", Double),
+    Column("finished_at", Double),
+    Column("mail_at", Double),
+    Column("mail_tries", Integer, nullable=False, server_default=text("0")),
+    Column("created_at", Double, nullable=False),
+    Column("updated_at", Double, nullable=False),
+    Index("ix_monitor_check_mail_at", "mail_at"),
+    Index("ix_monitor_check_monitor_id", "monitor_id", "created_at", "job_id"),
+)
+
+#: Pages of checks in order. ``body`` is the compressed JSON of the page as callers read it.
+monitor_page = Table(
+    "monitor_page",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("seq", Integer, primary_key=True, autoincrement=False),
+    Column("status", String(10), nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Index("ix_monitor_page_status", "job_id", "status", "seq"),
+)
+
+#: Messages about checks to channels. ``due_at`` is the time of the next attempt, None if there
+#: is none; ``tried_at`` that of the last one. ``failed`` is 1 for a message that was given up.
+monitor_message = Table(
+    "monitor_message",
+    metadata,
+    Column("job_id", ForeignKey("job.id"), primary_key=True),
+    Column("channel", String(64), primary_key=True),
+    Column("due_at", Double),
+    Column("tried_at", Double),
+    Column("tries", Integer, nullable=False, server_default=text("0")),
+    Column("failed", SmallInteger, nullable=False, server_default=text("0")),
+    Index("ix_monitor_message_due_at", "due_at"),
+    Index("ix_monitor_message_channel", "channel", "tried_at"),
+)
+
+#: The last snapshot of each URL of a monitor's target. ``key`` is the hash of the URL,
+#: ``scrape_id`` the page that it was made of, ``check_id`` the last check that found the
+#: URL. ``body`` is what the next page is compared with, None for a result of a search.
+monitor_snapshot = Table(
+    "monitor_snapshot",
+    metadata,
+    Column("monitor_id", String(36), primary_key=True),
+    Column("target_id", String(36), primary_key=True),
+    Column("key", String(32), primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("scrape_id", String(36)),
+    Column("check_id", String(36), nullable=False),
+    Column("at", Double, nullable=False),
+    Column("body", LargeBinary),
 )
 
 #: Processes with leases, which end at ``until``.
@@ -515,7 +704,7 @@ run = Table(
 
 #: Uploads that wait to be parsed. ``token`` is the SHA-256 hash of the token in the URL for
 #: the bytes, ``name`` and ``kind`` the file's name and content type. ``file`` is the name of
-#: the bytes in ``DATA_DIR/uploads``, None before they were sent.
+#: the bytes in ``DATA_DIR/uploads``, None before they were sent, and ``size`` their number.
 upload = Table(
     "upload",
     metadata,
@@ -525,13 +714,14 @@ upload = Table(
     Column("name", Text, nullable=False),
     Column("kind", Text, nullable=False),
     Column("file", String(36)),
+    Column("size", BigInteger, nullable=False, server_default=text("0")),
     Column("expires_at", Double, nullable=False),
     Index("ix_upload_team_id", "team_id", "expires_at"),
     Index("ix_upload_expires_at", "expires_at"),
 )
 
 #: Files in ``DATA_DIR/artefacts`` by holder: as long as the job is stored, else until
-#: ``expires_at``.
+#: ``expires_at``. ``size`` are the bytes that count for ``team_id``, or for the job.
 artefact = Table(
     "artefact",
     metadata,
@@ -539,6 +729,8 @@ artefact = Table(
     Column("holder", String(80), primary_key=True),
     Column("job_id", String(36)),
     Column("expires_at", Double),
+    Column("team_id", String(36)),
+    Column("size", BigInteger, nullable=False, server_default=text("0")),
     Index("ix_artefact_expires_at", "expires_at"),
     Index("ix_artefact_job_id", "job_id"),
     Index("ix_artefact_holder", "holder"),
@@ -550,11 +742,35 @@ session = Table(
     "session",
     metadata,
     Column("team_id", ForeignKey("team.id"), primary_key=True),
-    Column("name", String(64), primary_key=True),
+    Column("name", String(128), primary_key=True),
     Column("body", LargeBinary, nullable=False),
     Column("cookies", Integer, nullable=False),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
+)
+
+#: Sessions of the browser, running and ended. ``owner`` is the process that has the browser,
+#: ``profile`` the name that the session writes at its end, ``is_ending`` is 1 if another
+#: process wants its end. Times are those of the database, ``expires_at`` is the end of its
+#: time to live. ``credits`` is None until its end.
+browser_session = Table(
+    "browser_session",
+    metadata,
+    Column("id", String(36), primary_key=True),
+    Column("team_id", ForeignKey("team.id"), nullable=False),
+    Column("scrape_id", String(36)),
+    Column("owner", String(36), nullable=False),
+    Column("profile", String(128)),
+    Column("has_view", SmallInteger, nullable=False),
+    Column("is_ending", SmallInteger, nullable=False, server_default=text("0")),
+    Column("created_at", Double, nullable=False),
+    Column("last_at", Double, nullable=False),
+    Column("expires_at", Double, nullable=False),
+    Column("ended_at", Double),
+    Column("credits", BigInteger),
+    Index("ix_browser_session_team_id", "team_id", "created_at"),
+    Index("ix_browser_session_scrape_id", "scrape_id"),
+    Index("ix_browser_session_ended_at", "ended_at"),
 )
 
 #: Tokens used by an account, per day since 1970, or over all days with ``day`` 0.

@@ -115,19 +115,42 @@ class Box:
 # Removed from the environment of converter processes.
 _NAMES = (
     *("SCRAPER_API_KEYS", "SCRAPER_DATABASE_URL", "SCRAPER_KEY_SECRET"),
-    *("SCRAPER_BRAVE_API_KEY", "SCRAPER_LLM_API_KEY", "SCRAPER_PROXIES"),
+    *("SCRAPER_BRAVE_API_KEY", "SCRAPER_LLM_API_KEY", "SCRAPER_METRICS_KEY"),
+    *("SCRAPER_NOTIFICATION_CHANNELS", "SCRAPER_PROXIES", "SCRAPER_SENTRY_DSN"),
     *("SCRAPER_SCRAPYD_NODES", "SCRAPER_SEARXNG_URL", "SCRAPER_SERPER_API_KEY"),
-    *("SCRAPER_WEBHOOK_SECRETS", "SCRAPER_WEBHOOK_URL"),
+    *("SCRAPER_SMTP_URL", "SCRAPER_WEBHOOK_SECRETS", "SCRAPER_WEBHOOK_URL"),
     *("SCRAPYD_PASSWORD", "SCRAPYD_USERNAME"),
 )
 
 
-def forget_secrets() -> None:
-    """Remove secrets from the environment. The settings have them."""
-    for name in _NAMES:
+# The same, but they are read later: by the feeds of Scrapy when they store a file, and by the
+# traces of a process that runs a job.
+_OF_STORES = (
+    *("OTEL_EXPORTER_OTLP_HEADERS", "OTEL_EXPORTER_OTLP_TRACES_HEADERS"),
+    *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"),
+    *("AZURE_CLIENT_SECRET", "AZURE_STORAGE_ACCESS_KEY", "AZURE_STORAGE_ACCOUNT_KEY"),
+    *("AZURE_STORAGE_MASTER_KEY", "AZURE_STORAGE_SAS_KEY", "AZURE_STORAGE_SAS_TOKEN"),
+    *(
+        "AZURE_STORAGE_CLIENT_SECRET",
+        "AZURE_STORAGE_TOKEN",
+        "GOOGLE_BEARER_TOKEN",
+        "GOOGLE_SERVICE_ACCOUNT_KEY",
+    ),
+)
+
+
+def forget_secrets(*, of_stores: bool = False) -> None:
+    """Remove secrets from the environment. The settings have them.
+
+    ``of_stores`` removes also the credentials of object storage and of the collector of traces,
+    which an :class:`~scraper_service.storage.files.blob_stores.ObjectStore` and the traces have
+    read.
+    """
+    for name in (*_NAMES, *(_OF_STORES if of_stores else ())):
         os.environ.pop(name, None)
 
 
 def public_environment() -> dict[str, str]:
     """Return the environment without secrets, for another process."""
-    return {key: value for key, value in os.environ.items() if key not in _NAMES}
+    hidden = {*_NAMES, *_OF_STORES}
+    return {key: value for key, value in os.environ.items() if key not in hidden}

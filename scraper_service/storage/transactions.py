@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         ClauseElement,
         ColumnElement,
         Connection,
+        Row,
         Table,
     )
 
@@ -40,7 +41,7 @@ def now_of(connection: Connection) -> float:
 
 _READ = select(
     *(job.c.state, job.c.base, job.c.page_price),
-    *(job.c.revision, job.c.paused_at, job.c.sweep),
+    *(job.c.revision, job.c.paused_at, job.c.sweep, job.c.copying),
 ).where(job.c.id == bindparam("job_id"))
 _NOTE = insertion(event, "job_id", "kind", "at", "detail")
 _LOCK = Statement(_READ.with_for_update())
@@ -56,6 +57,7 @@ class LockedJob(NamedTuple):
     revision: int = 0
     paused_at: float | None = None
     sweep: str | None = None
+    copying: str | None = None
 
 
 def lock_job(connection: Connection, job_id: str) -> LockedJob:
@@ -116,12 +118,35 @@ def delete_some(
     ``skips_locked`` leaves out rows that another transaction has locked. Services that
     delete at the same time then never wait for each other.
     """
+    which = _some(table, where, limit, skips_locked=skips_locked)
+    return connection.execute(delete(table).where(which)).rowcount
+
+
+def take_some(
+    connection: Connection,
+    table: Table,
+    *where: ColumnElement[bool],
+    limit: int,
+    columns: Sequence[ColumnElement[Any]],
+) -> Sequence[Row[Any]]:
+    """Delete up to ``limit`` rows that nobody has locked. Return their ``columns``."""
+    which = _some(table, where, limit, skips_locked=True)
+    return connection.execute(delete(table).where(which).returning(*columns)).all()
+
+
+def _some(
+    table: Table,
+    where: Sequence[ColumnElement[bool]],
+    limit: int,
+    *,
+    skips_locked: bool,
+) -> ColumnElement[bool]:
     keys = list(table.primary_key)
     some = select(*keys).where(*where).limit(written(limit))
     if skips_locked:
         some = some.with_for_update(skip_locked=True)
     key = tuple_(*keys) if len(keys) > 1 else keys[0]
-    return connection.execute(delete(table).where(key.in_(some))).rowcount
+    return key.in_(some)
 
 
 def note(

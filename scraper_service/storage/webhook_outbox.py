@@ -20,6 +20,7 @@ from scraper_service.options.urls import origin
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
+    MONITOR_CHECK,
     Delivery,
     DeliveryLease,
     DeliveryState,
@@ -29,10 +30,13 @@ from scraper_service.storage.jobs.job_records import (
     event_error,
     failure_of,
 )
+from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.schema import (
     delivery,
     frontier,
     job,
+    monitor_check,
+    monitor_page,
     operation,
     page,
     secret,
@@ -56,6 +60,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 HeadersT: TypeAlias = tuple[tuple[str, str], ...]
+#: Returns the body of an event for a webhook.
+ShapeT: TypeAlias = "Callable[[Event, Webhook], bytes]"
 
 FIRST_ROWS = 50  # first attempts per lease
 RETRY_ROWS = 10  # retries per lease
@@ -76,7 +82,7 @@ _SETTLE = (
     .values(
         {
             name: bindparam(name)
-            for name in ("state", "due_at", "attempts", "failures", "log")
+            for name in ("state", "due_at", "attempts", "failures", "log", "response")
         }
     )
 )
@@ -150,10 +156,64 @@ def tell(
             (each for each in news if each[0] in kinds), 1
         )
     ]
+    _add(connection, job_id, rows, at)
+    return told + len(rows)
+
+
+def _add(
+    connection: Connection, job_id: str, rows: list[dict[str, Any]], at: float
+) -> None:
     if rows:
         connection.execute(insert(delivery), rows)
         connection.execute(_WAKE, {"hooked": job_id, "now": at})
-    return told + len(rows)
+
+
+def tell_of_check(
+    connection: Connection, job_id: str, kind: str, pages: Sequence[int], at: float
+) -> None:
+    """Insert deliveries for a check of a monitor, which is locked, and count them.
+
+    ``pages`` are the numbers of pages for the kind ``page``; other events have none.
+    """
+    columns = (job.c.hook_events, job.c.deliveries)
+    asked, told = connection.execute(select(*columns).where(job.c.id == job_id)).one()
+    if kind not in (asked or "").split(","):
+        return
+    rows = [
+        {
+            "job_id": job_id,
+            "seq": told + number,
+            "kind": kind,
+            "at": at,
+            "state": DeliveryState.PENDING,
+            "detail": None if page_seq is None else str(page_seq),
+        }
+        for number, page_seq in enumerate(pages or [None], 1)
+    ]
+    _add(connection, job_id, rows, at)
+    connection.execute(
+        update(job).where(job.c.id == job_id).values(deliveries=told + len(rows))
+    )
+
+
+def open_deliveries(connection: Connection, job_id: str) -> tuple[int, int] | None:
+    """Return how many deliveries of a job wait, and how many were given up.
+
+    None without a webhook.
+    """
+    hooked = select(webhook.c.job_id).where(webhook.c.job_id == job_id)
+    if connection.scalar(hooked) is None:
+        return None
+    rows = connection.execute(
+        select(delivery.c.state, func.count())
+        .where(
+            delivery.c.job_id == job_id,
+            delivery.c.state.in_((DeliveryState.PENDING, DeliveryState.FAILED)),
+        )
+        .group_by(delivery.c.state)
+    )
+    found = {row[0]: row[1] for row in rows}
+    return found.get(DeliveryState.PENDING, 0), found.get(DeliveryState.FAILED, 0)
 
 
 def tell_one(connection: Connection, job_id: str, kind: str, at: float) -> None:
@@ -309,6 +369,7 @@ def _settled(
         "attempts": row.attempts + 1,
         "failures": failures,
         "log": json.dumps(log[-MAX_LOG:]),
+        "response": row.response if answer.response is None else answer.response,
     }
 
 
@@ -354,6 +415,8 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
     ).one_or_none()
     if row is None:
         return None
+    if row.job_kind == MONITOR_CHECK:
+        return _check_event(connection, job_id, seq, row)  # type: ignore[arg-type]  # a row of columns
     result = row.result if row.kind == JobState.COMPLETED else None
     failure = failure_of(row.kind, row.detail)
     body = None if failure else row.body
@@ -368,6 +431,49 @@ def read_event(connection: Connection, job_id: str, seq: int) -> Event | None:
         result=None if result is None else decompress(result),
         pages=row.pages,
         detail=None if row.kind == "page" else row.detail,
+    )
+
+
+def _check_event(
+    connection: Connection, job_id: str, seq: int, row: Row[Any]
+) -> Event | None:
+    """Return an event of a check of a monitor, with the facts of the check or page."""
+    columns = monitor_check.c
+    check = connection.execute(
+        select(columns.monitor_id, columns.status, columns.counts, columns.error).where(
+            columns.job_id == job_id
+        )
+    ).one_or_none()
+    if check is None:
+        return None
+    error, facts = None, {"monitor_id": check.monitor_id, "status": check.status}
+    if row.detail is None:
+        facts["counts"] = json.loads(check.counts)
+        if check.status != JobState.COMPLETED:
+            error = check.error or f"The check is {check.status}."
+    else:
+        body = connection.scalar(
+            select(monitor_page.c.body).where(
+                monitor_page.c.job_id == job_id, monitor_page.c.seq == int(row.detail)
+            )
+        )
+        if body is None:
+            return None
+        found = PageRow.read(decompress(body))
+        facts["page"] = found.facts
+        for name, text in (("diff", found.diff), ("data", found.data)):
+            if text is not None:
+                facts["page"][name] = json.loads(text)
+        if found.facts["status"] == "error":
+            error = found.facts["error"] or "The page could not be fetched."
+    return Event(
+        job_id=job_id,
+        job_kind=row.job_kind,
+        seq=seq,
+        kind=row.kind,
+        page=None,
+        error=error,
+        detail=json.dumps(facts),
     )
 
 
@@ -420,19 +526,41 @@ def read_deliveries(
     if state is not None:
         query = query.where(columns.state == state)
     rows = connection.execute(query).all()
-    found = [
-        Delivery(
-            seq=row.seq,
-            kind=row.kind,
-            at=row.at,
-            state=DeliveryState(row.state),
-            attempts=tuple(json.loads(row.log)),
-            due_at=row.due_at or None,
-            page_url=row.url,
-        )
-        for row in rows[:limit]
-    ]
+    found = [_delivery(row) for row in rows[:limit]]
     return found, found[-1].seq if len(rows) > limit else None
+
+
+def read_delivery(
+    connection: Connection, job_id: str, seq: int, shape: ShapeT
+) -> Delivery | None:
+    """Return a delivery with its body, None for an unknown number.
+
+    The body is made as for the receiver, of the page that is stored.
+    """
+    row = connection.execute(
+        select(delivery, frontier.c.url, webhook.c.config)
+        .join(webhook, webhook.c.job_id == delivery.c.job_id)
+        .outerjoin(frontier, frontier.c.id == delivery.c.row_id)
+        .where(delivery.c.job_id == job_id, delivery.c.seq == seq)
+    ).one_or_none()
+    if row is None:
+        return None
+    event = read_event(connection, job_id, seq)
+    hook = webhook_from_json(json.loads(row.config))
+    return evolve(_delivery(row), body=None if event is None else shape(event, hook))
+
+
+def _delivery(row: Row[Any]) -> Delivery:
+    return Delivery(
+        seq=row.seq,
+        kind=row.kind,
+        at=row.at,
+        state=DeliveryState(row.state),
+        attempts=tuple(json.loads(row.log)),
+        due_at=row.due_at or None,
+        page_url=row.url,
+        response=row.response,
+    )
 
 
 class WebhookOutbox:
@@ -448,8 +576,8 @@ class WebhookOutbox:
     4. :meth:`record` stores the results. It keeps the lease or returns it. Failed
        deliveries become due again, until their retries are used up.
 
-    :meth:`deliveries` lists the deliveries of a job, and :meth:`replay` makes them due
-    again. All methods raise :exc:`ServiceUnavailable` if the database does not respond.
+    :meth:`deliveries` lists the deliveries of a job, :meth:`delivery` reads one with its
+    body, and :meth:`replay` makes them due again. All methods raise :exc:`ServiceUnavailable` if the database does not respond.
     """
 
     def __init__(self, database: Database):
@@ -496,6 +624,13 @@ class WebhookOutbox:
         return await self._database.read(
             read_deliveries, job_id, state=state, after=after, limit=limit
         )
+
+    async def delivery(self, job_id: str, seq: int, shape: ShapeT) -> Delivery | None:
+        """Return a delivery with its body, None for an unknown number.
+
+        ``shape`` makes the body, in a reader thread.
+        """
+        return await self._database.read(read_delivery, job_id, seq, shape)
 
     async def replay(self, job_id: str, seq: int | None) -> int:
         """Make one delivery due again, or all failed deliveries. Return their number.

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from attrs import define
+from prometheus_client import Histogram
 from sqlalchemy import Engine
 
 from scraper_service.storage.connections import (
@@ -43,6 +44,17 @@ MOST_TIMES = 4  # of this pause
 ASIDE_AT_ONCE = 4  # threads for functions that wait for locks
 
 logger = logging.getLogger(__name__)
+
+_SECONDS = Histogram(
+    "scraper_database_seconds",
+    "Time of work with the job database: read, write (a transaction of one or more"
+    " writes), store (of a page, from its submission to its commit).",
+    ["operation"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10),
+)
+READ_TIME = _SECONDS.labels("read")
+WRITE_TIME = _SECONDS.labels("write")
+STORE_TIME = _SECONDS.labels("store")
 
 
 class Writer:
@@ -166,7 +178,8 @@ class Writer:
         group.sort(key=itemgetter(0))
         attempt = _Attempt(self._engine, waits)
         try:
-            results = attempt.run(group)
+            with WRITE_TIME.time():
+                results = attempt.run(group)
         except BaseException as error:  # the futures get the error
             if attempt.is_committing:
                 _fail(group, error)

@@ -28,8 +28,10 @@ from sqlalchemy import (
 
 from scraper_service.content.text.compression import compress
 from scraper_service.storage import change_snapshots
+from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.jobs.job_records import ACTIVE
+from scraper_service.storage.jobs.replays import packed_replay
 from scraper_service.storage.schema import (
     activity,
     hold,
@@ -61,7 +63,7 @@ _ADD_ACTIVITY = insertion(
     *("id", "team_id", "endpoint", "version", "target", "error", "origin"),
     *("at", "expires_at"),
 )
-_ADD_PAGE = insertion(scrape, "id", "team_id", "body", "expires_at")
+_ADD_PAGE = insertion(scrape, "id", "team_id", "body", "expires_at", "replay")
 _READ_CHARGE = Statement(
     select(ledger.c.page_id).where(ledger.c.page_id == bindparam("call"))
 )
@@ -100,6 +102,8 @@ class Call:
     error: str | None = None
     #: Seconds that the call and its page are stored.
     retention_s: float = RETENTION_S
+    #: What opens the page again, see :mod:`scraper_service.storage.jobs.replays`.
+    replay: dict[str, Any] | None = None
 
 
 def balance(connection: Connection, team_id: str) -> int | None:
@@ -264,15 +268,35 @@ def record(
     ADD_CHARGE.run(connection, row)
     note_activity(connection, call, at)
     if body is not None:
-        page = {
+        page = compress(body)
+        replay = call.replay and packed_replay(connection, call.replay)
+        row = {
             "id": call.id,
             "team_id": call.team_id,
-            "body": compress(body),
+            "body": page,
             "expires_at": at + call.retention_s,
+            "replay": replay,
         }
-        _ADD_PAGE.run(connection, page)
+        _ADD_PAGE.run(connection, row)
+        disk_use.add(connection, call.team_id, len(page))
         if call.retention_s != RETENTION_S:
             artefacts.keep_until(connection, call.id, at + call.retention_s)
+
+
+def store_answer(
+    connection: Connection, answer_id: str, team_id: str, body: bytes, keep_s: float
+) -> None:
+    """Store an answer of a tool beside the pages of scrapes, for ``keep_s`` seconds."""
+    packed = compress(body)
+    row = {
+        "id": answer_id,
+        "team_id": team_id,
+        "body": packed,
+        "expires_at": now_of(connection) + keep_s,
+        "replay": None,
+    }
+    _ADD_PAGE.run(connection, row)
+    disk_use.add(connection, team_id, len(packed))
 
 
 def _is_recorded(connection: Connection, call: Call) -> bool:

@@ -1,42 +1,44 @@
 """Files of pages, such as screenshots and PDFs, named by the hash of their content.
 
-They are in ``DATA_DIR/artefacts`` and served under signed URLs. Rows tell how long a job
-or a scrape needs a file. Files without a row are deleted.
+They are in ``DATA_DIR/artefacts`` or in the object storage of the operator, and served under
+signed URLs. Rows tell how long a job or a scrape needs a file. Files without a row are deleted.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
 import re
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import parse_qs
 
 from sqlalchemy import and_, or_, select, update
 
-from scraper_service.storage.files.private_files import (
-    is_older,
-    private_file,
-    private_folder,
-)
+from scraper_service.errors import StoreUnavailable
+from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.files.blob_stores import FileStore
 from scraper_service.storage.jobs.job_records import ACTIVE
 from scraper_service.storage.schema import artefact, job
 from scraper_service.storage.secrets import derived_key
 from scraper_service.storage.transactions import (
     DAY_S,
     RETENTION_S,
-    delete_some,
+    dialect_insert,
     now_of,
+    take_some,
     upsert,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import AsyncIterator
     from pathlib import Path
 
     from sqlalchemy import Connection
+
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.files.blob_stores import BlobStore
 
 FOLDER = "artefacts"  # in DATA_DIR
 KINDS = {"png": "image/png", "jpeg": "image/jpeg", "pdf": "application/pdf"}
@@ -53,40 +55,77 @@ _NAME = re.compile(r"[0-9a-f]{64}\.(png|jpeg|pdf)")
 
 
 class Artefacts:
-    """The files in ``folder``.
+    """The files in ``store``, or in ``folder`` if there is none.
 
+    Files that ``folder`` has from before ``store`` was configured stay there until they expire.
     ``secret`` signs their URLs, which are valid longer than a page may be stored,
     ``most_s`` seconds. A file can be read only while a page has it.
     """
 
     PATH: ClassVar[str] = "/artefacts/"
 
-    def __init__(self, folder: Path, secret: bytes, most_s: float = RETENTION_S):
-        self.folder = folder
+    def __init__(
+        self,
+        folder: Path,
+        secret: bytes,
+        most_s: float = RETENTION_S,
+        store: BlobStore | None = None,
+    ):
+        files = FileStore(folder)
+        self._stores: tuple[BlobStore, ...] = (store, files) if store else (files,)
         self._valid_s = ADDRESS_S + most_s
         self._key = derived_key(secret, "artefacts")
+        self._owner = owner_of(secret)
 
-    def put(self, data: bytes, kind: str) -> str:
-        """Store a file atomically and return its name. Blocks."""
+    async def put(self, data: bytes, kind: str) -> str:
+        """Store a file and return its name.
+
+        Raises :exc:`~scraper_service.errors.StoreUnavailable` and :exc:`OSError`.
+        """
         name = f"{hashlib.sha256(data).hexdigest()}.{kind}"
-        path = self.path(name)
-        if not path.parent.exists():
-            private_folder(self.folder)
-            private_folder(path.parent)
-        try:
-            os.utime(path)  # the file is in use again, even if its rows have expired
-        except FileNotFoundError:
-            temporary = path.with_name(f"{name}.{os.getpid()}.{time.monotonic_ns()}")
-            private_file(temporary)
-            temporary.write_bytes(data)
-            temporary.replace(path)
+        await self._stores[0].claim(self._owner)
+        await self._stores[0].put(name, data)
         return name
 
-    def path(self, name: str) -> Path:
-        """Return the path of a file. Raise :exc:`ValueError` for an invalid name."""
+    async def get(self, name: str) -> tuple[int, AsyncIterator[bytes]]:
+        """Return the size in bytes of a file, and its bytes.
+
+        Raises :exc:`FileNotFoundError`, also for an invalid name, and
+        :exc:`~scraper_service.errors.StoreUnavailable`.
+        """
         if not _NAME.fullmatch(name):
-            raise ValueError(name)
-        return self.folder / name[:2] / name
+            raise FileNotFoundError(name)
+        *others, last = self._stores
+        for store in others:
+            try:
+                return await store.get(name)
+            except FileNotFoundError:
+                continue
+        return await last.get(name)
+
+    async def sweep(self, database: Database) -> bool:
+        """Delete old files without a row: all of the folder, and a slice of the store.
+
+        Return True until a pass over the store is complete.
+        A file that could not be deleted is found again by a later call. Raises
+        :exc:`~scraper_service.errors.ServiceUnavailable`.
+        """
+        for store in reversed(self._stores):
+            before = time.time() - GRACE_S
+            found = await store.next_names(before)
+            names = [name for name in found if _NAME.fullmatch(name)]
+            if names:
+                await store.claim(self._owner)
+                free = await database.read(unheld, names)
+                await store.delete(free, before)
+        return len(self._stores) > 1 and bool(found)
+
+    async def size(self, name: str) -> int:
+        """Return the bytes of a file, 0 if it is gone or its store does not respond."""
+        for store in self._stores:
+            with suppress(FileNotFoundError, StoreUnavailable):
+                return await store.size(name)
+        return 0
 
     def address(self, name: str) -> str:
         """Return a signed URL below :data:`BASE`."""
@@ -114,24 +153,10 @@ class Artefacts:
         text = f"{name} {expires}".encode()
         return hmac.new(self._key, text, hashlib.sha256).hexdigest()[:40]
 
-    def remove(self, names: Iterable[str]) -> None:
-        """Delete files that are older than :data:`GRACE_S`. Blocks."""
-        for name in names:
-            path = self.path(name)
-            try:
-                if path.stat().st_mtime < time.time() - GRACE_S:
-                    path.unlink()
-            except FileNotFoundError:
-                continue
 
-    def names(self) -> list[str]:
-        """Return the names of files that are older than :data:`GRACE_S`. Blocks."""
-        before = time.time() - GRACE_S
-        return [
-            path.name
-            for path in self.folder.glob("*/*")
-            if _NAME.fullmatch(path.name) and is_older(path, before)
-        ]
+def owner_of(secret: bytes) -> str:
+    """Return the name by which the service with a secret owns a prefix of object storage."""
+    return derived_key(secret, "owner of artefacts").hex()
 
 
 def name_in(address: str) -> str | None:
@@ -147,11 +172,34 @@ def hold(
     holder: str,
     job_id: str | None = None,
     keep_s: float = RETENTION_S,
+    *,
+    team_id: str | None = None,
+    size: int = 0,
 ) -> None:
-    """Keep a file for ``holder``: as long as its job is stored, or for ``keep_s``."""
+    """Keep a file for ``holder``: as long as its job is stored, or for ``keep_s``.
+
+    Its ``size`` in bytes counts for the job, whose row is locked, or for ``team_id``. A
+    second call counts nothing.
+    """
     expires_at = None if job_id else now_of(connection) + keep_s
     row = {"name": name, "holder": holder, "job_id": job_id, "expires_at": expires_at}
-    upsert(connection, artefact, [row])
+    new = connection.execute(
+        dialect_insert(connection, artefact)
+        .values(**row, team_id=team_id, size=size)
+        .on_conflict_do_nothing()
+        .returning(artefact.c.name)
+    )
+    if new.first() is None:
+        upsert(connection, artefact, [row])
+    elif job_id is not None:
+        disk_use.add_to_job(connection, job_id, size)
+    elif team_id is not None:
+        disk_use.add(connection, team_id, size)
+
+
+def hold_for_job(connection: Connection, job_id: str, name: str, size: int) -> None:
+    """Keep a file as long as its job is stored, see :func:`hold`."""
+    hold(connection, name, job_id, job_id, size=size)
 
 
 def keep_until(connection: Connection, holder: str, expires_at: float) -> None:
@@ -167,10 +215,20 @@ def expire(connection: Connection) -> int:
     """Delete a slice of expired rows. Return the number of rows."""
     columns, now = artefact.c, now_of(connection)
     is_gone = and_(columns.job_id.is_not(None), columns.job_id.not_in(select(job.c.id)))
-    return sum(
-        delete_some(connection, artefact, which, limit=EXPIRE_ROWS, skips_locked=True)
-        for which in (columns.expires_at <= now, is_gone)
-    )
+    removed = 0
+    for which in (columns.expires_at <= now, is_gone):
+        rows = take_some(
+            connection,
+            artefact,
+            which,
+            limit=EXPIRE_ROWS,
+            columns=(columns.team_id, columns.size),
+        )
+        removed += len(rows)
+        for row in rows:  # the bytes of jobs were freed with the jobs
+            if row.team_id is not None:
+                disk_use.add(connection, row.team_id, -row.size)
+    return removed
 
 
 def is_readable(connection: Connection, name: str) -> bool:

@@ -27,13 +27,14 @@ from scraper_service.errors import (
     UploadUsed,
 )
 from scraper_service.items import Upload
+from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.files.private_files import (
     is_older,
     private_file,
     private_folder,
 )
 from scraper_service.storage.schema import upload
-from scraper_service.storage.transactions import delete_some, now_of
+from scraper_service.storage.transactions import now_of, take_some
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,8 +109,8 @@ class Uploads:
         await self._database.read(_check_room, token)  # before the bytes are copied
         file = str(uuid.uuid4())
         try:
-            await asyncio.to_thread(_copy, content, self._folder / file)
-            await self._database.write(_store, token, file)
+            size = await asyncio.to_thread(_copy, content, self._folder / file)
+            await self._database.write(_store, token, file, size)
         except OSError as error:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
             text = f"The file cannot be stored ({error.strerror})."
@@ -182,21 +183,22 @@ def _check_room(connection: Connection, token: str) -> None:
         raise QueueFull(f"{MAX_STORED} files of this team wait to be parsed already.")
 
 
-def _store(connection: Connection, token: str, file: str) -> None:
+def _store(connection: Connection, token: str, file: str, size: int) -> None:
     # One statement, so that one of two equal requests wins.
-    stored = connection.scalar(
+    team_id = connection.scalar(
         update(upload)
         .where(
             upload.c.token == _hash(token),
             upload.c.file.is_(None),
             upload.c.expires_at > now_of(connection),
         )
-        .values(file=file)
-        .returning(upload.c.id)
+        .values(file=file, size=size)
+        .returning(upload.c.team_id)
     )
-    if stored is None:
+    if team_id is None:
         _check(connection, token)
         raise UploadNotFound
+    disk_use.add(connection, team_id, size)
 
 
 def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str]:
@@ -208,9 +210,10 @@ def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str
     row = connection.execute(
         delete(upload)
         .where(*found, upload.c.file.is_not(None))
-        .returning(upload.c.name, upload.c.kind, upload.c.file)
+        .returning(upload.c.name, upload.c.kind, upload.c.file, upload.c.size)
     ).one_or_none()
     if row is not None:
+        disk_use.add(connection, team_id, -row.size)
         return row.name, row.kind, row.file
     if connection.scalar(select(upload.c.id).where(*found)) is not None:
         raise UploadMissing
@@ -219,7 +222,11 @@ def _take(connection: Connection, ref: str, team_id: str) -> tuple[str, str, str
 
 def _expire(connection: Connection) -> int:
     is_old = upload.c.expires_at <= now_of(connection)
-    return delete_some(connection, upload, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+    columns = (upload.c.team_id, upload.c.size)
+    rows = take_some(connection, upload, is_old, limit=EXPIRE_ROWS, columns=columns)
+    for row in rows:
+        disk_use.add(connection, row.team_id, -row.size)
+    return len(rows)
 
 
 def _held(connection: Connection, names: list[str]) -> set[str]:
@@ -228,7 +235,8 @@ def _held(connection: Connection, names: list[str]) -> set[str]:
     return set(names) & set(connection.scalars(kept))
 
 
-def _copy(content: IO[bytes], path: Path) -> None:
+def _copy(content: IO[bytes], path: Path) -> int:
+    """Write a file; return its size in bytes. Raises :exc:`OSError`."""
     private_folder(path.parent)
     size = content.seek(0, os.SEEK_END)
     if shutil.disk_usage(path.parent).free < size + LEAST_FREE_BYTES:
@@ -237,6 +245,7 @@ def _copy(content: IO[bytes], path: Path) -> None:
     content.seek(0)
     with path.open("wb") as file:
         shutil.copyfileobj(content, file)
+    return size
 
 
 def _read_once(path: Path) -> bytes:

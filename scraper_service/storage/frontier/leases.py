@@ -14,7 +14,7 @@ from attrs import evolve
 from sqlalchemy import and_, bindparam, insert, select, update
 
 from scraper_service.errors import SecretsUnreadable
-from scraper_service.storage.frontier import outcomes, sweeps
+from scraper_service.storage.frontier import copied_rows, outcomes, sweeps
 from scraper_service.storage.jobs import job_secrets, job_store
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
@@ -50,7 +50,8 @@ CLAIM_SIZES = 32  # whose statements are kept
 def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     """Lease up to ``count`` pending URLs, the oldest first.
 
-    Leases none of a paused job, and none while the sweep of changed rules goes on.
+    Leases none of a paused job, and none while the sweep of changed rules goes on. Copies
+    further rows of a source job before.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
@@ -60,6 +61,8 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     )
     if locked.state not in ACTIVE or locked.paused_at is not None:
         return found
+    if locked.copying is not None:
+        copied_rows.go_on(connection, job_id)
     if locked.sweep and not sweeps.go_on(connection, job_id):
         return found
     if locked.sweep is not None:

@@ -138,6 +138,7 @@ def crawls_of(connection: Connection, team_id: str, url: str) -> list[str]:
         .where(
             job.c.team_id == team_id,
             job.c.kind == "crawl",
+            job.c.source_job_id.is_(None),
             job.c.expires_at > now_of(connection),
         )
         .order_by(job.c.created_at.desc())
@@ -165,6 +166,7 @@ def latest_crawls(
         .where(
             job.c.team_id == team_id,
             job.c.kind == "crawl",
+            job.c.source_job_id.is_(None),  # it has no links
             job.c.state == JobState.COMPLETED,
             job.c.expires_at > now_of(connection),
         )

@@ -19,9 +19,10 @@ from scraper_service.content.text.compression import compress
 from scraper_service.discovery.sitemap import MAX_FILES
 from scraper_service.errors import OutOfCredits
 from scraper_service.options.crawl import CHANGEABLE
-from scraper_service.options.retention import DAY_S
+from scraper_service.options.limits import DAY_S
 from scraper_service.options.urls import origin, robots_url
 from scraper_service.storage import change_snapshots
+from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.accounts.credits import (
     ADD_CHARGE,
     charge_row,
@@ -36,6 +37,7 @@ from scraper_service.storage.frontier.links import (
     TOO_DEEP,
     insert_links,
 )
+from scraper_service.storage.frontier.page_counts import add_pages
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     Commit,
@@ -46,6 +48,7 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
+from scraper_service.storage.jobs.page_sources import add_sources
 from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
 from scraper_service.storage.statements import Statement, constant, execute, insertion
@@ -81,6 +84,7 @@ _COUNTED = (
         "credits",
         "reserved",
         "deliveries",
+        "page_counts",
     ),
     *("paused_at", "started_at", "completed_at", "expires_at"),
 )
@@ -88,6 +92,7 @@ _WRITE_JOB = Statement(
     update(job)
     .where(job.c.id == bindparam("job_id"))
     .values({name: bindparam(name) for name in _COUNTED})
+    .values(stored=job.c.stored + bindparam("more_bytes"))
 )
 _READ_LEASES = f"""
 SELECT id, token, owner FROM frontier WHERE state = {RowState.LEASED:d} AND id IN
@@ -106,7 +111,9 @@ _READ_TOO_DEEP = Statement(
     )
     .limit(constant(1))
 )
-_ADD_PAGES = insertion(page, "id", "job_id", "seq", "size", "frontier_id", "body")
+_ADD_PAGES = insertion(
+    page, "id", "job_id", "seq", "size", "frontier_id", "body", "whole"
+)
 _ADD_EVENTS = insertion(event, "job_id", "kind", "page_id", "row_id", "at")
 _ACKNOWLEDGE = Statement(
     update(frontier)
@@ -152,12 +159,16 @@ class OpenJob:
         self.refused: Counter[str] = Counter()  # URLs by the URL of their robots.txt
         self.hook_events: str | None = row.hook_events
         self.deliveries: int = row.deliveries
+        self.page_counts: str | None = row.page_counts
         self.paused_at: float | None = row.paused_at
         self.retention_s: float = row.retention_s
         self.options: str = row.options
         #: None without changed rules, and empty unless a sweep goes on.
         self.sweep: str | None = row.sweep
+        #: True while rows of a source job are missing.
+        self.is_copying: bool = row.copying is not None
         self.started_at: float | None = row.started_at
+        self.more_bytes = 0  # stored by this transaction
 
     @property
     def room(self) -> int | None:
@@ -189,7 +200,7 @@ class OpenJob:
         for outcome in accepted:
             self.base = outcome.base or self.base
             for warning in outcome.warnings:
-                self._warn(warning)
+                self.warn(warning)
         links = [link for outcome in accepted for link in self._links(outcome)]
         added = self._add(links)
         self.let_in()
@@ -308,6 +319,9 @@ class OpenJob:
         pages, charges = [], []
         for outcome in outcomes:
             assert outcome.page is not None
+            body = compress(outcome.page)
+            whole = None if outcome.whole is None else compress(outcome.whole)
+            self.more_bytes += len(body) + len(whole or b"")
             pages.append(
                 {
                     "id": outcome.page_id,
@@ -315,7 +329,8 @@ class OpenJob:
                     "seq": self.pages,
                     "size": len(outcome.page),
                     "frontier_id": outcome.row_id,
-                    "body": compress(outcome.page),
+                    "body": body,
+                    "whole": whole,
                 }
             )
             self.pages += 1
@@ -334,7 +349,10 @@ class OpenJob:
             self.credits += outcome.credits
             if self.page_price is not None:
                 self.reserved -= outcome.credits
+        if facts := [outcome.facts for outcome in outcomes if outcome.facts]:
+            self.page_counts = add_pages(self.page_counts, facts)
         _ADD_PAGES.run_many(self._connection, pages)
+        self.more_bytes += add_sources(self._connection, self.job_id, outcomes)
         ADD_CHARGE.run_many(self._connection, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:
@@ -408,7 +426,7 @@ class OpenJob:
                 (pages if link.code is None else refused).append(link)
         if (room := MAX_FILES - self.sitemap_files) < len(sitemaps):
             sitemaps = sitemaps[:room]
-            self._warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
+            self.warn(f"The site has over {MAX_FILES} sitemap files; some are left.")
         connection, job_id = self._connection, self.job_id
         files = insert_links(connection, job_id, sitemaps, RowState.PENDING)
         self.sitemaps += files
@@ -451,9 +469,9 @@ class OpenJob:
             self.skipped += added
             if site:
                 self.refused[site] += added
-                self._warn(ROBOTS_WARNING)
+                self.warn(ROBOTS_WARNING)
 
-    def _warn(self, text: str) -> None:
+    def warn(self, text: str) -> None:
         """Append to the warnings of the job, each text once, up to :data:`MAX_WARNING`."""
         known = self.warning or ""
         if text not in known and len(known) < MAX_WARNING:
@@ -467,7 +485,7 @@ class OpenJob:
             self._connection, self.job_id, self.pages, self.failed
         )
         if text is not None:
-            self._warn(text)
+            self.warn(text)
 
     def let_in(self) -> int:
         """Make held URLs pending, the oldest first, as far as the limit allows.
@@ -546,9 +564,10 @@ class OpenJob:
     def write(self, state: JobState) -> JobState:
         """Write the counts, and the state of the job, which is returned.
 
-        If no URL is open, the job completes, unless it is paused or a sweep goes on.
+        If no URL is open, the job completes, unless it is paused, a sweep goes on, or rows
+        of a source job are missing.
         """
-        rests = self.paused_at is not None or bool(self.sweep)
+        rests = self.paused_at is not None or bool(self.sweep) or self.is_copying
         ended = not self.open and not self.sitemaps and not rests
         if ended:
             state = JobState.COMPLETED
@@ -576,11 +595,15 @@ class OpenJob:
             "credits": self.credits,
             "reserved": self.reserved,
             "deliveries": self.deliveries,
+            "page_counts": self.page_counts,
             "paused_at": self.paused_at,
             "started_at": self.started_at,
             "completed_at": self.at if ended else None,
             "expires_at": self.at + self.retention_s,
+            "more_bytes": self.more_bytes,
         }
+        disk_use.add(self._connection, self.team_id, self.more_bytes)
+        self.more_bytes = 0
         _WRITE_JOB.run(self._connection, counts)
         add_refused(self._connection, self.job_id, self.refused)
         return state

@@ -16,21 +16,27 @@ from sqlalchemy import func, select, update
 from scraper_service.errors import (
     HeadersForgotten,
     IdempotencyKeyUsed,
+    InvalidOptions,
+    Issue,
     JobEnded,
     JobNotFound,
     OutOfCredits,
     QueueFull,
     ServiceError,
 )
-from scraper_service.options.crawl import BatchOptions, Webhook
+from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
 from scraper_service.options.extraction import ExtractOptions
 from scraper_service.options.serialization import operation_to_json, options_to_json
 from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.frontier.links import insert_links, seed_of
 from scraper_service.storage.jobs import job_secrets, operations
+from scraper_service.storage.jobs.base_pages import find_base
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
+    MONITOR_CHECK,
     Job,
     JobState,
     Link,
@@ -48,9 +54,13 @@ from scraper_service.storage.transactions import (
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
 
-    from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.extraction import OperationOptionsT
+    from scraper_service.storage.frontier.links import Seed
 
+FETCHES_NOTHING = (
+    "appendToId must be a batch that fetches its pages, got one that reprocesses the"
+    " pages of another job"
+)
 ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
 
@@ -70,6 +80,10 @@ class Terms:
     webhook_url: str | None = None
     #: Seconds that the results are stored after their last change.
     retention_s: float = RETENTION_S
+    #: The bytes that the team may store, None for any number.
+    disk_bytes: int | None = None
+    #: The caller, for the audit log.
+    actor: Actor | None = None
 
 
 def create_job(
@@ -82,15 +96,53 @@ def create_job(
     """Store a job, its first URLs, and the credits reserved for its pages.
 
     Lowers the limit of a crawl to the number of pages that the team can pay. May return
-    :exc:`QueueFull`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Locks the team.
+    :exc:`QueueFull`, :exc:`DiskQuotaExceeded`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Locks the team.
+    """
+    seed = seed_of(options)
+    is_open = seed.page_limit is not None  # the limit may be lowered
+    wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
+    columns: dict[str, Any] = {}
+    if isinstance(options, CrawlOptions) and options.since is not None:
+        base = find_base(connection, terms.team_id, options)
+        if isinstance(base, ServiceError):
+            return base
+        columns["base_job_id"] = base
+    return admit_job(
+        connection,
+        terms,
+        options,
+        version,
+        idempotency_key,
+        seed,
+        wanted,
+        is_open=is_open,
+        **columns,
+    )
+
+
+def admit_job(
+    connection: Connection,
+    terms: Terms,
+    options: CrawlOptions | BatchOptions,
+    version: int,
+    idempotency_key: str | None,
+    seed: Seed,
+    wanted: int,
+    *,
+    is_open: bool = False,
+    **columns: Any,
+) -> Job | ServiceError:
+    """Store a job with the URLs of ``seed``, and credits for ``wanted`` pages.
+
+    If ``is_open``, fewer pages are enough. ``columns`` are further ones of the job. See
+    :func:`create_job` for errors.
     """
     at = now_of(connection)
     ledger.lock_team(connection, terms.team_id)
     if (most := terms.most_jobs) and _active(connection, terms.team_id) >= most:
         return QueueFull(f"{most} jobs of this team are under way already.")
-    seed = seed_of(options)
-    is_open = seed.page_limit is not None  # the limit may be lowered
-    wanted = len(seed.links) if seed.page_limit is None else seed.page_limit
+    if full := disk_use.refusal(connection, terms.team_id, terms.disk_bytes):
+        return full
     bill = _bill(connection, terms, wanted, is_open=is_open)
     if isinstance(bill, ServiceError):
         return bill
@@ -113,6 +165,7 @@ def create_job(
         key_id=terms.key_id,
         retention_s=terms.retention_s,
         **bill,
+        **columns,
     )
     if hook := options.webhook or _common_hook(terms.webhook_url, found.id):
         webhook_outbox.attach(connection, found.id, hook)
@@ -138,12 +191,15 @@ def create_operation(
     """Store an operation that may read ``pages`` pages. Return its id.
 
     Reserves credits for as many pages as the team can pay, and lowers the page limit to
-    their number. May return :exc:`QueueFull` and :exc:`OutOfCredits`. Locks the team.
+    their number. May return :exc:`QueueFull`, :exc:`DiskQuotaExceeded` and
+    :exc:`OutOfCredits`. Locks the team.
     """
     at, team_id, job_id = now_of(connection), terms.team_id, str(uuid.uuid4())
     ledger.lock_team(connection, team_id)
     if (most := terms.most_jobs) and _active(connection, team_id) >= most:
         return QueueFull(f"{most} jobs of this team are under way already.")
+    if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
+        return full
     bill = _bill(connection, terms, pages, is_open=True)
     if isinstance(bill, ServiceError):
         return bill
@@ -169,7 +225,9 @@ def create_operation(
 
 def _active(connection: Connection, team_id: str) -> int:
     query = select(func.count()).where(
-        job.c.team_id == team_id, job.c.parent_id.is_(None)
+        job.c.team_id == team_id,
+        job.c.parent_id.is_(None),
+        job.c.kind != MONITOR_CHECK,  # which come by themselves
     )
     return connection.scalar(query.where(job.c.state.in_(ACTIVE))) or 0
 
@@ -231,8 +289,8 @@ def add_entries(
     """Add entries with their own options to a batch. A completed batch becomes active.
 
     A webhook in the options replaces the webhook of the batch. May return
-    :exc:`JobNotFound`, :exc:`JobEnded`, :exc:`HeadersForgotten`, :exc:`OutOfCredits` and
-    :exc:`IdempotencyKeyUsed`. Needs a transaction of its own (:meth:`Database.write_aside`),
+    :exc:`JobNotFound`, :exc:`JobEnded`, :exc:`HeadersForgotten`,
+    :exc:`DiskQuotaExceeded`, :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`. Needs a transaction of its own (:meth:`Database.write_aside`),
     since it locks the team and then the job.
     """
     team_id, urls = terms.team_id, batch.urls
@@ -249,8 +307,12 @@ def add_entries(
         return JobNotFound("Job not found")  # parts of it may be deleted already
     if found.state not in {*ACTIVE, JobState.COMPLETED}:
         return JobEnded("batch", found.state)
+    if found.source_job_id is not None:
+        return InvalidOptions([Issue("custom", ("appendToId",), FETCHES_NOTHING)])
     if batch.webhook is None and webhook_outbox.lacks_headers(connection, job_id):
         return HeadersForgotten("send the webhook again, with these entries.")
+    if full := disk_use.refusal(connection, team_id, terms.disk_bytes):
+        return full
     bill = _further_bill(connection, terms, found, len(urls))
     if isinstance(bill, ServiceError):
         return bill

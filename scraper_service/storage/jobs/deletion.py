@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, select, update
+from sqlalchemy import delete, func, select, update
 
+from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_history import CALLS
 from scraper_service.storage.jobs.job_records import ACTIVE, JobState
@@ -28,6 +29,8 @@ from scraper_service.storage.transactions import lock_job, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from scraper_service.storage.accounts.audit import Actor
 
 
 def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | None:
@@ -56,8 +59,11 @@ def cancel(connection: Connection, job_id: str, team_id: str) -> list[str] | Non
     return list(connection.scalars(steps))
 
 
-def hide(connection: Connection, job_id: str) -> None:
-    """Hide a job and end its webhook. An active job, such as a step, is cancelled."""
+def hide(connection: Connection, job_id: str, actor: Actor | None = None) -> None:
+    """Hide a job and end its webhook. An active job, such as a step, is cancelled.
+
+    ``actor`` is the caller, for the audit log.
+    """
     lock_job(connection, job_id)
     end_job(connection, job_id, JobState.CANCELLED)
     job_secrets.forget_all(connection, job_id)
@@ -70,9 +76,13 @@ def hide(connection: Connection, job_id: str) -> None:
         .where(job.c.id == job_id)
         .values(expires_at=0, hook_events=None, target=None)
     )
+    disk_use.free_job(connection, job_id)
+    audit.record(connection, actor, "job.deleted", job_id)
 
 
-def delete_call(connection: Connection, call_id: str, team_id: str) -> bool:
+def delete_call(
+    connection: Connection, call_id: str, team_id: str, actor: Actor | None = None
+) -> bool:
     """Delete a single call with its page. Return False if the team has no such call."""
     deleted = connection.execute(
         delete(activity).where(
@@ -84,15 +94,21 @@ def delete_call(connection: Connection, call_id: str, team_id: str) -> bool:
     )
     if not deleted.rowcount:
         return False
-    connection.execute(delete(scrape).where(scrape.c.id == call_id))
+    freed = connection.scalars(
+        delete(scrape)
+        .where(scrape.c.id == call_id)
+        .returning(func.length(scrape.c.body))
+    ).all()
     connection.execute(
         delete(feedback).where(
             feedback.c.team_id == team_id, feedback.c.job_id == call_id
         )
     )
-    connection.execute(
-        delete(artefact).where(
-            artefact.c.holder == call_id, artefact.c.job_id.is_(None)
-        )
-    )
+    files = connection.scalars(
+        delete(artefact)
+        .where(artefact.c.holder == call_id, artefact.c.job_id.is_(None))
+        .returning(artefact.c.size)
+    ).all()
+    disk_use.add(connection, team_id, -sum(freed) - sum(files))
+    audit.record(connection, actor, "call.deleted", call_id)
     return True

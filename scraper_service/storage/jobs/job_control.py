@@ -22,7 +22,8 @@ from scraper_service.errors import (
     ServiceError,
 )
 from scraper_service.options.crawl import CHANGEABLE, CHANGEABLE_AFTERWARDS
-from scraper_service.options.retention import DAY_S, HIDDEN
+from scraper_service.options.limits import DAY_S, HIDDEN
+from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.frontier import changed_rules, sweeps
 from scraper_service.storage.frontier.open_job import OpenJob
@@ -41,6 +42,8 @@ from scraper_service.storage.transactions import lock_job, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Row
+
+    from scraper_service.storage.accounts.audit import Actor
 
 
 @frozen(kw_only=True)
@@ -69,7 +72,11 @@ class ChangedJob:
 
 
 def change_job(
-    connection: Connection, job_id: str, team_id: str, request: ChangeRequest
+    connection: Connection,
+    job_id: str,
+    team_id: str,
+    request: ChangeRequest,
+    actor: Actor | None = None,
 ) -> ChangedJob | ServiceError:
     """Pause or resume a job, and change its options.
 
@@ -104,6 +111,7 @@ def change_job(
     if "retention_days" in values:
         changed.retention_s = values["retention_days"] * DAY_S
     if row.state not in ACTIVE:
+        _record(connection, actor, job_id, values)
         return _keep_finished(connection, changed, row)
     if "limit" in values and (refused := changed.change_limit(values["limit"])):
         return refused
@@ -112,6 +120,7 @@ def change_job(
         changed.paused_at = changed.at if request.paused else None
         kind = "paused" if request.paused else "resumed"
         changed.note(kind, changed.detail(Effect()))
+    _record(connection, actor, job_id, values, request.paused if pauses else None)
     connection.execute(
         update(job)
         .where(job.c.id == job_id)
@@ -124,6 +133,21 @@ def change_job(
     changed.write(JobState(row.state))
     is_whole = not (changed.sweep and _has_rules(values))
     return _read(connection, changed, effect, is_whole=is_whole)
+
+
+def _record(
+    connection: Connection,
+    actor: Actor | None,
+    job_id: str,
+    values: Mapping[str, Any],
+    paused: bool | None = None,
+) -> None:
+    """Write a change into the audit log: names of options, not their values."""
+    if values:
+        audit.record(connection, actor, "job.changed", job_id, options=sorted(values))
+    if paused is not None:
+        action = "job.paused" if paused else "job.resumed"
+        audit.record(connection, actor, action, job_id)
 
 
 def _keep_finished(
@@ -230,6 +254,29 @@ def long_paused(connection: Connection, most_s: float) -> list[str]:
         job.c.state.in_(ACTIVE), job.c.paused_at <= now_of(connection) - most_s
     )
     return list(connection.scalars(query))
+
+
+def pause_full_job(
+    connection: Connection, job_id: str, warning: str, actor: Actor | None
+) -> bool:
+    """Pause a job whose team has no room. Return False if it does not run any more."""
+    row = connection.execute(
+        select(job).where(job.c.id == job_id).with_for_update()
+    ).one_or_none()
+    if row is None or row.state not in ACTIVE or row.paused_at is not None:
+        return False
+    paused = OpenJob(connection, row)
+    paused.paused_at = paused.at
+    paused.warn(warning)
+    paused.note("paused", paused.detail(Effect()))
+    connection.execute(
+        update(job).where(job.c.id == job_id).values(revision=row.revision + 1)
+    )
+    paused.write(JobState(row.state))
+    audit.record(
+        connection, actor, "job.paused", job_id, team_id=row.team_id, reason=warning
+    )
+    return True
 
 
 def end_long_pause(

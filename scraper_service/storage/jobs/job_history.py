@@ -19,6 +19,7 @@ from scraper_service.discovery.canonical_urls import parse_uncached
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     CRAWLED,
+    MONITOR_CHECK,
     JobState,
     RowState,
     UrlKind,
@@ -49,6 +50,7 @@ JOBS: Final = {
     "extract": "extract",
     "llmstxt": "llmstxt",
     "deep_research": "deep_research",
+    "monitor_check": "monitor_check",
 }
 #: Kinds of single calls, which are endpoints of the activity.
 CALLS: Final = ("scrape", "map", "search", "parse")
@@ -127,14 +129,20 @@ class JobSummary:
     completed: int
     credits: int
     limit: int | None = None
+    #: Bytes that count for the disk quota, 0 for single calls.
+    stored: int = 0
     #: Name of the client.
     origin: str | None
     #: Name of the API key.
     key: str | None
     error: str | None
     warning: str | None = None
+    #: See :attr:`~scraper_service.storage.jobs.job_records.Job.source_job_id`.
+    source_job_id: str | None = None
     #: True if ``GET /scrape/{id}`` returns the page of a single call.
     has_page: bool = False
+    #: The monitor of a check, None for other jobs.
+    monitor_id: str | None = None
 
     @property
     def site(self) -> str | None:
@@ -443,11 +451,15 @@ def _job(row: Row[Any], leased: int, now: float) -> JobSummary:
         completed=row.pages,
         credits=row.credits,
         limit=row.page_limit,
+        stored=row.stored,
         origin=json.loads(row.options).get("origin"),
         key=row.key_name,
         error=row.error,
         warning=row.warning,
+        source_job_id=row.source_job_id,
     )
+    if row.kind == MONITOR_CHECK:
+        return evolve(summary, monitor_id=row.url)
     if not is_crawled:
         return summary
     # The rows of an ended job keep their states: nobody fetches its leased URLs.

@@ -92,13 +92,21 @@ def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
 
     Includes home pages of other sites, which are listed and not fetched.
     """
+    return read_some_errors(connection, job_id)[0]
+
+
+def read_some_errors(
+    connection: Connection,
+    job_id: str,
+    after: int = 0,
+    skip: int = 0,
+    limit: int | None = None,
+) -> tuple[list[PageErrorRow], int]:
+    """Return errors as :func:`read_errors` from the row ``after`` on, and the last row.
+
+    Leaves out the first ``skip``. The last row is ``after`` without any error.
+    """
     columns = frontier.c
-    failed = and_(
-        columns.state == RowState.FAILED,
-        columns.kind == UrlKind.PAGE,
-        columns.code.is_distinct_from(ROBOTS),
-    )
-    home = and_(columns.state == RowState.SKIPPED, columns.code == EXTERNAL_HOME)
     rows = connection.execute(
         select(
             columns.id,
@@ -110,10 +118,12 @@ def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
             job.c.created_at,
         )
         .join(job, job.c.id == columns.job_id)
-        .where(columns.job_id == job_id, or_(failed, home))
+        .where(_is_error(job_id), columns.id > after)
         .order_by(columns.id)
-    )
-    return [
+        .offset(skip)
+        .limit(limit)
+    ).all()
+    found = [
         PageErrorRow(
             id=row.page_id or str(uuid.uuid5(uuid.UUID(job_id), str(row.id))),
             url=row.url,
@@ -123,6 +133,23 @@ def read_errors(connection: Connection, job_id: str) -> list[PageErrorRow]:
         )
         for row in rows
     ]
+    return found, rows[-1].id if rows else after
+
+
+def count_errors(connection: Connection, job_id: str) -> int:
+    """Return the number of the rows of :func:`read_errors`."""
+    return _count(connection, [_is_error(job_id)])
+
+
+def _is_error(job_id: str) -> ColumnElement[bool]:
+    columns = frontier.c
+    failed = and_(
+        columns.state == RowState.FAILED,
+        columns.kind == UrlKind.PAGE,
+        columns.code.is_distinct_from(ROBOTS),
+    )
+    home = and_(columns.state == RowState.SKIPPED, columns.code == EXTERNAL_HOME)
+    return and_(columns.job_id == job_id, or_(failed, home))
 
 
 def read_current(connection: Connection, job_id: str) -> str | None:
@@ -153,17 +180,26 @@ def read_robots_blocked(connection: Connection, job_id: str) -> list[str]:
 
 def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> Listing:
     """Return matching URLs and their total number."""
-    after, skip, limit = query.after, query.skip, query.limit
-    wanted = {
-        current: _conditions(job_id, current, query.reason)
-        for current, name in STATES.items()
-        if query.state in {None, name} and _may_have(current, query.reason)
-    }
+    addresses, behind = read_some_addresses(connection, job_id, query)
+    return Listing(count_listed(connection, job_id, query), addresses, behind)
+
+
+def count_listed(connection: Connection, job_id: str, query: AddressQuery) -> int:
+    """Return the number of all matching URLs, wherever the query begins."""
     if query.reason is None:
-        total = _count_all(connection, job_id, query.state)
-    else:
-        total = sum(_count(connection, where) for where in wanted.values())
-    left = list(wanted)
+        return _count_all(connection, job_id, query.state)
+    return sum(
+        _count(connection, _conditions(job_id, state, query.reason))
+        for state in _states(query)
+    )
+
+
+def read_some_addresses(
+    connection: Connection, job_id: str, query: AddressQuery
+) -> tuple[list[JobUrl], Cursor | None]:
+    """Return matching URLs, and the position for the next part, None at the end."""
+    after, skip, limit = query.after, query.skip, query.limit
+    left = _states(query)
     if after is not None:
         left = left[left.index(after.state) :] if after.state in left else []
     rows: list[Row[Any]] = []
@@ -178,11 +214,18 @@ def read_addresses(connection: Connection, job_id: str, query: AddressQuery) -> 
         if len(rows) > limit:
             break
     last = rows[limit - 1] if len(rows) > limit else None
-    return Listing(
-        total,
+    return (
         list(map(_address, rows[:limit])),
         None if last is None else Cursor(RowState(last.state), last.id),
     )
+
+
+def _states(query: AddressQuery) -> list[RowState]:
+    return [
+        state
+        for state, name in STATES.items()
+        if query.state in {None, name} and _may_have(state, query.reason)
+    ]
 
 
 def _may_have(state: RowState, reason: str | None) -> bool:

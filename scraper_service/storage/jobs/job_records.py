@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Mapping
 from enum import IntEnum, StrEnum
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 
 from attrs import frozen
 
-from scraper_service.items import Snapshot
+from scraper_service.items import KeptResponse, Snapshot
 from scraper_service.options.crawl import Webhook
 
 
@@ -30,6 +31,8 @@ class JobState(StrEnum):
 LOCAL_TEAM = "local"
 ACTIVE = (JobState.QUEUED, JobState.SCRAPING)
 CRAWLED = ("crawl", "batch")  # kinds of jobs that crawlers run
+REPROCESS = "reprocess"  # the spider of jobs of both kinds that fetch nothing
+MONITOR_CHECK = "monitor_check"  # kind of jobs that are checks of monitors
 MAX_LIMIT = 2**31 - 1  # pages of a job, as its column holds them
 
 
@@ -126,6 +129,22 @@ class Job:
     paused_at: float | None = None
     #: The number of changes by the caller.
     revision: int = 0
+    #: The job whose stored responses this job reads; None for a job that fetches.
+    source_job_id: str | None = None
+    #: The earlier job whose unchanged pages this job repeats; None for a job of its own.
+    base_job_id: str | None = None
+
+    @property
+    def since(self) -> str | None:
+        """The earlier crawl of the option ``since``; None without the option."""
+        if self.base_job_id is None or not json.loads(self.options).get("since"):
+            return None  # the base of a check of a monitor
+        return self.base_job_id
+
+    @property
+    def spider(self) -> str:
+        """The name of the spider that runs the job."""
+        return self.kind if self.source_job_id is None else REPROCESS
 
     @property
     def total(self) -> int:
@@ -183,6 +202,19 @@ class Link(NamedTuple):
 
 
 @frozen(kw_only=True)
+class CountedPage:
+    """What the counts of a job need of a delivered page."""
+
+    #: The status of the site, None for a page without one.
+    status: int | None
+    #: Links from the start.
+    depth: int
+    verdict: str | None
+    #: JSON of the data by a schema or prompt, None for a page without data.
+    data: bytes | None
+
+
+@frozen(kw_only=True)
 class Outcome:
     """The end of the fetch of a leased URL. One transaction stores an outcome."""
 
@@ -198,6 +230,10 @@ class Outcome:
     is_done: bool = False
     #: JSON of the page, None for a failure.
     page: bytes | None = None
+    #: JSON of the page with its whole Markdown, if ``page`` has a part of it.
+    whole: bytes | None = None
+    #: None for a page that is not counted.
+    facts: CountedPage | None = None
     credits: int = 0
     #: Reason of a failure, and the status of the site.
     code: str | None = None
@@ -218,6 +254,8 @@ class Outcome:
     text: Any = None
     #: Snapshot of a tracked page.
     snapshot: Snapshot | None = None
+    #: The response that the page was made of, if the job keeps it.
+    kept: KeptResponse | None = None
 
 
 @frozen
@@ -340,7 +378,8 @@ class Event:
     result: bytes | None = None
     #: Number of pages that the result was read from.
     pages: int = 0
-    #: JSON of a :class:`JobChange`, in the event of a change by the caller, else None.
+    #: JSON of a :class:`JobChange`, in the event of a change by the caller; the facts of
+    #: an event of a :data:`MONITOR_CHECK`; else None.
     detail: str | None = None
 
 
@@ -356,6 +395,8 @@ class DeliveryResult:
     error: str | None = None
     #: True if the delivery is not retried.
     is_final: bool = False
+    #: The start of the response's body, without NUL; None without a response.
+    response: str | None = None
 
     @property
     def is_ok(self) -> bool:
@@ -386,3 +427,7 @@ class Delivery:
     #: Time of the next attempt, None if no attempt is planned.
     due_at: float | None
     page_url: str | None
+    #: The start of the body of the last response, None before the first one.
+    response: str | None = None
+    #: The body that is sent; None in lists, and after the end of the job's retention.
+    body: bytes | None = None

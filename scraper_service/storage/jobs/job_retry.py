@@ -32,6 +32,7 @@ from scraper_service.options.serialization import (
 )
 from scraper_service.options.urls import host_of
 from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.frontier.empty_result import without_explanation
 from scraper_service.storage.frontier.open_job import ROBOTS, OpenJob
@@ -99,8 +100,8 @@ def retry_pages(
 
     Takes the oldest pages first, as far as the limit of the job allows. May return
     :exc:`JobNotFound`, :exc:`JobFinished` for a cancelled or failed job,
-    :exc:`HeadersForgotten`, :exc:`InvalidOptions`, :exc:`OutOfCredits` and
-    :exc:`IdempotencyKeyUsed`, without a change. Needs a transaction of its own
+    :exc:`HeadersForgotten`, :exc:`InvalidOptions`, :exc:`DiskQuotaExceeded`,
+    :exc:`OutOfCredits` and :exc:`IdempotencyKeyUsed`, without a change. Needs a transaction of its own
     (:meth:`Database.write_aside`), since it locks the team and then the job.
     """
     ledger.lock_team(connection, terms.team_id)
@@ -109,6 +110,8 @@ def retry_pages(
         return JobNotFound("Job not found")
     if row.state not in {*ACTIVE, JobState.COMPLETED}:
         return JobFinished(row.kind, row.state)
+    if full := disk_use.refusal(connection, terms.team_id, terms.disk_bytes):
+        return full
     found = _failed(connection, job_id, request)
     opened = OpenJob(connection, row)
     chosen = found if opened.room is None else found[: opened.room]
@@ -152,6 +155,7 @@ def retry_pages(
             **bill,
         )
     )
+    audit.record(connection, terms.actor, "job.retried", job_id, pages=len(chosen))
     return _retried(connection, row, len(chosen), warning)
 
 

@@ -13,6 +13,7 @@ from sqlalchemy import and_, delete, exists, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import decompress
 from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.accounts.credits import give_back
 from scraper_service.storage.frontier.links import insert_links
 from scraper_service.storage.jobs import job_secrets
@@ -34,9 +35,14 @@ from scraper_service.storage.schema import (
     idempotency,
     job,
     job_host,
+    job_log,
     job_robots,
+    monitor_check,
+    monitor_message,
+    monitor_page,
     operation,
     page,
+    page_source,
     page_text,
     run,
     scrape,
@@ -45,13 +51,20 @@ from scraper_service.storage.schema import (
     webhook,
 )
 from scraper_service.storage.schema import team as team_table
-from scraper_service.storage.transactions import RETENTION_S, delete_some, note, now_of
+from scraper_service.storage.transactions import (
+    RETENTION_S,
+    delete_some,
+    note,
+    now_of,
+    take_some,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
     from sqlalchemy import ColumnElement, Connection, Row, Table
 
+    from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.frontier.links import Seed
 
 CHUNK_BYTES = 10 * 2**20  # of pages in one response
@@ -271,9 +284,16 @@ def start_job(connection: Connection, job_id: str) -> None:
 
 
 def end_job(
-    connection: Connection, job_id: str, state: JobState, error: str | None = None
+    connection: Connection,
+    job_id: str,
+    state: JobState,
+    error: str | None = None,
+    actor: Actor | None = None,
 ) -> bool:
-    """Cancel or fail an active job. Return True if this call ended the job."""
+    """Cancel or fail an active job. Return True if this call ended the job.
+
+    ``actor`` is the caller who ends it, for the audit log.
+    """
     at = now_of(connection)
     ended = connection.execute(
         update(job)
@@ -292,6 +312,7 @@ def end_job(
     if ended.reserved:
         give_back(connection, ended.team_id, ended.reserved)
         connection.execute(update(job).where(job.c.id == job_id).values(reserved=0))
+    audit.record(connection, actor, f"job.{state}", job_id)
     note(connection, job_id, state.value, at)
     webhook_outbox.tell_one(connection, job_id, state.value, at)
     job_secrets.forget(connection, job_id)
@@ -310,6 +331,18 @@ def read_pages(
     Returns at least one page if there is one. Reads no page beyond the limits, since
     pages may be large.
     """
+    bodies = read_bodies(connection, job_id, skip, limit, max_bytes)
+    return list(map(decompress, bodies))
+
+
+def read_bodies(
+    connection: Connection,
+    job_id: str,
+    skip: int,
+    limit: int | None = None,
+    max_bytes: int = CHUNK_BYTES,
+) -> list[bytes]:
+    """Return the same pages as :func:`read_pages`, as they are stored: compressed."""
     chunk: list[bytes] = []
     size = 0
     of_job = page.c.job_id == job_id
@@ -332,7 +365,7 @@ def read_pages(
             .where(of_job, page.c.seq >= first, page.c.seq < first + fitting)
             .order_by(page.c.seq)
         )
-        chunk += [decompress(body) for body in bodies]
+        chunk += map(bytes, bodies)
         if fitting < wanted:
             break
     return chunk
@@ -358,7 +391,11 @@ def _page_of_job(
     connection: Connection, scrape_id: str, team_id: str, now: float
 ) -> bytes | None:
     row = connection.execute(
-        select(page.c.body, job.c.options, frontier.c.options.label("own"))
+        select(
+            func.coalesce(page.c.whole, page.c.body).label("body"),
+            job.c.options,
+            frontier.c.options.label("own"),
+        )
         .join(job, job.c.id == page.c.job_id)
         .outerjoin(frontier, frontier.c.id == page.c.frontier_id)
         .where(
@@ -380,7 +417,17 @@ def expire(connection: Connection) -> int:
     """
     now = now_of(connection)
     removed = 0
-    for table in (activity, scrape, snapshot, source, idempotency):
+    size = func.length(scrape.c.body).label("size")
+    for row in take_some(
+        connection,
+        scrape,
+        scrape.c.expires_at <= now,
+        limit=EXPIRE_ROWS,
+        columns=(scrape.c.team_id, size),
+    ):
+        disk_use.add(connection, row.team_id, -row.size)
+        removed += 1
+    for table in (activity, snapshot, source, idempotency):
         removed += _expire(connection, table, table.c.expires_at <= now)
     # Locked: another service would find few rows left, and take them for the last.
     # A run that has not ended is needed to stop its process. Deleted jobs come first.
@@ -395,6 +442,7 @@ def expire(connection: Connection) -> int:
     )
     if job_id is None:
         return removed
+    disk_use.free_job(connection, job_id)
     for table in _OF_JOBS:
         of_job = table.c.job_id == job_id
         found = delete_some(connection, table, of_job, limit=EXPIRE_ROWS)
@@ -409,8 +457,19 @@ def expire(connection: Connection) -> int:
 
 # Tables with many rows per job come first.
 _OF_JOBS = (
-    *(page, event, frontier, job_host, job_robots, run, page_text, delivery),
-    *(webhook, operation),
+    *(
+        page,
+        monitor_page,
+        page_source,
+        event,
+        frontier,
+        job_host,
+        job_robots,
+        run,
+        page_text,
+        delivery,
+    ),
+    *(webhook, operation, monitor_message, monitor_check, job_log),
 )
 
 

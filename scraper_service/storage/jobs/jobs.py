@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar
 
-from scraper_service.storage.frontier import sweeps
+from scraper_service.storage.frontier import copied_rows, sweeps
 from scraper_service.storage.jobs import (
     admission,
     deletion,
@@ -14,15 +14,17 @@ from scraper_service.storage.jobs import (
     job_listing,
     job_retry,
     job_store,
+    reprocessing,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Sequence
 
     from sqlalchemy import Connection
 
     from scraper_service.errors import ServiceError
     from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.admission import Terms
     from scraper_service.storage.jobs.job_control import ChangeRequest
@@ -116,6 +118,57 @@ class Jobs:
             )
         )
 
+    async def pages_of_urls(
+        self, job_id: str, team_id: str, urls: Sequence[str]
+    ) -> tuple[list[int], set[str]]:
+        """Return what :func:`reprocessing.find_pages` finds in a job that has sources.
+
+        Raises :exc:`JobNotFound`, :exc:`SourceJobRunning` and :exc:`SourcesNotStored`.
+        """
+
+        def find(
+            connection: Connection,
+        ) -> tuple[list[int], set[str]] | ServiceError:
+            problem = reprocessing.source_problem(connection, job_id, team_id)
+            return problem or reprocessing.find_pages(connection, job_id, urls)
+
+        return _raised(await self._database.read(find))
+
+    async def create_of_sources(
+        self,
+        source_id: str,
+        terms: Terms,
+        options: CrawlOptions | BatchOptions,
+        version: int,
+        numbers: Sequence[int] | None = None,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Store a job that reads the stored responses of another job.
+
+        ``numbers`` are those of the pages, None for all. Follow it with
+        :meth:`copy_rows`. Raises the errors of :meth:`pages_of_urls` and of :meth:`create`.
+        """
+        return _raised(
+            await self._database.write_first(
+                reprocessing.create_job_of_sources,
+                terms.team_id,
+                source_id,
+                terms,
+                options,
+                version,
+                numbers,
+                idempotency_key,
+            )
+        )
+
+    async def copy_rows(self, job_id: str) -> None:
+        """Copy the rest of the rows of a job that reads stored responses.
+
+        Each slice is a transaction. Without this call, claims of the job do so.
+        """
+        while not await self._database.write_locking(copied_rows.go_on, job_id):
+            pass
+
     async def is_key_used(self, team_id: str, idempotency_key: str) -> bool:
         """Return True if a team used an idempotency key in the last day."""
         return await self._database.read(
@@ -138,14 +191,24 @@ class Jobs:
         """Mark a queued job as running."""
         await self._database.write_locking(job_store.start_job, job_id)
 
-    async def end(self, job_id: str, state: JobState, error: str | None = None) -> bool:
+    async def end(
+        self,
+        job_id: str,
+        state: JobState,
+        error: str | None = None,
+        actor: Actor | None = None,
+    ) -> bool:
         """Cancel or fail an active job. Return True if this call ended it."""
         return await self._database.write_locking(
-            job_store.end_job, job_id, state, error
+            job_store.end_job, job_id, state, error, actor
         )
 
     async def change(
-        self, job_id: str, team_id: str, request: ChangeRequest
+        self,
+        job_id: str,
+        team_id: str,
+        request: ChangeRequest,
+        actor: Actor | None = None,
     ) -> job_control.ChangedJob:
         """Pause or resume an active job of a team, and change its options.
 
@@ -154,7 +217,7 @@ class Jobs:
         """
         return _raised(
             await self._database.write_aside(
-                job_control.change_job, team_id, job_id, team_id, request
+                job_control.change_job, team_id, job_id, team_id, request, actor
             )
         )
 
@@ -196,14 +259,19 @@ class Jobs:
         found = await self._database.read(job_control.read_changed, job_id)
         return found or changed
 
-    async def end_long_pauses(self, most_s: float, reason: str) -> None:
-        """Cancel the jobs that have been paused for ``most_s`` seconds."""
-        for job_id in await self._database.read(job_control.long_paused, most_s):
-            await self._database.write_locking(
+    async def end_long_pauses(self, most_s: float, reason: str) -> list[str]:
+        """Cancel the jobs that have been paused for ``most_s`` seconds; return their ids."""
+        return [
+            job_id
+            for job_id in await self._database.read(job_control.long_paused, most_s)
+            if await self._database.write_locking(
                 job_control.end_long_pause, job_id, most_s, reason
             )
+        ]
 
-    async def delete(self, job_id: str, team_id: str) -> list[str] | None:
+    async def delete(
+        self, job_id: str, team_id: str, actor: Actor | None = None
+    ) -> list[str] | None:
         """Cancel a job or a single call of a team, and hide all its data.
 
         Returns the ids of the ended jobs: the job and its steps. Returns None if the
@@ -212,12 +280,16 @@ class Jobs:
         """
         steps = await self._database.write_locking(deletion.cancel, job_id, team_id)
         if steps is None:
-            is_call = await self._database.write(deletion.delete_call, job_id, team_id)
+            is_call = await self._database.write(
+                deletion.delete_call, job_id, team_id, actor
+            )
             return [] if is_call else None
         # The job is the last one: until then a repeated call finds its steps.
         ended = [*steps, job_id]
         for each in ended:
-            await self._database.write_locking(deletion.hide, each)
+            await self._database.write_locking(
+                deletion.hide, each, actor if each == job_id else None
+            )
         return ended
 
     async def expire(self) -> int:

@@ -21,9 +21,10 @@ from scraper_service.errors import SecretsUnreadable
 from scraper_service.options.serialization import options_to_json
 from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.frontier.links import seed_of
 from scraper_service.storage.jobs import job_secrets, job_store
-from scraper_service.storage.jobs.job_records import ACTIVE, JobState, RowState
+from scraper_service.storage.jobs.job_records import ACTIVE, JobState, RowState, UrlKind
 from scraper_service.storage.schema import frontier, job, operation, page, worker
 from scraper_service.storage.transactions import (
     lock_job,
@@ -33,7 +34,7 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from sqlalchemy import Connection
 
@@ -170,9 +171,13 @@ def read_operation(
 
 
 def waiting(
-    connection: Connection, owner: str, busy: Mapping[str, str], limit: int
+    connection: Connection,
+    owner: str,
+    busy: Mapping[str, str],
+    limit: int,
+    kinds: Collection[str],
 ) -> list[tuple[str, str]]:
-    """Return operations without a working process, as (id, team).
+    """Return operations of some kinds without a working process, as (id, team).
 
     ``busy`` are the operations of ``owner``, this process, with their teams. Teams with the
     fewest running operations come first.
@@ -188,6 +193,7 @@ def waiting(
         .join(operation, operation.c.job_id == job.c.id)
         .where(
             job.c.state.in_(ACTIVE),
+            job.c.kind.in_(tuple(kinds)),
             job.c.id.not_in(tuple(busy)),
             operation.c.owner.is_(None) | operation.c.owner.not_in(live),
         )
@@ -254,7 +260,7 @@ def take(connection: Connection, job_id: str, owner: str) -> Taken | None:
 
 def release(connection: Connection, job_id: str, claim: OperationLease) -> None:
     """Return an operation for another process. The attempt does not count."""
-    if _holds(connection, job_id, claim):
+    if holds(connection, job_id, claim):
         connection.execute(
             update(operation)
             .where(operation.c.job_id == job_id)
@@ -262,7 +268,7 @@ def release(connection: Connection, job_id: str, claim: OperationLease) -> None:
         )
 
 
-def _holds(connection: Connection, job_id: str, claim: OperationLease) -> bool:
+def holds(connection: Connection, job_id: str, claim: OperationLease) -> bool:
     """Lock an operation. Return True if it is active and the claim is valid."""
     if lock_job(connection, job_id).state not in ACTIVE:
         return False
@@ -278,7 +284,7 @@ def remember(
     connection: Connection, job_id: str, claim: OperationLease, memory: str
 ) -> bool:
     """Store the findings of the steps so far."""
-    if not _holds(connection, job_id, claim):
+    if not holds(connection, job_id, claim):
         return False
     connection.execute(
         update(operation)
@@ -292,7 +298,7 @@ def show(
     connection: Connection, job_id: str, claim: OperationLease, result: bytes
 ) -> bool:
     """Store a preliminary result for the caller."""
-    if not _holds(connection, job_id, claim):
+    if not holds(connection, job_id, claim):
         return False
     _store_result(connection, job_id, result)
     return True
@@ -304,15 +310,19 @@ def add_step(
     claim: OperationLease,
     name: str,
     batch: BatchOptions,
+    base_id: str | None = None,
 ) -> bool:
-    """Start a batch as a step unless it exists."""
-    if not _holds(connection, job_id, claim):
+    """Start a batch as a step unless it exists. ``base_id`` is the base of the job."""
+    if not holds(connection, job_id, claim):
         return False
     child_id = step_id(job_id, name)
     if job_store.get_job(connection, child_id, None) is None:
         columns = select(job.c.team_id, job.c.version, job.c.key_id, job.c.retention_s)
         row = connection.execute(columns.where(job.c.id == job_id)).one()
-        options = json.dumps(options_to_json(evolve(batch, urls=batch.urls[:1])))
+        # Only monitors read the responses of a step again.
+        keeps = bool(batch.keep_sources)
+        kept = evolve(batch, urls=batch.urls[:1], keep_sources=keeps)
+        options = json.dumps(options_to_json(kept))
         job_store.insert_job(
             connection,
             row.team_id,
@@ -321,6 +331,7 @@ def add_step(
             row.version,
             child_id,
             parent_id=job_id,
+            base_job_id=base_id,
             key_id=row.key_id,
             retention_s=row.retention_s,
         )
@@ -340,7 +351,7 @@ def complete(
 
     ``price`` is for all pages. The rest of the reserved credits goes back to the team.
     """
-    if not _holds(connection, job_id, claim):
+    if not holds(connection, job_id, claim):
         return False
     at = now_of(connection)
     columns = select(job.c.team_id, job.c.key_id, job.c.reserved)
@@ -373,17 +384,20 @@ def fail(
     connection: Connection, job_id: str, claim: OperationLease, error: str
 ) -> bool:
     """Fail an operation. It costs nothing."""
-    if not _holds(connection, job_id, claim):
+    if not holds(connection, job_id, claim):
         return False
     return job_store.end_job(connection, job_id, JobState.FAILED, error)
 
 
 def _store_result(connection: Connection, job_id: str, result: bytes) -> None:
-    connection.execute(
-        update(operation)
-        .where(operation.c.job_id == job_id)
-        .values(result=compress(result))
+    body = compress(result)
+    before = connection.scalar(
+        select(func.length(operation.c.result)).where(operation.c.job_id == job_id)
     )
+    connection.execute(
+        update(operation).where(operation.c.job_id == job_id).values(result=body)
+    )
+    disk_use.add_to_job(connection, job_id, len(body) - (before or 0))
 
 
 def orphans(connection: Connection) -> list[str]:
@@ -433,7 +447,11 @@ def read_failures(connection: Connection, child_id: str) -> list[StepFailure]:
     columns = frontier.c
     rows = connection.execute(
         select(columns.key, columns.url, columns.error)
-        .where(columns.job_id == child_id, columns.state == RowState.FAILED)
+        .where(
+            columns.job_id == child_id,
+            columns.state == RowState.FAILED,
+            columns.kind == UrlKind.PAGE,
+        )
         .order_by(columns.key)
     )
     return [StepFailure(row.key, row.url, row.error or "") for row in rows]

@@ -11,7 +11,7 @@ import uuid
 from typing import TYPE_CHECKING, NamedTuple
 
 from attrs import frozen
-from sqlalchemy import delete, select, update
+from sqlalchemy import case, delete, select, update
 
 from scraper_service.errors import JobNotFound, RunRefused
 from scraper_service.storage.frontier import leases
@@ -20,6 +20,7 @@ from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     CRAWLED,
     LOCAL_TEAM,
+    REPROCESS,
     Job,
     JobState,
     RunState,
@@ -59,7 +60,8 @@ class Demand(NamedTuple):
     """An active job with ``open`` URLs that are pending or leased."""
 
     id: str
-    kind: str
+    #: The name of the spider that runs it.
+    spider: str
     open: int
 
 
@@ -69,8 +71,9 @@ def demands(connection: Connection) -> tuple[list[Demand], list[Run]]:
     Leaves out paused jobs, and jobs of :data:`LOCAL_TEAM`, which the commands of their users run.
     """
     now = now_of(connection)
+    spider = case((job.c.source_job_id.is_(None), job.c.kind), else_=REPROCESS)
     wanted = (
-        select(job.c.id, job.c.kind, job.c.open + job.c.sitemaps)
+        select(job.c.id, spider, job.c.open + job.c.sitemaps)
         .where(
             job.c.state.in_(ACTIVE),
             job.c.paused_at.is_(None),
@@ -199,13 +202,13 @@ class Joined:
 
 
 def join(
-    connection: Connection, job_id: str, kind: str, run_id: str, lease_s: float
+    connection: Connection, job_id: str, spider: str, run_id: str, lease_s: float
 ) -> Joined:
-    """Join a job as the run ``run_id``.
+    """Join a job as the run ``run_id``, with the spider of a name.
 
     A process that is no run of the job was started by hand and may join. Raises
     :exc:`JobNotFound`, and :exc:`RunRefused` if another process has the slot of this run or
-    the job is of another kind.
+    the job is for another spider.
     """
     lock_job(connection, job_id)
     found = job_store.get_job(connection, job_id, None)
@@ -215,8 +218,8 @@ def join(
             " (or SCRAPER_DATA_DIR) has to be"
             " that of the service"
         )
-    if found.kind != kind:
-        raise RunRefused(f"job {job_id} is for the spider {found.kind}, not {kind}")
+    if found.spider != spider:
+        raise RunRefused(f"job {job_id} is for the spider {found.spider}, not {spider}")
     state = connection.scalar(
         select(run.c.state).where(run.c.id == run_id, run.c.job_id == job_id)
     )

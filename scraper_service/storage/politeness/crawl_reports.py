@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 from attrs import frozen
 from sqlalchemy import Row, cast, func, select
 
+from scraper_service.storage.frontier.page_counts import PageCounts, parse_counts
 from scraper_service.storage.jobs import job_listing, job_store
 from scraper_service.storage.jobs.job_listing import SitemapCounts
 from scraper_service.storage.jobs.job_records import Job
 from scraper_service.storage.politeness import request_counts
 from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
-from scraper_service.storage.schema import job_host
+from scraper_service.storage.schema import job, job_host
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -33,6 +34,7 @@ class JobReport:
     robots: tuple[RobotsRow, ...]
     #: At most :data:`request_counts.MAX_HOSTS`, those with the most requests.
     hosts: Mapping[str, HostCounts]
+    counts: PageCounts
     #: Sums over all hosts: ``hosts``, ``requests``, ``bytes`` and ``wait_s``.
     totals: Row[Any]
 
@@ -50,6 +52,9 @@ def read_report(connection: Connection, job_id: str, team_id: str) -> JobReport 
         sitemaps=sitemaps,
         robots=request_counts.read_robots(connection, job_id),
         hosts=request_counts.read_hosts(connection, job_id),
+        counts=parse_counts(
+            connection.scalar(select(job.c.page_counts).where(job.c.id == job_id))
+        ),
         totals=_totals(connection, job_id),
     )
 

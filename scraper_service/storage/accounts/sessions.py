@@ -12,12 +12,15 @@ from attrs import frozen
 from sqlalchemy import delete, select
 
 from scraper_service.errors import SecretsUnreadable
+from scraper_service.storage.accounts import audit
 from scraper_service.storage.schema import session
 from scraper_service.storage.secrets import Box
 from scraper_service.storage.transactions import dialect_insert, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+    from scraper_service.storage.accounts.audit import Actor
 
 StateT: TypeAlias = dict[str, Any]
 
@@ -108,6 +111,13 @@ def save_session(
     )
 
 
+def save_named_session(
+    connection: Connection, name: str, team_id: str, box: SessionBox, *states: StateT
+) -> None:
+    """Do as :func:`save_session`, with the name first, which a caller locks."""
+    save_session(connection, team_id, name, box, *states)
+
+
 def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
     """Return the sessions of a team, by name."""
     columns = [session.c[fact] for fact in SessionRow.__match_args__]
@@ -117,11 +127,15 @@ def list_sessions(connection: Connection, team_id: str) -> list[SessionRow]:
     return [SessionRow(*row) for row in rows]
 
 
-def delete_session(connection: Connection, team_id: str, name: str) -> bool:
+def delete_session(
+    connection: Connection, team_id: str, name: str, actor: Actor | None = None
+) -> bool:
     """Delete a session. Return True if it existed."""
     gone = connection.execute(
         delete(session).where(session.c.team_id == team_id, session.c.name == name)
     )
+    if gone.rowcount:
+        audit.record(connection, actor, "session.deleted", name)
     return gone.rowcount == 1
 
 

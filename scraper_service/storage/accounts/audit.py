@@ -1,0 +1,176 @@
+"""The audit log: who changed keys, teams and jobs, and what the operator did.
+
+An entry is written in the transaction of its act, so it is there if and only if the act
+has happened. It has names and ids, never a secret, an option's value or a page.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import and_, or_, select
+
+from scraper_service.storage.schema import audit
+from scraper_service.storage.statements import insertion
+from scraper_service.storage.transactions import (
+    DAY_S,
+    delete_some,
+    dialect_insert,
+    now_of,
+)
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+COMMAND_LINE = "command line"
+SETTINGS = "settings"
+SERVICE = "service"
+DONE = "done"
+KEY_EXPIRED = "key.expired"
+EXPIRE_ROWS = 1000  # deleted in one transaction
+
+_ADD = insertion(
+    audit,
+    *("id", "at", "team_id", "key_id", "key_name", "peer"),
+    *("action", "target", "detail", "result"),
+)
+
+
+@frozen
+class Actor:
+    """Who does something that the audit log keeps."""
+
+    #: The IP address of the caller, or :data:`COMMAND_LINE`, :data:`SETTINGS` or
+    #: :data:`SERVICE`.
+    peer: str
+    team_id: str | None = None
+    key_id: str | None = None
+    key_name: str | None = None
+
+
+@frozen
+class AuditEntry:
+    """An entry of the audit log."""
+
+    id: str
+    #: Seconds since 1970.
+    at: float
+    #: The team that acted or was changed, None for acts on the whole service.
+    team_id: str | None
+    key_id: str | None
+    key_name: str | None
+    peer: str
+    #: What was done, such as ``key.created``.
+    action: str
+    #: The id or name of what it was done to.
+    target: str | None
+    detail: Mapping[str, Any]
+    #: :data:`DONE`, or why it failed.
+    result: str
+
+
+@frozen
+class AuditPosition:
+    """The place of an entry in the log."""
+
+    at: float
+    id: str
+
+
+def record(
+    connection: Connection,
+    actor: Actor | None,
+    action: str,
+    target: str | None = None,
+    *,
+    team_id: str | None = None,
+    result: str = DONE,
+    **detail: Any,
+) -> None:
+    """Write an entry. None for ``actor`` writes nothing: the log is off.
+
+    ``team_id`` is the changed team, by default that of the actor. Values of ``detail``
+    that are None are left out.
+    """
+    if actor is None:
+        return
+    facts = {name: value for name, value in detail.items() if value is not None}
+    row = {
+        "id": str(uuid.uuid4()),
+        "at": now_of(connection),
+        "team_id": team_id or actor.team_id,
+        "key_id": actor.key_id,
+        "key_name": actor.key_name,
+        "peer": actor.peer,
+        "action": action,
+        "target": target,
+        "detail": json.dumps(facts),
+        "result": result,
+    }
+    _ADD.run(connection, row)
+
+
+def record_expired_key(
+    connection: Connection, key_id: str, name: str, team_id: str, at: float
+) -> None:
+    """Write that a key has ended by itself. A second call changes nothing."""
+    row = {
+        "id": key_id,  # a key expires once
+        "at": at,
+        "team_id": team_id,
+        "peer": SERVICE,
+        "action": KEY_EXPIRED,
+        "target": key_id,
+        "detail": json.dumps({"name": name}),
+        "result": DONE,
+    }
+    connection.execute(
+        dialect_insert(connection, audit).values(row).on_conflict_do_nothing()
+    )
+
+
+def read_latest(
+    connection: Connection, team_id: str, after: AuditPosition | None, limit: int
+) -> list[AuditEntry]:
+    """Return entries of a team, the latest first.
+
+    One more than ``limit`` if there are more.
+    """
+    columns = audit.c
+    query = select(audit).where(columns.team_id == team_id)
+    if after is not None:
+        same = and_(columns.at == after.at, columns.id < after.id)
+        query = query.where(or_(columns.at < after.at, same))
+    query = query.order_by(columns.at.desc(), columns.id.desc()).limit(limit + 1)
+    return [_entry(row) for row in connection.execute(query)]
+
+
+def read_oldest(
+    connection: Connection, team_id: str | None, after: AuditPosition, limit: int
+) -> list[AuditEntry]:
+    """Return up to ``limit`` entries after a position, the oldest first.
+
+    ``team_id`` None returns those of all teams and of the whole service.
+    """
+    columns = audit.c
+    same = and_(columns.at == after.at, columns.id > after.id)
+    query = select(audit).where(or_(columns.at > after.at, same))
+    if team_id is not None:
+        query = query.where(columns.team_id == team_id)
+    query = query.order_by(columns.at, columns.id).limit(limit)
+    return [_entry(row) for row in connection.execute(query)]
+
+
+def expire(connection: Connection, days: int) -> int:
+    """Delete a slice of the entries that are older than ``days``. Return their number."""
+    is_old = audit.c.at <= now_of(connection) - days * DAY_S
+    return delete_some(connection, audit, is_old, limit=EXPIRE_ROWS, skips_locked=True)
+
+
+def _entry(row: Any) -> AuditEntry:
+    values = dict(row._mapping)
+    return AuditEntry(**{**values, "detail": json.loads(values["detail"])})

@@ -1,0 +1,219 @@
+"""API keys. The database has their hashes only."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import uuid
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import and_, insert, select, update
+
+from scraper_service.options.limits import KeyScope
+from scraper_service.storage.accounts import audit
+from scraper_service.storage.accounts.teams import create_team
+from scraper_service.storage.schema import audit as audit_table
+from scraper_service.storage.schema import key as key_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from sqlalchemy import ColumnElement, Connection
+
+    from scraper_service.storage.accounts.audit import Actor
+
+PREFIX = "fc-"
+KEY_BYTES = 32
+MAX_LISTED = 200  # keys of one team
+
+
+@frozen
+class KeyRow:
+    """A stored key."""
+
+    id: str
+    team_id: str
+    name: str
+    #: The last four characters of the key.
+    hint: str
+    created_at: datetime
+    revoked_at: datetime | None
+    #: None for a key that does not end by itself.
+    expires_at: datetime | None
+    scope: KeyScope
+
+    @property
+    def state(self) -> str:
+        """``valid``, ``revoked`` or ``expired``."""
+        if self.revoked_at is not None:
+            return "revoked"
+        if self.expires_at is not None and self.expires_at <= _now():
+            return "expired"
+        return "valid"
+
+
+def key_hash(key: str, secret: bytes) -> str:
+    """Return the hash of a key. The prefix of the key makes no difference."""
+    text = key.removeprefix(PREFIX)
+    return hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def create_key(
+    connection: Connection,
+    secret: bytes,
+    name: str,
+    team_id: str | None = None,
+    expires_in: timedelta | None = None,
+    scope: KeyScope = KeyScope.ADMIN,
+    actor: Actor | None = None,
+) -> str:
+    """Make a key and return it. Without ``team_id`` it gets a team of its own.
+
+    The key cannot be read again later. It is valid for ``expires_in``, by default until it is
+    revoked, and may do what ``scope`` says, by default all.
+    """
+    key = PREFIX + secrets.token_hex(KEY_BYTES)
+    digest = key_hash(key, secret)
+    expires_at = None if expires_in is None else _now() + expires_in
+    _store_key(
+        connection, digest, key[-4:], name, "command", team_id, expires_at, scope, actor
+    )
+    return key
+
+
+def list_keys(connection: Connection, team_id: str | None = None) -> list[KeyRow]:
+    """Return all keys, the oldest first.
+
+    With ``team_id`` only keys of this team, at most :data:`MAX_LISTED`.
+    """
+    columns = [key_table.c[field] for field in KeyRow.__match_args__]
+    query = select(*columns).order_by(key_table.c.created_at)
+    if team_id is not None:
+        query = query.where(key_table.c.team_id == team_id).limit(MAX_LISTED)
+    return [
+        KeyRow(
+            row.id,
+            row.team_id,
+            row.name,
+            row.hint,
+            _utc(row.created_at),
+            _utc(row.revoked_at),
+            _utc(row.expires_at),
+            KeyScope(row.scope or KeyScope.ADMIN),
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def revoke_key(connection: Connection, key_id: str, actor: Actor | None = None) -> bool:
+    """Revoke a key by its id. Return True if it was valid until now."""
+    return _revoke(connection, key_table.c.id == key_id, actor) == 1
+
+
+def _revoke(
+    connection: Connection, which: ColumnElement[bool], actor: Actor | None
+) -> int:
+    """Revoke keys that are not revoked. Return their number."""
+    columns = (key_table.c.id, key_table.c.team_id, key_table.c.name)
+    revoked = connection.execute(
+        update(key_table)
+        .where(which, key_table.c.revoked_at.is_(None))
+        .values(revoked_at=_now())
+        .returning(*columns)
+    ).all()
+    for key_id, team_id, name in revoked:
+        audit.record(
+            connection, actor, "key.revoked", key_id, team_id=team_id, name=name
+        )
+    return len(revoked)
+
+
+def record_expired_keys(connection: Connection, days: int) -> None:
+    """Write into the audit log which keys have ended by themselves in ``days`` days."""
+    now, columns = _now(), key_table.c
+    rows = connection.execute(
+        select(columns.id, columns.name, columns.team_id, columns.expires_at)
+        .outerjoin(audit_table, audit_table.c.id == columns.id)
+        .where(
+            columns.expires_at <= now,
+            columns.expires_at > now - timedelta(days=days),
+            columns.revoked_at.is_(None),
+            audit_table.c.id.is_(None),
+        )
+        .limit(audit.EXPIRE_ROWS)
+    )
+    for row in rows.all():
+        at = _utc(row.expires_at).timestamp()
+        audit.record_expired_key(connection, row.id, row.name, row.team_id, at)
+
+
+def use_fixed_keys(
+    connection: Connection,
+    secret: bytes,
+    keys: Iterable[str],
+    actor: Actor | None = None,
+) -> None:
+    """Make ``keys`` the only valid keys of settings. Revoke keys of earlier settings."""
+    hashes = {key_hash(key, secret): key[-4:] for key in keys}
+    of_settings = key_table.c.source == "settings"
+    stored = set(connection.scalars(select(key_table.c.hash)))
+    _revoke(connection, and_(of_settings, key_table.c.hash.not_in(hashes)), actor)
+    connection.execute(
+        update(key_table)
+        .where(of_settings, key_table.c.hash.in_(hashes))
+        .values(revoked_at=None)
+    )
+    for digest, hint in hashes.items():
+        if digest not in stored:
+            _store_key(connection, digest, hint, "fixed key", "settings", actor=actor)
+
+
+def _store_key(
+    connection: Connection,
+    digest: str,
+    hint: str,
+    name: str,
+    source: str,
+    team_id: str | None = None,
+    expires_at: datetime | None = None,
+    scope: KeyScope = KeyScope.ADMIN,
+    actor: Actor | None = None,
+) -> None:
+    now, team_id = _now(), team_id or create_team(connection, name)
+    key_id = str(uuid.uuid4())
+    connection.execute(
+        insert(key_table).values(
+            id=key_id,
+            team_id=team_id,
+            name=name,
+            hash=digest,
+            hint=hint,
+            source=source,
+            created_at=now,
+            expires_at=expires_at,
+            scope=scope,
+        )
+    )
+    facts = {"name": name, "scope": scope.value, "key": f"{PREFIX}...{hint}"}
+    until = expires_at and expires_at.isoformat(timespec="seconds")
+    audit.record(
+        connection,
+        actor,
+        "key.created",
+        key_id,
+        team_id=team_id,
+        expiresAt=until,
+        **facts,
+    )
+
+
+def _utc(at: Any) -> Any:
+    """Return a stored time with its time zone, which SQLite does not keep."""
+    return at.replace(tzinfo=UTC) if at is not None and at.tzinfo is None else at
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,242 @@
+"""The pages of the base of a job: an earlier job, whose unchanged pages the job repeats.
+
+The base is ``job.base_job_id``. Its pages are found by the keys of their URLs, and count as
+long as the base is stored. Functions run inside a transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import func, select
+
+from scraper_service.content.text.kept_responses import StoredResponse, unpack
+from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.items import REMOVED, UNCHANGED, KeptResponse
+from scraper_service.options.crawl import parse_since
+from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
+    JobState,
+    RowState,
+    UrlKind,
+)
+from scraper_service.storage.jobs.page_sources import has_sources
+from scraper_service.storage.schema import frontier, job, page, page_source
+from scraper_service.storage.transactions import now_of
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection, Row, Select
+
+    from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.storage.jobs.job_records import Job
+
+
+@frozen
+class BasePage:
+    """A page of the base with its response."""
+
+    #: The compressed JSON of the page.
+    body: bytes
+    kept: KeptResponse
+    #: The age of the response in seconds.
+    age_s: float
+    #: ``<lastmod>`` of its sitemap, if that is the same for both jobs.
+    lastmod: str | None
+
+
+def base_scrape(connection: Connection, job_id: str, team_id: str) -> Any:
+    """Return how the pages of a base were scraped: JSON values of ``ScrapeOptions``.
+
+    None without pages to repeat: the job is gone, belongs to another team, or had secret
+    options, which are not stored any more.
+    """
+    text = connection.scalar(
+        select(job.c.options).where(
+            job.c.id == job_id,
+            job.c.team_id == team_id,
+            job.c.state.not_in(ACTIVE),
+            job.c.expires_at > now_of(connection),
+            job.c.secrets.is_(None),
+        )
+    )
+    return None if text is None else json.loads(text)["scrape"]
+
+
+def read_base_page(
+    connection: Connection, base_id: str, row_id: int
+) -> BasePage | None:
+    """Return the page of the base for the URL of a row, None without one.
+
+    A base that was a crawl with ``since`` has no page of a URL that had not changed: then the
+    page of its own base counts, and the same for a URL that had failed. Pages without a
+    response, and those that were cut or delivered in parts, do not count.
+    """
+    row = connection.execute(
+        select(frontier.c.key, frontier.c.url, frontier.c.lastmod).where(
+            frontier.c.id == row_id
+        )
+    ).one_or_none()
+    if row is None:
+        return None
+    at, lastmod, next_id = now_of(connection), row.lastmod, base_id
+    while next_id is not None:
+        found = connection.execute(
+            _page_of(next_id, row.key, row.url).where(job.c.expires_at > at)
+        ).one_or_none()
+        if found is None:
+            return None
+        if lastmod != found.lastmod:
+            lastmod = None
+        if found.page is not None:
+            return _base_page(found, lastmod, at)
+        is_passed_on = found.code == UNCHANGED or found.state == RowState.FAILED
+        if found.code == REMOVED or not is_passed_on:
+            return None
+        next_id = found.base_job_id
+    return None
+
+
+def _page_of(job_id: str, key: int, url: str) -> Select[Any]:
+    return (
+        select(
+            page.c.body.label("page"),
+            page.c.whole,
+            *(frontier.c.lastmod, frontier.c.code, frontier.c.state),
+            frontier.c.options,
+            job.c.base_job_id,
+            *(page_source.c.facts, page_source.c.head, page_source.c.body),
+        )
+        .select_from(frontier)
+        .join(job, job.c.id == frontier.c.job_id)
+        .outerjoin(page, page.c.frontier_id == frontier.c.id)
+        .outerjoin(page_source, page_source.c.page_id == page.c.id)
+        .where(
+            frontier.c.job_id == job_id,
+            frontier.c.key == key,
+            # Keys of batches are numbers, which depend on the other URLs.
+            (job.c.kind == "crawl") | (frontier.c.url == url),
+        )
+    )
+
+
+def _base_page(found: Row[Any], lastmod: str | None, at: float) -> BasePage | None:
+    if found.facts is None or found.whole is not None or found.options is not None:
+        return None
+    kept = unpack(StoredResponse(found.facts, bytes(found.head), bytes(found.body)))
+    if kept.is_cut:
+        return None
+    return BasePage(bytes(found.page), kept, max(0.0, at - kept.at), lastmod)
+
+
+# -- crawls with ``since`` -----------------------------------------------------------------
+
+
+def find_base(
+    connection: Connection, team_id: str, options: CrawlOptions
+) -> str | InvalidOptions:
+    """Return the crawl that the option ``since`` stands for, or an error.
+
+    A time stands for the last complete crawl of the same URL that had ended by then.
+    """
+    assert options.since is not None
+    since = parse_since(options.since)
+    query = select(job.c.id, job.c.options).where(
+        job.c.team_id == team_id,
+        job.c.kind == "crawl",
+        job.c.parent_id.is_(None),
+        job.c.source_job_id.is_(None),
+        job.c.secrets.is_(None),
+        job.c.state == JobState.COMPLETED,
+        job.c.expires_at > now_of(connection),
+    )
+    if isinstance(since, str):
+        row = connection.execute(query.where(job.c.id == since)).one_or_none()
+        lack = f"{since} is no complete crawl of this team that is still stored"
+    else:
+        query = query.where(job.c.url == options.url, job.c.completed_at <= since)
+        row = connection.execute(
+            query.order_by(job.c.completed_at.desc(), job.c.id).limit(1)
+        ).one_or_none()
+        lack = f"no complete crawl of {options.url} had ended by {options.since}"
+    if row is None:
+        return _refused(lack)
+    if not has_sources(connection, row.id) and not _has_base(connection, row.id):
+        return _refused(f"the crawl {row.id} has kept no responses (keepSources)")
+    known = scrape_options_from_json(json.loads(row.options)["scrape"])
+    if known.as_made != options.scrape.as_made:
+        return _refused(f"the crawl {row.id} had other scrapeOptions")
+    return str(row.id)
+
+
+def _refused(reason: str) -> InvalidOptions:
+    text = f"since must be a crawl that can be compared with: {reason}"
+    return InvalidOptions([Issue("custom", ("since",), text)])
+
+
+def _has_base(connection: Connection, job_id: str) -> bool:
+    base = select(job.c.base_job_id).where(job.c.id == job_id)
+    return connection.scalar(base) is not None
+
+
+@frozen
+class RemovedUrls:
+    """What a crawl with ``since`` has not found any more."""
+
+    #: The earlier crawl.
+    since: str
+    #: False while the crawl runs, and if it did not end by itself: then no URL is removed.
+    is_whole: bool
+    #: The number of pages that are the same as before.
+    unchanged: int
+    #: The number of URLs.
+    total: int = 0
+    #: Some of them.
+    urls: tuple[str, ...] = ()
+
+
+def read_removed(
+    connection: Connection, crawl: Job, skip: int, limit: int
+) -> RemovedUrls | None:
+    """Return URLs with a page in the base that a crawl has not found, or that are gone.
+
+    None for a job without ``since``.
+    """
+    if (since := crawl.since) is None:
+        return None
+    unchanged = _count_unchanged(connection, crawl.id)
+    if crawl.state is not JobState.COMPLETED or crawl.held:
+        return RemovedUrls(since, is_whole=False, unchanged=unchanged)
+    base, own = frontier.alias("base"), frontier.alias("own")
+    is_found = (
+        select(own.c.id)
+        .where(own.c.job_id == crawl.id, own.c.key == base.c.key)
+        .where(own.c.code.is_(None) | (own.c.code != REMOVED))
+        .exists()
+    )
+    query = (
+        select(base.c.url)
+        .where(
+            base.c.job_id == since,
+            base.c.kind == UrlKind.PAGE,
+            base.c.state == RowState.DONE,
+            base.c.code.is_(None) | (base.c.code == UNCHANGED),
+            ~is_found,
+        )
+        .order_by(base.c.id)
+    )
+    total = connection.scalar(select(func.count()).select_from(query.subquery())) or 0
+    urls = tuple(connection.scalars(query.offset(skip).limit(limit)))
+    return RemovedUrls(since, True, unchanged, total, urls)
+
+
+def _count_unchanged(connection: Connection, job_id: str) -> int:
+    """Return the number of pages of a crawl that were the same as in its base."""
+    query = select(func.count()).where(
+        frontier.c.job_id == job_id,
+        frontier.c.state == RowState.DONE,
+        frontier.c.code == UNCHANGED,
+    )
+    return connection.scalar(query) or 0
