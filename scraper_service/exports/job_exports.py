@@ -1,0 +1,270 @@
+"""Exports of jobs: which rows they have, their names, and whether their bytes are fixed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+import re
+import zlib
+from collections import OrderedDict
+from contextlib import aclosing
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from attrs import asdict, evolve, frozen
+
+from scraper_service.content.text.compression import compress
+from scraper_service.errors import (
+    ExportUnavailable,
+    JobNotFound,
+    JobRunning,
+    SourcesNotStored,
+)
+from scraper_service.exports.export_process import ExportProcess
+from scraper_service.exports.formats import ERRORS, FORMATS, PAGES, FileSpec
+from scraper_service.storage.jobs import job_listing, job_store, page_sources
+from scraper_service.storage.jobs.job_listing import AddressQuery, Cursor
+from scraper_service.storage.jobs.job_records import Job
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from sqlalchemy import Connection
+
+    from scraper_service.exports.formats import ExportFormat
+    from scraper_service.storage.database import Database
+
+    RowT = Callable[[Any], bytes]
+
+PACKAGE = "scraper-service"
+SLICE_BYTES = 2**20  # of pages that are read at once, uncompressed
+SLICE_ROWS = 250
+MAX_LENGTHS = 1000  # of files that are remembered
+MAX_HOST = 100  # characters in a file name
+
+
+@frozen(kw_only=True)
+class ExportQuery:
+    """What a caller asks for."""
+
+    #: A name in :data:`FORMATS`.
+    format: str
+    #: ``pages``, ``errors`` or ``urls``.
+    what: str = PAGES
+    #: Paths of values in a row; empty for all.
+    fields: tuple[str, ...] = ()
+    #: Rows to leave out, and the most rows.
+    skip: int = 0
+    limit: int | None = None
+    #: True if the caller accepts gzip.
+    gzip: bool = False
+    #: The URL of the service in the URLs of files.
+    base: str = ""
+    #: Make the JSON of an error or URL of the listings.
+    row: RowT = bytes
+
+
+@frozen
+class Export:
+    """A file of a job that can be sent now."""
+
+    job: Job
+    query: ExportQuery
+    #: Number of rows of the file.
+    total: int
+
+    @property
+    def format(self) -> ExportFormat:
+        return FORMATS[self.query.format]
+
+    @property
+    def is_final(self) -> bool:
+        """True if the bytes are the same each time, until the job changes."""
+        return not self.job.is_active
+
+    @property
+    def spec(self) -> FileSpec:
+        ended_at = self.job.completed_at
+        return FileSpec(
+            format=self.query.format,
+            what=self.query.what,
+            fields=self.query.fields,
+            at=self.job.created_at if ended_at is None else ended_at,
+            gzip=self.query.gzip,
+        )
+
+    @property
+    def file_name(self) -> str:
+        """``HOST-ID.ENDING`` with the first eight characters of the id."""
+        try:
+            host = urlsplit(self.job.url).hostname or ""
+        except ValueError:
+            host = ""
+        host = re.sub(r"[^a-z0-9.]+", "-", host).strip("-.")[:MAX_HOST] or self.job.kind
+        return f"{host}-{self.job.id[:8]}.{self.format.ending}"
+
+    @property
+    def etag(self) -> str:
+        """The entity tag (RFC 9110, 8.8.3), which differs where a byte may differ."""
+        job, query = self.job, self.query
+        facts: list[Any] = [
+            *(job.id, job.state, job.completed_at, job.pages, job.failed, job.skipped),
+            *(asdict(self.spec), query.skip, query.limit, query.base),
+            *(version(PACKAGE), platform.python_version(), zlib.ZLIB_RUNTIME_VERSION),
+            self.format.library and version(self.format.library),
+        ]
+        digest = hashlib.blake2b(json.dumps(facts).encode(), digest_size=16)
+        return f'"{digest.hexdigest()}"'
+
+
+class Exports:
+    """Exports the crawls and batches of teams."""
+
+    def __init__(self, database: Database):
+        self._database = database
+        self._lengths: OrderedDict[str, int] = OrderedDict()
+
+    async def open(self, job_id: str, team_id: str, query: ExportQuery) -> Export:
+        """Return an export of what a job of a team has now.
+
+        Raises :exc:`ExportUnavailable`, :exc:`JobNotFound`, :exc:`JobRunning` for a
+        format that needs a job that is paused or has ended, and :exc:`SourcesNotStored`.
+        """
+        format_ = FORMATS[query.format]
+        if (missing := format_.missing) is not None:
+            raise ExportUnavailable(query.format, missing)
+        if not format_.is_text:
+            query = evolve(query, gzip=False)
+        found = await self._database.read(_count, job_id, team_id, query)
+        if found is None:
+            raise JobNotFound("Job not found")
+        job, total, is_stored = found
+        if job.is_active and job.paused_at is None and not format_.takes_running:
+            raise JobRunning(query.format)
+        if format_.needs_sources and total and not is_stored:
+            raise SourcesNotStored(f"The format {query.format}")
+        total = max(0, total - query.skip)
+        return Export(
+            job, query, total if query.limit is None else min(total, query.limit)
+        )
+
+    async def write(self, export: Export) -> AsyncGenerator[bytes, None]:
+        """Yield the bytes of an export.
+
+        Raises :exc:`JobNotFound` if the job is deleted meanwhile, and
+        :exc:`~scraper_service.exports.export_process.ExportFailed`.
+        """
+        length = 0
+        async with (
+            ExportProcess(export.spec, export.query.base) as process,
+            aclosing(process.write(self._slices(export))) as parts,
+        ):
+            async for part in parts:
+                length += len(part)
+                yield part
+        if export.is_final:
+            self._remember(export.etag, length)
+
+    def known_length(self, export: Export) -> int | None:
+        """Return the length of a file in bytes if it was written before, else None."""
+        return self._lengths.get(export.etag) if export.is_final else None
+
+    async def length(self, export: Export) -> int:
+        """Return the length of the file of a final job. Writes it to nowhere if unknown."""
+        found = self.known_length(export)
+        if found is None:
+            found = 0
+            async with aclosing(self.write(export)) as parts:
+                async for part in parts:
+                    found += len(part)
+        return found
+
+    def _remember(self, etag: str, length: int) -> None:
+        self._lengths[etag] = length
+        while len(self._lengths) > MAX_LENGTHS:
+            self._lengths.popitem(last=False)
+
+    async def _slices(self, export: Export) -> AsyncGenerator[list[bytes], None]:
+        place = _Place(skip=export.query.skip)
+        left = export.total
+        while left > 0:
+            found = await self._database.read(_read, export, place, left)
+            if found is None:
+                raise JobNotFound("Job not found")
+            rows, behind = found
+            if export.query.what == PAGES:
+                # Some pages have no row in an archive.
+                count = behind.skip - place.skip
+                if not count:  # the rows of pages go with their job only
+                    raise JobNotFound("Job not found")
+            else:
+                count = len(rows)
+                if not count:  # URLs of a running job may have moved
+                    return
+            left, place = left - count, behind
+            yield rows
+
+
+@frozen(kw_only=True)
+class _Place:
+    """Where the next slice begins."""
+
+    #: Rows to leave out from there on.
+    skip: int = 0
+    #: The last row of errors or URLs that was read, None at the start.
+    after: Any = None
+    is_end: bool = False
+
+
+def _count(
+    connection: Connection, job_id: str, team_id: str, query: ExportQuery
+) -> tuple[Job, int, bool] | None:
+    """Return a job, the number of its rows, and True if it has sources; or None."""
+    job = job_store.get_job(connection, job_id, team_id)
+    if job is None:
+        return None
+    if query.what == PAGES:
+        needs = FORMATS[query.format].needs_sources
+        return job, job.pages, needs and page_sources.has_sources(connection, job_id)
+    if query.what == ERRORS:
+        return job, job_listing.count_errors(connection, job_id), False
+    count = job_listing.count_listed(connection, job_id, AddressQuery(limit=1))
+    return job, count, False
+
+
+def _read(
+    connection: Connection, export: Export, place: _Place, most: int
+) -> tuple[list[bytes], _Place] | None:
+    """Return compressed rows and the next place; None for a job that was deleted."""
+    job_id, query = export.job.id, export.query
+    if job_store.get_job(connection, job_id, export.job.team_id) is None:
+        return None
+    if place.is_end:
+        return [], place
+    rows: list[Any]
+    most = min(most, SLICE_ROWS)
+    if export.format.needs_sources:
+        rows, behind = page_sources.read_archive_rows(
+            connection, job_id, place.skip, most, SLICE_BYTES
+        )
+        return rows, _Place(skip=behind)
+    if query.what == PAGES:
+        bodies = job_store.read_bodies(
+            connection, job_id, place.skip, most, SLICE_BYTES
+        )
+        return bodies, _Place(skip=place.skip + len(bodies))
+    if query.what == ERRORS:
+        rows, last = job_listing.read_some_errors(
+            connection, job_id, place.after or 0, place.skip, most
+        )
+        after: Cursor | int | None = last
+    else:
+        rows, after = job_listing.read_some_addresses(
+            connection,
+            job_id,
+            AddressQuery(after=place.after, skip=place.skip, limit=most),
+        )
+    packed = [compress(query.row(row)) for row in rows]
+    return packed, _Place(after=after, is_end=after is None)
