@@ -1,0 +1,91 @@
+"""The content of a stored page, for a page that has not changed since."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.text.compression import decompress
+from scraper_service.items import PageContent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+#: Metadata of the fetch, which the new page has of its own. The others stay.
+_OF_FETCH = frozenset(
+    {
+        *("sourceURL", "url", "statusCode", "scrapeId", "sourceScrapeId"),
+        *("contentType", "xRobotsTag", "proxyUsed", "engine", "timezone"),
+        *("cacheState", "cachedAt", "creditsUsed", "unchanged", "tokensUsed", "error"),
+        "changeStatus",
+    }
+)
+_OF_CONTENT = {
+    "answeredBy": "answered_by",
+    "numPages": "num_pages",
+    "totalPages": "total_pages",
+    "tokenCount": "token_count",
+}
+ERROR_STATUS = 400
+COMPARED = frozenset({"markdown", "json"})
+_CAPITAL = re.compile("[A-Z]")
+
+
+def repeated_content(packed: bytes, *, is_asked: bool) -> PageContent | None:
+    """Return the content of a page from its compressed JSON.
+
+    None if the page had a warning about the moment of its fetch. With ``is_asked`` a language
+    model has read it, and any warning may be about a failure of the model. Runs in the
+    converter pool.
+    """
+    page: dict[str, Any] = json.loads(decompress(packed))
+    metadata = page.pop("metadata")
+    warning = page.pop("warning", None)
+    if "concurrencyLimited" in metadata or (is_asked and warning):
+        return None
+    facts: dict[str, Any] = {"known": {}, "other": {}}
+    if warning:
+        facts["warnings"] = (warning,)
+    for name, value in metadata.items():
+        if name in _OF_CONTENT:
+            facts[_OF_CONTENT[name]] = value
+        elif name not in _OF_FETCH:
+            # Names of our own are in camelCase; an underscore is of a <meta> of the site.
+            facts["other" if "_" in name else "known"][name] = value
+    values = {
+        _CAPITAL.sub(lambda found: "_" + found[0].lower(), name): _encode(value)
+        for name, value in page.items()
+    }
+    return PageContent(values=values, **facts)
+
+
+def change_since(packed: bytes, values: Mapping[str, bytes]) -> str:
+    """Return ``new``, ``same`` or ``changed`` for a page and an earlier page of its URL.
+
+    ``packed`` is the compressed JSON of the earlier page, ``values`` are the JSON texts of the
+    new one. Markdown and data are compared, or all values without them; white space does not
+    count. An error page of the site is no earlier page. Runs in the converter pool.
+    """
+    page: dict[str, Any] = json.loads(decompress(packed))
+    if page["metadata"].get("statusCode", 200) >= ERROR_STATUS:
+        return "new"
+    names = values.keys() & COMPARED or values.keys()
+    is_same = all(
+        _plain(json.loads(values[name])) == _plain(page.get(_camel(name)))
+        for name in names
+    )
+    return "same" if is_same else "changed"
+
+
+def _plain(value: Any) -> Any:
+    return "".join(value.split()) if isinstance(value, str) else value
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(word.capitalize() for word in others)
+
+
+def _encode(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode(errors="replace")

@@ -1,0 +1,219 @@
+"""Mail about checks of monitors, through the server of the setting ``SMTP_URL``."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import smtplib
+import ssl
+from email.message import EmailMessage
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from attrs import frozen
+
+from scraper_service.errors import ServiceUnavailable, variable
+from scraper_service.storage.monitors import mails
+
+if TYPE_CHECKING:
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.monitors.mails import Mail
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 2.0
+AT_ONCE = 4  # mails in one look
+SEND_S = 30.0  # for each step of a conversation with the server
+RETRIES_S = (60.0, 300.0, 900.0)
+MAX_DIFF = 20_000  # characters of a diff in a mail
+PORTS = {"smtp": 587, "smtps": 465}
+
+
+@frozen
+class MailServer:
+    """The server that mail is sent through: ``smtp(s)://user:password@host:port/?from=...``.
+
+    With ``smtp`` the connection is encrypted if the server offers STARTTLS; a user is sent
+    only then.
+    """
+
+    scheme: str
+    host: str
+    port: int
+    sender: str
+    user: str | None = None
+    password: str = ""
+
+    def __repr__(self) -> str:
+        return f"<MailServer {self.host}:{self.port}>"  # without the password
+
+    @classmethod
+    def parse(cls, url: str) -> MailServer:
+        """Return the server of a setting. Raises :exc:`ValueError`."""
+        parts = urlsplit(url)
+        sender = parse_qs(parts.query).get("from", [""])[0]
+        if parts.scheme not in PORTS or not parts.hostname or "@" not in sender:
+            raise ValueError(
+                f"{variable('SMTP_URL')} must be"
+                " smtp://USER:PASSWORD@HOST:PORT/?from=ADDRESS, or smtps://"
+            )
+        return cls(
+            parts.scheme,
+            parts.hostname,
+            parts.port or PORTS[parts.scheme],
+            sender,
+            None if parts.username is None else unquote(parts.username),
+            unquote(parts.password or ""),
+        )
+
+    def send(self, message: EmailMessage) -> None:
+        """Send a message. Blocks; raises :exc:`OSError` and :exc:`smtplib.SMTPException`."""
+        context = ssl.create_default_context()
+        server: smtplib.SMTP
+        if self.scheme == "smtps":
+            server = smtplib.SMTP_SSL(
+                self.host, self.port, timeout=SEND_S, context=context
+            )
+        else:
+            server = smtplib.SMTP(self.host, self.port, timeout=SEND_S)
+        with server:
+            server.ehlo()
+            if self.scheme == "smtp" and server.has_extn("starttls"):
+                server.starttls(context=context)
+                server.ehlo()
+            elif self.scheme == "smtp" and self.user is not None:
+                text = (
+                    "the server offers no STARTTLS, and a password is never sent openly"
+                )
+                raise smtplib.SMTPException(text)
+            if self.user is not None:
+                server.login(self.user, self.password)
+            server.send_message(message)
+
+
+class Sender:
+    """Sends what is due again and again, together with other processes.
+
+    A subclass sends what is due in :meth:`send_due`, and does nothing unless
+    :attr:`is_used`.
+    """
+
+    #: What it sends, for the log.
+    what: ClassVar[str]
+
+    _loop: asyncio.Task[None] | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything can be sent."""
+        raise NotImplementedError
+
+    async def send_due(self) -> None:
+        """Send some of what is due."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Start to send."""
+        if self.is_used:
+            self._loop = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Stop. What was not sent is sent later."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.wait([self._loop])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.send_due()
+            except ServiceUnavailable:
+                pass  # logged where it was raised; the next turn tries again
+            except Exception:
+                logger.exception("%s of monitors could not be sent", self.what)
+            await asyncio.sleep(POLL_S)
+
+
+class Mailer(Sender):
+    """Sends the mail of checks. Without a server it does nothing."""
+
+    what = "mail"
+
+    def __init__(self, database: Database, server: MailServer | None):
+        self._database = database
+        self._server = server
+
+    @property
+    def is_used(self) -> bool:
+        return self._server is not None
+
+    async def send_due(self) -> None:
+        for check_id in await self._database.read(mails.due_mails, AT_ONCE):
+            await self._attempt(check_id)
+
+    async def send(self, mail: Mail) -> str | None:
+        """Send mail now. Return None, or why the server did not take it."""
+        assert self._server is not None
+        message = message_of(mail, self._server.sender)
+        try:
+            await asyncio.to_thread(self._server.send, message)
+        except (OSError, smtplib.SMTPException) as error:
+            return repr(error)
+        return None
+
+    async def _attempt(self, check_id: str) -> None:
+        mail = await self._database.write_locking(mails.take_mail, check_id)
+        if mail is None:
+            return
+        if error := await self.send(mail):
+            goes_on = await self._database.write_locking(
+                mails.put_off_mail, check_id, RETRIES_S
+            )
+            what = "is tried again" if goes_on else "is given up"
+            logger.warning("the mail of check %s %s: %s", check_id, what, error)
+        else:
+            await self._database.write_locking(mails.forget_mail, check_id)
+
+
+def message_of(mail: Mail, sender: str) -> EmailMessage:
+    """Return the message about a check, in plain text."""
+    message = EmailMessage()
+    message["Subject"] = title_of(mail)
+    message["From"] = sender
+    message["To"] = ", ".join(mail.recipients)
+    message["Message-ID"] = f"<{mail.check_id}@{sender.rpartition('@')[2]}>"
+    message["Auto-Submitted"] = "auto-generated"
+    message.set_content("\n".join(told_of(mail, has_diffs=mail.has_diffs)) + "\n")
+    return message
+
+
+def title_of(mail: Mail) -> str:
+    """Return what has happened in one line: the monitor, and pages by state."""
+    told = ", ".join(
+        f"{count} {state}" for state, count in mail.counts.items() if count
+    )
+    return f"{_name(mail)}: {told or mail.status}"
+
+
+def told_of(mail: Mail, *, has_diffs: bool = False) -> list[str]:
+    """Return the lines about a check: its id, and its first pages that are not the same."""
+    lines = [f"Monitor {_name(mail)}", f"Check {mail.check_id}: {mail.status}", ""]
+    if mail.error:
+        lines += [mail.error, ""]
+    for page in mail.pages:
+        facts = page.facts
+        lines.append(f"{facts['status']}: {facts['url']}")
+        if facts.get("error"):
+            lines.append(f"    {facts['error']}")
+        if has_diffs and page.diff is not None:
+            diff = json.loads(page.diff)
+            text = diff.get("text") or json.dumps(diff["json"], indent=1)
+            lines += ["", text[:MAX_DIFF], ""]
+    if (more := sum(mail.counts.values()) - mail.counts["same"] - len(mail.pages)) > 0:
+        lines.append(f"and {more} more")
+    return lines
+
+
+def _name(mail: Mail) -> str:
+    return " ".join(mail.name.split())  # a line break would end the header

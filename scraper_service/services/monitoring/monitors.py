@@ -1,0 +1,429 @@
+"""Monitors of a team: create, read, change, delete, run; their checks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import evolve, frozen
+
+from scraper_service.errors import (
+    InvalidOptions,
+    InvalidParameter,
+    Issue,
+    JobNotFound,
+    OptionUnavailable,
+    ServiceError,
+)
+from scraper_service.options.availability import missing_model
+from scraper_service.options.crawl import BatchOptions
+from scraper_service.options.monitors.targets import CrawlTarget, ScrapeTarget
+from scraper_service.options.site_policy import under_policy
+from scraper_service.services.monitoring.channels import ChannelSender
+from scraper_service.services.monitoring.estimates import DAYS, estimate
+from scraper_service.services.monitoring.mail import Mailer
+from scraper_service.storage.monitors import checks, monitors
+from scraper_service.storage.monitors.mails import Mail
+from scraper_service.storage.monitors.monitors import ACTIVE, Monitor, MonitorChange
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from scrapy.settings import BaseSettings
+    from sqlalchemy import Connection
+
+    from scraper_service.crawling.pricing import Prices
+    from scraper_service.options.monitors.targets import TargetT
+    from scraper_service.services.accounts import Team
+    from scraper_service.services.capabilities import Availability
+    from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.operations.operations import Operations
+    from scraper_service.storage.database import Database
+    from scraper_service.storage.monitors.check_records import CheckPages, CheckRow
+    from scraper_service.storage.monitors.monitors import Definition
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+CHECK_NOT_FOUND = "Monitor check not found"
+NO_JUDGE = (
+    "The goal is stored, but changes are not judged by it: the operator has not set up a"
+    " language model."
+)
+NEEDS_GOAL = "judgeEnabled needs a goal that changes are judged by"
+EMAIL = "email"
+NO_MESSAGES = "The monitor has no channels, and no recipients that mail can be sent to"
+NOT_MAILED = "The mail server of this service did not take the mail."
+NO_MAIL = "No mail is sent: this service has no mail server. Use a webhook."
+
+
+@frozen
+class MonitorAnswer:
+    """A monitor with a warning for its caller, None without one."""
+
+    monitor: Monitor
+    warning: str | None = None
+
+
+@frozen
+class SentMessage:
+    """A test message: the name of its channel, or :data:`EMAIL`."""
+
+    name: str
+    #: Why it was not taken; None if it was.
+    error: str | None
+
+
+@frozen
+class Messengers:
+    """What sends mail and messages about checks."""
+
+    mailer: Mailer
+    channels: ChannelSender
+
+
+@frozen
+class PageQuery:
+    """The pages of a check to read."""
+
+    #: One of the states of pages, None for all.
+    status: str | None
+    skip: int
+    limit: int
+
+
+class TeamMonitors:
+    """Monitors of a team.
+
+    Methods with an id raise :exc:`~scraper_service.errors.JobNotFound` for a monitor of
+    another team.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        runner: JobRunner,
+        running: Operations,
+        prices: Prices,
+        availability: Availability,
+        messengers: Messengers,
+        settings: BaseSettings,
+    ):
+        self._database = database
+        self._runner = runner
+        self._running = running
+        self._prices = prices
+        self._availability = availability
+        self._most = settings.getint("MAX_MONITORS")
+        self._no_model = missing_model(settings)
+        self._messengers = messengers
+        self._usual_disk_mb = settings.getint("TEAM_DISK_MB")
+
+    async def create(
+        self, values: Mapping[str, Any], definition: Definition, team: Team
+    ) -> MonitorAnswer:
+        """Store a monitor. It runs first at the next time of its schedule.
+
+        ``values`` are attributes of :class:`Monitor`; without ``judge`` the goal decides.
+        Raises :exc:`OptionUnavailable`, :exc:`InvalidOptions` and
+        :exc:`~scraper_service.errors.MonitorLimit`.
+        """
+        self._availability.check_open()
+        self._require(definition.targets, team)
+        self._require_channels(values.get("notification"))
+        judge, warning = self._judge(values.get("goal"), values.get("judge"))
+        expected = estimate(definition.targets, self._prices, judge=judge)
+        wanted = Monitor(
+            **{"goal": None, "notification": None, **values, "judge": judge},
+            team_id=team.id,
+            key_id=team.key_id,
+            state=ACTIVE,
+            definition=definition,
+            estimate=expected.credits,
+            reserve=expected.reserve,
+        )
+        found = await self._database.write_aside(
+            monitors.create, team.id, wanted, self._most
+        )
+        if isinstance(found, ServiceError):
+            raise found
+        return MonitorAnswer(found, _joined(warning, self._mail(found.notification)))
+
+    def _require(self, targets: Iterable[TargetT], team: Team) -> None:
+        """Raise the errors of the options of each target."""
+        for number, target in enumerate(targets):
+            try:
+                if isinstance(target, ScrapeTarget):
+                    batch = BatchOptions(
+                        urls=target.urls,
+                        scrape=target.scrape,
+                        max_concurrency=None,
+                        webhook=None,
+                    )
+                    batch = under_policy(batch, team.site_policy)
+                    self._availability.require_job(batch)
+                elif isinstance(target, CrawlTarget):
+                    options = under_policy(target.crawl, team.site_policy)
+                    self._availability.require_job(options)
+            except OptionUnavailable as error:
+                error.above = ("targets", number, "scrapeOptions")
+                raise
+            except InvalidOptions as error:
+                above = ("targets", number, "scrapeOptions")
+                raise InvalidOptions(
+                    [evolve(x, path=(*above, *x.path)) for x in error.issues]
+                ) from error
+
+    def _require_channels(self, notification: Mapping[str, Any] | None) -> None:
+        """Raise :exc:`InvalidOptions` for a channel that the operator has not set."""
+        names = self._messengers.channels.names
+        known = ", ".join(names) or "none, as the operator has set no channels"
+        issues = [
+            Issue(
+                "custom",
+                ("notification", "channels", number),
+                f"channels must be of this service ({known}), got {name!r}",
+            )
+            for number, name in enumerate((notification or {}).get("channels") or ())
+            if name not in names
+        ]
+        if issues:
+            raise InvalidOptions(issues)
+
+    async def notify(self, monitor_id: str, team: Team) -> list[SentMessage]:
+        """Send a test message to each channel of a monitor, and to its recipients of mail.
+
+        Raises :exc:`InvalidParameter` if it has neither.
+        """
+        found = _there(
+            await self._database.read(monitors.read_monitor, monitor_id, team.id)
+        )
+        messengers, email = self._messengers, (found.notification or {}).get("email")
+        mail = Mail(
+            check_id=str(uuid.uuid4()),
+            monitor_id=found.id,
+            name=found.name,
+            recipients=tuple((email or {}).get("recipients") or ()),
+            has_diffs=False,
+            status="test",
+            error="This is a test message: nothing has changed.",
+            counts={"same": 0},
+            pages=(),
+        )
+        names = list(found.channels)
+        sends = [messengers.channels.send(name, mail) for name in names]
+        if found.wants_mail and messengers.mailer.is_used:
+            names.append(EMAIL)
+            sends.append(self._trial_mail(mail))
+        if not sends:
+            raise InvalidParameter(NO_MESSAGES)
+        errors = await asyncio.gather(*sends)
+        return [SentMessage(*each) for each in zip(names, errors, strict=True)]
+
+    async def _trial_mail(self, mail: Mail) -> str | None:
+        error = await self._messengers.mailer.send(mail)
+        if error is None:
+            return None
+        logger.warning("the test mail of monitor %s: %s", mail.monitor_id, error)
+        return NOT_MAILED
+
+    def _mail(self, notification: Mapping[str, Any] | None) -> str | None:
+        """Return a warning if a notification asks for mail that is not sent."""
+        email = (notification or {}).get("email") or {}
+        return (
+            NO_MAIL
+            if email.get("enabled") and not self._messengers.mailer.is_used
+            else None
+        )
+
+    def _judge(self, goal: str | None, asked: bool | None) -> tuple[bool, str | None]:
+        """Return whether changes are judged, and a warning if they cannot be."""
+        wanted = goal is not None if asked is None else asked
+        if not wanted:
+            return False, None
+        if self._no_model is None:
+            if goal is None:
+                raise OptionUnavailable("judge_enabled", NEEDS_GOAL)
+            return True, None
+        if asked:
+            text = f"judgeEnabled must be false: {self._no_model}"
+            raise OptionUnavailable("judge_enabled", text, "LANGUAGE_MODEL_REQUIRED")
+        return False, NO_JUDGE
+
+    async def get(
+        self, monitor_id: str, team: Team, shape: Callable[[Monitor], T]
+    ) -> T:
+        """Return ``shape`` of a monitor. It is called in a reader thread."""
+
+        def read(connection: Connection) -> T | None:
+            found = monitors.read_monitor(connection, monitor_id, team.id)
+            return None if found is None else shape(found)
+
+        return _there(await self._database.read(read))
+
+    async def _exists(self, monitor_id: str, team: Team) -> None:
+        """Raise :exc:`JobNotFound` unless the team has a monitor."""
+        if not await self._database.read(monitors.is_of_team, monitor_id, team.id):
+            raise JobNotFound(monitors.NOT_FOUND)
+
+    async def all(
+        self,
+        team: Team,
+        offset: int,
+        limit: int,
+        shape: Callable[[list[Monitor], int], T],
+    ) -> T:
+        """Return ``shape`` of monitors, the newest first, and of the number of all.
+
+        It is called in a reader thread.
+        """
+
+        def read(connection: Connection) -> T:
+            return shape(*monitors.list_monitors(connection, team.id, offset, limit))
+
+        return await self._database.read(read)
+
+    async def change(
+        self,
+        monitor_id: str,
+        team: Team,
+        values: Mapping[str, Any],
+        definition: Mapping[str, Any],
+    ) -> MonitorAnswer:
+        """Change a monitor. A running check goes on as it began.
+
+        ``values`` are attributes of :class:`Monitor`, ``definition`` those of
+        :class:`Definition`. Raises the errors of :meth:`create`.
+        """
+        self._availability.check_open()
+        found = _there(
+            await self._database.read(monitors.read_monitor, monitor_id, team.id)
+        )
+        self._require_channels(values.get("notification"))
+        warning, changed = None, dict(values)
+        if "targets" in definition:
+            self._require(definition["targets"], team)
+        if "goal" in values or "judge" in values:
+            goal = values.get("goal", found.goal)
+            asked = values.get("judge")
+            if "goal" in values and asked is None:
+                asked = None if goal is not None else False
+            changed["judge"], warning = self._judge(goal, asked)
+        targets = definition.get("targets", found.definition.targets)
+        judge = changed.get("judge", found.judge)
+        expected = estimate(targets, self._prices, judge=judge)
+        if "targets" in definition or judge != found.judge:
+            changed |= {"estimate": expected.credits, "reserve": expected.reserve}
+        stored = await self._database.write_aside(
+            monitors.change,
+            team.id,
+            monitor_id,
+            team.id,
+            MonitorChange(changed, definition),
+        )
+        if isinstance(stored, ServiceError):
+            raise stored
+        mail = self._mail(stored.notification) if "notification" in values else None
+        return MonitorAnswer(stored, _joined(warning, mail))
+
+    async def delete(self, monitor_id: str, team: Team) -> None:
+        """Stop a running check, and delete the monitor with all its data.
+
+        Deliveries of webhooks that wait still go out.
+        """
+        if not await self._database.write_aside(
+            monitors.remove, team.id, monitor_id, team.id
+        ):
+            raise JobNotFound(monitors.NOT_FOUND)
+        for check_id in await self._database.read(checks.check_ids, monitor_id):
+            steps = await self._database.read(checks.step_ids, check_id)
+            # One at a time: each is locked by its own transaction.
+            for each in (check_id, *steps):
+                await self._database.write_locking(checks.hide_check, each)
+                await self._runner.cancel(each)
+
+    async def run(self, monitor_id: str, team: Team) -> CheckRow:
+        """Start a check now, also of a paused monitor.
+
+        Raises :exc:`~scraper_service.errors.CheckRunning` and
+        :exc:`~scraper_service.errors.OutOfCredits`.
+        """
+        self._availability.check_open()
+        found = await self._database.write_aside(
+            checks.start_check,
+            team.id,
+            team.id,
+            monitor_id,
+            "manual",
+            usual_disk_mb=self._usual_disk_mb,
+        )
+        if isinstance(found, ServiceError):
+            raise found
+        assert found is not None
+        self._running.wake()
+        return found
+
+    async def checks(
+        self,
+        monitor_id: str,
+        team: Team,
+        status: str | None,
+        offset: int,
+        limit: int,
+    ) -> tuple[list[CheckRow], int]:
+        """Return checks of a monitor, the newest first, and the number of all."""
+        await self._exists(monitor_id, team)
+        return await self._database.read(
+            checks.list_checks, monitor_id, status, offset, limit
+        )
+
+    async def check(
+        self,
+        monitor_id: str,
+        check_id: str,
+        team: Team,
+        query: PageQuery,
+        shape: Callable[[CheckRow, CheckPages], T],
+    ) -> T:
+        """Return ``shape`` of a check and some of its pages.
+
+        It is called in a reader thread. Raises :exc:`JobNotFound` for an unknown check,
+        too.
+        """
+        await self._exists(monitor_id, team)
+
+        def read(connection: Connection) -> T | None:
+            found = checks.read_check(connection, monitor_id, check_id)
+            if found is None:
+                return None
+            pages = checks.read_check_pages(
+                connection, check_id, query.status, query.skip, query.limit
+            )
+            return shape(found, pages)
+
+        return _there(await self._database.read(read), CHECK_NOT_FOUND)
+
+
+def _there(found: T | None, text: str = monitors.NOT_FOUND) -> T:
+    """Return what was found; raise :exc:`JobNotFound` for None."""
+    if found is None:
+        raise JobNotFound(text)
+    return found
+
+
+def monthly_credits(monitor: Monitor) -> int:
+    """Return the expected credits of a monitor in the next 30 days."""
+    return monitor.estimate * monitor.schedule.count(time.time(), DAYS)
+
+
+def new_id() -> str:
+    """Return an id for a monitor, which spreads the times of its schedule."""
+    return str(uuid.uuid4())
+
+
+def _joined(*parts: str | None) -> str | None:
+    return " ".join(part for part in parts if part) or None

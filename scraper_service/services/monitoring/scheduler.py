@@ -1,0 +1,119 @@
+"""Starts the checks of monitors when they are due, together with other processes.
+
+A due monitor is a row whose ``next_at`` is over. The transaction that makes its check
+moves that time, under a lock of the row. So each due time makes one check, however many
+processes look; and after a downtime one check stands for all times that were missed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from scraper_service.errors import ServiceUnavailable
+from scraper_service.storage.monitors import check_steps, checks, monitors
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from scraper_service.storage.database import Database
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 2.0
+DUE_AT_ONCE = 100  # monitors in one look
+LOST_AT_ONCE = 20  # checks
+CLOCK_STEP_S = 60.0  # back; then the next run times are computed again
+
+
+class MonitorScheduler:
+    """Looks for due monitors every :data:`POLL_S`.
+
+    ``wake`` is called when there are new checks. ``clock`` returns the time in seconds
+    since 1970; None is the clock of the database, which all processes share.
+    ``usual_disk_mb`` is the quota in MiB of teams without one of their own, 0 for none.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        wake: Callable[[], None],
+        clock: Callable[[], float] | None = None,
+        usual_disk_mb: int = 0,
+    ):
+        self._database = database
+        self._wake = wake
+        self._clock = clock
+        self._usual_disk_mb = usual_disk_mb
+        self._looked_at: float | None = None
+        self._loop: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        """Start to look."""
+        self._loop = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Stop to look. Other processes or a restart go on."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.wait([self._loop])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.look()
+            except ServiceUnavailable:
+                pass  # logged where it was raised; the next turn tries again
+            except Exception:
+                logger.exception("the due monitors could not be started")
+            await asyncio.sleep(POLL_S)
+
+    async def look(self) -> int:
+        """Start the checks that are due, and return their number.
+
+        Also ends checks that were lost with their job.
+        """
+        at, due = await self._database.read(
+            checks.due_monitors,
+            None if self._clock is None else self._clock(),
+            DUE_AT_ONCE,
+        )
+        await self._follow_clock(at)
+        started = 0
+        for monitor_id, team_id in due:
+            found = await self._database.write_aside(
+                checks.start_check,
+                team_id,
+                team_id,
+                monitor_id,
+                "scheduled",
+                at,
+                usual_disk_mb=self._usual_disk_mb,
+            )
+            started += found is not None
+        if started:
+            self._wake()
+        for check_id in await self._database.read(
+            check_steps.lost_checks, LOST_AT_ONCE
+        ):
+            await self._database.write_locking(check_steps.settle_lost, check_id)
+        return started
+
+    async def _follow_clock(self, at: float) -> None:
+        """Compute the next run times again after a step of the clock back.
+
+        They were computed by a clock that was ahead, so they may lie far in the future.
+        """
+        before, self._looked_at = self._looked_at, at
+        if before is None or at > before - CLOCK_STEP_S:
+            return
+        logger.warning("the clock went back by %.0f s", before - at)
+        waiting = await self._database.read(monitors.waiting_monitors, at)
+        for first in range(0, len(waiting), DUE_AT_ONCE):
+            await self._database.write_aside(
+                monitors.set_next_runs,
+                "monitors",
+                at,
+                waiting[first : first + DUE_AT_ONCE],
+            )
