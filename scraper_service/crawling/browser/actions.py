@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
+import time
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 MAX_VALUE = 2**20  # characters of JSON of a script's result
 MAX_HEIGHT = 16_384  # pixels of a screenshot, the limit of Chromium
 SCROLL_MS = 1500
+REST_MS = 150  # between two scrolls to the end
+SAME = 3  # looks at the same height until a page has no more
 
 
 @define
@@ -58,13 +63,14 @@ async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> R
         except (PlaywrightError, ValueError) as error:
             if opened.lost.done():
                 raise
-            name = "executeJavascript" if "_" in action.type else action.type
-            text = f"Action {index} ({name}) failed: {_why(error)}"
+            first, *others = action.type.split("_")
+            name = first + "".join(word.capitalize() for word in others)
+            text = f"Action {index} ({name}) failed: {message_of(error)}"
             raise ActionFailed(text) from error
     return results
 
 
-def _why(error: Exception) -> str:
+def message_of(error: Exception) -> str:
     """Return the message of an error, without the log of Playwright."""
     first = str(error).split("\nCall log:")[0].strip().split("\n")[0]
     _, separator, rest = first.partition(": ")
@@ -124,6 +130,37 @@ async def _scroll(opened: OpenPage, action: actions.Scroll, _: Results) -> None:
     await settle(opened)
 
 
+async def _scroll_to_end(
+    opened: OpenPage, action: actions.ScrollToEnd, _: Results
+) -> None:
+    """Scroll until the height stays the same for :data:`SAME` looks, or to a limit."""
+    element = None
+    if action.selector is not None:
+        element = await opened.page.query_selector(_css(action.selector))
+        if element is None:
+            raise ValueError(_absent(action.selector))
+    end = time.monotonic() + action.timeout_ms / 1000
+    height, same = -1.0, 0
+    for __ in range(action.max_scrolls):
+        found = float(await opened.page.evaluate(scripts.SCROLL_TO_END, element))
+        same = same + 1 if found == height else 0
+        height = found
+        if same == SAME:
+            return
+        left_s = end - time.monotonic()
+        if left_s <= 0:
+            break
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(left_s):
+                # Lists often wait a moment before they load more.
+                await opened.page.wait_for_timeout(REST_MS)
+                await settle(opened)
+    limit = f"{action.max_scrolls} scrolls or {action.timeout_ms} ms"
+    opened.warnings.append(
+        f"scrollToEnd ended at its limit ({limit}); the page may have more."
+    )
+
+
 async def _screenshot(
     opened: OpenPage, action: actions.ScreenshotAction, results: Results
 ) -> None:
@@ -158,19 +195,28 @@ async def _pdf(opened: OpenPage, action: actions.Pdf, results: Results) -> None:
 async def _javascript(
     opened: OpenPage, action: actions.ExecuteJavascript, results: Results
 ) -> None:
+    value = await evaluate(opened, action.script)
+    results.returns.append({"type": value["type"], "value": value.get("value")})
+
+
+async def evaluate(opened: OpenPage, script: str) -> dict[str, Any]:
+    """Return the value of a script: ``type``, and ``value`` if JSON has it.
+
+    A script may be the body of a function. Raises :exc:`ValueError` with what it throws, or
+    for more than :data:`MAX_VALUE` characters.
+    """
     session = await opened.debugger()
-    found = await _evaluated(session, action.script)
+    found = await _evaluated(session, script)
     if _is_body(found):
-        body = f"(async () => {{ {action.script}\n }})()"
-        found = await _evaluated(session, body)
+        found = await _evaluated(session, f"(async () => {{ {script}\n }})()")
     if problem := found.get("exceptionDetails"):
         thrown = problem.get("exception", {})
         raise ValueError(thrown.get("description") or problem["text"])
-    value = found["result"]
+    value: dict[str, Any] = found["result"]
     if len(json.dumps(value.get("value"))) > MAX_VALUE:
         raise ValueError(f"the script returns more than {MAX_VALUE} characters")
-    results.returns.append({"type": value["type"], "value": value.get("value")})
     await settle(opened)
+    return value
 
 
 def _is_body(found: dict[str, Any]) -> bool:
@@ -224,6 +270,7 @@ _STEPS: Mapping[type, Callable[[Any, Any, Results], Awaitable[None]]] = {
     actions.Write: _write,
     actions.Press: _press,
     actions.Scroll: _scroll,
+    actions.ScrollToEnd: _scroll_to_end,
     actions.ScrapeAction: _scrape,
     actions.ExecuteJavascript: _javascript,
     actions.Pdf: _pdf,

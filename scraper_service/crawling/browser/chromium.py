@@ -66,6 +66,7 @@ FLAGS = (
     "--mute-audio",
     f"--js-flags=--max-old-space-size={HEAP_MB}",
 )
+PORT = "--remote-debugging-port=0"
 # The only variables of our environment that the browser gets.
 ENVIRONMENT = ("PATH", "LANG", "LC_ALL", "FONTCONFIG_PATH", "XDG_DATA_DIRS")
 
@@ -118,15 +119,20 @@ def why_missing(settings: BaseSettings) -> str | None:
     return None
 
 
-def launch_options(settings: BaseSettings, proxy: str, home: str) -> dict[str, Any]:
-    """Return the arguments of Playwright's ``launch``. ``home`` is a temporary directory."""
+def launch_options(
+    settings: BaseSettings, proxy: str, home: str, *, has_port: bool = False
+) -> dict[str, Any]:
+    """Return the arguments of Playwright's ``launch``. ``home`` is a temporary directory.
+
+    With ``has_port`` Chromium also listens for DevTools on a port of 127.0.0.1.
+    """
     known = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
     return {
         "executable_path": find_chromium(settings),
         "headless": True,
         "chromium_sandbox": settings.getbool("BROWSER_SANDBOX"),
         "proxy": {"server": proxy},
-        "args": list(FLAGS),
+        "args": [*FLAGS, *([PORT] if has_port else ())],
         "env": {**known, "HOME": home, "TMPDIR": home},
         # The service itself handles signals.
         "handle_sigint": False,

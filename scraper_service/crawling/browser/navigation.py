@@ -103,6 +103,17 @@ class Moves:
         self._is_acting = True
         self._hops = -1
 
+    def begin_step(self) -> None:
+        """Forget a refused URL: the next step of a page that stays open begins."""
+        self.refused = asyncio.Future()
+        self.begin_action()
+
+    def go_on(self) -> None:
+        """Note that a caller acts outside of steps: nothing refused earlier holds it up."""
+        if self.refused.done():
+            self.refused = asyncio.Future()
+        self.begin_action()
+
     def _paused(self, session: CDPSession, event: dict[str, Any]) -> None:
         self._tasks.spawn(self._go_on(session, event))
 

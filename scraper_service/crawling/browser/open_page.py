@@ -29,6 +29,7 @@ from scraper_service.items import Rendered
 from scraper_service.options.limits import BlockedSites
 from scraper_service.options.scrape import ScrapeOptions
 from scraper_service.options.urls import OriginT, host_of
+from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
     from playwright.async_api import CDPSession
@@ -64,6 +65,8 @@ class PageOrder:
     upstream: UpstreamProxy | None = None
     #: Cookies and storage to begin with, as Playwright's storage state.
     state: dict[str, Any] | None = None
+    #: The most pages of its context. Further ones, such as pop-ups, are closed.
+    most_pages: int = 1
     #: True once the page was requested.
     has_begun: bool = False
 
@@ -114,6 +117,7 @@ class OpenPage:
     #: Playwright's context of the page.
     context: Any = None
     _debugger: Any = None
+    _tasks: BackgroundTasks = field(factory=BackgroundTasks)
 
     async def __aenter__(self) -> Self:
         order, browser = self.order, self.running.browser
@@ -185,6 +189,27 @@ class OpenPage:
             self.lost.set_result(None)
 
     async def _close_popup(self, page: Any) -> None:
-        if page is not self.page:
-            with contextlib.suppress(PlaywrightError):
+        if page is self.page:
+            return
+        with contextlib.suppress(PlaywrightError):
+            if len(self.context.pages) > self.order.most_pages:
                 await page.close()
+            else:
+                await self._guard(page)
+
+    async def _guard(self, page: Any) -> None:
+        """Refuse documents of another page that are not from the web, such as files."""
+        session = await self.context.new_cdp_session(page)
+
+        async def check(event: dict[str, Any]) -> None:
+            facts: dict[str, Any] = {"requestId": event["requestId"]}
+            with contextlib.suppress(PlaywrightError):
+                if event["request"]["url"].startswith(("http://", "https://")):
+                    await session.send("Fetch.continueRequest", facts)
+                else:
+                    facts["errorReason"] = "Aborted"
+                    await session.send("Fetch.failRequest", facts)
+
+        session.on("Fetch.requestPaused", lambda e: self._tasks.spawn(check(e)))
+        patterns = [{"urlPattern": "*", "resourceType": "Document"}]
+        await session.send("Fetch.enable", {"patterns": patterns})

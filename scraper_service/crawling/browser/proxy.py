@@ -207,7 +207,7 @@ class Passage:
         if (error := self._refusal(host)) is not None:
             raise error
         name = f"[{host}]" if ":" in host else host
-        found = await vetted(self._policy, f"//{name}:{port}")
+        found = await vetted(self._policy, f"//{name}:{port}", self._upstream)
         if self._upstream is not None:
             return await self._upstream.open(host, port, tunnel=tunnel)
         return await _connect(found)

@@ -35,6 +35,8 @@ from scraper_service.items import Rendered
 from scraper_service.options.formats import Branding, Screenshot
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from scraper_service.crawling.browser.running_browser import RunningBrowser
 
 LOST = "the process of the page ended"
@@ -110,30 +112,18 @@ async def _take(opened: OpenPage) -> RenderedPage:
     answer = await goto(opened)
     latency_s = time.monotonic() - began
     headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-    if headers.get(MARK.lower()) == opened.passage.mark:
-        raise _failure(opened, answer.url)
-    mime = headers.get("content-type", "").partition(";")[0].strip().lower()
-    if mime == PDF:  # shown by a viewer of the browser, without content
-        raise NotAPage("the URL leads to a file")
-    is_page = not mime or mime in HTML
-    await loaded(opened)
-    if options.block_ads and is_page and await _without_banner(opened):
-        await settle(opened)
+    is_page = await arrived(opened, answer.url, headers)
     if options.wait_for_ms:
         await opened.page.wait_for_timeout(options.wait_for_ms)
         await settle(opened, anew=False)
     results = await run_actions(opened, options.actions)
     found = await content(opened)
-    _check_place(opened, found["url"])
+    check_place(opened, found["url"])
     if found["type"] == PDF:
         raise MovedOn(found["url"])
     status = answer.status
     if is_page:
-        body = found["html"].encode("utf-8", "replace")
-        if len(body) > opened.order.max_bytes:
-            raise PageTooLarge(opened.order.max_bytes)
-        if options.format(Branding):
-            body = append_browser_styles(body, await _looks(opened))
+        body = await page_html(opened, found["html"])
         if _page_of(found["url"]) != _page_of(answer.url):
             status = found["status"] or 200
         headers["content-type"] = "text/html; charset=utf-8"
@@ -141,7 +131,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
         raise PageTooLarge(opened.order.max_bytes)
     else:
         body = await answer.body()
-    shot = await _screenshot(opened)
+    shot = await page_screenshot(opened)
     state = await opened.context.storage_state() if options.saves_storage else None
     return RenderedPage(
         url=found["url"],
@@ -163,6 +153,34 @@ async def _take(opened: OpenPage) -> RenderedPage:
     )
 
 
+async def arrived(opened: OpenPage, url: str, headers: Mapping[str, str]) -> bool:
+    """Wait until the page of a response is loaded. Return True if it is HTML.
+
+    ``headers`` are in lower case. Raises the refusal of the page's passage, and
+    :exc:`NotAPage`.
+    """
+    if headers.get(MARK.lower()) == opened.passage.mark:
+        raise failure_of(opened, url)
+    mime = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if mime == PDF:  # shown by a viewer of the browser, without content
+        raise NotAPage("the URL leads to a file")
+    is_page = not mime or mime in HTML
+    await loaded(opened)
+    if opened.order.options.block_ads and is_page and await _without_banner(opened):
+        await settle(opened)
+    return is_page
+
+
+async def page_html(opened: OpenPage, html: str) -> bytes:
+    """Return the HTML of a page for its conversion. Raises :exc:`PageTooLarge`."""
+    body = html.encode("utf-8", "replace")
+    if len(body) > opened.order.max_bytes:
+        raise PageTooLarge(opened.order.max_bytes)
+    if opened.order.options.format(Branding):
+        body = append_browser_styles(body, await _looks(opened))
+    return body
+
+
 async def _without_banner(opened: OpenPage) -> bool:
     try:
         return bool(await opened.page.evaluate(scripts.CONSENT))
@@ -182,7 +200,8 @@ async def _looks(opened: OpenPage) -> str:
         return ""
 
 
-async def _screenshot(opened: OpenPage) -> str | None:
+async def page_screenshot(opened: OpenPage) -> str | None:
+    """Return the URL of the screenshot among the formats, None without one."""
     wanted = opened.order.options.format(Screenshot)
     if wanted is None:
         return None
@@ -192,13 +211,14 @@ async def _screenshot(opened: OpenPage) -> str | None:
     return await opened.order.keep(taken, "png" if wanted.quality is None else "jpeg")
 
 
-def _check_place(opened: OpenPage, url: str) -> None:
+def check_place(opened: OpenPage, url: str) -> None:
     """Raise the failure of a page that a script navigated to."""
     if urlsplit(url).scheme not in {"http", "https"}:
-        raise _failure(opened, opened.page.url)
+        raise failure_of(opened, opened.page.url)
 
 
-def _failure(opened: OpenPage, url: str) -> Exception:
+def failure_of(opened: OpenPage, url: str) -> Exception:
+    """Return why the page cannot be at ``url``, which the passage did not reach."""
     known = opened.passage.failure(url) or next(
         (
             e

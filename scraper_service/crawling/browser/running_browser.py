@@ -206,6 +206,7 @@ PAGE_MODULE = "scraper_service.crawling.browser.render"
 START_S = 30.0
 CLOSE_S = 5.0  # for a page
 END_S = 5.0  # for a responsive browser, until it is killed
+PORT_FILE = "DevToolsActivePort"  # in the profile of Chromium
 BEAT_S = 2.0  # between two heartbeats
 SILENT_S = 15.0  # without a reply, until a browser is killed
 _ASKED_TIMES = 3  # tries of a failed heartbeat, which may raise another call's error
@@ -250,6 +251,16 @@ class RunningBrowser:
         """Mark the browser as dead or hung."""
         if not self.ended.done() and not self.is_leaving:
             self.ended.set_result(reason)
+
+    def devtools_url(self) -> str:
+        """Return the URL of the browser's own DevTools socket on this machine.
+
+        Only for a browser that was started with a port. Raises :exc:`OSError`.
+        """
+        # Chromium writes the file when it listens: the port, and the secret path.
+        [file] = Path(self.home).glob(f"*/{PORT_FILE}")
+        port, path = file.read_text().split()
+        return f"ws://127.0.0.1:{port}{path}"
 
     def watch(self) -> None:
         """Start heartbeats."""
@@ -332,8 +343,17 @@ class RunningBrowser:
             await asyncio.sleep(BEAT_S)
 
 
-async def start(settings: BaseSettings) -> RunningBrowser:
-    """Start a Chromium with its own driver. Raises any error."""
+async def load_modules() -> None:
+    """Import what pages need in a thread: 0.5 s, which would block the reactor."""
+    for name in ("scrapy_playwright.provider", PAGE_MODULE):
+        await asyncio.to_thread(importlib.import_module, name)
+
+
+async def start(settings: BaseSettings, *, has_port: bool = False) -> RunningBrowser:
+    """Start a Chromium with its own driver. Raises any error.
+
+    ``has_port`` is for :meth:`RunningBrowser.devtools_url`.
+    """
     home = make_home()
     stack = contextlib.AsyncExitStack()
     trust = asyncio.to_thread(
@@ -343,11 +363,9 @@ async def start(settings: BaseSettings) -> RunningBrowser:
     try:
         await asyncio.shield(trusting)
         async with asyncio.timeout(START_S):
-            # Imports of 0.5 s, which would block the reactor.
-            for name in ("scrapy_playwright.provider", PAGE_MODULE):
-                await asyncio.to_thread(importlib.import_module, name)
+            await load_modules()
             proxy = await stack.enter_async_context(no_passage())
-            browser = await _launch(stack, settings, proxy, home)
+            browser = await _launch(stack, settings, proxy, home, has_port=has_port)
             session = await browser.new_browser_cdp_session()
     except BaseException:
         # A cancelled thread runs on, and would make the home again after its removal.
@@ -363,12 +381,19 @@ async def start(settings: BaseSettings) -> RunningBrowser:
 
 
 async def _launch(
-    stack: contextlib.AsyncExitStack, settings: BaseSettings, proxy: str, home: str
+    stack: contextlib.AsyncExitStack,
+    settings: BaseSettings,
+    proxy: str,
+    home: str,
+    *,
+    has_port: bool,
 ) -> Any:
     from scrapy_playwright.handler import Config  # noqa: PLC0415  # slow
 
     config = Config.from_settings(settings)
-    config.launch_options = chromium.launch_options(settings, proxy, home)
+    config.launch_options = chromium.launch_options(
+        settings, proxy, home, has_port=has_port
+    )
     provider = load_object(settings["PLAYWRIGHT_BROWSER_PROVIDER"])(config)
     most = settings.getint("DOWNLOAD_MAXSIZE")
     async with _environment(home, 6 * most if most else MAX_REPLY_BYTES):

@@ -238,6 +238,14 @@ SCROLL = "(sign) => window.scrollBy({ top: sign * innerHeight, behavior: 'instan
 SCROLL_ELEMENT = (
     "(e, sign) => e.scrollBy({ top: sign * e.clientHeight, behavior: 'instant' })"
 )
+# Scrolls the window or an element to its end, and returns its height.
+SCROLL_TO_END = """
+(element) => {
+  const target = element || document.scrollingElement || document.documentElement;
+  target.scrollTo({ top: target.scrollHeight, behavior: 'instant' });
+  return target.scrollHeight;
+}
+"""
 HEIGHT = "() => Math.max(document.documentElement.scrollHeight, innerHeight)"
 
 # Accepts cookies in a banner, or removes the banner. Returns True after a click. Reads

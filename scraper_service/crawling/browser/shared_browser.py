@@ -26,6 +26,7 @@ from scraper_service.crawling.download.download_errors import (
     BrowserBusy,
     BrowserMissing,
 )
+from scraper_service.crawling.metrics import BROWSER_PAGES, BROWSER_RESTARTS
 from scraper_service.shared_objects import BackgroundTasks, Singletons
 
 if TYPE_CHECKING:
@@ -46,6 +47,12 @@ def pages_at_once(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
     memory_mb = min(_memory_bytes(groups)) // 2**20
     cores = min(_cores(groups))
     return max(1, min(math.ceil(PAGES_PER_CORE * cores), memory_mb // 2 // PAGE_MB))
+
+
+def pages_in_memory(membership: Path = MEMBERSHIP, mount: Path = MOUNT) -> int:
+    """Return the number of pages for half of the memory, at least 1."""
+    memory_mb = min(_memory_bytes(list(_groups(membership, mount)))) // 2**20
+    return max(1, memory_mb // 2 // PAGE_MB)
 
 
 def _groups(membership: Path, mount: Path) -> Iterator[Path]:
@@ -221,7 +228,8 @@ class SharedBrowser:
             running.pages += 1
             running.served += 1
             try:
-                yield running
+                with BROWSER_PAGES.track_inprogress():
+                    yield running
             finally:
                 running.pages -= 1
 
@@ -408,6 +416,7 @@ class SharedBrowser:
     def _failed(self, running: RunningBrowser) -> None:
         """Replace a browser that is dead or hung."""
         logger.warning("a browser is replaced: %s", running.ended.result())
+        BROWSER_RESTARTS.inc()
         if running is self._now:
             self._state = RESTARTING
         self._end(running)

@@ -1,0 +1,182 @@
+"""Reads lines of ``agent-browser``, a command line for browsers that agents know.
+
+No shell and no program runs: the lines are split as a shell would split them, and what needs
+a shell is refused before any command is done.
+"""
+
+from __future__ import annotations
+
+import re
+
+from attrs import define, field, frozen
+
+PROGRAM = "agent-browser"
+MAX_COMMANDS = 100
+#: Commands with the fewest and the most words that may follow.
+COMMANDS = {
+    "open": (1, 1),
+    "snapshot": (0, 1),
+    "click": (1, 1),
+    "fill": (2, 2),
+    "type": (2, 2),
+    "press": (1, 1),
+    "scroll": (1, 2),
+    "get": (1, 2),
+    "wait": (1, 2),
+    "find": (3, 3),
+    "screenshot": (0, 0),
+    "eval": (1, 1),
+    "back": (0, 0),
+    "close": (0, 0),
+}
+# What a shell would do with them, these lines cannot.
+_OPERATORS = {
+    "|": "a pipe",
+    ">": "a redirection",
+    "<": "a redirection",
+    ";": "a semicolon",
+    "&": "a background command",
+    "(": "a subshell",
+    ")": "a subshell",
+    "`": "a substitution",
+}
+_EXPANDED = re.compile(r"[A-Za-z0-9_({@*#?!$-]")
+
+
+class LineRefused(ValueError):
+    """Raised for a line that needs a shell, or another program."""
+
+
+class CommandInvalid(ValueError):
+    """Raised for an unknown command, or one with wrong words."""
+
+
+@frozen
+class PageCommand:
+    """A command with the words that follow it."""
+
+    name: str
+    words: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return " ".join((self.name, *self.words))[:100]
+
+
+def parse_lines(code: str) -> tuple[PageCommand, ...]:
+    """Return the commands of some lines, in order.
+
+    Raises :exc:`LineRefused` and :exc:`CommandInvalid`.
+    """
+    found = [_command(words) for words in _Words(code).read()]
+    if not found:
+        raise CommandInvalid(f"no command was given; allowed are {', '.join(COMMANDS)}")
+    if len(found) > MAX_COMMANDS:
+        raise CommandInvalid(f"at most {MAX_COMMANDS} commands, got {len(found)}")
+    return tuple(found)
+
+
+def _command(words: list[str]) -> PageCommand:
+    has_program = words[0] == PROGRAM
+    name, *rest = words[1:] if has_program and len(words) > 1 else words
+    if name not in COMMANDS:
+        allowed = f"allowed are {', '.join(COMMANDS)}"
+        if has_program:
+            raise CommandInvalid(f"{PROGRAM} has no command {name[:60]!r}; {allowed}")
+        raise LineRefused(
+            f"{name[:60]}: no program runs here, only commands of {PROGRAM}; {allowed}"
+        )
+    fewest, most = COMMANDS[name]
+    if not fewest <= len(rest) <= most:
+        number = str(fewest) if fewest == most else f"{fewest} to {most}"
+        raise CommandInvalid(f"{name} takes {number} words, got {len(rest)}")
+    return PageCommand(name, tuple(rest))
+
+
+@define
+class _Words:
+    """Splits lines into commands and words, with the quotes of a POSIX shell."""
+
+    text: str
+    _at: int = 0
+    _word: str | None = None
+    _words: list[str] = field(factory=list)
+    _commands: list[list[str]] = field(factory=list)
+
+    def read(self) -> list[list[str]]:
+        while self._at < len(self.text):
+            letter = self.text[self._at]
+            self._at += 1
+            if letter == "\n":
+                self._end_command()
+            elif letter.isspace():
+                self._end_word()
+            elif letter == "'":
+                self._single_quoted()
+            elif letter == '"':
+                self._double_quoted()
+            elif letter == "\\":
+                self._escaped()
+            elif letter == "#" and self._word is None:
+                self._skip_comment()
+            elif letter == "&" and self.text[self._at : self._at + 1] == "&":
+                self._at += 1
+                self._end_command()
+            else:
+                self._check(letter)
+                self._add(letter)
+        self._end_command()
+        return self._commands
+
+    def _check(self, letter: str) -> None:
+        """Raise :exc:`LineRefused` for a letter that a shell would not take as it is."""
+        if (what := _OPERATORS.get(letter)) is not None:
+            raise LineRefused(f"{what} ({letter}) is not possible here: no shell runs")
+        if letter == "$" and _EXPANDED.match(self.text, self._at):
+            raise LineRefused("a variable ($) is not possible here: no shell runs")
+
+    def _add(self, letter: str) -> None:
+        self._word = (self._word or "") + letter
+
+    def _end_word(self) -> None:
+        if self._word is not None:
+            self._words.append(self._word)
+            self._word = None
+
+    def _end_command(self) -> None:
+        self._end_word()
+        if self._words:
+            self._commands.append(self._words)
+            self._words = []
+
+    def _single_quoted(self) -> None:
+        end = self.text.find("'", self._at)
+        if end < 0:
+            raise CommandInvalid("a quote (') has no end")
+        self._add(self.text[self._at : end])
+        self._at = end + 1
+
+    def _double_quoted(self) -> None:
+        self._add("")
+        while self._at < len(self.text):
+            letter = self.text[self._at]
+            self._at += 1
+            if letter == '"':
+                return
+            if letter == "\\" and self.text[self._at : self._at + 1] in {*'"\\$`'}:
+                letter = self.text[self._at]
+                self._at += 1
+            elif letter in {"$", "`"}:
+                self._check(letter)
+            self._add(letter)
+        raise CommandInvalid('a quote (") has no end')
+
+    def _escaped(self) -> None:
+        """Take the next letter as it is; a line that ends with a backslash goes on."""
+        letter = self.text[self._at : self._at + 1]
+        self._at += 1
+        if letter and letter != "\n":
+            self._add(letter)
+
+    def _skip_comment(self) -> None:
+        end = self.text.find("\n", self._at)
+        self._at = len(self.text) if end < 0 else end

@@ -1,0 +1,243 @@
+"""A page that stays open between the steps of its caller, in a browser of its own.
+
+A browser of its own, so that pages of other callers neither end it nor see it, and so that
+the end of the session ends every process of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import time
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from attrs import define, evolve, field
+from playwright.async_api import Error as PlaywrightError
+from scrapy.exceptions import DownloadFailedError
+
+from scraper_service.crawling.browser.actions import run_actions
+from scraper_service.crawling.browser.emulation import time_zone
+from scraper_service.crawling.browser.loading import content, goto, settle
+from scraper_service.crawling.browser.open_page import OpenPage
+from scraper_service.crawling.browser.proxy import Passage
+from scraper_service.crawling.browser.render import (
+    PDF,
+    arrived,
+    check_place,
+    page_html,
+    page_screenshot,
+)
+from scraper_service.crawling.browser.running_browser import (
+    RunningBrowser,
+    is_too_large,
+    start,
+)
+from scraper_service.crawling.download.download_errors import (
+    BrowserGone,
+    NotAPage,
+    PageTooLarge,
+)
+from scraper_service.items import Rendered, TakenPage
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.crawling.browser.actions import Results
+    from scraper_service.crawling.browser.open_page import PageOrder
+    from scraper_service.options.actions import Action
+    from scraper_service.options.scrape import ScrapeOptions
+
+T = TypeVar("T")
+
+MAX_TRAFFIC = 2**30  # bytes of one session
+BLANK = "about:blank"
+QUALITY = 50  # of pictures for a view
+STOP_S = 1.0  # to stop what a page does after the time of a step
+
+
+class NoPage(DownloadFailedError):
+    """Raised for a step that needs a page while none is open."""
+
+    def __init__(self) -> None:
+        super().__init__("no page is open: open a URL first")
+
+
+@define(eq=False)
+class HeldPage:
+    """A page with its browser. Call :meth:`open` first and :meth:`close` once.
+
+    Steps run one at a time, each within :meth:`run`. The egress rule holds because the
+    browser reaches the network only through the passage of the page.
+    """
+
+    running: RunningBrowser
+    opened: OpenPage
+    passage: Passage
+    _stack: contextlib.AsyncExitStack = field(factory=contextlib.AsyncExitStack)
+
+    @classmethod
+    async def open(
+        cls, settings: BaseSettings, order: PageOrder, *, has_port: bool = False
+    ) -> HeldPage:
+        """Start a browser with an empty page. Raises any error.
+
+        With ``has_port`` callers can connect to the browser themselves.
+        """
+        async with contextlib.AsyncExitStack() as stack:
+            running = await start(settings, has_port=has_port)
+            stack.push_async_callback(running.end)
+            passage = await stack.enter_async_context(
+                Passage(
+                    order.policy,
+                    refusal=order.refusal,
+                    max_bytes=MAX_TRAFFIC,
+                    upstream=order.upstream,
+                )
+            )
+            opened = await stack.enter_async_context(OpenPage(running, order, passage))
+            return cls(running, opened, passage, stack.pop_all())
+
+    async def close(self) -> None:
+        """End the browser with all its processes and files."""
+        await self._stack.aclose()
+
+    @property
+    def url(self) -> str:
+        """The URL of the page; empty while none is open."""
+        url = str(self.opened.page.url)
+        return "" if url == BLANK else url
+
+    @property
+    def is_alive(self) -> bool:
+        """Return True unless browser or page are known to have ended."""
+        return self.running.is_alive and not self.opened.lost.done()
+
+    async def run(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Return the result of a step within ``seconds``.
+
+        Raises :exc:`TimeoutError`, :exc:`BrowserGone`, the refusal of a navigation, and
+        errors of the step.
+        """
+        opened, moves = self.opened, self.opened.moves
+        opened.order.ends_at = time.monotonic() + seconds
+        opened.warnings.clear()
+        self.passage.failures.clear()
+        moves.begin_step()
+        task = asyncio.ensure_future(work)
+        ends = (task, moves.refused, opened.lost, self.running.ended)
+        try:
+            await asyncio.wait(
+                ends, timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+            )
+            if not self.is_alive:
+                raise BrowserGone("the browser ended")
+            if moves.refused.done():
+                raise moves.refused.result()
+            if not task.done():
+                await self._stop()
+                raise TimeoutError
+            return await task
+        except PlaywrightError as error:
+            if not self.is_alive:
+                raise BrowserGone("the browser ended") from error
+            if is_too_large(error):
+                raise PageTooLarge(opened.order.max_bytes) from error
+            raise DownloadFailedError(str(error).split("\n")[0]) from error
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            if self.is_alive and not self._is_page:
+                await self._leave()
+
+    @property
+    def _is_page(self) -> bool:
+        """Return False for the browser's own page about an error."""
+        return not str(self.opened.page.url).startswith("chrome")
+
+    async def _leave(self) -> None:
+        """Show a blank page, so that the next step does not take an error for a page."""
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                await self.opened.page.goto(BLANK)
+
+    async def _stop(self) -> None:
+        """Stop scripts and loading, so that the next step finds a page that responds."""
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(STOP_S):
+                session = await self.opened.debugger()
+                await session.send("Runtime.terminateExecution")
+                await session.send("Page.stopLoading")
+
+    # -- steps ---------------------------------------------------------------------------
+
+    async def go(self, url: str, load_s: float) -> None:
+        """Open an http(s) URL. Raises errors of downloads."""
+        opened = self.opened
+        opened.order.url, opened.order.load_s = url, load_s
+        answer = await goto(opened)
+        headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
+        await arrived(opened, answer.url, headers)
+
+    async def replay(self, url: str, options: ScrapeOptions, load_s: float) -> None:
+        """Open a page as a scrape did: with its wait and its actions."""
+        await self.go(url, load_s)
+        if options.wait_for_ms:
+            await self.opened.page.wait_for_timeout(options.wait_for_ms)
+            await settle(self.opened, anew=False)
+        await self.act(options.actions)
+
+    async def act(self, actions: tuple[Action, ...]) -> Results:
+        """Run actions. Raises :exc:`ActionFailed`, and :exc:`NoPage`."""
+        if actions and not self.url:
+            raise NoPage
+        results = await run_actions(self.opened, actions)
+        if actions:
+            check_place(self.opened, self.opened.page.url)
+        return results
+
+    async def take(self, options: ScrapeOptions, results: Results | None) -> TakenPage:
+        """Return the page for the formats of ``options``. Raises :exc:`NoPage`."""
+        opened = self.opened
+        if not self.url:
+            raise NoPage
+        formats: dict[str, Any] = {"formats": options.formats}
+        opened.order.options = evolve(opened.order.options, **formats)
+        found = await content(opened)
+        check_place(opened, found["url"])
+        if found["type"] == PDF:
+            raise NotAPage("the page is a PDF file")
+        return TakenPage(
+            url=found["url"],
+            status=found["status"] or 200,
+            body=await page_html(opened, found["html"]),
+            rendered=Rendered(
+                screenshot=await page_screenshot(opened),
+                actions=None if results is None else results.as_json(),
+                time_zone=time_zone(opened.order.options.location),
+            ),
+            warnings=tuple(opened.warnings),
+        )
+
+    async def picture(self, seconds: float) -> bytes:
+        """Return the visible part of the page as a JPEG; empty if it takes longer."""
+        with contextlib.suppress(PlaywrightError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                session = await self.opened.debugger()
+                facts = {"format": "jpeg", "quality": QUALITY, "optimizeForSpeed": True}
+                found = await session.send("Page.captureScreenshot", facts)
+                return base64.b64decode(found["data"])
+        return b""
+
+    async def context_id(self) -> str:
+        """Return the id of the page's context in the DevTools protocol."""
+        session = await self.opened.debugger()
+        found = await session.send("Target.getTargetInfo")
+        return str(found["targetInfo"]["browserContextId"])
+
+    async def storage(self) -> dict[str, Any]:
+        """Return the cookies and the local storage, as Playwright's storage state."""
+        state: dict[str, Any] = await self.opened.context.storage_state()
+        return state

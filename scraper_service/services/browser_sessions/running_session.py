@@ -1,0 +1,274 @@
+"""A session of the browser while it runs: its steps, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from scraper_service.crawling.browser.command_lines import (
+    CommandInvalid,
+    LineRefused,
+    parse_lines,
+)
+from scraper_service.crawling.browser.devtools import DevTools
+from scraper_service.crawling.browser.devtools_rules import CLOSE, permitted
+from scraper_service.crawling.download.download_errors import (
+    ActionFailed,
+    BrowserGone,
+)
+from scraper_service.errors import QueueFull
+from scraper_service.items import TakenPage
+from scraper_service.llm.model import LanguageModel
+from scraper_service.options.scrape import ScrapeOptions
+from scraper_service.services.accounts import Team
+from scraper_service.services.billing import Charge
+from scraper_service.services.browser_sessions.failures import FAILURES, reason_of
+from scraper_service.services.browser_sessions.prompted_steps import PromptRun
+from scraper_service.services.browser_sessions.steps import (
+    FAILED,
+    LATE,
+    NO_PROGRAM,
+    StepResult,
+)
+from scraper_service.storage.accounts.browser_sessions import SessionRecord
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from scraper_service.services.browser_sessions.steps import Step
+
+logger = logging.getLogger(__name__)
+
+PICTURE_S = 5.0
+MOST_SOCKETS = 5  # connections of callers to one browser
+MOST_WAITING = 10  # steps of one session
+GONE = "The browser of the session ended: {}. The session is over."
+
+
+@define(eq=False)
+class StepOutcome:
+    """What the page gave for a step, before it is converted."""
+
+    error: str | None = None
+    exit_code: int = 0
+    is_killed: bool = False
+    is_gone: bool = False
+    #: True if the step ends the session.
+    closes: bool = False
+    stdout: str = ""
+    stderr: str = ""
+    result: str | None = None
+    output: str | None = None
+    #: The :class:`~scraper_service.crawling.browser.actions.Results`; None without actions.
+    results: Any = None
+    taken: TakenPage | None = None
+
+
+@define(eq=False)
+class RunningSession:
+    """A session whose browser this process has."""
+
+    record: SessionRecord
+    team: Team
+    #: A :class:`~scraper_service.crawling.browser.held_page.HeldPage`, whose import is slow.
+    page: Any
+    #: The options of its page.
+    options: ScrapeOptions
+    #: Seconds without a call until it ends.
+    idle_s: float
+    charge: Charge
+    #: What the page began with, for the changes that a profile gets.
+    state: dict[str, object]
+    #: The deadline of its time to live (:func:`time.monotonic`).
+    ends_at: float
+    began_at: float = field(factory=time.monotonic)
+    last_at: float = field(factory=time.monotonic)
+    #: Takes steps by prompts; None without a model.
+    model: LanguageModel | None = None
+    #: The secret of its ``cdpUrl``; empty where it is not offered.
+    cdp_token: str = ""
+    #: The secret of its ``liveViewUrl``; empty where it is not offered.
+    view_token: str = ""
+    #: Its context in the DevTools protocol; empty where it is not offered.
+    context_id: str = ""
+    #: Connections of callers to its browser.
+    sockets: int = 0
+    has_prompts: bool = False
+    #: True if its first page could not be loaded: then it is free and forgotten.
+    has_failed: bool = False
+    #: Set when it shall end.
+    ending: asyncio.Event = field(factory=asyncio.Event)
+    #: Done with its stored end.
+    ended: asyncio.Future[SessionRecord] = field(factory=asyncio.Future)
+    _lock: asyncio.Lock = field(factory=asyncio.Lock)
+    _waiting: int = 0
+
+    @property
+    def next_end(self) -> float:
+        """When it ends without a further call (:func:`time.monotonic`)."""
+        if self._waiting:
+            return self.ends_at
+        return min(self.ends_at, self.last_at + self.idle_s)
+
+    # -- connections of callers ----------------------------------------------------------
+
+    @asynccontextmanager
+    async def devtools(self) -> AsyncIterator[DevTools]:
+        """Yield a connection to the browser. It counts as a call while it is used.
+
+        Raises :exc:`QueueFull` above :data:`MOST_SOCKETS`.
+        """
+        if self.sockets >= MOST_SOCKETS:
+            raise QueueFull(f"{MOST_SOCKETS} connections to this session are open.")
+        self.sockets += 1
+        try:
+            async with DevTools.connected(self.page.running.devtools_url()) as found:
+                yield found
+        finally:
+            self.sockets -= 1
+            self.last_at = time.monotonic()
+
+    def permit(self, text: str) -> str | None:
+        """Return a message of a caller as the browser may get it, None for its end.
+
+        Raises :exc:`MethodRefused`, and :exc:`ValueError` for what is no message.
+        """
+        self.last_at = time.monotonic()
+        self.page.opened.moves.go_on()
+        allowed = permitted(text, self.context_id)
+        is_end = CLOSE in text and json.loads(text)["method"] == CLOSE
+        return None if is_end else allowed
+
+    async def picture(self) -> bytes:
+        """Return a picture of the page as a JPEG; empty if it gives none in time.
+
+        It does not count as a call.
+        """
+        found: bytes = await self.page.picture(PICTURE_S)
+        return found
+
+    # -- steps ---------------------------------------------------------------------------
+
+    async def step(self, step: Step) -> StepOutcome:
+        """Run a step after those before it. Returns also failures of the step.
+
+        Raises :exc:`QueueFull` if :data:`MOST_WAITING` steps wait.
+        """
+        if self._waiting >= MOST_WAITING:
+            raise QueueFull(f"{MOST_WAITING} steps of this session wait already.")
+        deadline = time.monotonic() + step.timeout_s
+        self._waiting += 1
+        try:
+            try:
+                async with asyncio.timeout_at(_loop_time(deadline)):
+                    await self._lock.acquire()
+            except TimeoutError:
+                return _late(step, "The steps before this one took all of its time")
+            try:
+                return await self._step(step, deadline)
+            finally:
+                self._lock.release()
+        finally:
+            self._waiting -= 1
+            self.last_at = time.monotonic()
+
+    async def _step(self, step: Step, deadline: float) -> StepOutcome:
+        outcome = StepOutcome()
+        try:
+            left_s = max(0.0, deadline - time.monotonic())
+            await self.page.run(self._perform(step, outcome), left_s)
+        except TimeoutError:
+            return _late(step, "The step was not done")
+        except BrowserGone as error:
+            self.ending.set()
+            return StepOutcome(error=GONE.format(error), exit_code=FAILED, is_gone=True)
+        except LineRefused as error:
+            outcome.error, outcome.exit_code = f"{error}.", NO_PROGRAM
+        except CommandInvalid as error:
+            outcome.error, outcome.exit_code = f"{error}.", FAILED
+        except FAILURES as error:
+            outcome.error, outcome.exit_code = reason_of(error), FAILED
+        if step.code is not None and outcome.error is not None:
+            outcome.stderr = f"{outcome.error}\n"
+        if outcome.closes:
+            self.ending.set()
+        return outcome
+
+    async def _perform(self, step: Step, outcome: StepOutcome) -> None:
+        """Do the work of a step, then take the page, also after a failed action."""
+        failure: ActionFailed | None = None
+        try:
+            if step.actions is not None:
+                outcome.results = await self.page.act(step.actions)
+            elif step.code is not None:
+                await self._command(step.code, outcome)
+            elif step.prompt is not None:
+                await self._prompted(step.prompt, outcome)
+        except ActionFailed as error:
+            failure = error
+        if step.take is not None:
+            outcome.taken = await self.page.take(step.take, outcome.results)
+        if failure is not None:
+            raise failure
+
+    async def _command(self, code: str, outcome: StepOutcome) -> None:
+        """Run lines of ``agent-browser``. What they print is kept after a failure, too."""
+        from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
+
+        run = CommandRun(self.page)
+        try:
+            await run.run(parse_lines(code))
+            outcome.result = run.printed[-1]
+        finally:
+            outcome.stdout = "".join(f"{text}\n" for text in run.printed if text)
+            outcome.closes = run.closes
+
+    async def _prompted(self, prompt: str, outcome: StepOutcome) -> None:
+        """Let the language model act. What it has done is kept after a failure, too."""
+        assert self.model is not None
+        self.has_prompts = True
+        run = PromptRun(
+            model=self.model,
+            page=self.page,
+            prompt=prompt,
+            account=self.team.key_id or self.team.id,
+            job_id=self.record.id,
+            deadline=self.page.opened.order.ends_at,
+        )
+        try:
+            outcome.output = await run.run()
+        finally:
+            outcome.stdout = "".join(f"{note}\n" for note in run.notes)
+            outcome.result = run.tree
+
+
+def _late(step: Step, what: str) -> StepOutcome:
+    text = f"{what} within {step.timeout_s} s. A longer timeout may help."
+    return StepOutcome(error=text, exit_code=LATE, is_killed=True)
+
+
+def _loop_time(deadline: float) -> float:
+    """Return a time of :func:`time.monotonic` as one of the event loop."""
+    return asyncio.get_running_loop().time() + deadline - time.monotonic()
+
+
+def step_result(outcome: StepOutcome, session_id: str, url: str) -> StepResult:
+    """Return the result of a step without its page."""
+    return StepResult(
+        session_id=session_id,
+        error=outcome.error,
+        exit_code=outcome.exit_code,
+        is_killed=outcome.is_killed,
+        stdout=outcome.stdout,
+        stderr=outcome.stderr,
+        result=outcome.result,
+        output=outcome.output,
+        url=url,
+        actions=None if outcome.results is None else outcome.results.as_json(),
+    )

@@ -1,0 +1,74 @@
+"""What callers ask of a session of the browser, and what a step returns."""
+
+from __future__ import annotations
+
+from attrs import frozen
+
+from scraper_service.items import Page
+from scraper_service.options.actions import Action
+from scraper_service.options.location import Location
+from scraper_service.options.scrape import Profile, ScrapeOptions
+
+#: The exit codes of a step: done, failed, after its time, no such program.
+DONE, FAILED, LATE, NO_PROGRAM = 0, 1, 124, 127
+#: The language of lines of ``agent-browser``, which need no shell.
+BASH = "bash"
+
+
+@frozen(kw_only=True)
+class SessionOptions:
+    """A session to open."""
+
+    #: Seconds until it ends, 30 to 3600.
+    ttl_s: int
+    #: Seconds without a call until it ends, 10 to 3600.
+    idle_s: int
+    has_view: bool
+    block_ads: bool
+    profile: Profile | None
+    location: Location | None
+    #: The first page; None is a blank page.
+    url: str | None
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class Step:
+    """One step in the page of a session: exactly one of code, prompt and actions."""
+
+    code: str | None
+    prompt: str | None
+    actions: tuple[Action, ...] | None
+    #: The formats of the page after the step, None without one.
+    take: ScrapeOptions | None
+    #: The language of ``code``.
+    language: str
+    timeout_s: int
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+@frozen(kw_only=True)
+class StepResult:
+    """The result of a step. It is a success unless there is an ``error``."""
+
+    session_id: str
+    error: str | None = None
+    exit_code: int = DONE
+    #: True if the step was ended after its time.
+    is_killed: bool = False
+    stdout: str = ""
+    stderr: str = ""
+    #: The value of the last expression, None without one.
+    result: str | None = None
+    #: The answer to a prompt.
+    output: str | None = None
+    #: The URL of the page after the step; empty while none is open.
+    url: str = ""
+    #: The four lists of results of actions as JSON text; None without actions.
+    actions: bytes | None = None
+    #: None unless the step takes the page.
+    page: Page | None = None
