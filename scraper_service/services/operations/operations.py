@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, frozen
 
+from scraper_service.crawling.logs import job_logger, log_begin, with_facts
+from scraper_service.crawling.metrics import CREDITS
 from scraper_service.discovery.map_results import object_row
 from scraper_service.errors import (
     JobNotFound,
@@ -32,17 +34,20 @@ from scraper_service.options.availability import (
     require_researchable,
 )
 from scraper_service.options.extraction import ResearchOptions
+from scraper_service.options.limits import Retention
 from scraper_service.options.map_search import (
     MAX_MAP_LIMIT,
     MAX_QUERY,
     MAX_SEARCH,
     MapOptions,
 )
-from scraper_service.options.retention import Retention
 from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 from scraper_service.options.serialization import operation_from_json
+from scraper_service.options.site_policy import under_policy
 from scraper_service.options.spider_arguments import MAP_DEFAULTS
 from scraper_service.search_engines.searches import options_for
+from scraper_service.services.accounts import DiskQuota
+from scraper_service.services.metrics.tracing import job_span, note_job
 from scraper_service.storage.jobs import admission, operations
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import JobState
@@ -122,13 +127,41 @@ class Operation:
         memory = json.dumps(self.memory)
         await self._store(operations.remember, memory)
 
+    async def store(self, function: Callable[..., bool], *args: Any) -> None:
+        """Run a write of a step, ``function(connection, job_id, lease, *args)``.
+
+        It returns False if the lease is outdated, and has stored nothing then.
+        """
+        await self._store(function, *args)
+
+    async def store_first(self, function: Callable[..., bool], *args: Any) -> None:
+        """Do as :meth:`store`, for ``function(connection, team_id, job_id, lease, *args)``.
+
+        It locks the team before the operation.
+        """
+        stored = await self._database.write_aside(
+            function, self.team_id, self.team_id, self.id, self._claim, *args
+        )
+        if not stored:
+            raise ClaimLost(self.id)
+
+    def close(self, state: str, **facts: Any) -> None:
+        """Note that a step of :meth:`store` has ended the operation."""
+        self.is_over = True
+        self._log_end(state, **facts)
+
     async def show(self, result: bytes) -> None:
         """Store the result so far as JSON, which the caller can read."""
         await self._store(operations.show, result)
 
-    async def begin(self, name: str, batch: BatchOptions) -> str:
-        """Start a batch as the step ``name``, unless it runs already; return its id."""
-        await self._store(operations.add_step, name, batch)
+    async def begin(
+        self, name: str, batch: BatchOptions, base_id: str | None = None
+    ) -> str:
+        """Start a batch as the step ``name``, unless it runs already; return its id.
+
+        It repeats the unchanged pages of the job ``base_id``.
+        """
+        await self._store(operations.add_step, name, batch, base_id)
         self._runner.wake()
         return operations.step_id(self.id, name)
 
@@ -175,12 +208,25 @@ class Operation:
     ) -> None:
         """Store the result as JSON and charge ``price`` credits for ``pages`` pages."""
         await self._store(operations.complete, result, pages, price, tokens)
+        CREDITS.labels(self._kind).inc(price)
         self.is_over = True
+        self._log_end("completed", pages=pages, credits=price)
 
     async def fail(self, error: str) -> None:
         """End the operation without a result. It costs nothing."""
         await self._store(operations.fail, error)
         self.is_over = True
+        self._log_end("failed", error=error)
+
+    def _log_end(self, state: str, **facts: Any) -> None:
+        seconds = round(time.monotonic() - self._began, 3)
+        told = ", ".join(f"{name} {value}" for name, value in facts.items())
+        job_logger.log(
+            logging.WARNING if "error" in facts else logging.INFO,
+            "job %s (%s) %s after %.1f s: %s",
+            *(self.id, self._kind, state, seconds, told),
+            extra=with_facts(job=self.id, event=state, seconds=seconds, **facts),
+        )
 
     async def release(self) -> None:
         """Release the claim, so that any process may continue the operation."""
@@ -213,17 +259,22 @@ class Work(Protocol):
 class Operations:
     """Runs the stored operations, together with other processes.
 
-    ``kinds`` is the work by kind of operation. This process runs at most
-    ``MAX_RUNNING_OPERATIONS`` at a time.
+    ``kinds`` is the work by kind of operation. This process runs at most ``most`` of them
+    at a time.
     """
 
     def __init__(
-        self, database: Database, runner: JobRunner, kinds: Mapping[str, Work]
+        self,
+        database: Database,
+        runner: JobRunner,
+        kinds: Mapping[str, Work],
+        most: int,
     ):
         self._database = database
         self._runner = runner
         self.kinds = kinds
-        self._most = runner.settings.getint("MAX_RUNNING_OPERATIONS")
+        self.disk = DiskQuota(database, runner.settings.getint("TEAM_DISK_MB"))
+        self._most = most
         self._running: dict[str, asyncio.Task[None]] = {}
         self._teams: dict[str, str] = {}  # by running operation
         self._wanted = asyncio.Event()
@@ -245,6 +296,10 @@ class Operations:
                 task.cancel()
             await asyncio.wait(tasks)
 
+    def wake(self) -> None:
+        """Look for operations at once."""
+        self._wanted.set()
+
     async def start(
         self, options: OperationOptionsT, terms: Terms, version: int, pages: int
     ) -> str:
@@ -260,6 +315,7 @@ class Operations:
         )
         if isinstance(found, ServiceError):
             raise found
+        note_job(found)
         self._wanted.set()
         return found
 
@@ -292,7 +348,7 @@ class Operations:
             return
         owner = self._runner.owner
         found = await self._database.read(
-            operations.waiting, owner, dict(self._teams), room
+            operations.waiting, owner, dict(self._teams), room, tuple(self.kinds)
         )
         for operation_id, team_id in found:
             taken = await self._database.write_locking(
@@ -313,7 +369,9 @@ class Operations:
         """Run an operation until it ends or another process claims it."""
         operation = Operation(taken, self._database, self._runner)
         try:
-            await self._work(operation, taken.kind)
+            await log_begin(self._database, taken.id, self._runner.owner)
+            with job_span(taken.id, taken.kind):
+                await self._work(operation, taken.kind)
         except ClaimLost:
             logger.info("operation %s has ended, or was taken over", taken.id)
         except (asyncio.CancelledError, ServiceUnavailable):
@@ -372,12 +430,14 @@ class OperationCalls:
         self._webhook_url: str | None = settings["WEBHOOK_URL"] or None
         self._no_model = missing_model(settings)
         self._retention = Retention.of(settings)
+        self._disk = operations.disk
 
     async def start(self, options: OperationOptionsT, team: Team, version: int) -> str:
         """Store an operation that is run soon; return its id.
 
         Raises :exc:`OptionUnavailable` and the errors of :meth:`Operations.start`.
         """
+        options = under_policy(options, team.site_policy)
         try:
             # The operation sets the formats itself.
             scrape = evolve(options.scrape, formats=())
@@ -395,6 +455,7 @@ class OperationCalls:
             most_jobs=self._most_jobs,
             webhook_url=self._webhook_url,
             retention_s=self._retention.seconds(options.retention_days),
+            disk_bytes=self._disk.limit(team),
         )
         self._places.limit_to(team.id, team.concurrency)
         return await self._operations.start(

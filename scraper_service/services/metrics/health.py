@@ -1,8 +1,7 @@
 """Health: whether the parts that every request needs work, and why one does not.
 
-How late the event loop is: the first thing that suffers when something blocks it.
-
-The checks of the service: database, disk, converters, browser, event loop.
+The checks of the service: database, disk, converters, browser, event loop. systemd learns
+from the event loop itself that the process is alive.
 """
 
 from __future__ import annotations
@@ -10,12 +9,11 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
+import socket
 import time
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from itertools import islice
+from contextlib import suppress
 from pathlib import Path
-from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from attrs import define, field, frozen
@@ -23,7 +21,7 @@ from sqlalchemy import text
 
 from scraper_service.crawling.browser import shared_browser
 from scraper_service.crawling.browser.chromium import find_chromium, why_missing
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.errors import ServiceUnavailable, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,46 +30,9 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.metrics import LoopLag
     from scraper_service.storage.database import Database
-
-PERIOD_S = 0.05
-SAMPLES = 1200  # one minute
-RECENT = 20  # one second
-
-
-class LoopLag:
-    """Measures how late the event loop runs timers, over the last minute."""
-
-    def __init__(self) -> None:
-        self._samples: deque[float] = deque(maxlen=SAMPLES)
-        self._handle: asyncio.TimerHandle | None = None
-
-    def start(self) -> None:
-        self._schedule(asyncio.get_running_loop())
-
-    def stop(self) -> None:
-        if self._handle is not None:
-            self._handle.cancel()
-
-    def p99_ms(self) -> float:
-        """Return the 99th percentile of the lateness in ms."""
-        ordered = sorted(self._samples)
-        return round(ordered[int(len(ordered) * 0.99)] * 1000, 2) if ordered else 0.0
-
-    def recent_ms(self) -> float:
-        """Return the median lateness in ms of the last :data:`RECENT` samples."""
-        recent = list(islice(reversed(self._samples), RECENT))
-        return median(recent) * 1000 if recent else 0.0
-
-    def _schedule(self, loop: asyncio.AbstractEventLoop) -> None:
-        due = loop.time() + PERIOD_S
-
-        def note() -> None:
-            self._samples.append(max(0.0, loop.time() - due))
-            self._schedule(loop)
-
-        self._handle = loop.call_at(due, note)
-
+    from scraper_service.storage.files.blob_stores import ObjectStore
 
 WAIT_S = 2.0  # that one report waits for running checks
 
@@ -178,12 +139,17 @@ class Health:
 
 
 PROBE_BYTES = 4096  # written to the disk
+FILES_S = 30.0  # between calls of the object storage, and the limit of one
 MAX_LAG_MS = 1000.0  # of the event loop, the median of a second
 MIB = 2**20
 
 
 def service_checks(
-    settings: BaseSettings, database: Database, pool: ConverterPool, lag: LoopLag
+    settings: BaseSettings,
+    database: Database,
+    pool: ConverterPool,
+    lag: LoopLag,
+    files: ObjectStore | None,
 ) -> Iterator[HealthCheck]:
     """Yield the checks of a process that serves requests."""
 
@@ -204,6 +170,15 @@ def service_checks(
         if (why := pool.fault) is not None:
             raise Unhealthy(why.rstrip("."))
 
+    async def check_files() -> None:
+        assert files is not None
+        try:
+            await files.check()
+        except StoreUnavailable as error:
+            raise Unhealthy(str(error).rstrip(".")) from error
+        except FileNotFoundError:
+            raise Unhealthy(f"{files.url} has no such bucket") from None
+
     async def check_lag() -> None:
         if (late_ms := lag.recent_ms()) > MAX_LAG_MS:
             raise Unhealthy(f"the event loop is {late_ms:.0f} ms late")
@@ -211,6 +186,8 @@ def service_checks(
     yield HealthCheck("database", check_database)
     yield HealthCheck("disk", check_disk)
     yield HealthCheck("converters", check_converters)
+    if files is not None:
+        yield HealthCheck("files", check_files, limit_s=FILES_S, every_s=FILES_S)
     program = find_chromium(settings)
     is_wanted = settings["RENDER"] == "always" or why_missing(settings) is None
     if is_wanted:
@@ -254,3 +231,51 @@ def _check_disk(folder: Path, least: int) -> None:
 def _check_program(program: str | None) -> None:
     if program is None or not os.access(program, os.X_OK):
         raise Unhealthy(f"the program {program} cannot be run")
+
+
+# -- systemd -----------------------------------------------------------------------------
+
+
+class ServiceManager:
+    """Tells systemd that the service is ready, alive or stopping: sd_notify(3).
+
+    Does nothing if systemd did not start this process with ``Type=notify``. With
+    ``WatchdogSec``, it notifies from the event loop, twice in this time. So systemd restarts a
+    service whose event loop hangs. Other processes do not inherit the variables.
+    """
+
+    def __init__(self) -> None:
+        self._address = os.environ.pop("NOTIFY_SOCKET", "")
+        limit_us = os.environ.pop("WATCHDOG_USEC", "")
+        self._every_s = int(limit_us) / 2e6 if limit_us.isdigit() else 0.0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def ready(self) -> None:
+        """Notify that the service accepts requests, and from now on that it is alive."""
+        self._send("READY=1")
+        if self._address and self._every_s:
+            self._go_on()
+
+    def stopping(self) -> None:
+        """Notify that the service ends. It stays alive meanwhile."""
+        self._send("STOPPING=1")
+
+    def _go_on(self) -> None:
+        self._send("WATCHDOG=1")
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(self._every_s, self._go_on)
+
+    def _send(self, state: str) -> None:
+        if not self._address:
+            return
+        # A name in the abstract namespace starts with @.
+        address = self._address
+        if address.startswith("@"):
+            address = f"\0{address[1:]}"
+        with (
+            suppress(OSError),  # systemd will notice by itself
+            socket.socket(
+                socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK
+            ) as sent,
+        ):
+            sent.sendto(state.encode(), address)

@@ -1,0 +1,286 @@
+"""Spans of requests, jobs and pages, and the thread that sends them to a collector.
+
+:mod:`scraper_service.services.metrics.tracing` imports this module only if traces are on. Spans
+have no queries, headers and bodies of requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import hashlib
+import logging
+import threading
+import time
+from collections import deque
+from contextlib import contextmanager
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from opentelemetry import context as contexts
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
+from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.trace import (
+    SpanKind,
+    Status,
+    StatusCode,
+    get_current_span,
+    set_span_in_context,
+)
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from scraper_service.crawling.metrics import SPANS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from opentelemetry.context import Context
+    from opentelemetry.sdk.trace import ReadableSpan
+    from opentelemetry.trace import Span
+
+NAME = "scraper-service"
+JOB_ID = "scraper.job_id"
+GONE = "client_gone"  # as the error of a request
+MAX_WAITING = 4096  # spans in the queue; further ones are dropped
+AT_ONCE = 256  # spans in one call of the collector
+EVERY_S = 1.0  # between two calls, unless so many spans wait
+CLOSE_S = 2.0  # for the last spans, at the end of the process
+NS = 1_000_000_000
+
+logger = logging.getLogger(__name__)
+
+
+class Traces:
+    """The tracer of this process.
+
+    The collector and its headers, the name of the service and the share of traces that are
+    kept come from the standard variables of OpenTelemetry. Spans begin and end in the thread of
+    the event loop.
+    """
+
+    def __init__(self) -> None:
+        self._queue = SpanQueue(OTLPSpanExporter())
+        # The exporter logs each failure. The queue logs the first one.
+        logging.getLogger("opentelemetry.exporter").setLevel(logging.CRITICAL + 1)
+        self._ids = _TraceIds()
+        provider = TracerProvider(
+            resource=_resource(), id_generator=self._ids, shutdown_on_exit=False
+        )
+        provider.add_span_processor(self._queue)
+        self._tracer = provider.get_tracer(NAME, version(NAME))
+        self._incoming = TraceContextTextMapPropagator()
+        atexit.register(self._queue.close)
+
+    async def stop(self) -> None:
+        """Send the last spans, for at most :data:`CLOSE_S`."""
+        self._queue.end()
+        end = time.monotonic() + CLOSE_S
+        while self._queue.is_open and time.monotonic() < end:  # noqa: ASYNC110  # a thread
+            await asyncio.sleep(0.01)
+
+    # -- requests --------------------------------------------------------------------
+
+    def begin_request(self, headers: Mapping[str, str]) -> Span:
+        """Return the span of a request to the service.
+
+        It belongs to the trace of its caller if ``headers`` has a valid ``traceparent``.
+        """
+        parent = self._incoming.extract(headers, contexts.Context())
+        return self._tracer.start_span("request", parent, SpanKind.SERVER)
+
+    def end_request(
+        self, span: Span, method: str, route: str | None, status: int | None
+    ) -> None:
+        """End the span of a request.
+
+        ``route`` is a template such as ``/v2/crawl/{id}``, None for none. ``status`` is None if
+        the client went away before the response.
+        """
+        span.update_name(method if route is None else f"{method} {route}")
+        span.set_attribute("http.request.method", method)
+        if status is None:
+            fail(span, GONE)
+        else:
+            span.set_attribute("http.response.status_code", status)
+        if route is not None:
+            span.set_attribute("http.route", route)
+        if status is not None and status >= 500:
+            span.set_status(Status(StatusCode.ERROR))
+        span.end()
+
+    @contextmanager
+    def inside(self, span: Span) -> Iterator[None]:
+        """Return a context whose tasks make parts of ``span``."""
+        token = contexts.attach(set_span_in_context(span))
+        try:
+            yield
+        finally:
+            contexts.detach(token)
+
+    def note(self, job_id: str) -> None:
+        """Note the id of a job in the current span."""
+        get_current_span().set_attribute(JOB_ID, job_id)
+
+    # -- jobs and pages --------------------------------------------------------------
+
+    def begin_job(self, job_id: str | None, kind: str) -> Span:
+        """Return the span of the work of this process on a job.
+
+        All processes derive the same trace from the id of the job.
+        """
+        if job_id is None:
+            return self._tracer.start_span(kind, contexts.Context())
+        digest = hashlib.sha256(job_id.encode()).digest()
+        with self._ids.next_is(int.from_bytes(digest[:16])):
+            span = self._tracer.start_span(kind, contexts.Context())
+        span.set_attribute(JOB_ID, job_id)
+        return span
+
+    @contextmanager
+    def job(self, job_id: str, kind: str) -> Iterator[None]:
+        """Return a context of work on a job, with its span."""
+        span = self.begin_job(job_id, kind)
+        try:
+            with self.inside(span):
+                yield
+        finally:
+            span.end()
+
+    def begin(self, name: str, parent: Span | None, start_ns: int) -> Span:
+        """Return a part of ``parent``, or of the current span for None."""
+        context: Context | None = None
+        if parent is not None:
+            context = set_span_in_context(parent, contexts.Context())
+        return self._tracer.start_span(name, context, start_time=start_ns)
+
+    def add(
+        self, name: str, parent: Span, start_ns: int, attributes: Mapping[str, Any]
+    ) -> None:
+        """Add a part of ``parent`` that ends now."""
+        span = self.begin(name, parent, start_ns)
+        span.set_attributes(known(attributes))
+        span.end()
+
+
+def known(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the attributes that have a value."""
+    return {name: value for name, value in attributes.items() if value is not None}
+
+
+def url_attributes(url: str) -> dict[str, Any]:
+    """Return host and path of a URL, without user, query and fragment."""
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname
+    except ValueError:
+        return {}
+    return {"server.address": host, "url.scheme": parts.scheme, "url.path": parts.path}
+
+
+def fail(span: Span, code: str | None) -> None:
+    """Note the failure of a span, with its error code if it has one."""
+    span.set_status(Status(StatusCode.ERROR))
+    if code is not None:
+        span.set_attribute("error.type", code)
+
+
+class _TraceIds(RandomIdGenerator):
+    """Random ids, or the given id for the next trace."""
+
+    _next: int | None = None
+
+    @contextmanager
+    def next_is(self, trace_id: int) -> Iterator[None]:
+        self._next = trace_id
+        try:
+            yield
+        finally:
+            self._next = None
+
+    def generate_trace_id(self) -> int:
+        return super().generate_trace_id() if self._next is None else self._next
+
+
+def _resource() -> Resource:
+    found = Resource.create({"service.version": version(NAME)})
+    if str(found.attributes["service.name"]).startswith("unknown_service"):
+        found = found.merge(Resource({"service.name": NAME}))
+    return found
+
+
+class SpanQueue(SpanProcessor):
+    """Sends ended spans to a collector, from a thread of its own.
+
+    At most :data:`MAX_WAITING` spans wait. A collector that is down or slow costs spans, which
+    are counted, and holds up nothing else. The processor of the library would wait for it for
+    half a minute at the end.
+    """
+
+    def __init__(self, exporter: SpanExporter):
+        self._exporter = exporter
+        self._waiting: deque[ReadableSpan] = deque()
+        self._wake = threading.Event()
+        self._is_ending = False
+        self._fails = False
+        self._thread = threading.Thread(target=self._run, name="spans", daemon=True)
+        self._thread.start()
+
+    @property
+    def is_open(self) -> bool:
+        """True until the last spans are sent, after :meth:`end`."""
+        return self._thread.is_alive()
+
+    def on_end(self, span: ReadableSpan) -> None:
+        """Queue a span that is sampled."""
+        if span.context is None or not span.context.trace_flags.sampled:
+            return
+        if self._is_ending or len(self._waiting) >= MAX_WAITING:
+            SPANS.labels("dropped").inc()
+            return
+        self._waiting.append(span)
+        if len(self._waiting) >= AT_ONCE:
+            self._wake.set()
+
+    def end(self) -> None:
+        """Take no more spans, and send those that wait."""
+        self._is_ending = True
+        self._wake.set()
+
+    def close(self) -> None:
+        """Do as :meth:`end`, and wait for at most :data:`CLOSE_S`. Blocks."""
+        if not self._is_ending:
+            self.end()
+            self._thread.join(CLOSE_S)
+
+    def shutdown(self) -> None:
+        """Do as :meth:`close`."""
+        self.close()
+
+    def _run(self) -> None:
+        while True:
+            self._wake.wait(EVERY_S)
+            self._wake.clear()
+            is_last = self._is_ending
+            while self._waiting:
+                count = min(AT_ONCE, len(self._waiting))
+                self._export([self._waiting.popleft() for _ in range(count)])
+            if is_last:
+                self._exporter.shutdown()
+                return
+
+    def _export(self, spans: list[ReadableSpan]) -> None:
+        try:
+            fails = self._exporter.export(spans) is not SpanExportResult.SUCCESS
+        except Exception:
+            logger.debug("spans could not be sent", exc_info=True)
+            fails = True
+        SPANS.labels("failed" if fails else "exported").inc(len(spans))
+        if fails and not self._fails:
+            logger.warning("the collector of traces takes no spans; they are lost")
+        elif self._fails and not fails:
+            logger.info("the collector of traces takes spans again")
+        self._fails = fails

@@ -1,0 +1,163 @@
+"""llms.txt jobs: the pages of a site, listed for language models."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+from scraper_service.content import llms_txt
+from scraper_service.discovery import relevance
+from scraper_service.options.crawl import BatchOptions
+from scraper_service.services.operations.operations import (
+    OperationFailed,
+    with_written_start,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.content.llms_txt import LlmsPage
+    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.pricing import Prices
+    from scraper_service.options.extraction import LlmsTextOptions
+    from scraper_service.services.operations.operations import Operation, Sources
+
+SHOW_S = 2.0  # between two stored versions of the text so far
+
+
+class LlmsText:
+    """Maps a site, reads its pages and lists them in the order of the map."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        pool: ConverterPool,
+        prices: Prices,
+        settings: BaseSettings,
+    ):
+        self._sources = sources
+        self._pool = pool
+        self._price = prices.page
+        self._most_s = settings.getint("OPERATION_TIMEOUT_S")
+
+    def pages(self, options: LlmsTextOptions) -> int:
+        """Return the most pages that an operation may be charged for."""
+        return options.max_urls
+
+    def price(self, _: LlmsTextOptions) -> int:
+        """Return the price of a page in credits."""
+        return self._price
+
+    async def __call__(self, operation: Operation) -> None:
+        """Run an operation with :class:`LlmsTextOptions`."""
+        options: LlmsTextOptions = operation.options
+        until = operation.deadline(self._most_s)
+        if "urls" not in operation.memory:
+            await self._list(operation, options, until)
+        urls: list[str] = operation.memory["urls"]
+        batch = BatchOptions(
+            urls=tuple(urls), scrape=options.scrape, max_concurrency=None, webhook=None
+        )
+        step = await operation.begin("pages", batch)
+        pages: dict[int, LlmsPage] = {}
+        shown = time.monotonic()
+        async for _ in operation.looks(step, until):
+            had = len(pages)
+            await self._read(operation, step, pages)
+            if len(pages) > had and time.monotonic() > shown + SHOW_S:
+                listed = llms_txt.without_text(_good(pages))
+                await operation.show(await self._text(operation, listed, full=False))
+                shown = time.monotonic()
+        early = await operation.ended(step, until)
+        await self._read(operation, step, pages)
+        if not (good := _good(pages)):
+            raise OperationFailed(await self._reason(operation, step, pages, early))
+        warnings = [
+            operation.memory.get("refused"),
+            early and f"It ended early: {early}.",
+        ]
+        warning = " ".join(filter(None, warnings)) or None
+        result = await self._text(
+            operation, good, full=options.show_full_text, warning=warning
+        )
+        await operation.complete(result, len(good), self._price * len(good))
+
+    async def _list(
+        self, operation: Operation, options: LlmsTextOptions, until: float
+    ) -> None:
+        """Store the URLs to read; only the start page if the site has no map."""
+        limit = min(options.max_urls, operation.page_limit)
+        found = await self._sources.site(
+            options.url, operation.team_id, options.scrape, until, limit=limit
+        )
+        rows: list[relevance.RowT] = await self._pool.run(
+            relevance.rows_of,
+            found.slices,
+            team_id=operation.team_id,
+            job_id=operation.id,
+        )
+        urls = with_written_start((row[0] for row in rows[:limit]), options.url)
+        urls, refused = await self._sources.permitted(urls, options.url)
+        urls = urls or [options.url]
+        await operation.remember(urls=urls, error=found.error, refused=refused)
+
+    async def _read(
+        self, operation: Operation, step: str, pages: dict[int, LlmsPage]
+    ) -> None:
+        """Add newly arrived pages to ``pages``, by their number."""
+        full = operation.options.show_full_text
+        async for entries in operation.entries(step, len(pages)):
+            bodies = [entry.body for entry in entries]
+            found: list[LlmsPage] = await self._pool.run(
+                llms_txt.llms_pages,
+                bodies,
+                full,
+                team_id=operation.team_id,
+                job_id=operation.id,
+            )
+            for entry, page in zip(entries, found, strict=True):
+                pages[entry.number] = page
+
+    async def _text(
+        self,
+        operation: Operation,
+        pages: list[LlmsPage],
+        *,
+        full: bool,
+        warning: str | None = None,
+    ) -> bytes:
+        url = operation.options.url
+        told = " ".join(filter(None, (operation.warning, warning))) or None
+        text: bytes = await self._pool.run(
+            llms_txt.llms_json,
+            url,
+            pages,
+            full,
+            told,
+            team_id=operation.team_id,
+            job_id=operation.id,
+        )
+        return text
+
+    async def _reason(
+        self,
+        operation: Operation,
+        step: str,
+        pages: Mapping[int, LlmsPage],
+        early: str | None,
+    ) -> str:
+        """Return the reason why no page could be read."""
+        failures = await operation.failures(step)
+        reasons = [
+            *(f"{page.url}: {page.error}" for page in pages.values()),
+            *(f"{each.url}: {each.error}" for each in failures),
+        ]
+        first = next(iter(reasons), None) or operation.memory["error"] or early or ""
+        return f"No page of the site could be read. {first:.500}".strip()
+
+
+def _good(pages: Mapping[int, LlmsPage]) -> list[LlmsPage]:
+    """Return the pages that were read, in the order of the map."""
+    return [pages[n] for n in sorted(pages) if pages[n].error is None]
