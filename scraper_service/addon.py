@@ -8,6 +8,7 @@ and the like). Settings such as ``ITEM_PIPELINES`` therefore only add components
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve
@@ -16,6 +17,7 @@ from scrapy.settings import default_settings as scrapys
 from scraper_service import settings as ours
 from scraper_service.items import DATA_LOSS, PageSource
 from scraper_service.library import DEFAULT_FORMATS, conversion_options, converted
+from scraper_service.services.metrics.tracing import ENDPOINT
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,6 +48,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.robots.RobotsMiddleware": 310,
         "scraper_service.crawling.page_cache.PageCache": 320,
         "scraper_service.crawling.middlewares.RequestOptionsMiddleware": 350,
+        "scraper_service.crawling.download.unchanged_pages.UnchangedPages": 360,
         "scraper_service.crawling.middlewares.RetryAfter": 550,
         "scraper_service.crawling.middlewares.SafeRedirect": 600,
         "scraper_service.crawling.middlewares.FreshCookies": 700,
@@ -64,6 +67,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "EXTENSIONS": {
         "scraper_service.crawling.direct_items.DirectItems": 0,
         "scraper_service.crawling.job_process.JobProcess": 0,
+        "scraper_service.crawling.logs.JobLog": 0,
         "scraper_service.crawling.politeness.crawl_report.JobRecorder": 0,
         # Off: one timer per crawler; commands/crawl.py logs its own lines.
         "scrapy.extensions.logstats.LogStats": None,
@@ -71,6 +75,8 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
     "FEED_EXPORTERS": {
         "csv": "scraper_service.feeds.exporters.TableExporter",
         "xml": "scraper_service.feeds.exporters.XmlExporter",
+        "parquet": "scraper_service.feeds.exporters.ParquetExporter",
+        "zip": "scraper_service.feeds.exporters.MarkdownExporter",
     },
     # Pipelines of users have orders from 0 to 1000. They run later and get stored
     # items, as feeds do.
@@ -79,6 +85,7 @@ COMPONENTS: Mapping[str, Mapping[str, int | str | None]] = {
         "scraper_service.crawling.pipelines.PagePipeline": -900,
         "scraper_service.crawling.change_tracking.ChangePipeline": -700,
         "scraper_service.crawling.duplicates.RepeatsPipeline": -600,
+        "scraper_service.crawling.change_tracking.SincePipeline": -550,
         "scraper_service.crawling.pipelines.FeedPipeline": -500,
         "scraper_service.crawling.page_index.SearchIndexPipeline": -400,
         "scraper_service.feeds.flat_items.FlatItems": -100,
@@ -103,6 +110,11 @@ OPTIONAL: Mapping[str, Sequence[str]] = {
     "scrapy.extensions.feedexport.FeedExporter": ("FEEDS", "FEED_URI"),
     "scrapy.extensions.remote_control.RemoteControl": ("REMOTE_CONTROL_ENABLED",),
     "scrapy.extensions.telnet.TelnetConsole": ("TELNETCONSOLE_ENABLED",),
+}
+# With spans for OpenTelemetry: before the first pipeline, and before that of the commit.
+TRACED: Mapping[str, int] = {
+    "scraper_service.services.metrics.page_spans.PageSpans": -960,
+    "scraper_service.services.metrics.page_spans.CommitSpans": -510,
 }
 
 
@@ -137,6 +149,8 @@ class ServiceAddon:
             if all(str(settings[name]) in OFF for name in names)
         ]
         _add(settings, "EXTENSIONS", dict.fromkeys(unused))
+        if os.environ.get(ENDPOINT):
+            _add(settings, "ITEM_PIPELINES", TRACED)
         for name, path in CLASSES.items():
             settings.set(name, path, priority="addon")
 

@@ -71,6 +71,7 @@ class OptionUnavailable(ServiceError, ValueError):
     """
 
     nested = False  # True for a page option inside the options of a job
+    above: tuple[str | int, ...] = ()  # the path of the options in the request
 
     def __init__(self, attribute: str, message: str, code: str = "BAD_REQUEST"):
         self.attribute = attribute
@@ -99,6 +100,20 @@ class Unauthorized(ServiceError, PermissionError):
     """Raised when a request has no valid API key."""
 
 
+class ScopeMissing(Unauthorized):
+    """Raised when a route needs a scope that the API key does not have.
+
+    ``scope`` is the scope that ``route``, a method and a path, needs.
+    """
+
+    def __init__(self, route: str, scope: str, own: str):
+        self.scope = scope
+        super().__init__(
+            f"Unauthorized: {route} needs an API key with the scope {scope!r}, this key"
+            f" has the scope {own!r}."
+        )
+
+
 class InvalidParameter(ServiceError, ValueError):
     """Raised when a part of a request's path or query is invalid."""
 
@@ -122,6 +137,20 @@ class JobEnded(ServiceError, ValueError):
         super().__init__(f"{kind.capitalize()} is already {state}")
 
 
+class MonitorLimit(ServiceError, ValueError):
+    """Raised when a team has as many monitors as it may have."""
+
+    def __init__(self, most: int):
+        super().__init__(f"Monitor limit reached: a team may have {most} monitors.")
+
+
+class CheckRunning(ServiceError, ValueError):
+    """Raised when a monitor would be run while one of its checks is running."""
+
+    def __init__(self) -> None:
+        super().__init__("A monitor check is already running")
+
+
 class CallFailed(ServiceError, ValueError):
     """Raised for feedback on a call that has failed. ``endpoint`` is that of the call."""
 
@@ -131,6 +160,54 @@ class CallFailed(ServiceError, ValueError):
 
 class JobFinished(JobEnded):
     """Raised when a caller controls a job that has ended: pause, change, retry."""
+
+
+class ExportUnavailable(ServiceError, ValueError):
+    """Raised for an export in a format whose library is not installed."""
+
+    def __init__(self, name: str, reason: str):
+        super().__init__(f"The format {name} is not available: {reason}.")
+
+
+class JobRunning(ServiceError, ValueError):
+    """Raised for an export that needs a job that is paused or has ended."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"The format {name} has the pages of a job that is paused or has ended;"
+            " jsonl, csv and md take a running job too."
+        )
+
+
+class SourcesNotStored(ServiceError, ValueError):
+    """Raised for what needs the responses of pages of a job that has not kept them.
+
+    ``what`` is the start of the sentence.
+    """
+
+    def __init__(self, what: str):
+        super().__init__(
+            f"{what} needs the responses of the pages, and this job has not kept"
+            " them: keepSources (SCRAPER_KEEP_SOURCES) or zeroDataRetention of its start"
+            " decide."
+        )
+
+
+class SourceJobRunning(ServiceError, ValueError):
+    """Raised when a job is reprocessed that is neither paused nor finished."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The job is still running; reprocess it when it is paused or has ended."
+        )
+
+
+class RangeInvalid(ServiceError, ValueError):
+    """Raised for a range of bytes behind the end of a file. ``length`` is that of the file."""
+
+    def __init__(self, length: int):
+        self.length = length
+        super().__init__(f"The file has {length} bytes: the range begins behind them.")
 
 
 class UploadNotFound(ServiceError, LookupError):
@@ -228,6 +305,60 @@ class QueueFull(ServiceError, RuntimeError):
     retry_after_s = 5
 
 
+class SessionNotFound(ServiceError, LookupError):
+    """Raised for a session of the browser that a team does not have."""
+
+    def __init__(self) -> None:
+        super().__init__("Browser session not found.")
+
+
+class SessionDestroyed(ServiceError, LookupError):
+    """Raised for a step in a session of the browser that has ended."""
+
+    def __init__(self) -> None:
+        super().__init__("Browser session has been destroyed.")
+
+
+class SessionElsewhere(ServiceError, RuntimeError):
+    """Raised for a step in a session whose browser another process has."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "The browser of this session belongs to another process of the service: send"
+            " all calls of a session to the process that has opened it."
+        )
+
+
+class ProfileInUse(ServiceError, RuntimeError):
+    """Raised when a second session would write a profile."""
+
+    def __init__(self, name: str):
+        super().__init__(
+            f"The profile {name!r} is open for writing in another session: end that"
+            " session, or open the profile with saveChanges: false."
+        )
+
+
+class ReplayUnavailable(ServiceError, LookupError):
+    """Raised for a browser session after a scrape whose options are not stored."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Replay context is unavailable for this scrape job. Please rerun the scrape."
+        )
+
+
+class SessionLimit(QueueFull):
+    """Raised when a team has as many sessions of the browser as it may have."""
+
+    retry_after_s = 30
+
+    def __init__(self) -> None:
+        super().__init__(
+            "You have reached the maximum number of active browser sessions."
+        )
+
+
 class NoConverter(ServiceError, TimeoutError):
     """Raised when a task times out before a converter process is free."""
 
@@ -270,6 +401,19 @@ class OutOfCredits(ServiceError, RuntimeError):
         )
 
 
+class DiskQuotaExceeded(ServiceError, RuntimeError):
+    """Raised when a team has stored as many bytes as it may. Nothing is charged."""
+
+    def __init__(self, used: int, limit: int):
+        self.used = used
+        self.limit = limit
+        super().__init__(
+            f"The disk quota of the team is used up: {used / 2**20:.1f} of"
+            f" {limit / 2**20:.1f} MiB are stored. Delete jobs with DELETE"
+            " /v2/jobs/{id}, wait until some expire, or ask the operator for more."
+        )
+
+
 class RateLimited(ServiceError, RuntimeError):
     """Raised when a team exceeds its rate limit for a mode.
 
@@ -291,6 +435,10 @@ class DatabaseUnusable(ServiceError, RuntimeError):
     """Raised when the job database cannot be opened. The text is for the operator."""
 
 
+class BackupFailed(ServiceError, RuntimeError):
+    """Raised when a backup is not made or not restored. The text is for the operator."""
+
+
 class ServiceUnavailable(ServiceError, RuntimeError):
     """Raised during start and shutdown, and while the database is unavailable.
 
@@ -300,3 +448,7 @@ class ServiceUnavailable(ServiceError, RuntimeError):
     def __init__(self, message: str, retry_after_s: int = 5):
         self.retry_after_s = retry_after_s
         super().__init__(message)
+
+
+class StoreUnavailable(ServiceUnavailable):
+    """Raised while the store of files does not respond, or refuses a call."""

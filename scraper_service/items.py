@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
-from attrs import field, fields, frozen
+from attrs import evolve, field, fields, frozen
 
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.scrape import ScrapeOptions
@@ -20,6 +20,8 @@ BlockT = tuple[int, int, int]
 DATA_LOSS = "dataloss"  # Scrapy's flag of a truncated response
 UPLOADED = "upload://file/"  # URL prefix of uploaded files, before the file name
 DUPLICATE = "duplicate"  # error code of a page that equals another page of its job
+#: Codes of pages of a crawl with ``since``: the same as before, and gone since then.
+UNCHANGED, REMOVED = "unchanged", "removed"
 QUEUE_FULL = "QUEUE_FULL"  # error code of a page that was refused before conversion
 
 
@@ -61,6 +63,8 @@ class PageSource:
     find_search: bool = False
     #: Compute so many characters of ``text``.
     find_text: int = 0
+    #: Compute ``packed``.
+    pack_body: bool = False
     #: Encodings of the body, in lower case, the outermost last.
     content_encodings: tuple[str, ...] = ()
     #: True if the body is truncated.
@@ -143,7 +147,7 @@ class Tracked:
     url: str
     #: The options of the format.
     options: ChangeTracking
-    #: JSON text, see :mod:`scraper_service.content.change_tracking`.
+    #: JSON text, see :mod:`scraper_service.content.change_tracking.comparison`.
     draft: bytes
     #: The Markdown as JSON text.
     markdown: bytes
@@ -156,6 +160,25 @@ class Tracked:
     warning: str | None = None
     #: None before the comparison.
     snapshot: Snapshot | None = None
+
+
+@frozen(kw_only=True)
+class KeptResponse:
+    """The response of a page, which its job keeps."""
+
+    #: The final URL.
+    url: str
+    #: Seconds since 1970.
+    at: float
+    engine: str
+    #: The status line and the fields, up to the empty line.
+    head: bytes
+    #: As received, without chunks, with its content encodings.
+    body: bytes
+    content_type: str = ""
+    is_cut: bool = False
+    #: The compressed body, if a converter process has made it.
+    packed: bytes = b""
 
 
 @frozen(kw_only=True)
@@ -197,8 +220,18 @@ class Fetch:
     is_upload: bool = False
     #: When the caller stops waiting (:func:`time.monotonic`).
     deadline: float | None = None
+    #: When the first request for the page started (:func:`time.monotonic`).
+    began_at: float | None = None
     #: The id of the caller's key or team; empty in local runs.
     account: str = ""
+    #: The page of another job that the response was stored for; None for a fetch.
+    source_scrape_id: str | None = None
+    #: None unless the job keeps the sources of its pages.
+    kept: KeptResponse | None = None
+    #: True for a page that repeats the one of an earlier job, because it has not changed.
+    is_unchanged: bool = False
+    #: The compressed JSON of the page of the base of the job; None without one.
+    base_page: bytes | None = None
 
 
 @frozen
@@ -209,6 +242,18 @@ class Upload:
     #: Empty if unknown.
     content_type: str
     body: bytes
+
+
+@frozen(kw_only=True)
+class TakenPage:
+    """A page as a session of the browser shows it, in place of a fetch."""
+
+    url: str
+    status: int
+    #: The HTML in UTF-8.
+    body: bytes
+    rendered: Rendered
+    warnings: tuple[str, ...] = ()
 
 
 @frozen
@@ -253,10 +298,19 @@ class PageContent:
     shell: str | None = None
     #: The packed entry for the search index of the team's pages; may be empty.
     search: bytes = b""
+    #: The body as a job stores it, see
+    #: :func:`scraper_service.content.text.kept_responses.pack_body`; may be empty.
+    packed: bytes = b""
     #: Converted pages of a PDF file or the like.
     num_pages: int | None = None
     #: All pages of the file.
     total_pages: int | None = None
+    #: Tokens of the whole Markdown; None without Markdown.
+    token_count: int | None = None
+    #: What part of the Markdown the value ``part`` is; None for the whole.
+    chunk: Mapping[str, int] | None = None
+    #: How often each kind of personal data was replaced; None if it may stay.
+    redacted: Mapping[str, int] | None = None
     #: The Markdown for a language model.
     text: str = ""
     #: An excerpt that looks like a prompt injection, if this was checked.
@@ -370,6 +424,8 @@ class PageMetadata:
     #: The URL as the caller wrote it.
     source_url: str
     scrape_id: str
+    #: See :attr:`Fetch.source_scrape_id`.
+    source_scrape_id: str | None = None
     #: The final URL.
     url: str
     #: None without a response.
@@ -379,6 +435,10 @@ class PageMetadata:
     proxy_used: str = "basic"
     engine: str | None = None
     time_zone: str | None = None
+    #: See :attr:`Fetch.is_unchanged`.
+    is_unchanged: bool = False
+    #: ``new`` or ``changed``, in a crawl with ``since``.
+    change: str | None = None
     credits_used: int = 0
     answered_by: str | None = None
     tokens_used: int | None = None
@@ -386,6 +446,9 @@ class PageMetadata:
     cached_at: float | None = None
     num_pages: int | None = None
     total_pages: int | None = None
+    token_count: int | None = None
+    chunk: Mapping[str, int] | None = None
+    redacted: Mapping[str, int] | None = None
     error: str | None = None
     duplicate_of: str | None = None
     #: Milliseconds that the team's limit delayed the page; None without delay.
@@ -422,6 +485,18 @@ class Page:
     follow: tuple[LinkRowT, ...] = ()
     #: See :attr:`PageContent.base`.
     base: str | None = None
+    #: See :attr:`Fetch.kept`.
+    kept: KeptResponse | None = None
+    #: See :attr:`Fetch.base_page`.
+    base_page: bytes | None = None
+
+    @property
+    def whole(self) -> Page:
+        """The page with its whole Markdown instead of a part of it."""
+        if self.metadata.chunk is None:
+            return self
+        values = {name: value for name, value in self.values.items() if name != "part"}
+        return evolve(self, values=values, metadata=evolve(self.metadata, chunk=None))
 
     def __str__(self) -> str:
         return f"the page {self.metadata.source_url}"  # in logs

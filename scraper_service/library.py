@@ -147,10 +147,12 @@ def converted(found: PageContent) -> Converted:
     if found.error is not None:
         raise ConversionFailed(found.error.code, found.error.message)
     values = {name: json.loads(text) for name, text in found.values.items()}
+    if "part" in values:
+        values["markdown"] = values.pop("part")
     metadata = {**found.other, **found.known}
-    for name in ("num_pages", "total_pages"):
-        if (count := getattr(found, name)) is not None:
-            metadata[name] = count
+    for name in ("num_pages", "total_pages", "token_count", "chunk", "redacted"):
+        if (fact := getattr(found, name)) is not None:
+            metadata[name] = fact
     by_rule = (text for texts in found.rule_warnings.values() for text in texts)
     return Converted(
         markdown=values.get("markdown"),

@@ -25,8 +25,14 @@ os.environ.setdefault("TLDEXTRACT_PUBLIC_SUFFIX_LIST_URLS", "")
 # The add-ons of our spiders. They bring our components, also into a project that lists
 # others in these settings.
 ADDONS = {"scraper_service.addon.ScraperAddon": 500}
+ASYNCIO_EVENT_LOOP = "scraper_service.crawling.download.event_loop.EventLoop"
 BOT_NAME = "scraper-service"
-COMMANDS_MODULE = "scraper_service.commands"
+COMMANDS_MODULE = "scraper_service.cli.commands"
+# Scrapy checks the endings of `-o` and `-O` before add-ons are known.
+FEED_EXPORTERS = {
+    "parquet": "scraper_service.feeds.exporters.ParquetExporter",
+    "zip": "scraper_service.feeds.exporters.MarkdownExporter",
+}
 NEWSPIDER_MODULE = "scraper_service.spiders"
 SPIDER_LOADER_WARN_ONLY = False
 SPIDER_MODULES = ["scraper_service.spiders"]
@@ -103,7 +109,10 @@ MAX_CONNECTIONS = 2000
 MAX_PEER_CONNECTIONS = 500
 # Free space in DATA_DIR below which the service is not ready.
 MIN_DISK_MB = 100
-# Time after SIGTERM until running work is ended.
+# Time after SIGTERM in which calls are still accepted, while /health/ready is a 503 and
+# each response closes its connection: for load balancers to turn to other services.
+DRAIN_S = 0
+# Time after SIGTERM and DRAIN_S until running work is ended.
 SHUTDOWN_TIMEOUT_S = 30
 
 # -- Access ----------------------------------------------------------------------------
@@ -121,9 +130,28 @@ RATE_LIMITS: list[str] = []
 # Hosts that nothing is fetched from, with their subdomains.
 BLOCKED_SITES: list[str] = []
 
+# Offer the operations as tools for agents (Model Context Protocol) at /mcp.
+MCP = True
+# Tools to offer, such as `firecrawl_scrape`. Empty: all that work.
+MCP_TOOLS: list[str] = []
+# Tokens of an answer of a tool, if the call names no other number.
+MCP_MAX_TOKENS = 10_000
+# Values of the header Origin that may call /mcp, such as `https://agents.example.net`,
+# beside the service's own and calls without the header.
+MCP_ORIGINS: list[str] = []
+
+# Who may read /metrics: loopback (callers on this machine, not through a proxy, and
+# METRICS_KEY), open (everybody), off.
+METRICS = "loopback"
+# Key for /metrics, sent as `Authorization: Bearer`. Empty: no key is accepted.
+METRICS_KEY = ""
+
 # -- Prices in credits -----------------------------------------------------------------
 # Price of a page.
 CREDITS_PER_PAGE = 1
+# Price of a page that has not changed since the last check of its monitor, in place of all
+# other prices of pages: it costs no conversion, and mostly no body.
+CREDITS_UNCHANGED = 1
 # Price of each parsed page of a PDF, in place of CREDITS_PER_PAGE.
 CREDITS_PER_PDF_PAGE = 1
 # Added for data by a JSON Schema or a prompt.
@@ -138,6 +166,10 @@ CREDITS_PER_MAP = 1
 CREDITS_PER_SEARCH = 2
 # Price of each page that the data of an extract come from.
 CREDITS_PER_EXTRACT_PAGE = 5
+# Price of each started minute of a session of the browser.
+CREDITS_PER_SESSION_MINUTE = 2
+# The same for a session in which a language model has taken steps by a prompt.
+CREDITS_PER_PROMPT_MINUTE = 7
 # Tokens per credit in the responses that count tokens.
 TOKENS_PER_CREDIT = 15
 
@@ -147,8 +179,18 @@ TOKENS_PER_CREDIT = 15
 RETENTION_DAYS = 1
 # The most days that requests may ask for with retentionDays.
 MAX_RETENTION_DAYS = 365
+# Whether crawls and batches keep the response of each page with the job, for archives and
+# other formats; keepSources of a request wins. A job then takes about twice the room.
+KEEP_SOURCES = True
+# Disk quota of a team in MiB: pages, responses, files, uploads and results that it has
+# stored, compressed. 0 is none; `teams set --disk-mb` changes it for a team. Without room,
+# calls that store pages get a 402, and crawls and batches pause.
+TEAM_DISK_MB = 0
 # Time that the raw sources of pages are kept for maxAge.
 CACHE_RETENTION_S = 604_800
+# Age of a page up to which a sitemap that says it has not changed spares the fetch in a check
+# of a monitor. Sitemaps may be wrong. 0: every page is fetched.
+LASTMOD_TRUST_S = 604_800
 # Time that the last version of a page is kept for changeTracking: a year.
 CHANGE_RETENTION_S = 31_536_000
 # Running single scrapes in one process. Further ones get a 429.
@@ -169,6 +211,19 @@ MAX_PENDING_MAPS = 200
 MAX_RUNNING_OPERATIONS = 50
 # Time after which such a job ends with what it has read so far.
 OPERATION_TIMEOUT_S = 3600
+# Monitors of one team.
+MAX_MONITORS = 1000
+# Checks of monitors that run at a time in one process.
+MONITOR_CONCURRENCY = 4
+# Time after which a check ends with the pages it has.
+MONITOR_CHECK_TIMEOUT_S = 3600
+# Server for mail of monitors: `smtp://USER:PASSWORD@HOST:PORT/?from=ADDRESS`, or `smtps://`.
+# Without it no mail is sent.
+SMTP_URL = ""
+# Channels of messages of monitors: NAME=URL,NAME=URL with URLs of Apprise (extra
+# `notifications`), such as `team=slack://TOKEN_A/TOKEN_B/TOKEN_C`. Teams name them. Their
+# connections are under the egress rule.
+NOTIFICATION_CHANNELS: list[str] = []
 # Pages that an extract reads below a URL with /*, where it has no limit.
 EXTRACT_PAGES = 50
 # Days after which a paused job is cancelled.
@@ -203,6 +258,12 @@ HOST_CONCURRENCY = 8
 # Proxies to fetch through: `http://USER:PASSWORD@HOST:PORT` for every page,
 # `stealth=http://...` for pages with the proxy `stealth`, or that a site refused.
 PROXIES: list[str] = []
+# Proxy to everything outside, such as `http://USER:PASSWORD@proxy.example.net:3128`:
+# pages without an entry of PROXIES, search engines, language models, webhooks. HTTPS_PROXY
+# and similar variables have no effect.
+OUTGOING_PROXY = ""
+# Hosts, with their subdomains, and networks that are reached without OUTGOING_PROXY.
+OUTGOING_PROXY_EXCEPT = ["localhost", "127.0.0.1/32", "::1/128"]
 # Product token by which groups of a robots.txt are chosen. Empty: that of USER_AGENT.
 ROBOTS_AGENT = ""
 # Memory for the robots.txt rules of all sites, per process.
@@ -278,8 +339,18 @@ BROWSER_PAGES = 500
 BROWSER_AGE_S = 3600
 # Time without a page after which the browser ends.
 BROWSER_IDLE_S = 120
+# Sessions of the browser that a team may have open at a time, each with a browser of its own;
+# 0 switches sessions off. Half of the memory of the machine limits those of all teams.
+BROWSER_SESSIONS = 4
+# Let callers connect to the browser of a session with Playwright or Puppeteer (cdpUrl). Then
+# the browser of a session has a port on 127.0.0.1, which other users of the machine can reach.
+BROWSER_CDP = False
 # Form of screenshots and PDFs in responses: files (signed URLs), or inline (data: URLs).
 ARTEFACTS = "files"
+# Object storage for these files: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or
+# az://CONTAINER/PREFIX, of one job database only; extra `object-storage`. Credentials and
+# endpoint come from the environment of the service. Empty: files in DATA_DIR.
+ARTEFACT_STORE = ""
 # URL of the list of hosts that `blocklist update` downloads.
 BLOCKLIST_URL = ""
 # Import path of the class that starts the browser.
@@ -330,17 +401,40 @@ MAX_WATCHERS = 1000
 MAX_TEAM_WATCHERS = 100
 # Time between two pings to a client that has nothing to read.
 WATCHER_PING_S = 20
-# Time after which a client that stops reading is disconnected.
+# Time after which a client that stops reading a stream or an export is disconnected.
 WATCHER_STALL_S = 30
+# Running exports of one team in one process of the service. Further ones get a 429.
+EXPORT_CONCURRENCY = 4
+# The same for all teams. Each export is a process of some 30 MB, for Parquet 160 MB.
+MAX_EXPORTS = 16
+
+# -- Audit log -------------------------------------------------------------------------
+# Days that entries of the audit log are kept: who changed keys, teams and jobs, from which
+# address. 0 keeps none.
+AUDIT_DAYS = 365
 
 # -- Logs ------------------------------------------------------------------------------
-# Least severe level that is logged: DEBUG, INFO, WARNING, ERROR.
+# False writes no line for each request to the service. Requests to /health and /metrics
+# never have one.
+ACCESS_LOG = True
+# True writes each line of the log of a service, of a node's process and of `scrapy crawl`
+# as a JSON object, false as text.
+LOG_JSON = False
+# Least severe level that is logged: DEBUG, INFO, WARNING, ERROR, CRITICAL.
 LOG_LEVEL = "INFO"
+# DSN of a project of Sentry that gets the tracebacks of unexpected errors, without requests;
+# extra `sentry`. Empty: none is sent.
+SENTRY_DSN = ""
 LOG_VERSIONS: list[str] = []
 
 # -- Not settings: limits of the values, and the environment ---------------------------
 _kinds = {name: type(value) for name, value in globals().items() if name.isupper()}
-_choices = {"ARTEFACTS": ("files", "inline"), "RENDER": ("auto", "never", "always")}
+_choices = {
+    "ARTEFACTS": ("files", "inline"),
+    "LOG_LEVEL": ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    "METRICS": ("loopback", "open", "off"),
+    "RENDER": ("auto", "never", "always"),
+}
 _minima = {
     "BROWSER_PAGES": 1,
     "CONVERTER_MEMORY_MB": 256,  # it could not load what it needs
@@ -354,10 +448,16 @@ _minima = {
     "LLM_PIECE_TOKENS": 200,
     "LLM_TIMEOUT_S": 1,
     "MAX_ACTIVE_JOBS": 1,
+    "MAX_EXPORTS": 1,
     "MAX_PENDING_MAPS": 1,
     "MAX_RUNNING_JOBS": 1,
     "MAX_RUNNING_MAPS": 1,
     "MAX_RUNNING_OPERATIONS": 1,
+    "MAX_MONITORS": 1,
+    "MCP_MAX_TOKENS": 200,
+    "MONITOR_CONCURRENCY": 1,
+    "MONITOR_CHECK_TIMEOUT_S": 1,
+    "EXPORT_CONCURRENCY": 1,
     "EXTRACT_PAGES": 1,
     "OPERATION_TIMEOUT_S": 1,
     "PAUSE_MAX_DAYS": 1,
@@ -426,6 +526,10 @@ def check_settings(settings: BaseSettings) -> None:
     if url := settings["WEBHOOK_URL"]:
         _check_webhook(url)
     _check_model(settings)
+    if url := settings["ARTEFACT_STORE"]:
+        from scraper_service.storage.files.blob_stores import check_store_url  # noqa: PLC0415
+
+        check_store_url(url)
     usual, most = settings["RETENTION_DAYS"], settings["MAX_RETENTION_DAYS"]
     if float(usual) > float(most):
         raise ValueError(

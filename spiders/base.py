@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 import scrapy
 from attrs import evolve
@@ -16,6 +17,7 @@ from scraper_service.errors import InvalidOptions, Issue, ServiceUnavailable
 from scraper_service.items import (
     DATA_LOSS,
     Fetch,
+    KeptResponse,
     Lease,
     PageContent,
     PageSource,
@@ -24,6 +26,7 @@ from scraper_service.llm.model import language_model, text_limit
 from scraper_service.options.availability import BROWSER, HTTP, asks_model
 from scraper_service.options.crawl import CHANGEABLE
 from scraper_service.options.urls import request_url
+from scraper_service.spiders.unchanged import content_again
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -41,7 +44,10 @@ T = TypeVar("T")
 
 ADDON = "scraper_service.addon.ServiceAddon"
 _OF_AN_ANSWER = frozenset(
-    {"download_latency", "download_slot", "rendered", "transport_warnings"}
+    {
+        *("download_latency", "download_slot", "rendered", "transport_warnings"),
+        *("response_head", "unchanged"),
+    }
 )
 
 
@@ -76,6 +82,7 @@ class ConverterProtocol(Protocol):
         *args: object,
         timeout_s: float = ...,
         team_id: str | None = None,
+        job_id: str = ...,
     ) -> T:
         """Call an importable function in a process of the pool and return its result."""
         ...
@@ -142,6 +149,7 @@ class PageSpider(scrapy.Spider):
     find_links = False
     find_blocks = False
     keeps_search = False
+    keeps_sources = False
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
@@ -232,31 +240,75 @@ class PageSpider(scrapy.Spider):
         request = response.request
         assert request is not None
         options, engine = request.meta["options"], request.meta.get("engine")
+        text_limit = self.text_limit if asks_model(options) else 0
         may_be_shell = engine == HTTP and self.engines.looks_for_shells(options)
-        source = self.page_source(
-            response,
-            find_shell=may_be_shell,
-            find_search=self._is_searched(response),
-            find_text=self.text_limit if asks_model(options) else 0,
+        facts = {
+            "find_shell": may_be_shell,
+            "find_search": self._is_searched(response),
+            "find_text": text_limit,
+            "pack_body": self._is_kept(response),
             **self.source_facts(response),
-        )
+        }
+        source = self.page_source(response, **facts)
         if "upload" in response.meta:  # uploads have their own size limit
             most = max(self.max_bytes, len(response.body))
             source = evolve(source, max_bytes=most)
         headers = response.headers
         time_left = request.meta["deadline"] - time.monotonic()
-        content = await self.pool.convert(
-            source, options, time_left, **self.owner(response)
-        )
+        owner, content = self.owner(response), None
+        if (base := response.meta.get("unchanged")) is not None:
+            content = await content_again(
+                self.pool,
+                base.body,
+                source,
+                options,
+                time_left,
+                is_asked=text_limit > 0,
+                **owner,
+            )
+        is_unchanged = content is not None
+        if content is None:
+            content = await self.pool.convert(source, options, time_left, **owner)
         return evolve(
             content,
+            packed=b"",
             fetch=_fetch(
                 request,
                 url=response.url,
                 status=response.status,
                 content_type=source.content_type,
+                is_unchanged=is_unchanged,
                 robots_tag=", ".join(map(_text, headers.getlist("X-Robots-Tag"))),
+                kept=self._kept(response, source, content.packed)
+                if self._is_kept(response)
+                else None,
             ),
+        )
+
+    def _is_kept(self, response: Response) -> bool:
+        """Return True if the job of a page keeps its response."""
+        meta = response.meta
+        is_of_job = self.keeps_sources and meta.get("lease") is not None
+        return is_of_job and not meta["options"].zero_data_retention
+
+    def _kept(
+        self, response: Response, source: PageSource, packed: bytes
+    ) -> KeptResponse:
+        """Return the response of a page for its job, which keeps it."""
+        meta = response.meta
+        if (base := meta.get("unchanged")) is not None:
+            stored: KeptResponse = base.kept
+            return stored
+        head = meta.get("response_head")
+        return KeptResponse(
+            url=response.url,
+            at=meta.get("cached_at") or time.time(),
+            engine=meta.get("engine", HTTP),
+            head=_head_of(response) if head is None else head,
+            body=response.body,
+            content_type=source.content_type,
+            is_cut=source.is_cut,
+            packed=packed,
         )
 
     def owner(self, response: Response) -> dict[str, Any]:
@@ -335,13 +387,31 @@ def _fetch(request: Request, **facts: Any) -> Fetch:
         is_asked_for=request.meta.get("is_asked_for", True),
         is_upload="upload" in request.meta,
         deadline=request.meta.get("deadline"),
+        began_at=request.meta.get("began_at"),
+        source_scrape_id=request.meta.get("source_scrape_id"),
         account=request.meta.get("account", ""),
+        base_page=base.body if (base := request.meta.get("base_page")) else None,
         engine=request.meta.get("engine", HTTP),
         proxy=request.meta.get("proxy_used", "basic"),
         rendered=request.meta.get("rendered"),
         warnings=request.meta.get("transport_warnings", ()),
         **facts,
     )
+
+
+def _head_of(response: Response) -> bytes:
+    """Return the head of a response that the service has stored or made."""
+    try:
+        phrase = HTTPStatus(response.status).phrase
+    except ValueError:
+        phrase = ""
+    first = f"HTTP/1.1 {response.status} {phrase}".strip().encode()
+    fields = (
+        b"%s: %s" % (name, value)
+        for name, values in dict.items(response.headers)
+        for value in values
+    )
+    return b"\r\n".join((first, *fields, b"", b""))
 
 
 def _text(header: bytes | None) -> str:
@@ -356,6 +426,8 @@ class JobSpider(PageSpider):
     """
 
     options: Any
+    #: The options that the caller may change; empty for those of the kind of job.
+    changeable: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def update_settings(cls, settings: BaseSettings) -> None:
@@ -369,18 +441,28 @@ class JobSpider(PageSpider):
     @classmethod
     def from_crawler(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
         if "job_id" not in kwargs:
-            return super().from_crawler(crawler, *args, **kwargs)
+            return cls._of_job(crawler, *args, **kwargs)
         others = {k for k in kwargs if not k.startswith("_")} - {"job_id"}
         if others:
             text = f"job_id goes with no other argument, got {', '.join(others)}"
             raise InvalidOptions([Issue("custom", ("job_id",), text)])
         join_job = load_object(crawler.settings["JOB_SOURCE"])
         options = join_job(crawler, kwargs["job_id"], kwargs.get("_job", ""))
-        return super().from_crawler(crawler, *args, options=options)
+        return cls._of_job(crawler, *args, options=options)
+
+    @classmethod
+    def _of_job(cls, crawler: Crawler, *args: Any, **kwargs: Any) -> Self:
+        spider = super().from_crawler(crawler, *args, **kwargs)
+        keeps = spider.options.keep_sources
+        if keeps is None:
+            keeps = crawler.settings.getbool("KEEP_SOURCES")
+        # A job in memory keeps nothing.
+        spider.keeps_sources = keeps and bool(spider.job_id)
+        return spider
 
     def change_options(self, options: Any) -> None:
         """Apply the options that the caller of the job has changed."""
-        names = CHANGEABLE[self.name]
+        names = self.changeable or CHANGEABLE[self.name]
         changed = {name: getattr(options, name) for name in names}
         self.options = evolve(self.options, **changed)
 

@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote
 
 from scraper_service.items import UPLOADED
-from scraper_service.options.availability import missing_model, require_available
+from scraper_service.options.availability import (
+    BROWSER,
+    missing_model,
+    require_available,
+)
 from scraper_service.options.spider_arguments import page_options
 from scraper_service.spiders.base import PageSpider
 
@@ -18,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scraper_service.items import Upload
+    from scraper_service.items import TakenPage, Upload
     from scraper_service.options.crawl import PageOptions
     from scraper_service.options.scrape import ScrapeOptions
 
@@ -68,6 +72,28 @@ class ScrapeSpider(PageSpider):
         )
         facts = {"source_url": upload.name, "upload": upload}
         request.meta.update(facts, dont_merge_cookies=True)
+        return request
+
+    def taken_request(
+        self,
+        taken: TakenPage,
+        options: ScrapeOptions,
+        scrape_id: str,
+        deadline: float,
+        team_id: str,
+    ) -> Request:
+        """Return the request for a page that a session of the browser shows."""
+        request = self.page_request(
+            taken.url, options, scrape_id, deadline, team_id=team_id
+        )
+        request.meta.update(
+            taken=taken,
+            engine=BROWSER,
+            rendered=taken.rendered,
+            transport_warnings=taken.warnings,
+            dont_merge_cookies=True,
+            dont_redirect=True,
+        )
         return request
 
     async def start(self) -> AsyncIterator[Request]:

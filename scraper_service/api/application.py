@@ -4,23 +4,28 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import frozen
+from attrs import evolve, field, frozen
 
+from scraper_service.api.connections import TrustedProxies
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.responses import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.pricing import Prices
-from scraper_service.errors import InvalidBody, SiteBlocked
+from scraper_service.errors import InvalidBody, ScopeMissing, SiteBlocked
 from scraper_service.options.limits import BlockedSites, Mode
 from scraper_service.services.accounts import Accounts, Rates
 from scraper_service.services.billing import Charges
+from scraper_service.storage.accounts.audit import Actor
 from scraper_service.storage.files.artefacts import BASE
 
 if TYPE_CHECKING:
     from scraper_service.api.errors import ErrorResponse
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.services.accounts import Team
+
+
+MAX_ADDRESS = 80  # characters
 
 
 @frozen(kw_only=True)
@@ -39,11 +44,16 @@ class RequestChecks:
     charges: Charges
     #: Prices of pages, maps and searches in credits.
     prices: Prices
+    #: Reverse proxies, whose X-Forwarded-For names the caller.
+    proxies: TrustedProxies = field(factory=TrustedProxies)
+    #: True if the audit log is kept.
+    is_audited: bool = False
 
     async def admit(self, request: JsonRequest, mode: Mode) -> tuple[Team, Body]:
         """Return the caller's team and the body.
 
-        Raises :exc:`InvalidBody`, then :exc:`Unauthorized`, then :exc:`RateLimited`.
+        Raises :exc:`InvalidBody`, then :exc:`Unauthorized` or :exc:`ScopeMissing`, then
+        :exc:`RateLimited`.
         """
         body = await self.read_body(request)
         team = await self.recheck(request)
@@ -72,10 +82,24 @@ class RequestChecks:
         return team
 
     async def recheck(self, request: JsonRequest) -> Team:
-        """Return the caller's team; raise :exc:`Unauthorized` for an invalid key.
+        """Return the caller's team, if its key is valid and has the scope of the route.
 
-        Streams call it again from time to time.
+        Streams call it again from time to time. Raises :exc:`Unauthorized`, and
+        :exc:`ScopeMissing`.
         """
+        team = await self.find_team(request)
+        # Fails for a route that takes no key: it has no reason to be here.
+        assert request.scope is not None
+        if not team.scope.includes(request.scope):
+            route = f"{request.method.decode()} {request.path.decode('latin-1')}"
+            raise ScopeMissing(route, request.scope.value, team.scope.value)
+        if not self.is_audited:
+            return team
+        peer = caller_address(request, self.proxies)
+        return evolve(team, actor=Actor(peer, team.id, team.key_id, team.key_name))
+
+    async def find_team(self, request: JsonRequest) -> Team:
+        """Return the team of the key of a request. Raises :exc:`Unauthorized`."""
         return await self.accounts.team_of(request.header("Authorization"))
 
     async def admit_work(
@@ -107,6 +131,19 @@ class RequestChecks:
         if facts.blocked is not None:
             raise SiteBlocked(SITE_BLOCKED)
         return facts.pages
+
+
+def caller_address(request: JsonRequest, proxies: TrustedProxies) -> str:
+    """Return the IP address of a caller, which reverse proxies name.
+
+    The last address in ``X-Forwarded-For`` that is no proxy's is the caller's. Callers can
+    write others before it.
+    """
+    peer = getattr(request.getClientAddress(), "host", None) or "unknown"
+    named = request.headers_of("X-Forwarded-For").split(",")
+    while peer in proxies and named and (before := named.pop().strip()):
+        peer = before
+    return peer[:MAX_ADDRESS]
 
 
 def note(request: JsonRequest, **facts: str | None) -> None:

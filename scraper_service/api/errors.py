@@ -13,6 +13,9 @@ from werkzeug.exceptions import HTTPException, MethodNotAllowed, NotFound
 from scraper_service.api.responses import encode, iso
 from scraper_service.errors import (
     CallFailed,
+    CheckRunning,
+    DiskQuotaExceeded,
+    ExportUnavailable,
     FileTooLarge,
     HeadersForgotten,
     IdempotencyKeyUsed,
@@ -23,16 +26,27 @@ from scraper_service.errors import (
     JobEnded,
     JobFinished,
     JobNotFound,
+    JobRunning,
     MapTimedOut,
+    MonitorLimit,
     OptionUnavailable,
     OutOfCredits,
+    ProfileInUse,
     PromptUnclear,
     QueueFull,
+    RangeInvalid,
     RateLimited,
+    ReplayUnavailable,
+    ScopeMissing,
     SearchDown,
     SearchTimedOut,
     ServiceUnavailable,
+    SessionDestroyed,
+    SessionElsewhere,
+    SessionNotFound,
     SiteBlocked,
+    SourceJobRunning,
+    SourcesNotStored,
     Unauthorized,
     UnsupportedFileType,
     UploadMissing,
@@ -69,20 +83,35 @@ PLAIN_ERRORS: tuple[tuple[type[Exception], int, dict[str, str]], ...] = (
     (InvalidParameter, 400, {"code": "BAD_REQUEST"}),
     (PromptUnclear, 400, {"code": "BAD_REQUEST"}),
     (UploadMissing, 400, {"code": "BAD_REQUEST"}),
+    (ExportUnavailable, 400, {"code": "EXPORT_UNAVAILABLE"}),
     (UnsupportedFileType, 400, {"code": "UNSUPPORTED_FILE_TYPE"}),
     (JobNotFound, 404, {}),
     (UploadNotFound, 404, {}),
+    (SessionNotFound, 404, {}),
+    (SessionDestroyed, 410, {}),
+    (SessionElsewhere, 409, {}),
+    (ReplayUnavailable, 409, {}),
+    (ProfileInUse, 409, {}),
     (JobFinished, 409, {"code": "JOB_FINISHED"}),
     (JobEnded, 409, {}),
+    (JobRunning, 409, {}),
+    (SourceJobRunning, 409, {}),
+    (SourcesNotStored, 409, {"code": "SOURCES_NOT_STORED"}),
     (CallFailed, 409, {}),
+    (MonitorLimit, 409, {}),
+    (CheckRunning, 409, {}),
     (UploadUsed, 409, {}),
     (FileTooLarge, 413, {}),
+    (RangeInvalid, 416, {}),
     (HeadersForgotten, 409, {}),
     (MapTimedOut, 408, {"code": "MAP_TIMEOUT"}),
     (SearchTimedOut, 408, {"code": "SCRAPE_TIMEOUT"}),
     (SearchDown, 500, {}),
     (IdempotencyKeyUsed, 409, {}),
     (OutOfCredits, 402, {}),
+    # As for credits: what the team has of it is used up. Clients wait after a 429, and
+    # some repeat a call for ever after a 5xx.
+    (DiskQuotaExceeded, 402, {"code": "DISK_QUOTA_EXCEEDED"}),
     (SiteBlocked, 403, {"code": "UNSUPPORTED_SITE"}),
 )
 
@@ -94,13 +123,22 @@ STATUSES: dict[type[Exception], int] = {
     OptionUnavailable: 400,
     InvalidBody: 400,
     Unauthorized: 401,
+    # Not 403: clients take each 403 for a site that may not be fetched. RFC 9110 has 401
+    # also for credentials that do not suffice.
+    ScopeMissing: 401,
     RateLimited: 429,
     QueueFull: 429,
     ServiceUnavailable: 503,
     **{kind: status for kind, status, _ in PLAIN_ERRORS},
 }
 #: The errors of a call that costs credits, beside those of its body.
-WORK_ERRORS = (OptionUnavailable, SiteBlocked, OutOfCredits, QueueFull)
+WORK_ERRORS = (
+    OptionUnavailable,
+    SiteBlocked,
+    OutOfCredits,
+    DiskQuotaExceeded,
+    QueueFull,
+)
 
 
 @frozen
@@ -127,13 +165,8 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
         case InvalidOptions():
             heading = _pattern_fault(error.issues) or error.heading
             return _bad_request(error.issues, heading, error.code)
-        case OptionUnavailable(code="BAD_REQUEST"):
-            above = ("scrapeOptions",) if error.nested else ()
-            path = (*above, wire_name(error.attribute))
-            return _bad_request((Issue("custom", path, str(error)),))
         case OptionUnavailable():
-            members = error_body(str(error), code=error.code)
-            return ErrorResponse(STATUSES[OptionUnavailable], members)
+            return _unavailable(error, wire_name)
         case InvalidBody():
             members = error_body(
                 "Bad request, malformed JSON",
@@ -142,9 +175,7 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
             )
             return ErrorResponse(STATUSES[InvalidBody], members)
         case Unauthorized():
-            headers = {"WWW-Authenticate": "Bearer"}
-            members = error_body(str(error))
-            return ErrorResponse(STATUSES[Unauthorized], members, headers)
+            return _unauthorized(error)
         case HTTPException():
             return _no_route(error)
         case RateLimited():
@@ -163,11 +194,40 @@ def answer_to(error: Exception, wire_name: Callable[[str], str]) -> ErrorRespons
             return ErrorResponse(503, error_body(f"{text} {advice}"))
     for kind, status, members in PLAIN_ERRORS:
         if isinstance(error, kind):
-            return ErrorResponse(status, error_body(str(error), **members))
+            headers = (
+                {"Content-Range": f"bytes */{error.length}"}
+                if isinstance(error, RangeInvalid)
+                else {}
+            )
+            return ErrorResponse(status, error_body(str(error), **members), headers)
     error_id = str(uuid.uuid4())
     logger.error("unexpected error %s", error_id, exc_info=error)
     text = f"An unexpected error occurred; its id in the log is {error_id}."
     return ErrorResponse(500, error_body(text, code="UNKNOWN_ERROR"))
+
+
+def _unauthorized(error: Unauthorized) -> ErrorResponse:
+    if not isinstance(error, ScopeMissing):
+        headers = {"WWW-Authenticate": "Bearer"}
+        return ErrorResponse(STATUSES[Unauthorized], error_body(str(error)), headers)
+    # The parameters are those of RFC 6750, 3.
+    needed = f'Bearer error="insufficient_scope", scope="{error.scope}"'
+    members = error_body(str(error), code="MISSING_SCOPE")
+    return ErrorResponse(STATUSES[ScopeMissing], members, {"WWW-Authenticate": needed})
+
+
+def _unavailable(
+    error: OptionUnavailable, wire_name: Callable[[str], str]
+) -> ErrorResponse:
+    nested = ("scrapeOptions",) if error.nested else ()
+    path = (*(error.above or nested), wire_name(error.attribute))
+    issues = (Issue("custom", path, str(error)),)
+    if error.code == "BAD_REQUEST":
+        return _bad_request(issues)
+    if error.code == "LANGUAGE_MODEL_REQUIRED" and error.attribute == "judge_enabled":
+        return _bad_request(issues, str(error), error.code)
+    members = error_body(str(error), code=error.code)
+    return ErrorResponse(STATUSES[OptionUnavailable], members)
 
 
 def _rate_limited(error: RateLimited) -> ErrorResponse:

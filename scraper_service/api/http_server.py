@@ -1,4 +1,4 @@
-"""The HTTP server: root of all versions, limits, CORS and access log."""
+"""The HTTP server: root of all versions, limits, CORS, metrics and access log."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote_to_bytes
 
+from prometheus_client import Counter, Histogram
 from twisted.web import http
 from twisted.web.server import Request, Site
 
@@ -25,15 +26,19 @@ from scraper_service.api.request_body import (
 )
 from scraper_service.api.responses import encode
 from scraper_service.api.routes.health import Constant
+from scraper_service.crawling.logs import with_facts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from opentelemetry.trace import Span
     from twisted.internet.interfaces import IAddress, IDelayedCall
     from twisted.web.iweb import IRequest
     from twisted.web.resource import Resource
 
     from scraper_service.api.connections import Connections
+    from scraper_service.options.limits import KeyScope
+    from scraper_service.services.metrics.traces import Traces
 
 access_log = logging.getLogger("scraper_service.access")
 
@@ -51,10 +56,25 @@ SINGLE_HEADERS = (
     *("Sec-WebSocket-Key", "Sec-WebSocket-Version"),
 )
 UPLOADS = b"/uploads/"
+METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+NO_ROUTE = "none"
+UNLOGGED = frozenset({"/health", "/metrics"})
 GREETING = "scraper-service: see /v1, /v2 and /health"
 JSON_TYPE = b"application/json; charset=utf-8"
 #: Twisted lacks 429 and 431.
 REASONS = {status.value: status.phrase.encode() for status in HTTPStatus}
+
+_REQUESTS = Counter(
+    "scraper_http_requests_total",
+    "Requests by route, method and status.",
+    ["route", "method", "status"],
+)
+_SECONDS = Histogram(
+    "scraper_http_request_seconds",
+    "Time of requests, from the end of their body to the end of their response.",
+    ["route"],
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
 
 
 class DeadlineChannel(http.HTTPChannel):
@@ -102,6 +122,16 @@ class DeadlineChannel(http.HTTPChannel):
         self._connections.enter(self, Phase.ANSWER)
         self._disarm()
         super().allContentReceived()
+
+    def writeHeaders(
+        self, version: bytes, code: bytes, reason: bytes, headers: Any
+    ) -> None:
+        """Write the head of a response; a service that leaves closes the connection."""
+        # Otherwise a proxy would send its next request on a connection that is about to end.
+        if self.site.is_leaving and code != b"101":  # type: ignore[attr-defined]
+            headers.setRawHeaders(b"Connection", [b"close"])
+            self.persistent = False
+        super().writeHeaders(version, code, reason, headers)
 
     def requestDone(self, request: Any) -> None:
         if self.persistent:
@@ -189,6 +219,12 @@ class JsonRequest(Request):
     defaultContentType = JSON_TYPE
     started = 0.0
     notes: dict[str, str]
+    #: The route as a template, such as ``/v2/crawl/{id}``.
+    route = NO_ROUTE
+    #: The scope that the route needs, None if it takes no key.
+    scope: KeyScope | None = None
+    #: The span for OpenTelemetry, None without traces.
+    span: Span | None = None
     _received = 0
     _refused = False
 
@@ -239,6 +275,19 @@ class JsonRequest(Request):
         if self._refused:
             self.channel.loseConnection()
             return
+        site: JsonSite = self.channel.site  # type: ignore[attr-defined]
+        if (traces := site.traces) is None:
+            self._respond(site)
+            return
+        names = ("traceparent", "tracestate")
+        self.span = traces.begin_request(
+            {each: self.headers_of(each) for each in names}
+        )
+        self.notifyFinish().addErrback(lambda _: site.end_span(self, None))
+        with traces.inside(self.span):
+            self._respond(site)
+
+    def _respond(self, site: JsonSite) -> None:
         self._allow_any_origin()
         if self.method == b"OPTIONS":
             self.setResponseCode(http.NO_CONTENT)
@@ -255,7 +304,6 @@ class JsonRequest(Request):
         self.path = b"/" + b"/".join(part for part in self.path.split(b"/") if part)
         _, question_mark, query = self.uri.partition(b"?")
         self.uri = self.path + question_mark + query
-        site: JsonSite = self.channel.site  # type: ignore[attr-defined]
         site.answering += 1
         self.notifyFinish().addBoth(site.answered)
         super().process()
@@ -356,7 +404,10 @@ class Root(RootResource):
 
     def getChildWithDefault(self, path: bytes, request: Any) -> Resource:
         if path:
+            if path in self.children:
+                request.route = f"/{path.decode()}"
             return super().getChildWithDefault(path, request)  # type: ignore[no-any-return]
+        request.route = "/"
         request.setHeader("Vary", "Accept")
         accepts_html = "text/html" in (request.header("Accept") or "")
         return self._page if accepts_html else self._greeting
@@ -366,11 +417,13 @@ class Root(RootResource):
 
 
 class JsonSite(Site):
-    """The site, with a limit of ``connections`` and an access log in JSON."""
+    """The site, with a limit of ``connections``, metrics, ``traces`` and an access log."""
 
     protocol = DeadlineChannel  # type: ignore[assignment]
 
-    def __init__(self, root: Root, connections: Connections):
+    def __init__(
+        self, root: Root, connections: Connections, traces: Traces | None = None
+    ):
         super().__init__(
             root,
             requestFactory=JsonRequest,
@@ -379,7 +432,9 @@ class JsonSite(Site):
         )
         self.displayTracebacks = False
         self.connections = connections
+        self.traces = traces
         self.answering = 0  # requests without a complete response
+        self.is_leaving = False  # set at shutdown: responses close their connections
 
     def buildProtocol(self, addr: IAddress | None) -> Any:
         if not self.connections.has_room(_host(addr)):
@@ -390,18 +445,57 @@ class JsonSite(Site):
         self.answering -= 1
 
     def log(self, request: Any) -> None:
-        """Write one line per request, without its query and tokens, which are secret."""
+        """Count a request, end its span, and write its line in the access log.
+
+        The line has neither its query nor tokens, which are secret. Checks of health and
+        readers of metrics have no line and no span.
+        """
+        seconds = time.monotonic() - request.started
+        method = request.method.decode("latin-1")
+        known = method if method in METHODS else "other"
+        _REQUESTS.labels(request.route, known, str(request.code)).inc()
+        _SECONDS.labels(request.route).observe(seconds)
+        if request.route in UNLOGGED:
+            return
+        self.end_span(request, request.code)
+        if not access_log.isEnabledFor(logging.INFO):
+            return
         path = request.path
         if path.startswith(UPLOADS):  # a token follows, which takes a file
             path = UPLOADS + b"..."
-        line = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        facts = {
             "client": getattr(request.getClientAddress(), "host", None),
-            "method": request.method.decode("latin-1"),
+            "method": method,
             "path": path.decode("latin-1"),
             "status": request.code,
             "bytes": request.sentLength,
-            "ms": round((time.monotonic() - request.started) * 1000, 1),
+            "ms": round(seconds * 1000, 1),
             **request.notes,
         }
-        access_log.info("%s", json.dumps(line))
+        access_log.info("%s", _AccessText(facts), extra=with_facts(**facts))
+
+    def end_span(self, request: Any, status: int | None) -> None:
+        """End the span of a request, if it has one. ``status`` is None if its client is gone."""
+        span, request.span = request.span, None
+        if self.traces is not None and span is not None:
+            method = request.method.decode("latin-1")
+            known = method if method in METHODS else "other"
+            route = None if request.route == NO_ROUTE else request.route
+            self.traces.end_request(span, known, route, status)
+
+
+class _AccessText:
+    """The text of a line in the access log. Texts of callers are quoted."""
+
+    def __init__(self, facts: Mapping[str, Any]):
+        self._facts = facts
+
+    def __str__(self) -> str:
+        facts = dict(self._facts)
+        client, method, path, status, size, ms = (
+            facts.pop(name)
+            for name in ("client", "method", "path", "status", "bytes", "ms")
+        )
+        more = "".join(f" {name}={json.dumps(text)}" for name, text in facts.items())
+        path = json.dumps(path)
+        return f"{client} {method} {path} {status} {size} bytes {ms} ms{more}"

@@ -54,6 +54,8 @@ RESERVED = frozenset(
         "cacheState",
         "cachedAt",
         "canonicalUrl",
+        "changeStatus",
+        "chunk",
         "concurrencyLimited",
         "concurrencyQueueDurationMs",
         "contentType",
@@ -68,12 +70,16 @@ RESERVED = frozenset(
         "postprocessorsUsed",
         "proxyUsed",
         "readingTime",
+        "redacted",
         "scrapeId",
+        "sourceScrapeId",
         "sourceURL",
         "statusCode",
         "timezone",
+        "tokenCount",
         "tokensUsed",
         "totalPages",
+        "unchanged",
         "url",
         "verdict",
         "verdictEvidence",
@@ -101,7 +107,10 @@ def camel(name: str) -> str:
 
 def page_json(page: Page) -> bytes:
     """Return the page object: requested formats, ``metadata`` and ``warning``."""
-    members = [(camel(name), value) for name, value in page.values.items()]
+    values = dict(page.values)
+    if (part := values.pop("part", None)) is not None:
+        values["markdown"] = part
+    members = [(camel(name), value) for name, value in values.items()]
     members.append(("metadata", encode(page_metadata(page.metadata))))
     if page.warning:
         members.append(("warning", encode(page.warning)))
@@ -120,6 +129,7 @@ def page_metadata(facts: PageMetadata) -> dict[str, Any]:
         "url": facts.url,
         "statusCode": facts.status_code,
         "scrapeId": facts.scrape_id,
+        "sourceScrapeId": facts.source_scrape_id,
         "contentType": facts.content_type,
         "xRobotsTag": facts.robots_tag,
         "proxyUsed": facts.proxy_used,
@@ -127,11 +137,16 @@ def page_metadata(facts: PageMetadata) -> dict[str, Any]:
         "timezone": facts.time_zone,
         "cacheState": facts.cache_state,
         "cachedAt": None if facts.cached_at is None else iso(facts.cached_at),
+        "unchanged": facts.is_unchanged or None,
+        "changeStatus": facts.change,
         "creditsUsed": facts.credits_used,
         "answeredBy": facts.answered_by,
         "tokensUsed": facts.tokens_used,
         "numPages": facts.num_pages,
         "totalPages": facts.total_pages,
+        "tokenCount": facts.token_count,
+        "chunk": facts.chunk,
+        "redacted": facts.redacted,
         "error": facts.error,
         "duplicateOf": facts.duplicate_of,
         "concurrencyLimited": None if facts.queued_ms is None else True,
@@ -233,6 +248,8 @@ JOB_STATUS: dict[str, ShapeT] = {
     "expiresAt": TIME,
     "paused?": own(said({"const": True}, "Only while the job is paused.")),
     "pausedAt?": own(TIME),
+    "sourceJobId?": own(said(ID, "The job whose stored responses this job reads.")),
+    "sinceJobId?": own(said(ID, "The earlier crawl that pages are compared with.")),
     "error?": said(TEXT, "Why the job failed."),
     "next?": said(URL, "The URL of the next chunk."),
     "data": array(ref("Page")),
@@ -328,22 +345,24 @@ def job_started(
 def job_status(
     job: Job,
     pages: list[bytes],
-    bounds: tuple[int | None, int | None],
+    bounds: tuple[int | None, ...],
     path: str,
     facts: dict[str, Any],
 ) -> bytes:
     """Return the status of a job with some of its pages.
 
+    ``bounds`` are ``skip``, ``limit`` and, if it was given, ``maxTokens`` of the request.
     ``path`` is the absolute URL of the status. ``facts`` are members that only the
     version has.
     """
-    skip, limit = bounds
+    skip, limit, *tokens = bounds
     members = _job_members(job, facts)
     after = (skip or 0) + len(pages)
     # An empty part after ``skip`` has no ``next``: some clients would follow it in a
     # busy loop while the job runs.
     if job.pages > after or (job.is_active and (pages or skip is None)):
         more = f"&limit={limit}" if limit is not None else ""
+        more += "".join(f"&maxTokens={most}" for most in tokens)
         members["next"] = f"{path}?skip={after}{more}"
     return b'%s,"data":[%s]}' % (encode(members)[:-1], b",".join(pages))
 
@@ -373,6 +392,10 @@ def _job_members(job: Job, facts: dict[str, Any]) -> dict[str, Any]:
         "expiresAt": iso(job.expires_at),
         **facts,
     }
+    if job.source_job_id is not None:
+        members["sourceJobId"] = job.source_job_id
+    if (since := job.since) is not None:
+        members["sinceJobId"] = since
     if job.paused_at is not None:
         members |= {"paused": True, "pausedAt": iso(job.paused_at)}
     if job.state is JobState.FAILED:
@@ -387,17 +410,19 @@ def job_error(job: Job) -> str:
 
 def job_errors(rows: list[PageErrorRow], robots_blocked: list[str]) -> bytes:
     """Return the failed pages of a job and the URLs that robots.txt disallows."""
-    found = [
-        {
-            "id": row.id,
-            "timestamp": iso(row.at),
-            "url": row.url,
-            "code": row.code,
-            "error": row.error,
-        }
-        for row in rows
-    ]
+    found = list(map(error_members, rows))
     return encode({"success": True, "errors": found, "robotsBlocked": robots_blocked})
+
+
+def error_members(row: PageErrorRow) -> dict[str, Any]:
+    """Return a failed page as :func:`job_errors` lists it."""
+    return {
+        "id": row.id,
+        "timestamp": iso(row.at),
+        "url": row.url,
+        "code": row.code,
+        "error": row.error,
+    }
 
 
 def job_cancelled() -> bytes:
@@ -405,6 +430,9 @@ def job_cancelled() -> bytes:
     return encode({"success": True, "status": "cancelled"})
 
 
+JOB_REPROCESSED = success(
+    {**JOB_STARTED, "sourceJobId": said(ID, "The job whose responses are read.")}
+)
 JOB_RETRIED = success(
     {
         "id": ID,

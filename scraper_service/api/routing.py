@@ -14,6 +14,7 @@ from werkzeug.exceptions import NotFound
 
 from scraper_service.api.application import write
 from scraper_service.api.errors import ErrorResponse, answer_to, error_body
+from scraper_service.api.openapi.described import VARIABLE
 from scraper_service.services.capabilities import why_not_offered
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import Api, Routes, RouteT
+    from scraper_service.options.limits import KeyScope
 
 ParamT = ParamSpec("ParamT")
 ResponseT = TypeVar("ResponseT", bound=bytes | Resource)
@@ -34,18 +36,34 @@ class VersionApp:
     def __init__(self, api: Api, groups: Iterable[type[Routes]]):
         self.api = api
         self._wire_name: Callable[[str], str] = api.requests.wire_name
-        #: Methods, path below the version, and handler.
+        #: Methods, path below the version, scope and handler.
         self.routes: list[RouteT] = []
         self.klein = Klein()
-        self.klein.handle_errors(Exception)(self._write_error)  # type: ignore[arg-type]  # our request
+        self.klein.handle_errors(Exception)(self.write_error)  # type: ignore[arg-type]  # our request
         for group in groups:
-            for methods, path, handler in group(api).routes():
-                self.klein.route(
-                    path, methods=methods.split(), endpoint=handler.__qualname__
-                )(as_deferred(handler))
-                self.routes.append((methods, path, handler))
+            for route in group(api).routes():
+                self.add(*route)
 
-    def _write_error(self, request: JsonRequest, failure: Failure) -> bytes:
+    @property
+    def wire_name(self) -> Callable[[str], str]:
+        """Returns the JSON key of an attribute of the options."""
+        return self._wire_name
+
+    def add(
+        self,
+        methods: str,
+        path: str,
+        scope: KeyScope | None,
+        handler: Callable[..., Coroutine[Any, Any, Any]],
+    ) -> None:
+        """Add a route."""
+        # Unique: a handler may have several paths, each with a template.
+        self.klein.route(path, methods=methods.split(), endpoint=f"{methods} {path}")(
+            as_deferred(handler, VARIABLE.sub(r"{\1}", path), scope)
+        )
+        self.routes.append((methods, path, scope, handler))
+
+    def write_error(self, request: JsonRequest, failure: Failure) -> bytes:
         """Write any error as JSON, by the table of :mod:`scraper_service.api.errors`."""
         assert isinstance(failure.value, Exception)
         answer = answer_to(failure.value, self._wire_name)
@@ -58,10 +76,12 @@ class VersionApp:
 
 def as_deferred(
     handler: Callable[Concatenate[JsonRequest, ParamT], Coroutine[Any, Any, ResponseT]],
+    template: str,
+    scope: KeyScope | None,
 ) -> Callable[Concatenate[JsonRequest, ParamT], Deferred[ResponseT]]:
-    """Return an asyncio handler as Klein calls it.
+    """Return an asyncio handler as Klein calls it, for the route ``template``.
 
-    The handler returns a body, or a resource that writes one. A client that
+    The request learns the ``scope`` that :meth:`RequestChecks.recheck` requires. The handler returns a body, or a resource that writes one. A client that
     disconnects cancels the handler silently.
     """
 
@@ -80,6 +100,8 @@ def as_deferred(
     def route(
         request: JsonRequest, *args: ParamT.args, **kwargs: ParamT.kwargs
     ) -> Deferred[ResponseT]:
+        request.route += template
+        request.scope = scope
         return deferred_from_coro(run(request, *args, **kwargs))
 
     return route  # type: ignore[return-value]  # Klein calls it by position

@@ -10,8 +10,11 @@ from attrs import frozen
 from scraper_service.api.application import RequestChecks
 from scraper_service.api.parameters import PublicUrls
 from scraper_service.api.streams.streaming import Watchers
+from scraper_service.exports.job_exports import Exports
+from scraper_service.services.browser_sessions.sessions import BrowserSessions
 from scraper_service.services.jobs import TeamJobs
-from scraper_service.services.operations import OperationCalls
+from scraper_service.services.monitoring.monitors import TeamMonitors
+from scraper_service.services.operations.operations import OperationCalls
 from scraper_service.services.scraping import Scraping
 from scraper_service.services.usage import Usage
 from scraper_service.storage.files.uploads import Uploads
@@ -22,14 +25,18 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.request_body import Body
     from scraper_service.options.crawl import CrawlOptions
+    from scraper_service.options.limits import KeyScope
     from scraper_service.services.accounts import Team
 
 PromptedT: TypeAlias = (
     "Callable[[TeamJobs, Body, CrawlOptions, Team],"
     " Awaitable[tuple[CrawlOptions, dict[str, Any]]]]"
 )
-#: Methods, path and handler. Several methods are separated by spaces.
-RouteT: TypeAlias = "tuple[str, str, Callable[..., Coroutine[Any, Any, Any]]]"
+#: Methods, path, scope and handler. Several methods are separated by spaces. The scope is
+#: that of the keys that may call the route, None for a route without a key.
+RouteT: TypeAlias = (
+    "tuple[str, str, KeyScope | None, Callable[..., Coroutine[Any, Any, Any]]]"
+)
 
 
 @frozen(kw_only=True)
@@ -38,9 +45,12 @@ class Services:
 
     scraping: Scraping
     jobs: TeamJobs
+    browser_sessions: BrowserSessions
+    exports: Exports
     #: Deep research, extract and llms.txt jobs.
     operations: OperationCalls
     usage: Usage
+    monitors: TeamMonitors
     #: Files that wait to be parsed.
     uploads: Uploads
     #: Returns what this installation can do, as JSON values.

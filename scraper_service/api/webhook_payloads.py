@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.api.monitor_responses import event_members
 from scraper_service.api.openapi.shapes import (
     ANY,
     BOOL,
@@ -17,7 +18,7 @@ from scraper_service.api.openapi.shapes import (
     shape,
 )
 from scraper_service.api.responses import change_members, encode
-from scraper_service.storage.jobs.job_records import event_id
+from scraper_service.storage.jobs.job_records import MONITOR_CHECK, event_id
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +26,12 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import Webhook
     from scraper_service.storage.jobs.job_records import Event
 
-FAMILIES = {"crawl": "crawl", "batch": "batch_scrape", "extract": "extract"}
+FAMILIES = {
+    "crawl": "crawl",
+    "batch": "batch_scrape",
+    "extract": "extract",
+    MONITOR_CHECK: "monitor",
+}
 
 #: The body of a webhook delivery, and the data of a server-sent event.
 EVENT = shape(
@@ -87,8 +93,13 @@ def body_parts(
 
 
 def _change(event: Event) -> bytes:
-    """Return options and effect of a change for its event; empty for other events."""
-    return encode(change_members(json.loads(event.detail))) if event.detail else b""
+    """Return the facts of an event without a page; empty for an event without facts."""
+    if not event.detail:
+        return b""
+    facts = json.loads(event.detail)
+    if event.job_kind == MONITOR_CHECK:
+        return encode(event_members(event.job_id, facts))
+    return encode(change_members(facts))
 
 
 def _result(event: Event) -> bytes:

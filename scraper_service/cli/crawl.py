@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import local_requests, page_formats, request_options
+from scraper_service.cli import local_requests, request_options
 from scraper_service.cli.options import examples, takes_output, takes_service
+from scraper_service.cli.outputs import page_formats
 from scraper_service.cli.settings import fetch_settings
-from scraper_service.cli.terminal import printable
+from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from typing import TextIO

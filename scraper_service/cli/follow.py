@@ -23,10 +23,11 @@ import click
 from attrs import field, frozen
 
 from scraper_service.cli.job_state import CRAWL_DENIAL, FailedUrl, Status
-from scraper_service.cli.terminal import fitted, printable
+from scraper_service.cli.terminal import fitted
+from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
-    from scraper_service.cli.output import Output
+    from scraper_service.cli.outputs.output import Output
 
 PLAIN_S = 5.0  # between two plain lines
 SPEED_S = 10.0  # window of the mean speed
@@ -232,6 +233,7 @@ LEFT_OUT = {
     "blocked_site": "of a site that the operator has blocked",
     "discovery_depth": "more links away than --depth (maxDiscoveryDepth)",
     "duplicate": "with the page of another URL",
+    "unchanged": "that have not changed since the earlier crawl (since)",
     "excluded": "that match --exclude (excludePaths)",
     "external": "of other sites",
     "external_home": "of other sites",

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
 from attrs import frozen
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from scraper_service.storage.jobs.job_log import JobLogbook
 
 # Codes of URLs that a rule left out, before the request or after it.
 ROBOTS, EXTERNAL_LINK, CRAWL_DENIAL = "ROBOTS", "EXTERNAL_LINK", "CRAWL_DENIAL"
@@ -52,3 +61,34 @@ class Status:
     @property
     def is_active(self) -> bool:
         return self.state in ACTIVE
+
+
+def utc(seconds: float) -> str:
+    """Return a time as ISO 8601 with seconds."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
+
+
+def logbook_json(logbook: JobLogbook) -> dict[str, Any]:
+    """Return the log of a job as JSON: ``log`` and ``reasons``."""
+    return {
+        "log": [
+            {"time": utc(each.at), "event": each.kind, **each.facts}
+            for each in logbook.entries
+        ],
+        "reasons": [
+            {"code": code, "count": count, "error": text}
+            for code, count, text in logbook.reasons
+        ],
+    }
+
+
+def logbook_lines(logbook: JobLogbook) -> Iterator[str]:
+    """Yield the log of a job as text."""
+    for each in logbook.entries:
+        facts = ", ".join(
+            f"{name} {value if isinstance(value, str) else json.dumps(value)}"
+            for name, value in each.facts.items()
+        )
+        yield f"{utc(each.at)}  {each.kind:10}  {facts}".rstrip()
+    for code, count, text in logbook.reasons:
+        yield f"{count} x {code}: {text}".rstrip(": ")

@@ -7,18 +7,30 @@ import re
 import shutil
 import sys
 import uuid
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from scraper_service.cli import reprocess
 from scraper_service.cli.follow import counted
-from scraper_service.cli.job_state import OutputFailed, ReaderGone
+from scraper_service.cli.job_state import (
+    OutputFailed,
+    ReaderGone,
+    logbook_json,
+    logbook_lines,
+    utc,
+)
 from scraper_service.cli.local_run import forget_run, is_run_here
-from scraper_service.cli.options import takes_output, takes_service
-from scraper_service.cli.settings import check_egress, load_settings
-from scraper_service.cli.terminal import fitted, leave_pipe, printable
+from scraper_service.cli.options import Where, takes_output, takes_service
+from scraper_service.cli.reprocess import takes_request
+from scraper_service.cli.settings import (
+    check_egress,
+    data_dir_option,
+    load_settings,
+)
+from scraper_service.cli.terminal import fitted, leave_pipe
+from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -27,7 +39,8 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.job_state import FailedUrl
-    from scraper_service.cli.options import Wanted, Where
+    from scraper_service.cli.options import Wanted
+    from scraper_service.cli.outputs.output import Destination
     from scraper_service.storage.jobs.job_records import Job
     from scraper_service.storage.jobs.job_retry import RetriedJob
 
@@ -112,7 +125,7 @@ _as_json = click.option(
 
 @click.group("jobs")
 def jobs_group() -> None:
-    """List, show, pause, resume, retry, cancel and export crawls and batches.
+    """List, show, pause, resume, retry, reprocess, cancel and export crawls and batches.
 
     Jobs are in the job database of --data-dir, or with --server in a running service.
     A job is kept for RETENTION_DAYS (1) after its end.
@@ -202,6 +215,34 @@ def show_command(
         click.echo(f"refused  {len(refused)} by robots.txt; see --json")
 
 
+@jobs_group.command("log")
+@_job_id
+@_as_json
+@data_dir_option
+@click.pass_obj
+def log_command(
+    overrides: tuple[str, ...], job_id: str, as_json: bool, data_dir: str | None
+) -> None:
+    """Print what happened to a job: its states, its processes, and its errors by reason.
+
+    For operators: it reads the job database, also while the service runs.
+    """
+    from scraper_service.cli.local_run import known_job
+    from scraper_service.storage.jobs.job_log import read_log
+
+    settings = _known_settings(overrides, Where(None, "", data_dir))
+    job_id = _of_database(settings, job_id)
+    job = _read(settings, known_job, job_id)
+    logbook = _read(settings, read_log, job_id)
+    if as_json or not sys.stdout.isatty():
+        facts = {**_facts(settings, job), **logbook_json(logbook)}
+        click.echo(json.dumps(facts, ensure_ascii=False))
+        return
+    click.echo(f"{job.kind} {printable(job.url)}: {_state(settings, job)}")
+    for line in logbook_lines(logbook):
+        click.echo(printable(line))
+
+
 @jobs_group.command("cancel")
 @_job_id
 @takes_service
@@ -272,6 +313,33 @@ def retry_command(
     click.echo(f"retried {counted(count)} of {job_id}")
 
 
+@jobs_group.command("reprocess")
+@_job_id
+@takes_request
+@takes_service
+@click.pass_obj
+def reprocess_command(
+    overrides: tuple[str, ...], job_id: str, body: dict[str, Any], where: Where
+) -> None:
+    """Make other formats of the stored pages of a job, as a new job.
+
+    Nothing is fetched. `jobs resume` writes the pages of the new job.
+    """
+    if where.server:
+        from scraper_service.cli import remote
+
+        job_id = _of_service(where, job_id)
+        made, pages = remote.call_service(
+            where, lambda r: remote.reprocess(r, job_id, body)
+        )
+    else:
+        settings = _known_settings(overrides, where)
+        job_id = _of_database(settings, job_id)
+        job = _write(settings, reprocess.store, job_id, body, settings)
+        made, pages = job.id, job.open
+    click.echo(reprocess.made_text(job_id, made, pages))
+
+
 @jobs_group.command("resume")
 @_job_id
 @takes_output
@@ -312,34 +380,44 @@ def resume_command(
 def export_command(
     overrides: tuple[str, ...], job_id: str, wanted: Wanted, where: Where
 ) -> None:
-    """Write all pages that a job has so far, without continuing it."""
-    place = wanted.destination()
+    """Write all pages that a job has so far, without continuing it.
+
+    A .warc.gz or .wacz file has the responses that the pages were made of. -o takes also
+    s3://, gs:// and az:// URLs; the credentials come from the environment.
+    """
+    place = wanted.destination(archives=True)
     if place.path is None:
         raise click.UsageError("-o PATH is needed on a terminal; - is standard output")
+    from scraper_service.cli.outputs.store_upload import uploaded
+
+    with uploaded(place) as at:
+        _export(overrides, job_id, wanted, where, at)
+
+
+def _export(
+    overrides: tuple[str, ...],
+    job_id: str,
+    wanted: Wanted,
+    where: Where,
+    place: Destination,
+) -> None:
     if where.server:
         from scraper_service.cli.remote import RemoteRun
 
         run = RemoteRun(where, place, quiet=wanted.quiet)
-        sys.exit(run.export(_of_service(where, job_id)))
-    from scraper_service.cli.local_run import (
-        DatabaseSource,
-        keys_of_job,
-        known_job,
-        open_database,
-    )
+        job_id = _of_service(where, job_id)
+        write = run.download if place.is_archive else run.export
+        if code := write(job_id):
+            sys.exit(code)
+        return
+    from scraper_service.cli.local_run import known_job
+    from scraper_service.cli.outputs.local_export import export_job
 
     settings = _known_settings(overrides, where)
     job_id = _of_database(settings, job_id)
     job = _read(settings, known_job, job_id)
-    source = DatabaseSource(open_database(settings), job_id)
-    output = place.of_pages(keys_of_job(job)).output()
-    written = 0
     try:
-        output.open()
-        while pages := _read(settings, source.read_pages, written):
-            output.write(pages)
-            written += len(pages)
-        output.close(_read(settings, source.read_failures))
+        written = export_job(settings, job, place)
     except OutputFailed as error:
         raise click.ClickException(str(error)) from error
     except ReaderGone:
@@ -444,7 +522,7 @@ def _facts(settings: Settings, job: Job) -> dict[str, Any]:
         "pages": job.pages,
         "failed": job.failed,
         "pending": job.open,
-        "created": _time(job.created_at),
+        "created": utc(job.created_at),
         "url": job.url,
     } | {
         name: value
@@ -468,10 +546,6 @@ def _state(settings: Settings, job: Job) -> str:
     if is_run_here(Path(settings["DATA_DIR"]), job.id):
         return "running"
     return "stopped" if job.team_id == LOCAL_TEAM else job.state.value
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")
 
 
 def _remote_facts(

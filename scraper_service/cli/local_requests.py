@@ -13,7 +13,7 @@ import click
 from attrs import evolve
 
 from scraper_service.cli.request_options import SPELLINGS
-from scraper_service.cli.terminal import printable
+from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

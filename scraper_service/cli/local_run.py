@@ -32,8 +32,8 @@ from scraper_service.cli.follow import (
     summary,
 )
 from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, Status
-from scraper_service.cli.output import STDOUT, Destination, destination
-from scraper_service.cli.page_formats import keys_of_options
+from scraper_service.cli.outputs.output import STDOUT, Destination, destination
+from scraper_service.cli.outputs.page_formats import keys_of_options
 from scraper_service.cli.terminal import READER_GONE, end_at_once, end_when_interrupted
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.cli.follow import Progress
-    from scraper_service.cli.output import Output
+    from scraper_service.cli.outputs.output import Output
     from scraper_service.options.crawl import BatchOptions, CrawlOptions
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.job_records import Job
@@ -338,7 +338,7 @@ class LocalRun:
         self._progress.say("stopping: pages under way end first; again to end at once")
 
     async def _run(self) -> int:
-        from scraper_service.options.retention import Retention
+        from scraper_service.options.limits import Retention
         from scraper_service.services.job_runner import LocalRunner
         from scraper_service.storage.frontier.frontier import Frontier
 
@@ -411,11 +411,13 @@ class LocalRun:
 
     async def _halt(self) -> None:
         """Stop the crawler, and release the leases of URLs that are not fetched."""
+        from scraper_service.services.job_runner import stop_crawlers
+
         self._stopped.set()
         await self._runner.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.getfloat("SHUTDOWN_TIMEOUT_S")):
-                await self._process.stop()
+                await stop_crawlers(self._process)
 
     def _how_to_resume(self, job: Job) -> str:
         return f"to go on: {self._command('resume', job)}"

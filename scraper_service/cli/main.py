@@ -29,19 +29,24 @@ SAMPLE_KEYS = {"fc-change-me", "change-me"}
 EXAMPLE_URL = "https://example.org"
 # The module of each command in this package, in the order of the help text.
 MODULES = {
+    "audit": "operator.audit:audit_command",
+    "backup": "operator.backup:backup_command",
     "batch": "crawl:batch_command",
-    "blocklist": "blocklist:blocklist_group",
+    "blocklist": "operator.blocklist:blocklist_group",
     "crawl": "crawl:crawl_command",
     "doctor": "main:doctor_command",
     "explain": "pages:explain_command",
+    "gc": "operator.cleanup:gc_command",
     "jobs": "jobs:jobs_group",
-    "keys": "keys:keys_group",
+    "keys": "operator.keys:keys_group",
     "map": "pages:map_command",
+    "mcp": "mcp:mcp_command",
     "parse": "pages:parse_command",
+    "restore": "operator.backup:restore_command",
     "scrape": "pages:scrape_command",
     "search": "pages:search_command",
     "serve": "main:serve_command",
-    "teams": "keys:teams_group",
+    "teams": "operator.keys:teams_group",
 }
 
 
@@ -176,7 +181,7 @@ def doctor_command(
     overrides: tuple[str, ...], port: int | None, data_dir: str | None
 ) -> None:
     """Check the installation, and print a remedy for each failure."""
-    from scraper_service.cli.doctor import checks
+    from scraper_service.cli.operator.doctor import checks
 
     settings = load_settings(overrides, PORT=port, DATA_DIR=data_dir)
     failed = False

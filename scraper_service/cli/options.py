@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.output import FORMATS, destination
+from scraper_service.cli.outputs.output import FORMATS, destination
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from scraper_service.cli.output import Destination
+    from scraper_service.cli.outputs.output import Destination
 
 
 @frozen
@@ -25,9 +25,14 @@ class Wanted:
     overwrite: bool
     quiet: bool
 
-    def destination(self) -> Destination:
-        """Return the destination; raise :exc:`click.UsageError`."""
-        return destination(self.path, self.format, overwrite=self.overwrite)
+    def destination(self, *, archives: bool = False) -> Destination:
+        """Return the destination; raise :exc:`click.UsageError`.
+
+        ``archives`` is True for a command that can write archives.
+        """
+        return destination(
+            self.path, self.format, overwrite=self.overwrite, archives=archives
+        )
 
     def destination_if_named(self) -> Destination | None:
         """Return the destination, None if the command line names none."""
@@ -52,7 +57,7 @@ _OUTPUT = (
         "--output",
         "path",
         metavar="PATH",
-        help="Write to a .jsonl or .csv file, or to a folder: FOLDER/.",
+        help="Write to a file: .jsonl, .csv, .zip, .sqlite, .parquet, .warc.gz, .wacz; or to a folder: FOLDER/.",
     ),
     click.option(
         "--output-format",

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from scraper_service.cli import local_requests, page_formats, request_options, single
+from scraper_service.cli import local_requests, request_options, single
 from scraper_service.cli.options import examples, takes_service
+from scraper_service.cli.outputs import page_formats
 from scraper_service.cli.settings import fetch_settings
-from scraper_service.cli.terminal import end_when_interrupted, printable
+from scraper_service.cli.terminal import end_when_interrupted
+from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -28,7 +28,8 @@ from scraper_service.cli.follow import (
 )
 from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone, Status
 from scraper_service.cli.local_requests import with_flag
-from scraper_service.cli.terminal import READER_GONE, end_at_once, printable
+from scraper_service.cli.terminal import READER_GONE, end_at_once
+from scraper_service.content.text.printable import printable
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -36,13 +37,14 @@ if TYPE_CHECKING:
 
     from scraper_service.cli.follow import Progress
     from scraper_service.cli.options import Where
-    from scraper_service.cli.output import Destination
+    from scraper_service.cli.outputs.output import Destination
 
 CONNECT_S = 10
 ANSWER_S = 330  # a scrape may take 300
 RETRY_S = (1, 2, 4, 8, 15)  # before each further attempt at reading
 MAX_WAIT_S = 60  # of a Retry-After
 COUNT_S = 2.0  # between two reads of the report
+PART_BYTES = 256 * 2**10  # of a file, written at once
 PAGES = 250  # per response
 
 
@@ -147,6 +149,32 @@ class Remote:
             code = f" ({found['code']})" if found.get("code") else ""
             raise RemoteError(f"{self._refusal(status, found)}{code}", status)
         return found
+
+    async def download(
+        self, path: str, write: Callable[[bytes], None]
+    ) -> dict[str, str]:
+        """Pass the body of a response to ``write``; return its headers.
+
+        Raises :exc:`RemoteError`, also for an incomplete body.
+        """
+        assert self._session is not None
+        try:
+            async with self._session.get(
+                f"{self.address}{path}", allow_redirects=False
+            ) as response:
+                if response.status != 200:
+                    found = json.loads(await response.read() or b"{}")
+                    text = self._refusal(response.status, found)
+                    raise RemoteError(text, response.status)
+                async for part in response.content.iter_chunked(PART_BYTES):
+                    await asyncio.to_thread(write, part)
+                return dict(response.headers)
+        except TimeoutError as error:
+            raise RemoteError(f"{self.address} does not answer") from error
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise RemoteError(
+                f"the file of {self.address} is incomplete: {_reason(error)}"
+            ) from error
 
     def _refusal(self, status: int, found: dict[str, Any]) -> str:
         text = str(found.get("error") or f"status {status}")
@@ -345,6 +373,24 @@ class RemoteRun:
 
         return self._run(work)
 
+    def download(self, job_id: str) -> int:
+        """Write the file of an export of the service; return the exit code."""
+
+        async def work(remote: Remote) -> int:
+            from scraper_service.cli.outputs.files import CopiedFile
+
+            output = CopiedFile(None if self._place.is_stdout else self._place.path)
+            output.open()
+            path = f"/v2/crawl/{job_id}/export?format={self._place.format}"
+            headers = await remote.download(path, output.copy)
+            output.close(None)
+            count = int(headers.get("X-Total-Pages") or 0)
+            state = headers.get("X-Job-Status")
+            self._progress.say(f"{counted(count)} of a job that is {state}")
+            return 0
+
+        return self._run(work)
+
     def _run(self, work: Callable[[Remote], Awaitable[int]]) -> int:
         try:
             return call_service(self._where, work)
@@ -427,6 +473,16 @@ class RemoteRun:
         # Without the key: terminals keep their output.
         words = ["scraper-service", "jobs", verb, job_id]
         return shlex.join([*words, "--server", str(self._where.server)])
+
+
+async def reprocess(
+    remote: Remote, job_id: str, body: dict[str, Any]
+) -> tuple[str, int]:
+    """Start a job of the stored pages of another one. Return its id and their number."""
+    found = await remote.call("POST", f"/v2/crawl/{job_id}/reprocess", body)
+    made = str(found["id"])
+    status = await remote.call("GET", f"/v2/crawl/{made}?limit=1")
+    return made, status["total"]
 
 
 KINDS = {"crawl": "crawl", "batch_scrape": "batch"}  # as in a job database

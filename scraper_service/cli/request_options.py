@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from attrs import frozen
 
-from scraper_service.cli.page_formats import NAMES, WITH_OPTIONS
+from scraper_service.cli.outputs.page_formats import NAMES, WITH_OPTIONS
 from scraper_service.options import catalogue
 from scraper_service.options.map_search import CATEGORIES, SOURCES
 from scraper_service.options.parsing import (
@@ -186,6 +186,11 @@ def _with_data(scrape: dict[str, Any]) -> dict[str, Any]:
     data = {key: value for key, value in facts.items() if value is not None}
     kept = [data if name == "json" else name for name in scrape["formats"]]
     return {**scrape, "formats": kept}
+
+
+def page_options(table: catalogue.TableT) -> tuple[CommandOption, ...]:
+    """Return the options of a page in ``table``, and those of its format json."""
+    return (*command_options(table), *_data_of("--prompt", "--json-prompt"))
 
 
 _FURTHER = CommandOption(

@@ -45,7 +45,7 @@ def check_egress(settings: Settings) -> None:
 
     try:
         EgressPolicy(settings.getlist("EGRESS_ALLOW"))
-        Proxies(settings.getlist("PROXIES"))
+        Proxies.shared(settings)
     except ValueError as error:
         raise click.UsageError(f"setting {error}") from error
 

@@ -14,15 +14,20 @@ import click
 from attrs import frozen
 
 from scraper_service.cli.job_state import OutputFailed
-from scraper_service.cli.output import ENDINGS, STDOUT, Destination, refuse_binary
-from scraper_service.cli.page_files import (
-    PageNames,
+from scraper_service.cli.outputs.output import (
+    ENDINGS,
+    STDOUT,
+    Destination,
+    refuse_binary,
+)
+from scraper_service.cli.outputs.page_files import (
     Unavailable,
     content_of,
     write_page,
 )
-from scraper_service.cli.page_formats import DATA, FILE, KINDS, PICTURE
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.outputs.page_formats import DATA, FILE, KINDS, PICTURE
+from scraper_service.content.text.printable import printable
+from scraper_service.exports.page_names import PageNames
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

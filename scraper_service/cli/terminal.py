@@ -1,15 +1,13 @@
-"""Printable text for terminals, and exits on Ctrl-C and closed pipes."""
+"""Lines that fit a terminal, and exits on Ctrl-C and closed pipes."""
 
 from __future__ import annotations
 
 import os
 import signal
 import sys
-import unicodedata
 from typing import NoReturn
 
-_HARMFUL = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
+from scraper_service.content.text.printable import printable
 
 INTERRUPTED = 130  # exit code of shells for SIGINT: 128 + 2
 READER_GONE = 141  # exit code of shells for SIGPIPE: 128 + 13
@@ -57,15 +55,3 @@ def fitted(text: str, columns: int) -> str:
     if cell_len(clean) <= columns:
         return clean
     return set_cell_size(clean, max(columns - 3, 0)).rstrip() + "..."[:columns]
-
-
-def printable(text: str, most: int | None = None) -> str:
-    """Return ``text`` on one line, without control and direction characters.
-
-    The result has at most ``most`` characters. A text that is cut ends in three dots.
-    """
-    words = " ".join(text.split())
-    clean = "".join(c for c in words if unicodedata.category(c) not in _HARMFUL)
-    if most is not None and len(clean) > most:
-        return clean[: max(most - 3, 0)] + "..."[:most]
-    return clean

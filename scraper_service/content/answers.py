@@ -51,13 +51,15 @@ class Answers:
         self._json_formats = [f for f in options.formats if isinstance(f, Json)]
         #: Data that change tracking compares in its mode ``json``.
         self.change_data: Any = None
+        self.warnings: list[str] = []
         self._has_summary = options.format(Summary) is not None
         self._page: ExtractionPage | None = None
 
     @property
     def needs_tree(self) -> bool:
         """Whether any answer needs the tree."""
-        return self._options.extracts or self._reads_text
+        options = self._options
+        return options.extracts or options.selects or self._reads_text
 
     @property
     def _reads_text(self) -> bool:
@@ -74,7 +76,9 @@ class Answers:
     def read_raw_tree(
         self, document: Document, evidence: Evidence | None = None
     ) -> None:
-        """Read the parts of the tree that cleaning removes."""
+        """Read the parts of the tree that cleaning removes, and what selectors name."""
+        if self._options.selects:
+            self._select(document)
         if self._options.extracts:
             from scraper_service.content.structured_data import ExtractionPage  # noqa: PLC0415  # rare, big
 
@@ -87,10 +91,31 @@ class Answers:
             return
         self._facts["answered_by"] = "rules"
         for item in self._json_formats:
-            self._add(item.key, partial(self._data, self._page, item))
+            if item.selectors is None:
+                self._add(item.key, partial(self._data, self._page, item))
         changes = self._options.format(ChangeTracking)
-        if changes and "json" in changes.modes:
+        if changes and "json" in changes.modes and changes.selectors is None:
             self.change_data = self._data(self._page, changes)
+
+    def _select(self, document: Document) -> None:
+        """Add the data that selectors name, from the whole page."""
+        self._facts["answered_by"] = "selectors"
+        for item in self._json_formats:
+            if item.selectors is not None:
+                self._add(item.key, partial(self._selected, document, item))
+        changes = self._options.format(ChangeTracking)
+        if changes and changes.selectors is not None:
+            self.change_data = self._selected(document, changes)
+
+    def _selected(self, document: Document, item: Json | ChangeTracking) -> Any:
+        from scraper_service.content.structured_data.selectors import (  # noqa: PLC0415  # rare
+            read_selectors,
+        )
+
+        assert item.selectors is not None
+        data, warnings = read_selectors(document, item.selectors, item.schema)
+        self.warnings += warnings
+        return data
 
     def _data(self, page: ExtractionPage, item: Json | ChangeTracking) -> Any:
         from scraper_service.content.structured_data import extract  # noqa: PLC0415  # as above
@@ -115,7 +140,7 @@ class Answers:
 
     def read_plain(self, markdown: str, make_html: Callable[[], str]) -> None:
         """Make all answers for a document that is not a web page."""
-        if self._options.extracts:
+        if self._options.extracts or self._options.selects:
             self.read_raw_tree(parse(make_html(), self._source.url))
             self.extract()
         if self._options.checks_injection:

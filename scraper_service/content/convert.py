@@ -14,7 +14,7 @@ from attrs import asdict, define, evolve, field
 from lxml import etree
 
 from scraper_service.content.answers import Answers, result_name
-from scraper_service.content.change_tracking import draft
+from scraper_service.content.change_tracking.comparison import draft
 from scraper_service.content.decode import (
     Unreadable,
     decode_body,
@@ -67,12 +67,20 @@ from scraper_service.content.page_status import (
     verdict_warning,
 )
 from scraper_service.content.text.fingerprint import fingerprint, markdown_blocks
+from scraper_service.content.text.kept_responses import pack_body
+from scraper_service.content.text.parts import beyond, counted
+from scraper_service.content.text.personal_data import Redaction
 from scraper_service.content.text.search_entry import search_entry
 from scraper_service.content.text.sentences import main_words
 from scraper_service.content.wire import wire_from_content
 from scraper_service.items import PageContent, PageError, PageSource
 from scraper_service.options.availability import can_recognise_text
-from scraper_service.options.formats import Attributes, ChangeTracking
+from scraper_service.options.formats import (
+    Attributes,
+    ChangeTracking,
+    ComparedText,
+    Markdown,
+)
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
@@ -81,6 +89,7 @@ if TYPE_CHECKING:
     from scraper_service.content.html.document import Document
 
 BROKEN_OFF = "The site broke off in the middle of its response."
+NAMES_STAY = "Names of people and places were not redacted: rules do not find them."
 LEAST_COMPARED = 30  # words; shorter pages are not compared as duplicates
 _JSON = json.JSONEncoder(ensure_ascii=False)
 _DECLARED_FORMATS = frozenset({"branding", "menu", "product"})
@@ -98,6 +107,8 @@ def render(
     if source.check_links is not None:
         links = source.check_links(content.found, source.link_depth, source.url)
         content = evolve(content, found=(), links=links)
+    if source.pack_body and content.error is None:
+        content = evolve(content, packed=pack_body(source))
     return wire_from_content(content)
 
 
@@ -130,8 +141,11 @@ def make_content(
             conversion.facts["refresh"] = parse_refresh(source.refresh, source.url)
         kind, mime = sniff(body, source.content_type)
         conversion.convert(body, kind, mime)
+        conversion.add_compared_text()
+        conversion.redact()
         if not conversion.cut:
             conversion.track()
+        conversion.count()
     except Unreadable as exc:
         return PageContent(error=exc.error, warnings=tuple(conversion.warnings))
     return conversion.content()
@@ -156,6 +170,8 @@ class _Conversion:
     cut: str = ""
     #: Further fields of the :class:`PageContent`.
     facts: dict[str, Any] = field(factory=dict)
+    #: True for HTML.
+    is_page: bool = False
     #: Markdown without the content of frames; None for a page without frames.
     compared_text: str | None = None
     answers: Answers = field(init=False)
@@ -197,9 +213,8 @@ class _Conversion:
 
     def content(self) -> PageContent:
         """Return the result of the conversion."""
-        return PageContent(
-            values=self.values, warnings=tuple(self.warnings), **self.facts
-        )
+        warnings = (*self.warnings, *self.answers.warnings)
+        return PageContent(values=self.values, warnings=warnings, **self.facts)
 
     def convert(self, body: bytes, kind: str, mime: str) -> None:
         """Make all formats from a body of a known kind."""
@@ -256,7 +271,37 @@ class _Conversion:
             "change_tracking", lambda: draft(text, options, self.answers.change_data)
         )
 
+    def add_compared_text(self) -> None:
+        """Add the Markdown of the parts of a web page that a monitor compares.
+
+        The page is converted once more, since both conversions change the tree.
+        """
+        parts = self.options.format(ComparedText)
+        if parts is None or not self.is_page or "markdown" not in self.values:
+            return
+        narrow: dict[str, Any] = {
+            "formats": (Markdown(),),
+            "include_tags": parts.include or self.options.include_tags,
+            "exclude_tags": (*self.options.exclude_tags, *parts.exclude),
+            "max_tokens": None,
+            "page": None,
+        }
+        options = evolve(self.options, **narrow)
+        source = PageSource(
+            url=self.source.url,
+            status=self.source.status,
+            body=self.source.body,
+            content_type=self.source.content_type,
+            content_encodings=self.source.content_encodings,
+            is_cut=self.source.is_cut,
+            max_bytes=self.source.max_bytes,
+        )
+        content = make_content(source, options, self.deadline_s, self.converter)
+        if "markdown" in content.values:
+            self.values["compared_text"] = content.values["markdown"]
+
     def _html(self, text: bytes) -> None:
+        self.is_page = True
         text, looks = split_browser_styles(text)
         if "raw_html" in self.names:
             self.add("raw_html", text.decode)
@@ -377,6 +422,50 @@ class _Conversion:
                 self.add(name, make)
         self.answers.read_markdown(self.values.get("markdown"), makers["markdown"])
 
+    def redact(self) -> None:
+        """Replace personal data in the texts of the page, if that was asked for."""
+        redaction = self.redaction
+        if redaction is None:
+            return
+        self.values = redaction.values(self.values)
+        for name in ("known", "other"):
+            if name in self.facts:
+                self.facts[name] = redaction.facts(self.facts[name])
+        if self.facts.get("text"):
+            self.facts["text"] = redaction.facts({"": self.facts["text"]})[""]
+        if self.compared_text is not None:
+            self.compared_text = redaction.facts({"": self.compared_text})[""]
+        if self.answers.change_data is not None:
+            changes = {"": self.answers.change_data}
+            self.answers.change_data = redaction.facts(changes)[""]
+        if self.source.find_blocks and "markdown" in self.values:
+            self.facts["blocks"] = markdown_blocks(json.loads(self.values["markdown"]))
+        self.facts["redacted"] = dict(redaction.counts)
+        if redaction.options.entities is None:
+            self.warnings.append(NAMES_STAY)
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """What replaces personal data, None if it may stay."""
+        if self.options.redact_pii is None:
+            return None
+        language = self.facts.get("known", {}).get("language")
+        return Redaction(
+            self.options.redact_pii, language if isinstance(language, str) else None
+        )
+
+    def count(self) -> None:
+        """Count the tokens of the Markdown, and add the requested part of it."""
+        if "markdown" not in self.values:
+            return
+        count, part = counted(self.values["markdown"], self.options)
+        self.facts["token_count"] = count
+        if part is not None:
+            self.values["part"] = part.as_json
+            self.facts["chunk"] = part.chunk
+            if part.is_beyond:
+                self.warnings.append(beyond(part))
+
     def _markdown(self, document: Document) -> str:
         convert = CONVERTERS[self.converter]
         base64_too = self.options.remove_base64_images
@@ -395,6 +484,9 @@ class _Conversion:
         if not self.source.find_search:
             return
         known, other = self.facts.get("known", {}), self.facts.get("other", {})
+        if (redaction := self.redaction) is not None:
+            text = redaction.text(text)
+            known, other = redaction.facts(known), redaction.facts(other)
         entry = search_entry(self.source.url, text, known, other, kind)
         if entry is not None:
             self.facts["search"] = entry.packed()

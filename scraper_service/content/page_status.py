@@ -357,7 +357,7 @@ def word_count(text: str) -> int:
 
 def _facts(html: bytes, status: int, evidence: Evidence, text: str) -> PageFacts:
     root = evidence.root
-    words = word_count(_without_title(text, evidence.title))
+    words = _own_words(text, evidence.title)
     unscripted = _unscripted(root) if words < LITTLE else ""
     if len(unscripted) > MAX_NOTE:  # forums write whole pages there, for robots
         words += len(unscripted.split())
@@ -384,14 +384,17 @@ def _loads_script(link: dict[str, str]) -> bool:
     return is_preload or bool(relation == "modulepreload")
 
 
-def _without_title(text: str, title: str) -> str:
-    """Return a page's text without the ``<title>`` that it begins with.
+def _own_words(text: str, title: str) -> int:
+    """Return :func:`word_count` of a page's text without the ``<title>`` before it.
 
     Otherwise an empty page with a long title would seem to have text.
     """
-    words = text.split(None, MUCH)
     named = title.split()
-    return " ".join(words[len(named) :]) if words[: len(named)] == named else text
+    words = text.split(None, MUCH + len(named))
+    if len(words) > MUCH + len(named):
+        return MUCH + 1
+    is_titled = words[: len(named)] == named
+    return word_count(" ".join(words[len(named) :]) if is_titled else text)
 
 
 def _is_password(element: Any) -> bool:

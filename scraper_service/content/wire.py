@@ -16,6 +16,7 @@ _BESIDE = {
     "values",
     "links",
     "search",
+    "packed",
     "text",
     "fetch",
     "follow",
@@ -23,7 +24,7 @@ _BESIDE = {
 }  # sent as values, or set by the spider
 _SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
 # Extra values in transport; no format has these names.
-_SEARCH, _TEXT = "search entry", "text for a model"
+_SEARCH, _TEXT, _PACKED = "search entry", "text for a model", "compressed body"
 
 
 def wire_from_content(
@@ -37,6 +38,8 @@ def wire_from_content(
     values = dict(content.values)
     if content.search:
         values[_SEARCH] = content.search
+    if content.packed:
+        values[_PACKED] = content.packed
     if content.text:
         values[_TEXT] = content.text.encode(errors="replace")
     return json.dumps(header, default=asdict).encode(), values, content.links
@@ -60,4 +63,11 @@ def content_from_wire(
     values = dict(values)
     search = values.pop(_SEARCH, b"")
     text = values.pop(_TEXT, b"").decode()
-    return PageContent(values=values, links=links, search=search, text=text, **facts)
+    return PageContent(
+        values=values,
+        links=links,
+        search=search,
+        packed=values.pop(_PACKED, b""),
+        text=text,
+        **facts,
+    )

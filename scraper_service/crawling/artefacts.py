@@ -7,10 +7,14 @@ import base64
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scraper_service.crawling.download.download_errors import FileNotStored
+from scraper_service.errors import StoreUnavailable
+from scraper_service.shared_objects import Singletons
 from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import KINDS, Artefacts
+from scraper_service.storage.files.blob_stores import ObjectStore
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 from scraper_service.storage.secrets import key_secret
 from scraper_service.storage.transactions import DAY_S
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
 
     from scraper_service.options.scrape import ScrapeOptions
 
+_stores: Singletons[ObjectStore] = Singletons()
+
 
 def keeper(
     settings: BaseSettings, request: Request, options: ScrapeOptions
@@ -31,7 +37,8 @@ def keeper(
 
     The function returns the URL of the file: a signed URL, or a ``data:`` URL if the file
     must not be kept or no service serves it. Raises :exc:`ServiceUnavailable` if the database
-    did not respond within the time of the page.
+    did not respond within the time of the page, and :exc:`FileNotStored` if the store of files
+    did not take the file.
     """
     is_served = request.meta.get("team_id") not in {None, LOCAL_TEAM}
     is_inline = settings["ARTEFACTS"] == "inline"
@@ -42,25 +49,46 @@ def keeper(
 
     async def keep(data: bytes, kind: str) -> str:
         files = shared_artefacts(settings)
-        name = await asyncio.to_thread(files.put, data, kind)
-        await ask_on(lambda: hold_artefact(settings, name, request))
+        try:
+            name = await files.put(data, kind)
+        except StoreUnavailable as error:
+            raise FileNotStored(str(error)) from error
+        await ask_on(lambda: hold_artefact(settings, name, request, len(data)))
         return files.address(name)
 
     return keep
 
 
-async def hold_artefact(settings: BaseSettings, name: str, request: Request) -> None:
-    """Keep a file for as long as the page of ``request`` is stored."""
-    job_id = settings.get("JOB_ID") or None
-    holder = job_id or request.meta["scrape_id"]
-    await Database.shared(settings).write(artefacts.hold, name, holder, job_id)
+async def hold_artefact(
+    settings: BaseSettings, name: str, request: Request, size: int
+) -> None:
+    """Keep a file of ``size`` bytes for as long as the page of ``request`` is stored."""
+    database = Database.shared(settings)
+    if job_id := settings.get("JOB_ID"):
+        await database.write_locking(artefacts.hold_for_job, job_id, name, size)
+        return
+    team_id, scrape_id = request.meta["team_id"], request.meta["scrape_id"]
+    await database.write(artefacts.hold, name, scrape_id, team_id=team_id, size=size)
 
 
 def shared_artefacts(settings: BaseSettings) -> Artefacts:
-    """Return the files in the data directory of the service."""
+    """Return the files of the service, in its data directory or ``ARTEFACT_STORE``.
+
+    Raises :exc:`ValueError` if ``ARTEFACT_STORE`` cannot be used.
+    """
     folder = Path(settings["DATA_DIR"]) / artefacts.FOLDER
+    store = object_store(settings)
     most_s = settings.getfloat("MAX_RETENTION_DAYS") * DAY_S
-    return Artefacts(folder, service_secret(settings), most_s)
+    return Artefacts(folder, service_secret(settings), most_s, store)
+
+
+def object_store(settings: BaseSettings) -> ObjectStore | None:
+    """Return the object storage of ``ARTEFACT_STORE``, None without one.
+
+    The first call reads the credentials in the environment. Raises :exc:`ValueError`.
+    """
+    url = settings["ARTEFACT_STORE"]
+    return _stores.get(url, lambda: ObjectStore(url)) if url else None
 
 
 def service_secret(settings: BaseSettings) -> bytes:

@@ -6,12 +6,17 @@ import logging
 from typing import TYPE_CHECKING, Any, Self
 
 from attrs import evolve
+from scrapy.exceptions import NotConfigured
 
-from scraper_service.content.change_tracking import compare_pages
+from scraper_service.content.change_tracking.comparison import GONE, compare_pages
+from scraper_service.content.change_tracking.unchanged_pages import (
+    ERROR_STATUS,
+    change_since,
+)
 from scraper_service.crawling.converter_pool.pool import ConverterPool
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ConverterDied, ServiceUnavailable
-from scraper_service.items import Page, Snapshot
+from scraper_service.items import REMOVED, UNCHANGED, Page, PageError, Snapshot
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.connections import once
 from scraper_service.storage.database import Database
@@ -29,6 +34,7 @@ if TYPE_CHECKING:
 
 NOT_NOW = (ConverterDied, MemoryError, ServiceUnavailable, TimeoutError)
 COMPARE_S = 30.0  # in the converter pool; the comparison has a limit of its own
+SAME = "The page has not changed since the earlier crawl."
 NOT_COMPARED = "The format changeTracking could not be made ({})."
 NOT_KEPT = (
     "The page was compared, but not kept for the next comparison: zeroDataRetention."
@@ -165,3 +171,63 @@ def _keep(connection: Connection, snapshot: Snapshot) -> bool:
 
 def _joined(*parts: str | None) -> str | None:
     return " ".join(part for part in parts if part) or None
+
+
+class SincePipeline:
+    """Leaves out the pages of a crawl with ``since`` that are the same as before.
+
+    Other pages get their ``change``. A page that is gone fails with the code
+    :data:`~scraper_service.items.REMOVED`. An error of the site is no change.
+    """
+
+    def __init__(self, crawler: Crawler):
+        if not crawler.settings.get("BASE_JOB_ID"):
+            raise NotConfigured  # no cost for jobs of their own
+        self._crawler = crawler
+        self._settings = crawler.settings
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_item(self, item: Any) -> Any:
+        if not isinstance(item, Page) or item.lease is None or item.failure:
+            return item
+        options = getattr(self._crawler.spider, "options", None)
+        if getattr(options, "since", None) is None:
+            return item
+        change = await self._change(item)
+        if isinstance(change, PageError):
+            facts = evolve(item.metadata, credits_used=0)
+            return evolve(item, failure=change, metadata=facts, search=None)
+        return evolve(item, metadata=evolve(item.metadata, change=change))
+
+    async def _change(self, page: Page) -> str | PageError:
+        """Return ``new`` or ``changed``, or why a page is not delivered."""
+        base, status = page.base_page, page.metadata.status_code or 0
+        if page.metadata.is_unchanged:
+            return PageError(UNCHANGED, SAME)
+        if base is None:
+            return "new"
+        pool = ConverterPool.shared(self._settings)
+        scheduler = LeasedScheduler.of(self._crawler)
+        try:
+            change = await pool.run(
+                change_since,
+                base,
+                dict(page.values),
+                timeout_s=COMPARE_S,
+                team_id=scheduler.team_id,
+                job_id=scheduler.job_id,
+            )
+        except NOT_NOW as error:
+            logger.warning("a page was not compared (%r)", error)
+            change = "changed"
+        if change != "new" and status in GONE:
+            return PageError(REMOVED, f"The site responds with status {status} now.")
+        if change != "new" and status >= ERROR_STATUS:
+            text = (
+                f"The site responded with status {status}: the page was not compared."
+            )
+            return PageError("SCRAPE_SITE_ERROR", text)
+        return PageError(UNCHANGED, SAME) if change == "same" else change

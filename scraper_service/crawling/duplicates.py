@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from asyncio import to_thread
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
 
 from attrs import evolve
 
 from scraper_service.content.text.fingerprint import without_blocks
+from scraper_service.content.text.parts import counted
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.items import Page
 from scraper_service.storage.frontier.duplicates import (
@@ -20,7 +22,19 @@ from scraper_service.storage.frontier.duplicates import (
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from scraper_service.options.scrape import ScrapeOptions
+
 MAX_HOST = 260  # characters
+
+
+def _counted_again(page: Page, options: ScrapeOptions) -> Page:
+    """Return ``page`` with the tokens and the part of its Markdown, which has changed."""
+    count, part = counted(page.values["markdown"], options)
+    page = evolve(page, metadata=evolve(page.metadata, token_count=count))
+    if part is None:
+        return page
+    values = {**page.values, "part": part.as_json}
+    return evolve(page, values=values, metadata=evolve(page.metadata, chunk=part.chunk))
 
 
 class RepeatsPipeline:
@@ -41,11 +55,14 @@ class RepeatsPipeline:
     async def process_item(self, item: Any) -> Any:
         if not isinstance(item, Page) or item.lease is None or item.failure:
             return item
-        options = getattr(self._crawler.spider, "options", None)
+        options: Any = getattr(self._crawler.spider, "options", None)
         if not getattr(options, "dedupe_boilerplate", False):
             return item
         await self._look()
-        return self._changed(item)
+        page = self._changed(item)
+        if page.values is not item.values:
+            page = await to_thread(_counted_again, page, options.scrape)
+        return page
 
     async def _look(self) -> None:
         scheduler = LeasedScheduler.of(self._crawler)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Self
 from scrapy import signals
 from scrapy.exceptions import NotConfigured
 
+from scraper_service.crawling.logs import job_logger, with_facts
+from scraper_service.crawling.metrics import LoopLag
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
 from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
 from scraper_service.crawling.politeness.team_limits import TeamPermits
@@ -26,6 +28,7 @@ from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.jobs import job_secrets, runs
+from scraper_service.storage.jobs.job_log import TAKEN_OVER, record
 from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 
 if TYPE_CHECKING:
@@ -99,7 +102,12 @@ class Presence:
         await self._frontier.forget_workers()
         for job_id in await self._frontier.jobs_with_lost_leases():
             if returned := await self._frontier.return_lost(job_id):
-                logger.warning("%d URLs were leased by dead processes", returned)
+                text = "job %s: %d URLs of dead processes are taken over"
+                facts = with_facts(job=job_id, event=TAKEN_OVER, urls=returned)
+                job_logger.warning(text, job_id, returned, extra=facts)
+                await self._database.write_locking(
+                    record, job_id, TAKEN_OVER, {"urls": returned}
+                )
 
     async def _return_strays(self) -> None:
         """Return leases in the database that no crawler of this process holds.
@@ -152,20 +160,22 @@ def join_job(crawler: Crawler, job_id: str, run_id: str) -> OptionsT:
     settings = crawler.settings
     check_settings(settings)
     database = Database.shared(settings)
-    kind = crawler.spidercls.name
+    spider = crawler.spidercls.name
     lease_s = settings.getfloat("LEASE_S")
-    joined = database.write_at_once(runs.join, job_id, kind, run_id, lease_s)
+    joined = database.write_at_once(runs.join, job_id, spider, run_id, lease_s)
     try:
         text = database.write_at_once(
             job_secrets.whole_options, job_id, joined.job.options
         )
-        options = options_from_json(kind, json.loads(text))
+        options = options_from_json(joined.job.kind, json.loads(text))
     except (SecretsUnreadable, ValueError) as error:
         reason = str(error) if isinstance(error, SecretsUnreadable) else broken(error)
         database.write_at_once(runs.leave, job_id, joined.owner, "failed", reason)
         raise
     values: dict[str, Any] = {
         "JOB_ID": job_id,
+        "SOURCE_JOB_ID": joined.job.source_job_id,
+        "BASE_JOB_ID": joined.job.base_job_id,
         "JOB_OWNER": joined.owner,
         "JOB_RUN": joined.owner if joined.is_run else None,
         "JOB_ALONE": True,
@@ -203,6 +213,7 @@ class JobProcess:
         self._run_id: str | None = settings["JOB_RUN"]
         self._database = Database.shared(settings)
         self._presence = Presence(settings, self._database, self._owner)
+        self._lag = LoopLag()
         self._closing: asyncio.Task[None] | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)
         crawler.signals.connect(self._closed, signals.spider_closed)
@@ -212,6 +223,7 @@ class JobProcess:
         return cls(crawler)
 
     def _opened(self) -> None:
+        self._lag.start()
         self._presence.go_on()
         self._presence.every(WATCH_S, self._watch)
 
@@ -238,6 +250,7 @@ class JobProcess:
         self._closing = asyncio.ensure_future(closing)
 
     async def _closed(self, reason: str) -> None:
+        self._lag.stop()
         self._presence.close()
         try:
             await self._database.write_locking(

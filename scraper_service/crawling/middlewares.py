@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import Crawler
 
-    from scraper_service.items import Upload
+    from scraper_service.items import TakenPage, Upload
     from scraper_service.options.scrape import ScrapeOptions
 
 #: The client of ``scrape_id`` is gone. The download of its page may be cancelled.
@@ -219,10 +219,21 @@ class BlockedSitesMiddleware:
 class UploadedFiles:
     """Responds to a request with its uploaded file, ``meta["upload"]``.
 
-    The first of the downloader middlewares, so an upload needs no network.
+    Or with the page of a session of the browser, ``meta["taken"]``. The first of the
+    downloader middlewares, so neither needs the network.
     """
 
     def process_request(self, request: Request) -> Response | None:
+        taken: TakenPage | None = request.meta.get("taken")
+        if taken is not None:
+            return Response(
+                taken.url,
+                taken.status,
+                headers={"Content-Type": "text/html; charset=utf-8"},
+                body=taken.body,
+                request=request,
+                flags=["browser"],
+            )
         upload: Upload | None = request.meta.get("upload")
         if upload is None:
             return None

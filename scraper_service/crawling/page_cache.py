@@ -17,6 +17,7 @@ from scraper_service.crawling.download.download_errors import (
     check_site,
 )
 from scraper_service.crawling.download.engines import Engines
+from scraper_service.crawling.metrics import CACHE_LOOKUPS
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import DATA_LOSS, Rendered
 from scraper_service.options.availability import (
@@ -25,7 +26,7 @@ from scraper_service.options.availability import (
     needs_browser,
     prefers_browser,
 )
-from scraper_service.options.formats import ChangeTracking, Screenshot
+from scraper_service.options.formats import Screenshot
 from scraper_service.options.limits import parse_sites
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.database import Database
@@ -97,6 +98,7 @@ class PageCache:
                 if only_stored:
                     raise  # the page may be in the cache
                 found = None
+            CACHE_LOOKUPS.labels("miss" if found is None else "hit").inc()
             if found is not None:
                 request.meta["cache_state"] = "hit"
                 request.meta["cached_at"] = found.fetched_at
@@ -140,10 +142,10 @@ class PageCache:
         """Keep the stored screenshot of a page for as long as the page."""
         if not found.screenshot:
             return
-        await hold_artefact(self._settings, found.screenshot, request)
-        request.meta["rendered"] = Rendered(
-            screenshot=shared_artefacts(self._settings).address(found.screenshot)
-        )
+        files = shared_artefacts(self._settings)
+        size = await files.size(found.screenshot)
+        await hold_artefact(self._settings, found.screenshot, request, size)
+        request.meta["rendered"] = Rendered(screenshot=files.address(found.screenshot))
 
     async def process_response(self, request: Request, response: Response) -> Response:
         options: ScrapeOptions | None = request.meta.get("options")
@@ -151,6 +153,7 @@ class PageCache:
             request.meta.get("team_id")
             and options is not None
             and request.meta.get("cache_state") != "hit"
+            and "unchanged" not in request.meta  # it may not have been fetched
             and response.status < 400
             and may_store(options, response)
         ):
@@ -194,14 +197,7 @@ class PageCache:
 
 def may_look_up(options: ScrapeOptions) -> bool:
     """Return True if a stored response is allowed for ``options``."""
-    return not (
-        options.headers
-        or options.actions
-        or options.zero_data_retention
-        or options.storage
-        or options.proxy == "stealth"
-        or options.format(ChangeTracking) is not None
-    )
+    return options.accepts_copies
 
 
 def may_store(options: ScrapeOptions, response: Response) -> bool:

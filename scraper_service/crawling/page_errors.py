@@ -27,11 +27,13 @@ from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     BrowserMissing,
     CertificateError,
+    FileNotStored,
     NoCommonTls,
     PageTooLarge,
     RobotsRefused,
     RobotsUnreachable,
     SiteRefused,
+    SourceMissing,
     TooManyRedirects,
 )
 from scraper_service.crawling.download.egress import ForbiddenDestination, ForbiddenPort
@@ -49,10 +51,11 @@ ROBOTS: dict[type[BaseException], str] = {
     RobotsRefused: "robots",
     RobotsUnreachable: "ROBOTS_UNREACHABLE",
 }
-# As above: the failed action, or the size of the page.
+# As above: the failed action, the size of the page, or the failure of the store.
 RENDERING: dict[type[BaseException], str] = {
     ActionFailed: "SCRAPE_ACTION_ERROR",
     PageTooLarge: "SCRAPE_SITE_ERROR",
+    FileNotStored: "SCRAPE_ALL_ENGINES_FAILED",
 }
 
 BAD_PORT = (
@@ -75,7 +78,15 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         SiteRefused,
         "UNSUPPORTED_SITE",
-        "The site is excluded by the threatProtection of this request.",
+        "The site is excluded by the threatProtection of this request or of its team.",
+    ),
+    (
+        SourceMissing,
+        "SOURCE_NOT_STORED",
+        (
+            "The response of this page is not stored any more, or never was:"
+            " its job may have expired or been deleted."
+        ),
     ),
     (
         LockdownMiss,

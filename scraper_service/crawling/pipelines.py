@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self
 
@@ -11,16 +12,23 @@ from attrs import evolve, frozen
 from scrapy.exceptions import DropItem
 from scrapy.utils.misc import load_object
 
-from scraper_service.content.change_tracking import GONE
+from scraper_service.content.change_tracking.comparison import GONE
 from scraper_service.crawling.change_tracking import Changes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.crawling.download.proxies import Proxies
+from scraper_service.crawling.metrics import (
+    CREDITS,
+    PAGE_ERRORS,
+    PAGE_SECONDS,
+    PAGES,
+)
 from scraper_service.crawling.page_errors import page_error
 from scraper_service.crawling.pricing import Prices
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery import Reason
 from scraper_service.items import (
     DUPLICATE,
+    UNCHANGED,
     Lease,
     LinkRowT,
     Page,
@@ -33,7 +41,13 @@ from scraper_service.items import (
 from scraper_service.options.availability import HTTP, is_elsewhere
 from scraper_service.options.formats import ChangeTracking
 from scraper_service.options.limits import BlockedSites, parse_sites
-from scraper_service.storage.jobs.job_records import LOCAL_TEAM, Link, Outcome, UrlKind
+from scraper_service.storage.jobs.job_records import (
+    LOCAL_TEAM,
+    CountedPage,
+    Link,
+    Outcome,
+    UrlKind,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,6 +63,7 @@ UNTRACKED = (
     "The site answered {}: the page was not compared with an earlier one, nor kept for"
     " the next comparison."
 )
+NO_FAILURES = frozenset({DUPLICATE, UNCHANGED})  # codes of pages that are left out
 REMEMBERED_AT_ONCE = 10_000  # links before other tasks run; about a millisecond
 
 
@@ -72,6 +87,7 @@ class PagePipeline:
         if not isinstance(item, PageContent):
             return item
         page = self._page(item)
+        _observe(item.fetch)
         stats = self._crawler.stats
         assert stats is not None
         if page.failure:
@@ -87,7 +103,9 @@ class PagePipeline:
         failure = content.error
         if fetch.cause is not None:
             failure = page_error(fetch.cause)
-        warnings = [*fetch.warnings, *content.warnings, *self._warnings(fetch)]
+        warnings = [*fetch.warnings, *content.warnings]
+        if not fetch.is_unchanged:  # else the content has these
+            warnings += self._warnings(fetch)
         queued_ms = None if fetch.queued_s is None else round(fetch.queued_s * 1000)
         if queued_ms is not None:
             warnings.append(QUEUED.format(queued_ms / 1000))
@@ -112,12 +130,15 @@ class PagePipeline:
             lease=fetch.lease,
             follow=content.follow,
             base=content.base,
+            kept=fetch.kept,
+            base_page=fetch.base_page,
             blocks=content.blocks,
             text_print=content.text_print,
             search=_search_page(content, fetch) if failure is None else None,
             metadata=PageMetadata(
                 source_url=fetch.source_url,
                 scrape_id=fetch.scrape_id,
+                source_scrape_id=fetch.source_scrape_id,
                 url=fetch.source_url if fetch.is_upload else fetch.url,
                 status_code=fetch.status,
                 content_type=fetch.content_type or None,
@@ -127,19 +148,29 @@ class PagePipeline:
                 time_zone=rendered.time_zone if rendered else None,
                 cache_state=fetch.cache_state,
                 cached_at=fetch.cached_at,
-                credits_used=0
-                if failure
-                else self._prices.of(content, fetch.options, fetch.proxy),
+                is_unchanged=fetch.is_unchanged,
+                credits_used=0 if failure else self._price(content, fetch),
                 answered_by=content.answered_by,
                 tokens_used=content.tokens_used,
                 num_pages=content.num_pages,
                 total_pages=content.total_pages,
+                token_count=content.token_count,
+                chunk=content.chunk,
+                redacted=content.redacted,
                 error=failure.message if failure else _reason(fetch.status),
                 queued_ms=queued_ms,
                 known=content.known,
                 other=content.other,
             ),
         )
+
+    def _price(self, content: PageContent, fetch: Fetch) -> int:
+        if fetch.is_unchanged:
+            return self._prices.unchanged
+        price = self._prices.of(content, fetch.options, fetch.proxy)
+        if fetch.source_scrape_id is not None:
+            return self._prices.without_fetch(price)
+        return price
 
     def _warnings(self, fetch: Fetch) -> Iterator[str]:
         """Yield a warning for each option without an effect on this page."""
@@ -159,6 +190,11 @@ class PagePipeline:
                 "The country had no effect but on the languages: the page was fetched"
                 " without a browser, from the service's own address."
             )
+
+
+def _observe(fetch: Fetch | None) -> None:
+    if fetch is not None and fetch.began_at is not None:
+        PAGE_SECONDS.labels(fetch.engine).observe(time.monotonic() - fetch.began_at)
 
 
 def _untracked(fetch: Fetch) -> str | None:
@@ -226,7 +262,11 @@ class FeedPipeline:
         if isinstance(item, SitemapFile):
             await self._store_sitemap(item)
             raise DropItem("a sitemap is no page", "DEBUG")
-        if not isinstance(item, Page) or item.lease is None:
+        if not isinstance(item, Page):
+            return item
+        kind = self._kind()
+        if item.lease is None:
+            _count(item, kind, is_delivered=item.failure is None)
             return item
         scheduler = LeasedScheduler.of(self._crawler)
         page, lease = item, item.lease
@@ -241,6 +281,7 @@ class FeedPipeline:
         spider: Any = self._crawler.spider
         if not commit.accepted:
             raise DropItem("the lease was lost, or the job has ended", "DEBUG")
+        _count(page, kind, is_delivered=commit.delivered)
         # After the commit: a failed transaction would lose its links.
         for first in range(0, len(item.follow), REMEMBERED_AT_ONCE):
             if first:
@@ -250,6 +291,10 @@ class FeedPipeline:
         if not commit.delivered and item.failure is None:
             raise DropItem("the page was delivered under another URL", "DEBUG")
         return page
+
+    def _kind(self) -> str:
+        spider: Any = self._crawler.spider
+        return str(spider.name)
 
     async def _store_sitemap(self, file: SitemapFile) -> None:
         scheduler = LeasedScheduler.of(self._crawler)
@@ -277,17 +322,21 @@ class FeedPipeline:
 
     def _outcome(self, page: Page, lease: Lease, scheduler: LeasedScheduler) -> Outcome:
         spider: Any = self._crawler.spider
-        failure, body = page.failure, b"{}"
+        failure, body, whole = page.failure, b"{}", None
         if scheduler.keeps_pages and failure is None:
             body = self._serialize(page)
+            if page.metadata.chunk is not None:
+                whole = self._serialize(page.whole)
         return Outcome(
             row_id=lease.row_id,
             key=lease.key,
             token=lease.token,
             owner=scheduler.owner,
             page_id=page.metadata.scrape_id,
-            is_done=failure is not None and failure.code == DUPLICATE,
+            is_done=failure is not None and failure.code in NO_FAILURES,
             page=None if failure else body,
+            whole=whole,
+            facts=None if failure else _facts(page, lease),
             credits=page.metadata.credits_used,
             code=failure.code if failure else None,
             error=failure.message if failure else None,
@@ -297,7 +346,32 @@ class FeedPipeline:
             base=page.base,
             text=page.text,
             snapshot=page.tracked.snapshot if page.tracked else None,
+            kept=page.kept if scheduler.keeps_pages and failure is None else None,
         )
+
+
+def _facts(page: Page, lease: Lease) -> CountedPage:
+    verdict, values = page.metadata.known.get("verdict"), page.values
+    return CountedPage(
+        status=page.metadata.status_code,
+        depth=lease.depth,
+        verdict=verdict if isinstance(verdict, str) else None,
+        data=values.get("json") or values.get("extract"),
+    )
+
+
+def _count(page: Page, kind: str, *, is_delivered: bool) -> None:
+    """Count a page that has ended, and its credits if it is part of a job."""
+    failure = page.failure
+    if is_delivered:
+        PAGES.labels(kind, "done").inc()
+        if page.lease is not None and page.metadata.credits_used:
+            CREDITS.labels(kind).inc(page.metadata.credits_used)
+    elif failure is None or failure.code in NO_FAILURES:
+        PAGES.labels(kind, "skipped").inc()
+    else:
+        PAGES.labels(kind, "failed").inc()
+        PAGE_ERRORS.labels(failure.code).inc()
 
 
 def _final(url: str, spider: Any) -> tuple[int, str] | None:

@@ -21,6 +21,8 @@ class Prices:
         self.extract_page = settings.getint("CREDITS_PER_EXTRACT_PAGE")
         self._search = settings.getint("CREDITS_PER_SEARCH")
         self._page = settings.getint("CREDITS_PER_PAGE")
+        #: The price of a page that has not changed since an earlier job.
+        self.unchanged = settings.getint("CREDITS_UNCHANGED")
         self._pdf_page = settings.getint("CREDITS_PER_PDF_PAGE")
         self._stealth = settings.getint("CREDITS_STEALTH")
         self._json = settings.getint("CREDITS_JSON")
@@ -53,6 +55,10 @@ class Prices:
         This price is reserved before the fetch.
         """
         return self._page + self._extra(options)
+
+    def without_fetch(self, price: int) -> int:
+        """Return the rest of the price of a page that is not fetched: its surcharges."""
+        return max(0, price - self._page)
 
     def _extra(self, options: ScrapeOptions) -> int:
         retention = self._zero_retention if options.zero_data_retention else 0

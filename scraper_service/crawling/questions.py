@@ -17,6 +17,7 @@ from scrapy.utils.misc import load_object
 
 from scraper_service.content.answers import not_found, result_name
 from scraper_service.content.markdown.cleanup import numbered, without
+from scraper_service.content.text.parts import counted
 from scraper_service.crawling.middlewares import page_abandoned
 from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
@@ -29,6 +30,7 @@ from scraper_service.storage.accounts import model_tokens
 if TYPE_CHECKING:
     from scrapy.crawler import Crawler
 
+    from scraper_service.content.text.parts import MarkdownPart
     from scraper_service.items import Fetch
     from scraper_service.options.scrape import ScrapeOptions
 
@@ -286,6 +288,8 @@ class ModelPipeline:
         fetch = item.fetch
         if fetch is None or fetch.cause is not None or not asks_model(fetch.options):
             return item
+        if fetch.is_unchanged:
+            return item  # the page has the answers to the same questions
         scheduler = LeasedScheduler.find(self._crawler)
         if scheduler is not None and scheduler.has_ended:
             return item  # it was being converted when its job was cancelled
@@ -401,7 +405,9 @@ class ModelPipeline:
                 else await self._run(fetch, numbered, markdown)
             )
             dropped = await blocks_to_drop(data, ask)
-            page.values["markdown"] = await self._run(fetch, without, markdown, dropped)
+            cleaned = await self._run(fetch, without, markdown, dropped)
+            counts = await self._run(fetch, counted, cleaned, fetch.options)
+            page.take_markdown(cleaned, *counts)
         except ModelError as error:
             page.left_out.setdefault(error.reason, []).append(CLEAN_UP)
 
@@ -425,6 +431,8 @@ class _Answers:
     by_model: set[str] = field(factory=set)
     #: Results of rules, by reason.
     by_rules: dict[str, list[str]] = field(factory=dict)
+    #: Further fields of the page.
+    facts: dict[str, Any] = field(factory=dict)
     #: Missing results, by reason.
     left_out: dict[str, list[str]] = field(factory=dict)
 
@@ -436,6 +444,16 @@ class _Answers:
         self.values[question.result] = json.dumps(value, ensure_ascii=False).encode()
         self.by_model.add(question.name)
         self.warnings += texts
+
+    def take_markdown(
+        self, markdown: bytes, tokens: int, part: MarkdownPart | None
+    ) -> None:
+        """Store the cleaned Markdown, with its tokens and the requested part of it."""
+        self.values["markdown"] = markdown
+        self.facts["token_count"] = tokens
+        if part is not None:
+            self.values["part"] = part.as_json
+            self.facts["chunk"] = part.chunk
 
     def fail(self, question: ModelQuestion, reason: str) -> None:
         """Keep the result of the rules, if there is one."""
@@ -459,7 +477,9 @@ class _Answers:
             content,
             values=self.values,
             warnings=(*content.warnings, *dict.fromkeys(self.warnings)),
-            answered_by=_who(bool(self.by_model), bool(self.by_rules)),
+            answered_by=_who(bool(self.by_model), bool(self.by_rules))
+            or content.answered_by,
+            **self.facts,
         )
 
 

@@ -25,7 +25,7 @@ from scraper_service.crawling.middlewares import (
 )
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_pace import HostPace
-from scraper_service.crawling.politeness.host_queue import HostQueue
+from scraper_service.crawling.politeness.host_queue import HostQueue, StoredQueue
 from scraper_service.crawling.politeness.team_limits import JobPermits, TeamPermits
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
@@ -64,7 +64,7 @@ RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"
 logger = logging.getLogger(__name__)
 
 EXTRA_LEASES = 4  # beyond the requests in flight, for pages in the converter pool
-STORED_AT_ONCE = 8  # pages being stored that do not count as leases
+STORED_AT_ONCE = 32  # pages being stored that do not count as leases
 LOOK_AHEAD = 4  # times as many rows, if the first rows wait for their hosts
 HOLD_S = 1.0  # for pages that are on their way to their hosts
 HOLD_POLL_S = 0.01
@@ -109,7 +109,8 @@ class LeasedScheduler(BaseScheduler):
         self._page_price: int | None = None  # reserved per page, None for no limit
         self._again: deque[Request] = deque()  # redirects, with their leases
         tally = JobRecorder.tally_of(crawler)
-        self._queue = HostQueue(HostPace.shared(settings), self._nudge, tally)
+        make_queue = StoredQueue if settings.get("SOURCE_JOB_ID") else HostQueue
+        self._queue = make_queue(HostPace.shared(settings), self._nudge, tally)
         self._permits = JobPermits(TeamPermits.shared(), self._nudge)
         self._leases: dict[int, int] = {}  # row id to token, for all leases
         self._out = 0  # leases handed to the engine
@@ -157,6 +158,11 @@ class LeasedScheduler(BaseScheduler):
             and (each._claiming or each._leases.get(lease[0]) == lease[1])
             for each in cls._live
         )
+
+    @property
+    def team_id(self) -> str | None:
+        """The team of the job, None for a job in memory."""
+        return self._team_id
 
     @property
     def has_ended(self) -> bool:

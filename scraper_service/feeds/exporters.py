@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import TYPE_CHECKING, Any
 
-from scrapy.exporters import CsvItemExporter, XmlItemExporter
+from scrapy.exporters import BaseItemExporter, CsvItemExporter, XmlItemExporter
 
-from scraper_service.cli.output import cell
+from scraper_service.exports.formats import FORMATS, FileSpec, make_writer
+from scraper_service.exports.tables import FACTS, cell
 from scraper_service.feeds.flat_items import FlatItem
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from io import BytesIO
 
-    from scrapy.exporters import BaseItemExporter
+    from scraper_service.exports.formats import FileWriter
 
 PLAIN = (str, int, float, list, tuple, dict, type(None))
 # Characters that XML cannot hold (XML 1.0, production 2).
@@ -58,6 +60,57 @@ class XmlExporter(XmlItemExporter):
         if isinstance(value, (list, tuple, dict)):
             value = json.dumps(value, ensure_ascii=False, default=str)
         return _NOT_XML.sub("\ufffd", str(value))
+
+
+class ParquetExporter(BaseItemExporter):
+    """A Parquet exporter with the columns of :class:`TableExporter`.
+
+    Needs the extra ``parquet``, and raises :exc:`ImportError` without it.
+    """
+
+    def __init__(self, file: BytesIO, **options: Any):
+        super().__init__(dont_fail=True, **options)
+        if missing := FORMATS["parquet"].missing:
+            raise ImportError(missing)
+        self._file = file
+        self._writer: FileWriter | None = None
+
+    def export_item(self, item: Any) -> None:
+        _set_columns(self, item)
+        values = dict(self.get_serialized_fields(item, include_empty=True))
+        writer = self._begin(values)
+        self._file.write(writer.add(_row(values)))
+
+    def finish_exporting(self) -> None:
+        self._file.write(self._begin({}).end())
+
+    def _begin(self, values: dict[str, Any]) -> FileWriter:
+        if self._writer is None:
+            spec = FileSpec(format="parquet", fields=tuple(values) or FACTS)
+            self._writer = make_writer(spec)
+            self._file.write(self._writer.head())
+        return self._writer
+
+
+class MarkdownExporter(BaseItemExporter):
+    """An exporter of a ZIP file with the Markdown of each page, as the export ``md``."""
+
+    def __init__(self, file: BytesIO, **options: Any):
+        super().__init__(dont_fail=True, **options)
+        self._file = file
+        self._writer = make_writer(FileSpec(format="md", at=time.time()))
+
+    def export_item(self, item: Any) -> None:
+        values = dict(self.get_serialized_fields(item, include_empty=False))
+        page = {"markdown": values.pop("markdown", ""), "metadata": values}
+        self._file.write(self._writer.add(_row(page)))
+
+    def finish_exporting(self) -> None:
+        self._file.write(self._writer.end())
+
+
+def _row(values: dict[str, Any]) -> bytes:
+    return json.dumps(values, default=str).encode()
 
 
 def _set_columns(exporter: BaseItemExporter, item: Any) -> None:

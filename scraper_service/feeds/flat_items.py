@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Self
 from attrs import fields
 
 from scraper_service.api.responses import camel, page_metadata
-from scraper_service.cli.output import FACTS, LAST
-from scraper_service.cli.page_formats import keys_of_options
+from scraper_service.cli.outputs.page_formats import keys_of_options
 from scraper_service.crawling.middlewares import item_made
+from scraper_service.exports.tables import FACTS, LAST
 from scraper_service.items import MapLink, Page, SearchResult
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class FlatItem(dict[str, Any]):
 class FlatItems:
     """The last pipeline of this package: makes a :class:`FlatItem` of each item.
 
-    The order in a page is: :data:`~scraper_service.cli.output.FACTS`, the formats, other
+    The order in a page is: :data:`~scraper_service.exports.tables.FACTS`, the formats, other
     metadata, ``warning``, ``error`` and ``errorCode``. Items stay unchanged if the
     project has no feeds, extensions or further pipelines, as in the service.
     """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 
+from scraper_service.discovery.outgoing_proxy import OutgoingProxy
 from scraper_service.discovery.retry_after import retry_after_s
 from scraper_service.llm.model import ModelError
 
@@ -73,12 +74,14 @@ class ChatServer:
         answer_tokens: int,
         concurrency: int,
         timeout_s: float,
+        way_out: OutgoingProxy | None = None,
     ):
         self.model = model
         self.answer_tokens = answer_tokens
         base = base_url.rstrip("/")
         self._url = base if base.endswith(PATH) else base + PATH
         self._key = key
+        self._proxy = (way_out or OutgoingProxy()).to(base)
         self._headers = {"Accept-Encoding": "identity"}
         if key:
             self._headers["Authorization"] = f"Bearer {key}"
@@ -182,7 +185,11 @@ class ChatServer:
                     timeout=limit, cookie_jar=aiohttp.DummyCookieJar()
                 ) as session,
                 session.post(
-                    self._url, json=body, headers=self._headers, allow_redirects=False
+                    self._url,
+                    json=body,
+                    headers=self._headers,
+                    allow_redirects=False,
+                    proxy=self._proxy,
                 ) as response,
             ):
                 return await self._read(response)

@@ -43,6 +43,8 @@ class Completion:
     is_cut: bool = False
     #: The tokens counted by the server; 0 without a count.
     tokens: int = 0
+    #: Of these, the tokens of the answer.
+    answer_tokens: int = 0
     #: Why the response has no answer; None otherwise.
     error: str | None = None
 
@@ -62,7 +64,8 @@ def read_completion(body: bytes, schema: Mapping[str, Any] | None) -> Completion
     facts: dict[str, Any] = {
         "text": text,
         "is_cut": choice.get("finish_reason") == "length",
-        "tokens": _tokens(answer.get("usage")),
+        "tokens": _tokens(answer.get("usage"), "total_tokens"),
+        "answer_tokens": _tokens(answer.get("usage"), "completion_tokens"),
     }
     if not text:
         return Completion(**facts, error="it said nothing")
@@ -161,9 +164,9 @@ def _content(message: Mapping[str, Any]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _tokens(usage: Any) -> int:
-    total = usage.get("total_tokens") if isinstance(usage, dict) else 0
-    return total if isinstance(total, int) and 0 < total < 2**31 else 0
+def _tokens(usage: Any, name: str) -> int:
+    count = usage.get(name) if isinstance(usage, dict) else 0
+    return count if isinstance(count, int) and 0 < count < 2**31 else 0
 
 
 def _loaded(text: str) -> Any:

@@ -16,8 +16,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, TypeVar
 
 from attrs import define, field
+from prometheus_client import Counter
 from scrapy.utils.misc import load_object
 
+from scraper_service.discovery.outgoing_proxy import OutgoingProxy
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.llm import prompts
 from scraper_service.llm.client import ChatServer, TimedOut
@@ -107,6 +109,17 @@ def _joined(first: Any, second: Any) -> Any:
 T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
+
+REQUESTS = Counter(
+    "scraper_llm_requests_total",
+    "Requests to the language model: answered, failed, timeout.",
+    ["result"],
+)
+TOKENS = Counter(
+    "scraper_llm_tokens_total",
+    "Tokens that the model's server has counted: input, output.",
+    ["direction"],
+)
 
 REPAIRS = 2  # requests for correction of one answer
 READ_S = 10.0  # limit for parsing one answer in the pool
@@ -202,6 +215,7 @@ class ChatModel:
                 answer_tokens=settings.getint("LLM_ANSWER_TOKENS"),
                 concurrency=settings.getint("LLM_CONCURRENCY"),
                 timeout_s=settings.getfloat("LLM_TIMEOUT_S"),
+                way_out=OutgoingProxy.from_settings(settings),
             )
             pool = load_object(settings["CONVERTER"]).shared(settings)
             cls._made[key] = cls(server, pool, settings)
@@ -390,6 +404,7 @@ class _Question:
     async def _ask(self, messages: list[MessageT]) -> Completion:
         taken = used = self.cost(messages)
         await self.budget.take(taken)
+        result = "failed"
         try:
             body = await self.server.complete(
                 messages,
@@ -400,12 +415,16 @@ class _Question:
             )
             found = await self._read(body)
             used = found.tokens or taken
+            result = "failed" if found.error else "answered"
+            _count_tokens(found)
         except TimedOut:
+            result = "timeout"
             raise
         except ModelError:
             used = 0
             raise
         finally:
+            REQUESTS.labels(result).inc()
             await asyncio.shield(self.budget.settle(taken, used))
         return found
 
@@ -418,6 +437,12 @@ class _Question:
         except Exception as error:
             logger.warning("an answer of the model cannot be read: %r", error)
             return Completion(error="its answer cannot be read")
+
+
+def _count_tokens(found: Completion) -> None:
+    answer = min(found.answer_tokens, found.tokens)
+    TOKENS.labels("input").inc(found.tokens - answer)
+    TOKENS.labels("output").inc(answer)
 
 
 def _at(value: Any, pointer: str) -> Any:

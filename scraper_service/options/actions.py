@@ -8,6 +8,8 @@ from attrs import frozen
 
 from scraper_service.options.formats import Viewport
 
+MAX_SCROLLS = 500  # of one action
+
 
 @frozen
 class Wait:
@@ -67,6 +69,19 @@ class Scroll:
 
 
 @frozen
+class ScrollToEnd:
+    """Scroll down until nothing more appears, or until a limit."""
+
+    type: ClassVar[str] = "scroll_to_end"
+    #: The element to scroll; None is the window.
+    selector: str | None = None
+    #: At most so many scrolls, 1 to :data:`MAX_SCROLLS`.
+    max_scrolls: int = 50
+    #: At most so many milliseconds, 100 to 60,000.
+    timeout_ms: int = 15_000
+
+
+@frozen
 class ScrapeAction:
     """Return the page as it is at this step."""
 
@@ -98,6 +113,7 @@ Action: TypeAlias = (
     | Write
     | Press
     | Scroll
+    | ScrollToEnd
     | ScrapeAction
     | ExecuteJavascript
     | Pdf

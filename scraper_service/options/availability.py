@@ -69,9 +69,11 @@ NO_MODEL = (
 
 def is_by_either(item: formats.Format) -> bool:
     """Return True if rules produce the format without a model, or after it failed."""
-    return isinstance(item, (formats.Json, formats.Summary)) or (
-        isinstance(item, formats.ChangeTracking) and "json" in item.modes
-    )
+    if isinstance(item, formats.Json):
+        return item.selectors is None
+    if isinstance(item, formats.ChangeTracking):
+        return item.selectors is None and "json" in item.modes
+    return isinstance(item, formats.Summary)
 
 
 def missing_model(settings: Mapping[str, Any]) -> str | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal, TypeAlias
 from urllib.parse import urlsplit
 
-from attrs import asdict, frozen
+from attrs import asdict, fields, frozen
 
 from scraper_service.options import request_values as values
 from scraper_service.options.crawl import (
@@ -30,6 +30,7 @@ from scraper_service.options.extraction import (
     MIN_RESEARCH_S,
 )
 from scraper_service.options.formats import Markdown, Screenshot
+from scraper_service.options.limits import LONGEST_DAYS, MIN_DAYS
 from scraper_service.options.map_search import (
     DEFAULT_LIMIT,
     DEFAULT_TIMEOUT_MS,
@@ -55,12 +56,13 @@ from scraper_service.options.parsing import (
     choice,
     integer,
 )
-from scraper_service.options.retention import LONGEST_DAYS, MIN_DAYS
 from scraper_service.options.scrape import (
     MAX_WAIT_MS,
+    MIN_TOKENS,
     OVERALL_TIMEOUT_MS,
     SESSION_NAME,
     PdfParser,
+    ScrapeOptions,
     session_name,
 )
 
@@ -296,6 +298,13 @@ SCRAPE: TableT = (
         "The hosts that may be fetched, redirects included."),
     Option("check_prompt_injection", "checkPromptInjection", Bool(), False,
         "Refuse pages with instructions to language models."),
+    Option("redact_pii", "redactPII", values.REDACT_PII, None,
+        "Replace personal data in the texts of the page."),
+    Option("max_tokens", "maxTokens", integer(MIN_TOKENS), None,
+        "Return one part of the Markdown, of at most so many tokens.", is_own=True),
+    Option("page", "page", integer(1), None,
+        "The number of the part, from 1. It needs maxTokens.",
+        is_nested=False, is_own=True),
 )
 
 _PATHS: TableT = (
@@ -322,6 +331,10 @@ def _retention(key: Each) -> Option:
 
 #: An option of scrapes and of the jobs of version 2.
 RETENTION = _retention(Each(None, "retentionDays", None))
+#: An option of the jobs of version 2.
+KEEP_SOURCES = Option("keep_sources", Each(None, "keepSources", None), Bool(), None,
+    "Keep the response of each page with the job, for archives and other formats.",
+    is_nested=False, is_own=True)
 _RETENTION_V1 = _retention(Each("retentionDays", "retentionDays", None))
 
 #: Options of crawls and batches.
@@ -370,6 +383,10 @@ CRAWL: TableT = (
     _DEDUPE_BOILERPLATE,
     _webhook("crawl"),
     RETENTION,
+    KEEP_SOURCES,
+    Option("since", Each(None, "since", None), values.SINCE, None,
+        "Only pages that are new or have changed since an earlier crawl: its id, or a time.",
+        is_nested=False, is_own=True),
 )
 
 #: The attributes of :class:`~scraper_service.options.crawl.BatchOptions`.
@@ -382,6 +399,7 @@ BATCH: TableT = (
     _DEDUPE_BOILERPLATE,
     _webhook("batch_scrape"),
     RETENTION,
+    KEEP_SOURCES,
 )
 
 #: The attributes of :class:`~scraper_service.options.map_search.MapOptions`.
@@ -534,3 +552,9 @@ RESEARCH: TableT = (
 )
 
 # fmt: on
+
+_USUAL = defaults(SCRAPE, "v2")
+#: The options of a page in version 2 without any of the caller's.
+USUAL_PAGE = ScrapeOptions(
+    **{each.name: _USUAL[each.name] for each in fields(ScrapeOptions)}
+)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import (
     deep_iterable,
     ge,
@@ -19,7 +21,8 @@ from attrs.validators import (
     optional,
 )
 
-from scraper_service.options.retention import LONGEST_DAYS, MIN_DAYS
+from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.options.limits import LONGEST_DAYS, MIN_DAYS
 from scraper_service.options.scrape import ScrapeOptions
 
 MAX_BATCH_URLS = 100_000
@@ -29,6 +32,7 @@ SITEMAP_MODES = ("include", "skip", "only")
 COMMON_EVENTS = ("started", "page", "completed", "failed")
 EXTRACT_EVENTS = (*COMMON_EVENTS, "cancelled")
 EVENTS = (*EXTRACT_EVENTS, "paused", "resumed", "updated")
+MONITOR_EVENTS = ("page", "check.completed")
 
 _INDEX_FILES = frozenset({"index.html", "index.php"})
 _texts = deep_iterable(instance_of(str), instance_of(tuple))
@@ -61,10 +65,10 @@ class Webhook:
     headers: tuple[tuple[str, str], ...] = ()
     #: Any JSON; each delivery repeats it.
     metadata: Mapping[str, Any] = field(factory=dict)
-    #: Some of :data:`EVENTS`, without the kind of job.
+    #: Some of :data:`EVENTS` or :data:`MONITOR_EVENTS`, without the kind of job.
     events: tuple[str, ...] = field(
         default=COMMON_EVENTS,
-        validator=deep_iterable(in_(EVENTS), instance_of(tuple)),
+        validator=deep_iterable(in_((*EVENTS, *MONITOR_EVENTS)), instance_of(tuple)),
     )
 
 
@@ -104,6 +108,11 @@ class CrawlOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
+    #: True keeps the response of each page with the job; None is the operator's.
+    keep_sources: bool | None = field(default=None, validator=optional(_flag))
+    #: The id of an earlier crawl, or a time (:func:`parse_since`): only pages that are new or
+    #: have changed since are delivered.
+    since: str | None = field(default=None, validator=optional(instance_of(str)))
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
@@ -129,9 +138,95 @@ class BatchOptions:
     scrape: ScrapeOptions
     #: Days that the results are stored after the last change; None is the operator's.
     retention_days: float | None = field(default=None, validator=DAYS)
+    #: True keeps the response of each page with the job; None is the operator's.
+    keep_sources: bool | None = field(default=None, validator=optional(_flag))
     origin: str = "api"
     integration: str | None = None
     audit_username: str | None = None
+
+
+MAX_REPROCESSED_URLS = 10_000
+#: Options of a page that only shape its output, beside the formats.
+SHAPING = (
+    *("only_main_content", "only_clean_content", "include_tags", "exclude_tags"),
+    *("remove_base64_images", "parsers"),
+)
+
+
+@frozen(kw_only=True)
+class ReprocessRequest:
+    """A request to make other formats of the stored responses of a job."""
+
+    scrape: ScrapeOptions
+    #: URLs of pages of the job; empty for all pages.
+    urls: tuple[str, ...] = field(
+        default=(), validator=[max_len(MAX_REPROCESSED_URLS), _texts]
+    )
+    webhook: Webhook | None = None
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+    def options(
+        self, known: CrawlOptions | BatchOptions
+    ) -> CrawlOptions | BatchOptions:
+        """Return the options of the new job; ``known`` are those of the other job."""
+        if isinstance(known, CrawlOptions):
+            known = evolve(known, since=None)
+        return evolve(
+            known,
+            scrape=self.scrape,
+            webhook=self.webhook,
+            retention_days=self.retention_days,
+            delay_s=None,
+            max_concurrency=None,
+            dedupe_boilerplate=False,
+            keep_sources=None,
+            origin=self.origin,
+            integration=self.integration,
+            audit_username=self.audit_username,
+        )
+
+
+def parse_since(text: str) -> str | float:
+    """Return the id of a job, or a time in seconds since 1970, from an option ``since``.
+
+    A time is one of ISO 8601, in UTC without a zone. Raises :exc:`ValueError`.
+    """
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        pass
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"since must be the id of a crawl or a time of ISO 8601, got {text[:100]!r}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
+
+
+SINCE_FETCHES = (
+    "since must be left out with headers, actions, sessions, profiles, stealth proxies,"
+    " changeTracking, maxTokens, minAge, lockdown and zeroDataRetention: it fetches pages"
+    " and compares them with stored ones"
+)
+
+
+def fetching_all(options: CrawlOptions) -> CrawlOptions:
+    """Return the options of a crawl with ``since``, which fetches all its pages.
+
+    Raises :exc:`InvalidOptions` for options that it cannot go with.
+    """
+    scrape = options.scrape
+    is_stored = scrape.lockdown or scrape.min_age_ms is not None
+    if is_stored or not scrape.accepts_copies or scrape.max_tokens is not None:
+        raise InvalidOptions([Issue("custom", ("since",), SINCE_FETCHES)])
+    return evolve(options, scrape=evolve(scrape, max_age_ms=0))
 
 
 #: The options of a running job that its caller may change, by kind of job. Those of a

@@ -8,10 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from attrs import fields, frozen
+from attrs import field, fields, frozen
+from attrs.validators import optional
+
+from scraper_service.options.selectors import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+
+def _has_plan(_: object, __: object, selectors: dict[str, Any]) -> None:
+    plan_of(selectors)
 
 
 @frozen
@@ -96,6 +103,10 @@ class Json:
     check_prompt_injection: bool = False
     #: Instructions to the language model. Without a model it has no effect.
     system_prompt: str | None = None
+    #: What to read without a model, see :mod:`scraper_service.options.selectors`.
+    selectors: dict[str, Any] | None = field(
+        default=None, validator=optional(_has_plan)
+    )
 
 
 @frozen
@@ -131,6 +142,10 @@ class ChangeTracking:
     prompt: str | None = None
     #: The name of a history of its own.
     tag: str | None = None
+    #: See :attr:`Json.selectors`.
+    selectors: dict[str, Any] | None = field(
+        default=None, validator=optional(_has_plan)
+    )
 
 
 @frozen
@@ -195,6 +210,17 @@ class Video:
     type: ClassVar[str] = "video"
 
 
+@frozen
+class ComparedText:
+    """The Markdown of the parts of a page that a monitor compares; no caller names it."""
+
+    type: ClassVar[str] = "compared_text"
+    #: CSS selectors of the elements that count; empty for the whole content.
+    include: tuple[str, ...] = ()
+    #: CSS selectors of elements that do not count.
+    exclude: tuple[str, ...] = ()
+
+
 Format: TypeAlias = (
     Markdown
     | Html
@@ -215,6 +241,7 @@ Format: TypeAlias = (
     | Menu
     | Audio
     | Video
+    | ComparedText
 )
 
 

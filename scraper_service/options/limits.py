@@ -1,10 +1,13 @@
-"""Limits that the operator sets for all callers: calls per minute, blocked sites."""
+"""Limits that the operator sets for callers: calls, scopes, blocked sites, retention."""
 
 from __future__ import annotations
 
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
+from attrs import frozen
+
+from scraper_service.errors import OptionUnavailable
 from scraper_service.options.urls import (
     caller_domain,
     caller_url,
@@ -12,7 +15,13 @@ from scraper_service.options.urls import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+    from typing import Any
+
+DAY_S = 86_400
+MIN_DAYS = 0.01
+LONGEST_DAYS = 36_500  # of any installation: a hundred years
+HIDDEN = "retentionDays must be left out with zeroDataRetention, got {:g}"
 
 
 class Mode(StrEnum):
@@ -26,6 +35,22 @@ class Mode(StrEnum):
     CRAWL_STATUS = "crawlStatus"
     EXTRACT_STATUS = "extractStatus"
     ACCOUNT = "account"
+
+
+class KeyScope(StrEnum):
+    """What an API key may do. Each scope includes those before it."""
+
+    #: Read jobs, pages, usage and settings of the team.
+    READ = "read"
+    #: Also start, change and cancel work.
+    SCRAPE = "scrape"
+    #: Also change the settings of the team, read its audit log and delete its jobs.
+    ADMIN = "admin"
+
+    def includes(self, other: KeyScope) -> bool:
+        """Return True if a key with this scope may do what needs ``other``."""
+        order = list(KeyScope)
+        return order.index(self) >= order.index(other)
 
 
 def parse_rates(entries: Iterable[str]) -> dict[str, int]:
@@ -103,3 +128,35 @@ class BlockedSites:
             except ValueError:
                 continue  # another check refuses the URL
         return None
+
+
+@frozen
+class Retention:
+    """The settings ``RETENTION_DAYS`` and ``MAX_RETENTION_DAYS``."""
+
+    usual_days: float
+    most_days: float
+
+    @classmethod
+    def of(cls, settings: Mapping[str, Any]) -> Retention:
+        """Return the values of the settings of a service."""
+        usual, most = settings["RETENTION_DAYS"], settings["MAX_RETENTION_DAYS"]
+        return cls(float(usual), float(most))
+
+    def seconds(self, days: float | None, *, is_zero: bool = False) -> float:
+        """Return the life of results after their last change, for an option ``days``.
+
+        None is the usual time. ``is_zero`` stands for zero data retention.
+
+        :raises OptionUnavailable: for more days than allowed, or with zero retention.
+        """
+        if days is None:
+            return self.usual_days * DAY_S
+        if is_zero:
+            raise OptionUnavailable("retention_days", HIDDEN.format(days))
+        if days > self.most_days:
+            raise OptionUnavailable(
+                "retention_days",
+                f"retentionDays must be {MIN_DAYS} to {self.most_days:g}, got {days:g}",
+            )
+        return days * DAY_S

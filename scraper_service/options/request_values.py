@@ -13,8 +13,13 @@ from typing import Any, ClassVar, TypeAlias
 from attrs import NOTHING, fields_dict, frozen, has
 
 from scraper_service.errors import InvalidOptions, Issue
-from scraper_service.options import actions, formats, map_search, urls
-from scraper_service.options.crawl import COMMON_EVENTS, EVENTS, Webhook
+from scraper_service.options import actions, formats, map_search, selectors, urls
+from scraper_service.options.crawl import (
+    COMMON_EVENTS,
+    EVENTS,
+    Webhook,
+    parse_since,
+)
 from scraper_service.options.location import (
     DEFAULT_COUNTRY,
     Location,
@@ -42,14 +47,19 @@ from scraper_service.options.parsing import (
     short,
 )
 from scraper_service.options.scrape import (
+    ENTITIES_BY_RULES,
     MAX_ACTIONS,
     MAX_NAME,
     MAX_PDF_PAGES,
+    MAX_WAIT_MS,
     OVERALL_TIMEOUT_MS,
+    REDACTION_MODES,
+    REDACTION_STYLES,
     ImageParser,
     Parser,
     PdfParser,
     Profile,
+    RedactPii,
     SiteRules,
     profile_name,
 )
@@ -130,6 +140,14 @@ _A_SELECTOR = "A CSS selector."
 _QUESTION = Text(MAX_PROMPT, minimum=1)
 URL = Then(Text(), urls.caller_url, {"minLength": 1, "maxLength": urls.MAX_URL})
 HEADERS = Then(Pairs(Text()), urls.caller_headers, {"maxProperties": urls.MAX_HEADERS})
+
+
+def _since(text: str) -> str:
+    parse_since(text)
+    return text
+
+
+SINCE = Then(Text(64, minimum=1), _since)
 SELECTORS = Then(Array(Text()), urls.caller_selectors, {"maxItems": urls.MAX_SELECTORS})
 PATTERNS = Then(Array(Text()), caller_patterns, {"maxItems": MAX_PATTERNS})
 PROXY = Choice(
@@ -203,6 +221,72 @@ THREAT_PROTECTION = Object(
     _site_rules,
 )
 
+# Personal data.
+
+ALL_BY_RULES = (
+    "redactPII: PERSON and LOCATION cannot be found by rules, and this service has rules"
+    " only: ask for {'mode': 'fast'}, or for entities among "
+    + ", ".join(ENTITIES_BY_RULES)
+)
+
+
+def _redaction(values: dict[str, Any], at: Position) -> Any:
+    """Return the redaction, or report what rules cannot do."""
+    found = RedactPii(**values)
+    if found.entities is None and found.mode != "fast":
+        return at.report("custom", ALL_BY_RULES)
+    return found
+
+
+def _some(entities: tuple[str, ...]) -> tuple[str, ...]:
+    if not entities:
+        raise ValueError("entities must have at least 1 item")
+    return entities
+
+
+@frozen
+class FlagOr:
+    """An object; true stands for the empty object, which has to be refused, false for None."""
+
+    expected: ClassVar[str] = "boolean or object"
+
+    kind: Object
+
+    def read(self, value: Any, at: Position) -> Any:
+        if value is False:
+            return None
+        return self.kind.read({} if value is True else value, at)
+
+
+REDACT_PII = FlagOr(
+    Object(
+        {
+            "mode": Key(
+                choice(*REDACTION_MODES),
+                "mode",
+                help="fast: by rules alone, which find no names and places.",
+            ),
+            "entities": Key(
+                Then(Array(choice(*ENTITIES_BY_RULES), 20), _some, {"minItems": 1}),
+                "entities",
+                help="What to replace; rules find no persons and locations.",
+            ),
+            "replaceStyle": Key(
+                choice(*REDACTION_STYLES),
+                "replace_style",
+                help="What stands instead: <EMAIL>, *****, or nothing.",
+            ),
+        },
+        _redaction,
+        schema={
+            "anyOf": [
+                {"required": ["mode"], "properties": {"mode": {"const": "fast"}}},
+                {"required": ["entities"]},
+            ]
+        },
+    )
+)
+
 # Formats.
 
 VIEWPORT = Object(
@@ -248,6 +332,12 @@ _FORMATS_V1 = Choice(
         "changeTracking": formats.ChangeTracking(),
     }
 )
+SELECTORS_KEY = Key(
+    selectors.SELECTORS,
+    "selectors",
+    help="What to read exactly, by CSS or XPath, without a model.",
+    is_own=True,
+)
 CHANGE_TRACKING: KeysT = {
     "modes": Key(
         Array(choice("git-diff", "json"), 10),
@@ -259,6 +349,7 @@ CHANGE_TRACKING: KeysT = {
     ),
     "prompt": Key(PROMPT, "prompt", help="The data that json compares, in words."),
     "tag": Key(Text(256), "tag", help="The name of a history of its own."),
+    "selectors": SELECTORS_KEY,
 }
 _ATTRIBUTE_SELECTOR = Object(
     {
@@ -281,6 +372,7 @@ _FORMATS_V2 = Tagged(
                 "schema": Key(
                     Schema(), "schema", help="The JSON Schema of the result."
                 ),
+                "selectors": SELECTORS_KEY,
                 "checkPromptInjection": Key(
                     Bool(),
                     "check_prompt_injection",
@@ -323,6 +415,11 @@ _FORMATS_V2 = Tagged(
 )
 FORMATS_V1 = Array(_FORMATS_V1, 100)
 FORMATS_V2 = Then(Array(_FORMATS_V2, 100), urls.caller_formats)
+_OF_A_FETCH = {"screenshot", "screenshot@fullPage", "changeTracking", "audio", "video"}
+_STORED_FORMATS = Tagged(
+    {name: kind for name, kind in _FORMATS_V2.kinds.items() if name not in _OF_A_FETCH}
+)
+STORED_FORMATS = Then(Array(_STORED_FORMATS, 100), urls.caller_formats)
 
 # Parsers of files.
 
@@ -427,6 +524,24 @@ def _actions(screenshot: KeysT) -> Array:
             },
             build(actions.Scroll),
         ),
+        "scrollToEnd": Object(
+            {
+                "selector": Key(
+                    _SELECTOR, "selector", help="The element; none is the window."
+                ),
+                "maxScrolls": Key(
+                    integer(1, actions.MAX_SCROLLS),
+                    "max_scrolls",
+                    help="At most so many scrolls.",
+                ),
+                "timeout": Key(
+                    integer(100, MAX_WAIT_MS),
+                    "timeout_ms",
+                    help="At most so long, in milliseconds.",
+                ),
+            },
+            build(actions.ScrollToEnd),
+        ),
         "scrape": Object({}, build(actions.ScrapeAction)),
         "executeJavascript": Object(
             {"script": need(Text(), "script", "The JavaScript to run.")},
@@ -479,8 +594,15 @@ def _echoed(metadata: dict[str, Any]) -> dict[str, Any]:
     return metadata
 
 
-def webhook_kind(prefix: str, kinds: tuple[str, ...] = EVENTS) -> ValueKind:
-    """Return the webhook of a job whose events may be written ``prefix.event``."""
+def webhook_kind(
+    prefix: str,
+    kinds: tuple[str, ...] = EVENTS,
+    usual: tuple[str, ...] = COMMON_EVENTS,
+) -> ValueKind:
+    """Return the webhook of a job whose events may be written ``prefix.event``.
+
+    ``usual`` are the events of a webhook that names none.
+    """
     names = {name: name for name in kinds}
     events = Choice({**names, **{f"{prefix}.{name}": name for name in kinds}})
     return UrlOr(
@@ -499,7 +621,7 @@ def webhook_kind(prefix: str, kinds: tuple[str, ...] = EVENTS) -> ValueKind:
                     help="The events to send.",
                 ),
             },
-            build(Webhook, events=COMMON_EVENTS),
+            build(Webhook, events=usual),
         )
     )
 

@@ -6,20 +6,24 @@ Names in requests, defaults and ranges stand in :mod:`scraper_service.options.ca
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import ClassVar, TypeAlias, TypeVar
 
-from attrs import field, frozen
+from attrs import evolve, field, frozen
 from attrs.validators import ge, in_, instance_of, le, optional
 
 from scraper_service.errors import Issue
-from scraper_service.options.actions import Action, Wait
+from scraper_service.options.actions import Action, ScrollToEnd, Wait
 from scraper_service.options.formats import (
+    Attributes,
     ChangeTracking,
     Format,
+    Html,
     Json,
     Markdown,
     RawBase64,
+    RawHtml,
+    Screenshot,
 )
 from scraper_service.options.location import Location
 
@@ -30,10 +34,11 @@ LOAD_TIMEOUT_MS = 60_000  # of loading a page without a time-out
 MAX_WAIT_MS = 60_000  # of the fixed wait and all waits among the actions together
 MAX_ACTIONS = 50
 MAX_PDF_PAGES = 10_000
+MIN_TOKENS = 100  # of a part of the Markdown
 CHANGE_WAIT_MS = 5000  # the wait of change tracking if the caller sets none
 SELECTOR_WAIT_MS = 1000  # the time that a wait for a selector counts
 
-MAX_NAME = 64  # characters of the name of a session or a profile
+MAX_NAME = 128  # characters of the name of a profile
 SESSION_NAME = "^[A-Za-z0-9._-]{1,64}$"
 
 
@@ -119,6 +124,27 @@ def _is_session_name(_: object, __: object, text: str) -> None:
     session_name(text)
 
 
+EMAIL, PHONE, FINANCIAL, SECRET = "EMAIL", "PHONE", "FINANCIAL", "SECRET"
+ENTITIES_BY_RULES = (EMAIL, PHONE, FINANCIAL, SECRET)
+REDACTION_MODES = ("accurate", "aggressive", "fast")
+REDACTION_STYLES = ("tag", "mask", "remove")
+
+
+@frozen
+class RedactPii:
+    """The personal data to replace in the texts of a page."""
+
+    mode: str = field(default="accurate", validator=in_(REDACTION_MODES))
+    #: Some of :data:`ENTITIES_BY_RULES`; None for all of them.
+    entities: tuple[str, ...] | None = None
+    replace_style: str = field(default="tag", validator=in_(REDACTION_STYLES))
+
+    @property
+    def replaced(self) -> tuple[str, ...]:
+        """The entities that are replaced."""
+        return ENTITIES_BY_RULES if self.entities is None else self.entities
+
+
 @frozen(kw_only=True)
 class ScrapeOptions:
     """The options of one page."""
@@ -156,6 +182,11 @@ class ScrapeOptions:
     # Jobs that earlier releases stored have no session.
     session: str | None = field(default=None, validator=optional(_is_session_name))
     check_prompt_injection: bool = field(default=False, validator=instance_of(bool))
+    #: The most tokens of a part of the Markdown; None for the whole.
+    max_tokens: int | None = field(default=None, validator=optional(ge(MIN_TOKENS)))
+    #: Which part, from 1; None for the first.
+    page: int | None = field(default=None, validator=optional(ge(1)))
+    redact_pii: RedactPii | None = None
 
     def format(self, kind: type[FormatT]) -> FormatT | None:
         """Return the requested format of class ``kind``, None if it is not requested."""
@@ -164,8 +195,21 @@ class ScrapeOptions:
     @property
     def extracts(self) -> bool:
         """Whether the page is extracted by a JSON Schema or a prompt."""
-        changes = self.format(ChangeTracking)
-        return bool(self.format(Json) or (changes and "json" in changes.modes))
+        return any(item.selectors is None for item in self._data_formats)
+
+    @property
+    def selects(self) -> bool:
+        """Whether data are read by selectors."""
+        return any(item.selectors is not None for item in self._data_formats)
+
+    @property
+    def _data_formats(self) -> Iterator[Json | ChangeTracking]:
+        """The formats with data."""
+        for item in self.formats:
+            if isinstance(item, Json) or (
+                isinstance(item, ChangeTracking) and "json" in item.modes
+            ):
+                yield item
 
     @property
     def storage(self) -> str | None:
@@ -190,6 +234,23 @@ class ScrapeOptions:
         return next((p for p in self.parsers if isinstance(p, PdfParser)), None)
 
     @property
+    def accepts_copies(self) -> bool:
+        """Whether a stored response is as good as a new one, if it is new enough."""
+        return not (
+            self.headers
+            or self.actions
+            or self.zero_data_retention
+            or self.storage
+            or self.proxy == "stealth"
+            or self.format(ChangeTracking) is not None
+        )
+
+    @property
+    def as_made(self) -> ScrapeOptions:
+        """What a page is made by: the options without times, which do not change it."""
+        return evolve(self, max_age_ms=0, timeout_ms=None)
+
+    @property
     def is_shared(self) -> bool:
         """Whether the page is the same for the whole team and may be stored."""
         return self.store_in_cache and not (
@@ -207,7 +268,7 @@ class ScrapeOptions:
     @property
     def deadline_ms(self) -> int:
         """Time from the request to the response: the time-out and all waits."""
-        waits = sum(a.milliseconds or 0 for a in self.actions if isinstance(a, Wait))
+        waits = sum(_wait_ms(action) or 0 for action in self.actions)
         return (self.timeout_ms or OVERALL_TIMEOUT_MS) + self.wait_for_ms + waits
 
     @property
@@ -239,7 +300,7 @@ RULES = (
     OptionRule(
         "actions",
         f"{{wait_for_ms}} and all waits of {{actions}} must not exceed {MAX_WAIT_MS} ms; "
-        f"a wait for a selector counts {SELECTOR_WAIT_MS}",
+        f"a wait for a selector counts {SELECTOR_WAIT_MS}, a scrollToEnd its timeout",
         lambda o: o.wait_for_ms + _waits_ms(o.actions) <= MAX_WAIT_MS,
     ),
     OptionRule(
@@ -248,9 +309,46 @@ RULES = (
         lambda o: not (o.session and o.profile) or o.session == o.profile.name,
     ),
     OptionRule(
+        "page",
+        "{page} needs {max_tokens} beside it",
+        lambda o: o.page is None or o.max_tokens is not None,
+    ),
+    OptionRule(
+        "max_tokens",
+        "{max_tokens} needs the format {markdown}",
+        lambda o: o.max_tokens is None or o.format(Markdown) is not None,
+    ),
+    OptionRule(
         "formats",
         "the format {change_tracking} needs the format {markdown} beside it",
         lambda o: not o.format(ChangeTracking) or o.format(Markdown) is not None,
+    ),
+    OptionRule(
+        "redact_pii",
+        "{redact_pii} allows none of the formats {html}, {raw_html}, {raw_base64},"
+        " {screenshot} and {attributes}: they would show what is replaced elsewhere",
+        lambda o: (
+            o.redact_pii is None
+            or not any(
+                map(o.format, (Html, RawHtml, RawBase64, Screenshot, Attributes))
+            )
+        ),
+    ),
+    OptionRule(
+        "formats",
+        "{prompt} must be left out beside {selectors}: the data are exact or of a model",
+        lambda o: not any(f.prompt and f.selectors for f in _with_selectors(o)),
+    ),
+    OptionRule(
+        "formats",
+        "{selectors} of the format {change_tracking} need the mode 'json'",
+        lambda o: (
+            not any(
+                f.selectors and "json" not in f.modes
+                for f in _with_selectors(o)
+                if isinstance(f, ChangeTracking)
+            )
+        ),
     ),
     OptionRule(
         "formats",
@@ -282,9 +380,21 @@ def broken_rules(
     )
 
 
+def _with_selectors(options: ScrapeOptions) -> Iterator[Json | ChangeTracking]:
+    """Yield the formats that may have selectors."""
+    return (f for f in options.formats if isinstance(f, Json | ChangeTracking))
+
+
 def _waits_ms(actions: tuple[Action, ...]) -> int:
-    waits = [a for a in actions if isinstance(a, Wait)]
-    return sum(a.milliseconds or SELECTOR_WAIT_MS for a in waits)
+    waits = [each for each in actions if isinstance(each, Wait | ScrollToEnd)]
+    return sum(_wait_ms(each) or SELECTOR_WAIT_MS for each in waits)
+
+
+def _wait_ms(action: Action) -> int | None:
+    """Return how long an action may wait, None for no time of its own."""
+    if isinstance(action, ScrollToEnd):
+        return action.timeout_ms
+    return action.milliseconds if isinstance(action, Wait) else None
 
 
 def _covers(pattern: str, host: str) -> bool:

@@ -63,6 +63,35 @@ def options_to_json(options: OptionsT) -> dict[str, Any]:
     return unstructured(options)
 
 
+#: The options that change what a browser shows, beside the URL.
+REPLAYED = (
+    *("headers", "location", "mobile", "wait_for_ms", "actions", "session", "profile"),
+    *("block_ads", "skip_tls_verification", "site_rules"),
+)
+
+
+def replay_to_json(options: PageOptions, usual: ScrapeOptions) -> dict[str, Any]:
+    """Return what opens a page again in a browser, as JSON values.
+
+    ``scrape`` is left out if all that matters is as in ``usual``.
+    """
+    scrape = options.scrape
+    if all(getattr(scrape, name) == getattr(usual, name) for name in REPLAYED):
+        return {"url": options.url}
+    formats: dict[str, Any] = {"formats": ()}
+    return {
+        "url": options.url,
+        "scrape": unstructured(attrs.evolve(scrape, **formats)),
+    }
+
+
+def replay_from_json(value: Mapping[str, Any], usual: ScrapeOptions) -> PageOptions:
+    """Return the page from the JSON values of :func:`replay_to_json`."""
+    found = value.get("scrape")
+    scrape = usual if found is None else structured(found, ScrapeOptions)
+    return PageOptions(url=value["url"], scrape=scrape)
+
+
 def webhook_to_json(webhook: Webhook) -> dict[str, Any]:
     """Return ``webhook`` as JSON values for :func:`webhook_from_json`."""
     return unstructured(webhook)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Self
 
+from scraper_service.discovery.outgoing_proxy import OutgoingProxy
 from scraper_service.search_engines.json_http import is_address, number_of, text_of
 from scraper_service.search_engines.search_engine import (
     EngineQuery,
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     from scraper_service.options.map_search import ResultList
 
+ANY_ENGINE = "https://duckduckgo.com/"
 _UNITS = {"h": "d", "d": "d", "w": "w", "m": "m", "y": "y"}
 _VERBS = {"web": "text", "news": "news", "images": "images"}
 
@@ -37,7 +39,10 @@ class DdgsSearch:
     name = "ddgs"
     sources = frozenset(_VERBS)
 
-    def __init__(self, timeout_s: float, make: Callable[..., Any]):
+    def __init__(
+        self, timeout_s: float, make: Callable[..., Any], proxy: str | None = None
+    ):
+        self._proxy = proxy
         self._timeout_s = timeout_s
         self._make = make
 
@@ -50,7 +55,8 @@ class DdgsSearch:
                 "SCRAPER_SEARCH_PROVIDERS names 'ddgs', which is not installed:"
                 " pip install scraper-service[search]"
             ) from None
-        return cls(settings.getfloat("SEARCH_TIMEOUT_S"), DDGS)
+        proxy = OutgoingProxy.from_settings(settings).to(ANY_ENGINE)
+        return cls(settings.getfloat("SEARCH_TIMEOUT_S"), DDGS, proxy)
 
     async def search(self, engine_query: EngineQuery) -> list[Hit]:
         """Return the results; raise :exc:`SearchFailed` on errors."""
@@ -76,7 +82,7 @@ class DdgsSearch:
     def _rows(self, engine_query: EngineQuery) -> list[dict[str, Any]]:
         source = engine_query.source
         unit = source.when.unit if source.when else None
-        client = self._make(timeout=max(1, int(self._timeout_s)))
+        client = self._make(timeout=max(1, int(self._timeout_s)), proxy=self._proxy)
         ask = getattr(client, _VERBS[source.kind])
         found = ask(
             engine_query.text,

@@ -17,6 +17,8 @@ from scraper_service.search_engines.search_engine import SearchFailed
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+
 MAX_ANSWER_BYTES = 4 * 2**20
 READ_BYTES = 64 * 1024
 LARGE_BYTES = 256 * 1024  # larger responses are parsed in a thread
@@ -28,7 +30,10 @@ class JsonClient:
     ``name`` stands in error messages. ``timeout_s`` limits one request with its response.
     """
 
-    def __init__(self, name: str, timeout_s: float, user_agent: str):
+    def __init__(
+        self, name: str, timeout_s: float, user_agent: str, way_out: OutgoingProxy
+    ):
+        self._way_out = way_out
         self._name = name
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
@@ -61,6 +66,7 @@ class JsonClient:
                 headers=headers,
                 json=body,
                 allow_redirects=False,
+                proxy=self._way_out.to(url),
             ) as answer:
                 text = await self._body(answer)
                 status = answer.status

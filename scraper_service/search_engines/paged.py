@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
+from scraper_service.discovery.outgoing_proxy import OutgoingProxy
 from scraper_service.search_engines.json_http import JsonClient
 
 if TYPE_CHECKING:
@@ -30,7 +31,8 @@ class PagedSearch:
     @classmethod
     def from_settings(cls, settings: BaseSettings) -> Self:
         timeout_s = settings.getfloat("SEARCH_TIMEOUT_S")
-        client = JsonClient(cls.name, timeout_s, settings["USER_AGENT"])
+        way_out = OutgoingProxy.from_settings(settings)
+        client = JsonClient(cls.name, timeout_s, settings["USER_AGENT"], way_out)
         prefix = cls.name.upper()
         key = settings.get(f"{prefix}_API_KEY", "")
         return cls(settings[f"{prefix}_URL"], key, client)

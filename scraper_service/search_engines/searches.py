@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from attrs import evolve, field, frozen
+from prometheus_client import Counter
 
 from scraper_service.content.text.search_query import (
     engine_text,
@@ -38,6 +39,12 @@ ONLY_OWN = (
 )
 
 logger = logging.getLogger(__name__)
+
+REQUESTS = Counter(
+    "scraper_search_requests_total",
+    "Requests to search engines: found, empty, failed.",
+    ["provider", "result"],
+)
 
 
 @frozen
@@ -171,8 +178,10 @@ class Searches:
     async def _ask(
         self, provider: SearchProvider, engine_query: EngineQuery
     ) -> list[Hit]:
+        result = "failed"
         try:
-            return await provider.search(engine_query)
+            found = await provider.search(engine_query)
+            result = "found" if found else "empty"
         except SearchFailed as error:
             logger.warning("search: %s", error)
             raise
@@ -180,6 +189,9 @@ class Searches:
             # Treat an engine with unexpected responses as down.
             logger.exception("search: %s failed", provider.name)
             raise SearchFailed(f"{provider.name} failed") from error
+        finally:
+            REQUESTS.labels(provider.name, result).inc()
+        return found
 
     async def close(self) -> None:
         """Close the connections to the engines."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from attrs import evolve
 
+from scraper_service.crawling.metrics import CREDITS
 from scraper_service.errors import OutOfCredits, ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.credits import Credits
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
 
     from scraper_service.items import PageError, Snapshot
-    from scraper_service.services.accounts import Team
+    from scraper_service.services.accounts import DiskQuota, Team
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.database import Database
 
@@ -35,10 +36,11 @@ class Charges:
     """The credits of calls outside of jobs, and their pages.
 
     Calls of a team without a balance never wait for the database. ``owner`` is the id
-    of this process in the table of workers.
+    of this process in the table of workers, ``disk`` the room of teams for pages.
     """
 
-    def __init__(self, database: Database, owner: str):
+    def __init__(self, database: Database, owner: str, disk: DiskQuota):
+        self.disk = disk
         self._credits = Credits(database, owner)
         self._storing: dict[str, tuple[str, bytes]] = {}
         self._recording: dict[str, asyncio.Task[None]] = {}  # by call
@@ -191,6 +193,7 @@ class Charge:
         balance of the team. Then the call is free.
         """
         await self._charges.settle(self, price, body)
+        CREDITS.labels(self.call.endpoint).inc(price)
 
     async def settle_tracked(
         self, price: int, body: bytes | None, snapshot: Snapshot
@@ -200,4 +203,7 @@ class Charge:
         Return False, with nothing stored, if the page was compared with a snapshot
         that is not the latest any more.
         """
-        return await self._charges.settle_tracked(self, price, body, snapshot)
+        is_last = await self._charges.settle_tracked(self, price, body, snapshot)
+        if is_last:
+            CREDITS.labels(self.call.endpoint).inc(price)
+        return is_last

@@ -9,6 +9,7 @@ from attrs import frozen
 
 from scraper_service.crawling.download.proxies import Proxies
 from scraper_service.errors import ServiceUnavailable
+from scraper_service.exports.formats import FORMATS
 from scraper_service.options.availability import (
     BY_MODEL,
     FORMATS_UNAVAILABLE,
@@ -43,9 +44,7 @@ NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: 
 #: Parts of the reference API that this service does not have.
 NOT_OFFERED = {
     "agent": "no collection by a prompt alone; extract, search and deep-research are",
-    "browser": "no sessions of a caller's own in the browser; actions and sessions are",
-    "interact": "no code of callers runs on the server; actions are",
-    "monitor": "no schedules; changeTracking is, at the time of a caller's choice",
+    "replay": "sessions of the browser are not recorded; screenshots of their steps are",
 }
 
 _HOSTED = "it needs data or accounts of the hosted service"
@@ -61,7 +60,10 @@ _OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
 # First segments that only one version has.
 _OF_VERSION = {
     "v1": ("deep-research", "llmstxt"),
-    "v2": ("capabilities", "feedback", "parse", "sessions"),
+    "v2": (
+        *("browser", "capabilities", "feedback", "interact", "monitor", "parse"),
+        "sessions",
+    ),
 }
 
 
@@ -117,7 +119,7 @@ class Capability:
 def capabilities(
     settings: BaseSettings, engines: Engines, searches: Searches
 ) -> dict[str, Any]:
-    """Return version, features, page formats, search engines and missing endpoints.
+    """Return version, features, formats of pages and exports, search engines and missing endpoints.
 
     The result has JSON values only, and no secrets.
     """
@@ -128,6 +130,9 @@ def capabilities(
         "version": version(PACKAGE),
         "features": [_told(each) for each in features],
         "formats": [_told(each) for each in _formats(no_model)],
+        "exports": [
+            _told(Capability(each.name, each.missing)) for each in FORMATS.values()
+        ],
         "searchEngines": list(searches.names),
         "database": "postgresql" if url.startswith("postgres") else "sqlite",
         "notOffered": [{"name": k, "reason": v} for k, v in NOT_OFFERED.items()],

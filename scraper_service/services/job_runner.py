@@ -11,16 +11,30 @@ from collections import Counter
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
+from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.job_process import Presence, broken, early_end
+from scraper_service.crawling.logs import job_logger, log_end, with_facts
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
+from scraper_service.errors import (
+    SecretsUnreadable,
+    ServiceUnavailable,
+    StoreUnavailable,
+)
 from scraper_service.options.serialization import options_from_json
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts import feedback, model_tokens
+from scraper_service.storage.accounts import (
+    audit,
+    browser_sessions,
+    disk_use,
+    feedback,
+    model_tokens,
+)
+from scraper_service.storage.accounts.audit import SERVICE, Actor
+from scraper_service.storage.accounts.keys import record_expired_keys
 from scraper_service.storage.files import artefacts
-from scraper_service.storage.files.artefacts import Artefacts
 from scraper_service.storage.files.uploads import Uploads
+from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.page_index import PageIndex
@@ -37,8 +51,14 @@ logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for jobs that other or earlier processes have stored
 EXPIRE_S = 30.0
+QUOTA_S = 1.0
 DAY_S = 86_400
 OPENING_S = 0.05
+CLOSING_S = 0.01
+PAUSED = (
+    "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
+    " jobs or raise the quota, then let it go on with PATCH and paused: false."
+)
 
 
 class JobRunner(Protocol):
@@ -90,11 +110,29 @@ async def end_long_pauses(database: Database, most_days: int) -> None:
     """Cancel jobs that have been paused for ``most_days``."""
     days = "1 day" if most_days == 1 else f"{most_days} days"
     reason = f"The job was paused for {days}, the longest time for a pause."
-    await Jobs(database).end_long_pauses(most_days * DAY_S, reason)
+    jobs = Jobs(database)
+    for job_id in await jobs.end_long_pauses(most_days * DAY_S, reason):
+        if (job := await jobs.get(job_id, None)) is not None:
+            log_end(job)
 
 
-async def expire(database: Database) -> None:
-    """Delete expired jobs, pages, files and counts."""
+async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
+    """Pause the crawls and batches of teams that have no room on the disk.
+
+    Their running pages are still stored, and nothing is lost.
+    """
+    usual_mb = settings.getint("TEAM_DISK_MB")
+    actor = Actor(SERVICE) if settings.getint("AUDIT_DAYS") else None
+    for team_id, limit in await database.read(disk_use.full_teams, usual_mb):
+        warning = PAUSED.format(limit // disk_use.MIB)
+        for job_id in await database.read(disk_use.running_jobs, team_id):
+            if await database.write_locking(pause_full_job, job_id, warning, actor):
+                facts = with_facts(job=job_id, event="paused")
+                job_logger.warning("job %s: %s", job_id, warning, extra=facts)
+
+
+async def expire(database: Database, settings: BaseSettings) -> None:
+    """Delete expired jobs, pages, files and counts, and old entries of the audit log."""
     await database.write(hosts.forget_hosts)
     await database.write(model_tokens.forget)
     while await Jobs(database).expire():
@@ -105,11 +143,30 @@ async def expire(database: Database) -> None:
         pass
     while await database.write(feedback.expire):
         pass
+    while await database.write(browser_sessions.expire):
+        pass
+    while await database.write(disk_use.fold):
+        pass
+    if days := settings.getint("AUDIT_DAYS"):
+        await database.write(record_expired_keys, days)
+    while await database.write(audit.expire, days):
+        pass
     await Uploads(database).expire()
-    files = Artefacts(database.data_dir / artefacts.FOLDER, b"")  # it signs nothing
-    if names := await asyncio.to_thread(files.names):
-        names = await database.read(artefacts.unheld, names)
-        await asyncio.to_thread(files.remove, names)
+    try:
+        await shared_artefacts(settings).sweep(database)
+    except StoreUnavailable as error:
+        logger.warning("files of expired pages are deleted later: %s", error)
+
+
+async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
+    """Stop all crawlers of a process, and wait until their components are closed.
+
+    Scrapy's own ``stop()`` does not wait for crawlers that were closing already.
+    """
+    crawlers = list(process.crawlers)
+    await process.stop()
+    while any(crawler.engine and crawler.engine.spider for crawler in crawlers):  # noqa: ASYNC110  # Scrapy has no signal
+        await asyncio.sleep(CLOSING_S)
 
 
 class LocalRunner:
@@ -144,7 +201,9 @@ class LocalRunner:
         """Start to run jobs. Raises errors of the database."""
         await self._presence.open()
         self._presence.every(POLL_S, self._take_up, self._wanted)
-        self._presence.every(EXPIRE_S, partial(expire, self._database))
+        self._presence.every(EXPIRE_S, partial(expire, self._database, self.settings))
+        pause = partial(pause_full_jobs, self._database, self.settings)
+        self._presence.every(QUOTA_S, pause)
         most_days = self.settings.getint("PAUSE_MAX_DAYS")
         self._presence.every(
             EXPIRE_S, partial(end_long_pauses, self._database, most_days)
@@ -219,12 +278,17 @@ class LocalRunner:
             try:
                 job = await self._jobs.get_whole(job_id)
             except SecretsUnreadable as error:
-                logger.error("job %s has failed: %s", job_id, error)
-                await self._jobs.end(job_id, JobState.FAILED, str(error))
+                await self._fail(job_id, str(error))
                 continue
             if job is not None and job.is_active and job_id not in self._crawlers:
                 await self._jobs.start(job_id)
                 self._start(job)
+
+    async def _fail(self, job_id: str, error: str) -> None:
+        if await self._jobs.end(job_id, JobState.FAILED, error):
+            job = await self._jobs.get(job_id, None)
+            if job is not None:
+                log_end(job)
 
     def _running(self) -> Counter[str]:
         """Count the running jobs of each team, without the jobs that stop."""
@@ -268,8 +332,10 @@ class LocalRunner:
             await crawler.stop_async()
 
     def _start(self, job: Job) -> None:
-        crawler = self._process.create_crawler(job.kind)
+        crawler = self._process.create_crawler(job.spider)
         crawler.settings.set("JOB_ID", job.id, priority="cmdline")
+        crawler.settings.set("SOURCE_JOB_ID", job.source_job_id, priority="cmdline")
+        crawler.settings.set("BASE_JOB_ID", job.base_job_id, priority="cmdline")
         crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
         self._crawlers[job.id] = crawler
         self._teams[job.id] = job.team_id
@@ -300,7 +366,7 @@ class LocalRunner:
             error = early_end(crawler.stats.get_value("finish_reason"))
         if error is not None:
             with contextlib.suppress(ServiceUnavailable):
-                await self._jobs.end(job.id, JobState.FAILED, error)
+                await self._fail(job.id, error)
         self._crawlers.pop(job.id, None)
         self._teams.pop(job.id, None)
         self._leaving.discard(job.id)

@@ -10,39 +10,53 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 from scrapy.settings import BaseSettings
 
+from scraper_service.crawling.logs import counts_of, job_logger, log_end, with_facts
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.errors import (
     IdempotencyKeyUsed,
+    InvalidOptions,
+    InvalidParameter,
+    Issue,
     JobEnded,
     JobFinished,
     JobNotFound,
+    OptionUnavailable,
     ServiceUnavailable,
 )
-from scraper_service.options.retention import Retention
+from scraper_service.options.crawl import CrawlOptions, fetching_all
+from scraper_service.options.limits import Retention
+from scraper_service.options.parsing import MAX_ISSUES, short
 from scraper_service.options.serialization import options_from_json
+from scraper_service.options.site_policy import under_policy
+from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.crawl_preview import explain
 from scraper_service.services.job_runner import expire
+from scraper_service.services.metrics.tracing import note_job
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.jobs import admission
+from scraper_service.storage.jobs import admission, base_pages
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.politeness.crawl_reports import JobReport, read_report
 from scraper_service.storage.webhook_outbox import WebhookOutbox
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from scraper_service.crawling.pricing import Prices
     from scraper_service.crawling.robots import RobotsPolicy
     from scraper_service.discovery.crawl_prompt import PromptOptions
-    from scraper_service.options.crawl import BatchOptions, CrawlOptions
+    from scraper_service.options.crawl import (
+        BatchOptions,
+        ReprocessRequest,
+    )
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
     from scraper_service.services.crawl_preview import CheckT, Explanation, Previews
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.webhooks import Webhooks
     from scraper_service.storage.database import Database
+    from scraper_service.storage.jobs.base_pages import RemovedUrls
     from scraper_service.storage.jobs.job_control import ChangedJob, ChangeRequest
     from scraper_service.storage.jobs.job_history import (
         HistoryQuery,
@@ -58,6 +72,7 @@ if TYPE_CHECKING:
         PageErrorRow,
     )
     from scraper_service.storage.jobs.job_retry import RetriedJob, RetryRequest
+NO_SOURCES = "keepSources must be false or left out with zeroDataRetention, got true"
 
 
 @frozen
@@ -102,6 +117,7 @@ class TeamJobs:
         self._places = TeamPermits.shared()
         self._most_jobs = runner.settings.getint("MAX_ACTIVE_JOBS")
         self._retention = Retention.of(runner.settings)
+        self._disk = DiskQuota(database, runner.settings.getint("TEAM_DISK_MB"))
         self._webhook_url: str | None = runner.settings["WEBHOOK_URL"] or None
 
     async def start(
@@ -119,10 +135,14 @@ class TeamJobs:
         :exc:`~scraper_service.errors.OutOfCredits` and
         :exc:`~scraper_service.errors.QueueFull`.
         """
+        options = under_policy(options, team.site_policy)
         self._availability.check_open()
         self._availability.require_job(options)
+        if isinstance(options, CrawlOptions) and options.since is not None:
+            options = fetching_all(options)
         terms = self._terms(options, team, least_pages)
         job = await self._jobs.create(terms, options, version, idempotency_key)
+        note_job(job.id)
         self._places.limit_to(team.id, team.concurrency)
         self._runner.wake()
         return job
@@ -132,6 +152,8 @@ class TeamJobs:
     ) -> admission.Terms:
         is_zero = options.scrape.zero_data_retention
         retention_s = self._retention.seconds(options.retention_days, is_zero=is_zero)
+        if is_zero and options.keep_sources:
+            raise OptionUnavailable("keep_sources", NO_SOURCES)
         price = None if team.is_unlimited else self._prices.usual(options.scrape)
         return admission.Terms(
             team_id=team.id,
@@ -141,6 +163,8 @@ class TeamJobs:
             most_jobs=self._most_jobs,
             webhook_url=self._webhook_url,
             retention_s=retention_s,
+            disk_bytes=self._disk.limit(team),
+            actor=team.actor,
         )
 
     async def check_key(self, idempotency_key: str | None, team: Team) -> None:
@@ -163,6 +187,7 @@ class TeamJobs:
         :exc:`~scraper_service.errors.JobEnded` for a cancelled or failed batch, and
         the errors of :meth:`start`.
         """
+        options = under_policy(options, team.site_policy)
         self._availability.check_open()
         self._availability.require_job(options)
         terms = self._terms(options, team)
@@ -204,9 +229,10 @@ class TeamJobs:
         """
         job = await self._job(job_id, team)
         if job.is_active:
-            await self._jobs.end(job_id, JobState.CANCELLED)
+            await self._jobs.end(job_id, JobState.CANCELLED, actor=team.actor)
             await self._runner.cancel(job_id)
             job = await self._job(job_id, team)
+            log_end(job)
         if job.state is not JobState.CANCELLED:
             raise JobEnded(job.kind, job.state)
         return job
@@ -221,13 +247,16 @@ class TeamJobs:
         only. Raises
         :exc:`~scraper_service.errors.JobFinished`,
         :exc:`~scraper_service.errors.OptionUnavailable` for an option that this kind of
-        job does not have, and :exc:`~scraper_service.errors.OutOfCredits`.
+        job does not have, :exc:`~scraper_service.errors.OutOfCredits`, and
+        :exc:`~scraper_service.errors.DiskQuotaExceeded` for a job that would go on.
         """
         if (days := request.options.get("retention_days")) is not None:
             self._retention.seconds(days)  # raises if it is too long
         job = await self._job(job_id, team)
         if not job.is_active and not request.fits_finished:
             raise JobFinished(job.kind, job.state)
+        if request.paused is False and job.paused_at is not None:
+            await self._disk.require(team)
         # A client that goes away must not end it halfway.
         return await asyncio.shield(
             self._tasks.spawn(self._change(job_id, team, request))
@@ -238,9 +267,13 @@ class TeamJobs:
     ) -> ChangedJob:
         await self._runner.hold(job_id)
         try:
-            changed = await self._jobs.change(job_id, team.id, request)
+            changed = await self._jobs.change(job_id, team.id, request, team.actor)
         finally:
             await self._runner.refresh(job_id)
+        if request.paused is not None:
+            what = "paused" if request.paused else "resumed"
+            facts = with_facts(job=job_id, event=what, **counts_of(changed.job))
+            job_logger.info("job %s is %s", job_id, what, extra=facts)
         return await self._jobs.finish_change(changed)
 
     async def retry(
@@ -264,6 +297,51 @@ class TeamJobs:
         self._runner.wake()
         return retried
 
+    async def reprocess(
+        self,
+        job_id: str,
+        team: Team,
+        request: ReprocessRequest,
+        version: int,
+        idempotency_key: str | None = None,
+    ) -> Job:
+        """Start a job of the same kind that makes other formats of a job's stored responses.
+
+        Raises :exc:`JobNotFound`, :exc:`~scraper_service.errors.SourceJobRunning`,
+        :exc:`~scraper_service.errors.SourcesNotStored`,
+        :exc:`~scraper_service.errors.InvalidOptions` for a URL without a page, and the
+        errors of :meth:`start`.
+        """
+        self._availability.check_open()
+        job = await self._job(job_id, team)
+        known: Any = options_from_json(job.kind, json.loads(job.options))
+        options = request.options(known)
+        self._availability.require_job(options)
+        terms = self._terms(options, team)
+        if terms.page_price is not None:
+            price = self._prices.without_fetch(terms.page_price)
+            terms = evolve(terms, page_price=price)
+        numbers = None
+        if request.urls:
+            numbers, missing = await self._jobs.pages_of_urls(
+                job_id, team.id, request.urls
+            )
+            if missing:
+                raise InvalidOptions(list(_without_page(request.urls, missing)))
+        found = await self._jobs.create_of_sources(
+            job_id, terms, options, version, numbers, idempotency_key
+        )
+        note_job(found.id)
+        self._places.limit_to(team.id, team.concurrency)
+        self._runner.wake()
+        # A client that goes away must not end it halfway; a lost database does not undo it.
+        await asyncio.shield(self._tasks.spawn(self._copy_rows(found.id)))
+        return found
+
+    async def _copy_rows(self, job_id: str) -> None:
+        with contextlib.suppress(ServiceUnavailable):  # claims of the job go on
+            await self._jobs.copy_rows(job_id)
+
     async def errors(
         self,
         job_id: str,
@@ -282,6 +360,19 @@ class TeamJobs:
         """Return URLs of a job with their states, and the cursor of the next part."""
         await self._job(job_id, team)
         return await self._jobs.urls(job_id, query)
+
+    async def removed(
+        self, job_id: str, team: Team, skip: int, limit: int
+    ) -> RemovedUrls:
+        """Return URLs of the earlier crawl that a crawl with ``since`` has not found.
+
+        Raises :exc:`InvalidParameter` for a job without ``since``.
+        """
+        job = await self._job(job_id, team)
+        found = await self._database.read(base_pages.read_removed, job, skip, limit)
+        if found is None:
+            raise InvalidParameter("The job has no option since: nothing is compared.")
+        return found
 
     async def report(
         self, job_id: str, team: Team, shape: Callable[[CrawlReport], bytes]
@@ -308,6 +399,19 @@ class TeamJobs:
         job = await self._job(job_id, team)
         found, behind = await self._outbox.deliveries(job_id, state, after, limit)
         return job, found, behind
+
+    async def delivery(
+        self, job_id: str, team: Team, number: int
+    ) -> tuple[Job, Delivery]:
+        """Return a webhook delivery with its body.
+
+        Raises :exc:`JobNotFound` for an unknown number, too.
+        """
+        job = await self._job(job_id, team)
+        found = await self._webhooks.delivery(job_id, number)
+        if found is None:
+            raise JobNotFound("Delivery not found")
+        return job, found
 
     async def replay(self, job_id: str, team: Team, number: int | None = None) -> int:
         """Send a delivery again, or all that were given up; return their number.
@@ -342,10 +446,12 @@ class TeamJobs:
         Nothing of the job can be read when this returns. The rows are deleted in the
         background, since there may be many.
         """
-        ended = await self._jobs.delete(job_id, team.id)
+        ended = await self._jobs.delete(job_id, team.id, team.actor)
         if ended is None:
             raise JobNotFound("Job not found")
         for each in ended:
+            facts = with_facts(job=each, event="deleted")
+            job_logger.info("job %s is deleted", each, extra=facts)
             await self._runner.cancel(each)
         self._has_deleted = True
         if not self._is_deleting:
@@ -358,7 +464,7 @@ class TeamJobs:
             while self._has_deleted:
                 self._has_deleted = False
                 with contextlib.suppress(ServiceUnavailable):  # a later turn does it
-                    await expire(self._database)
+                    await expire(self._database, self._runner.settings)
         finally:
             self._is_deleting = False
 
@@ -372,3 +478,12 @@ class TeamJobs:
         if job is None:
             raise JobNotFound("Job not found")
         return job
+
+
+def _without_page(urls: Sequence[str], missing: set[str]) -> Iterator[Issue]:
+    """Yield an issue for each of the first URLs without a page."""
+    at = [number for number, url in enumerate(urls) if url in missing]
+    for number in at[:MAX_ISSUES]:
+        text = "must be the URL of a delivered page of the job, sourceURL or url of its"
+        text = f"urls.{number} {text} metadata, got {short(urls[number])}"
+        yield Issue("custom", ("urls", number), text)

@@ -55,13 +55,7 @@ class MapCrawler(Resident):
         self._database = database
         self._most = process.settings.getint("MAX_PENDING_MAPS")
         self._turns = asyncio.Semaphore(process.settings.getint("MAX_RUNNING_MAPS"))
-        self._none_left = asyncio.Event()
-        self._none_left.set()
         self.pending = 0  # maps that run or wait
-
-    async def drained(self) -> None:
-        """Wait for the end of all maps."""
-        await self._none_left.wait()
 
     async def find(
         self, options: MapOptions, team_id: str, call_id: str, shape: ShapeT
@@ -77,13 +71,10 @@ class MapCrawler(Resident):
             raise QueueFull(f"{self._most} maps are under way already.")
         deadline = time.monotonic() + options.scrape.deadline_ms / 1000
         self.pending += 1
-        self._none_left.clear()
         try:
             found = await self._found(options, team_id, call_id, shape, deadline)
         finally:
             self.pending -= 1
-            if not self.pending:
-                self._none_left.set()
         failure = map_failure(found)
         if failure is not None and failure.code == "SCRAPE_TIMEOUT":
             raise MapTimedOut
@@ -91,13 +82,13 @@ class MapCrawler(Resident):
 
     async def permitted(self, urls: Sequence[str]) -> list[str]:
         """Return the URLs that robots.txt allows."""
-        policy = RobotsPolicy.shared(self._crawler.settings)
+        policy = RobotsPolicy.shared(self.crawler.settings)
         agents = policy.agents()
         kept = []
         for number, url in enumerate(urls):
             if number % JUDGED_AT_ONCE == JUDGED_AT_ONCE - 1:
                 await asyncio.sleep(0)
-            rules = await policy.rules(self._crawler, url)
+            rules = await policy.rules(self.crawler, url)
             if rules.refusal(url, agents) is None:
                 kept.append(url)
         return kept
@@ -110,7 +101,7 @@ class MapCrawler(Resident):
         shape: ShapeT,
         deadline: float,
     ) -> MapFound:
-        spider: Any = self._crawler.spider
+        spider: Any = self.crawler.spider
         try:
             async with asyncio.timeout(deadline - time.monotonic()), self._turns:
                 found: MapFound = await spider.find(
@@ -124,7 +115,7 @@ class MapCrawler(Resident):
         except TimeoutError:
             raise MapTimedOut from None
         finally:
-            signals = self._crawler.signals
+            signals = self.crawler.signals
             signals.send_catch_log(page_ended, scrape_id=call_id)
         return found
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from scrapy import Request
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
 
-    from scraper_service.items import Upload
+    from scraper_service.items import TakenPage, Upload
     from scraper_service.options.crawl import PageOptions
 
 logger = logging.getLogger(__name__)
@@ -34,11 +34,11 @@ class Resident:
     """A crawler of the spider ``name`` that stays open until its process ends."""
 
     def __init__(self, process: AsyncCrawlerProcess, name: str):
-        self._crawler: Crawler = process.create_crawler(name)
+        self.crawler: Crawler = process.create_crawler(name)
         self._process = process
         # The converter pool limits the bytes of each team. This limit is shared: a
         # single team could block all others.
-        self._crawler.settings.set(
+        self.crawler.settings.set(
             "SCRAPER_SLOT_MAX_ACTIVE_SIZE", sys.maxsize, priority="cmdline"
         )
 
@@ -47,8 +47,8 @@ class Resident:
 
         Raises the error that kept it from opening.
         """
-        self._crawler.signals.connect(self._stay_open, signals.spider_idle)
-        ended = self._process.crawl(self._crawler, resident=True)
+        self.crawler.signals.connect(self._stay_open, signals.spider_idle)
+        ended = self._process.crawl(self.crawler, resident=True)
         while not self.is_open:
             if ended.done():
                 ended.result()
@@ -57,7 +57,7 @@ class Resident:
 
     @property
     def is_open(self) -> bool:
-        engine = self._crawler.engine if self._crawler.crawling else None
+        engine = self.crawler.engine if self.crawler.crawling else None
         return engine is not None and engine.running
 
     def _stay_open(self) -> None:
@@ -74,7 +74,7 @@ class ResidentCrawler(Resident):
         super().__init__(process, "scrape")
         self._limit = process.settings.getint("MAX_PENDING_SCRAPES")
         self._waiting: dict[str, asyncio.Future[Page]] = {}
-        connect = self._crawler.signals.connect
+        connect = self.crawler.signals.connect
         connect(self._page_made, item_made)
         connect(self._page_lost, signals.item_dropped)
         connect(self._page_lost, signals.item_error)
@@ -94,10 +94,12 @@ class ResidentCrawler(Resident):
         queued_s: float | None = None,
         account: str = "",
         upload: Upload | None = None,
+        taken: TakenPage | None = None,
     ) -> Page:
         """Return the page, fetched or failed, by ``deadline`` (:func:`time.monotonic`).
 
         With ``upload`` it is the page of a file, and its URL is the name of the file.
+        With ``taken`` it is the page of a session of the browser. Neither is fetched.
         ``queued_s`` is the time that the page waited for a permit. ``account`` is the
         id of the caller's key or team. Cancelling the caller ends the download.
 
@@ -109,12 +111,16 @@ class ResidentCrawler(Resident):
             raise ServiceUnavailable("The service is starting or stopping.")
         if len(self._waiting) >= self._limit:
             raise QueueFull(f"{self._limit} scrapes are under way already.")
-        spider: Any = self._crawler.spider
+        spider: Any = self.crawler.spider
         if not spider.pool.has_capacity(team_id):
             raise QueueFull(
                 "Too many bytes of this team wait for their conversion already."
             )
-        if upload is None:
+        if taken is not None:
+            request = spider.taken_request(
+                taken, options.scrape, scrape_id, deadline, team_id
+            )
+        elif upload is None:
             request = spider.page_request(
                 options.url, options.scrape, scrape_id, deadline, team_id=team_id
             )
@@ -127,8 +133,8 @@ class ResidentCrawler(Resident):
             request.meta["queued_s"] = queued_s
         page = asyncio.get_running_loop().create_future()
         self._waiting[scrape_id] = page
-        assert self._crawler.engine is not None
-        self._crawler.engine.crawl(request)
+        assert self.crawler.engine is not None
+        self.crawler.engine.crawl(request)
         try:
             return await asyncio.wait_for(page, deadline - time.monotonic())
         except TimeoutError:
@@ -145,7 +151,7 @@ class ResidentCrawler(Resident):
             self._waiting.pop(scrape_id, None)
 
     def _abandon(self, scrape_id: str) -> None:
-        self._crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
+        self.crawler.signals.send_catch_log(page_abandoned, scrape_id=scrape_id)
 
     def _page_made(self, item: Page) -> None:
         waiting = self._waiting.get(item.metadata.scrape_id)

@@ -8,15 +8,26 @@ import uuid
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from attrs import evolve
+
 from scraper_service.crawling.politeness.team_limits import TeamPermits
-from scraper_service.errors import JobNotFound, OptionUnavailable, QueueFull
+from scraper_service.errors import (
+    InvalidOptions,
+    JobNotFound,
+    OptionUnavailable,
+    QueueFull,
+    ReplayUnavailable,
+)
 from scraper_service.options.availability import require_parseable
+from scraper_service.options.catalogue import USUAL_PAGE
+from scraper_service.options.serialization import replay_from_json, replay_to_json
+from scraper_service.options.site_policy import under_policy
 from scraper_service.services.resident_crawler import failed_page
 from scraper_service.services.searching import ResultPages
-from scraper_service.storage import sessions
-from scraper_service.storage.accounts import feedback
-from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.accounts import feedback, sessions
+from scraper_service.storage.accounts.credits import Call, store_answer
 from scraper_service.storage.jobs.jobs import Jobs
+from scraper_service.storage.jobs.replays import read_replay
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +39,8 @@ if TYPE_CHECKING:
     from scraper_service.discovery.map_results import ShapeT
     from scraper_service.items import Page, Upload
     from scraper_service.options.crawl import PageOptions
+    from scraper_service.options.limits import Retention
     from scraper_service.options.map_search import MapOptions, SearchOptions
-    from scraper_service.options.retention import Retention
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.accounts import Team
     from scraper_service.services.billing import Charge, Charges
@@ -38,9 +49,9 @@ if TYPE_CHECKING:
     from scraper_service.services.resident_crawler import ResidentCrawler
     from scraper_service.services.searching import SearchAnswer
     from scraper_service.storage.accounts.feedback import Feedback, FeedbackRow
+    from scraper_service.storage.accounts.sessions import SessionRow
     from scraper_service.storage.accounts.usage import CallPosition
     from scraper_service.storage.database import Database
-    from scraper_service.storage.sessions import SessionRow
 
 OWNER = "scrape"  # in the queue of a team, all its scrapes together rank as one job
 
@@ -112,7 +123,8 @@ class Scraping:
     """The verbs scrape, parse, map and search, for a team at a time.
 
     Each checks the options, reserves credits, does its work and charges for it.
-    ``serialize`` returns the JSON of a page that is stored.
+    ``serialize`` returns the JSON of a page that is stored. With ``keeps_replays`` a
+    browser session can go on with the page.
     """
 
     def __init__(
@@ -127,6 +139,7 @@ class Scraping:
         changes: Changes,
         serialize: Callable[[Page], bytes],
         retention: Retention,
+        keeps_replays: bool,
     ):
         self._scrapes = scrapes
         self._maps = maps
@@ -138,14 +151,17 @@ class Scraping:
         self._changes = changes
         self._serialize = serialize
         self._retention = retention
+        self._keeps_replays = keeps_replays
 
     async def scrape(self, options: PageOptions, team: Team, version: int) -> Page:
         """Return one page, fetched or failed. It is charged and stored.
 
         Raises :exc:`~scraper_service.errors.OptionUnavailable`,
+        :exc:`~scraper_service.errors.DiskQuotaExceeded`,
         :exc:`~scraper_service.errors.OutOfCredits` and the errors of
         :meth:`Scrapes.fetch`.
         """
+        options = under_policy(options, team.site_policy)
         self._availability.check_open()
         self._availability.require(options.scrape)
         return await self._scrape(options, team, version)
@@ -179,10 +195,14 @@ class Scraping:
         target = None if scrape.zero_data_retention else options.url
         endpoint = "scrape" if upload is None else "parse"
         is_zero = scrape.zero_data_retention
+        if not is_zero:
+            await self._charges.disk.require(team)
         retention_s = self._retention.seconds(options.retention_days, is_zero=is_zero)
         call = _call(
             team, endpoint, version, target, options.origin, retention_s, scrape_id
         )
+        if self._keeps_replays and upload is None and target is not None:
+            call = evolve(call, replay=replay_to_json(options, USUAL_PAGE))
         async with self._charges.call(call, team, self._prices.usual(scrape)) as charge:
             page = await self._scrapes.fetch(options, team, call.id, upload)
             return await self._settled(page, charge, is_kept=target is not None)
@@ -196,7 +216,7 @@ class Scraping:
         charge.note_failure(page.failure)
         while True:
             keeps = is_kept and page.failure is None
-            body = self._serialize(page) if keeps else None
+            body = self._serialize(page.whole) if keeps else None
             snapshot = page.tracked and page.tracked.snapshot
             if not snapshot:
                 await charge.settle(price, body)
@@ -214,6 +234,19 @@ class Scraping:
             raise JobNotFound("Job not found.")
         return body
 
+    async def keep_answer(self, answer_id: str, body: bytes, team: Team) -> None:
+        """Store an answer of a tool, so that its rest can be read with its id.
+
+        Raises :exc:`~scraper_service.errors.DiskQuotaExceeded`.
+        """
+        await self._charges.disk.require(team)
+        keep_s = self._retention.seconds(None)
+        await self._database.write(store_answer, answer_id, team.id, body, keep_s)
+
+    async def kept_answer(self, answer_id: str, team: Team) -> bytes | None:
+        """Return a stored answer, None for an unknown or expired one."""
+        return await Jobs(self._database).read_scrape(answer_id, team.id)
+
     async def map(
         self, options: MapOptions, team: Team, version: int, shape: ShapeT
     ) -> Map:
@@ -223,6 +256,7 @@ class Scraping:
         :exc:`~scraper_service.errors.OutOfCredits` and the errors of
         :meth:`MapCrawler.find`.
         """
+        options = under_policy(options, team.site_policy)
         self._availability.check_open()
         self._availability.require(options.scrape)
         retention_s = self._retention.seconds(None)
@@ -243,6 +277,7 @@ class Scraping:
         :exc:`~scraper_service.errors.OutOfCredits` and the errors of
         :meth:`Searches.find`.
         """
+        options = under_policy(options, team.site_policy)
         self._availability.check_open()
         scrape = options.scrape
         if scrape is not None:
@@ -251,6 +286,8 @@ class Scraping:
             except OptionUnavailable as error:
                 error.nested = True
                 raise
+            if not scrape.zero_data_retention:
+                await self._charges.disk.require(team)
         deadline = time.monotonic() + options.timeout_ms / 1000
         retention_s = self._retention.seconds(None)
         call = _call(
@@ -263,6 +300,22 @@ class Scraping:
             await charge.settle(price)
         pages = ResultPages(self._scrape, options, team, version, deadline)
         return await pages.answer(call.id, found, price)
+
+    async def replay(self, scrape_id: str, team: Team) -> PageOptions:
+        """Return what opens the page of a scrape again in a browser.
+
+        Raises :exc:`JobNotFound`, and :exc:`ReplayUnavailable`.
+        """
+        await self._charges.recorded(scrape_id)
+        found = await self._database.read(read_replay, scrape_id, team.id)
+        if found is None:
+            raise JobNotFound("Job not found.")
+        if not found["url"]:
+            raise ReplayUnavailable
+        try:
+            return replay_from_json(found, USUAL_PAGE)
+        except InvalidOptions as error:  # of a release with other options
+            raise ReplayUnavailable from error
 
     async def recorded(self, call_id: str) -> None:
         """Wait until a call of this process, whose response was sent, is stored."""
@@ -292,7 +345,9 @@ class Scraping:
 
     async def delete_session(self, name: str, team: Team) -> None:
         """Delete a session. Raises :exc:`JobNotFound` for an unknown name."""
-        if not await self._database.write(sessions.delete_session, team.id, name):
+        if not await self._database.write(
+            sessions.delete_session, team.id, name, team.actor
+        ):
             raise JobNotFound("Session not found")
 
 

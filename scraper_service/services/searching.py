@@ -12,7 +12,12 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 from attrs import evolve, field, frozen
 
 from scraper_service.content.text.search_query import category_of
-from scraper_service.errors import OutOfCredits, QueueFull, ServiceUnavailable
+from scraper_service.errors import (
+    DiskQuotaExceeded,
+    OutOfCredits,
+    QueueFull,
+    ServiceUnavailable,
+)
 from scraper_service.items import Page
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.urls import caller_url
@@ -166,6 +171,8 @@ class ResultPages:
             return failed_page(options, scrape_id, "SCRAPE_TIMEOUT", text)
         except OutOfCredits as error:
             code, text = "INSUFFICIENT_CREDITS", str(error)
+        except DiskQuotaExceeded as error:
+            code, text = "DISK_QUOTA_EXCEEDED", str(error)
         except QueueFull as error:
             code, text = "CONCURRENCY_QUEUE_TIMEOUT", str(error)
         except (ValueError, ServiceUnavailable) as error:

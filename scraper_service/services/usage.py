@@ -1,4 +1,4 @@
-"""The credits that a team has used, and its running and waiting pages."""
+"""What a team has used: credits, running and waiting pages, bytes; its audit log."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
-from scraper_service.storage.accounts import usage
+from scraper_service.services.accounts import DiskQuota
+from scraper_service.storage.accounts import audit, usage
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
 
     from scraper_service.services.accounts import Team
     from scraper_service.services.scraping import Scrapes
+    from scraper_service.storage.accounts.audit import AuditEntry, AuditPosition
     from scraper_service.storage.accounts.credits import Call
     from scraper_service.storage.accounts.usage import Balance, CallPosition, Used
     from scraper_service.storage.database import Database
@@ -35,6 +37,7 @@ class Usage:
         self._database = database
         self._scrapes = scrapes
         self.tokens_per_credit = settings.getint("TOKENS_PER_CREDIT")
+        self.disk = DiskQuota(database, settings.getint("TEAM_DISK_MB"))
 
     async def balance(self, team: Team) -> Balance:
         """Return the credits that the team has left."""
@@ -68,3 +71,12 @@ class Usage:
         return await self._database.read(
             usage.read_activity, team.id, endpoint, after, limit
         )
+
+    async def audit(
+        self, team: Team, after: AuditPosition | None, limit: int
+    ) -> list[AuditEntry]:
+        """Return entries of the audit log, the latest first.
+
+        Up to ``limit + 1`` entries: the last shows that there are more.
+        """
+        return await self._database.read(audit.read_latest, team.id, after, limit)

@@ -21,8 +21,11 @@ import aiohttp
 import yarl
 from attrs import define, frozen
 from multidict import CIMultiDict
+from prometheus_client import Counter
+from scrapy.exceptions import CannotResolveHostError
 
 from scraper_service.crawling.download.egress import EgressPolicy, Refusals
+from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.urls import plain_address
 from scraper_service.storage.jobs.job_records import DeliveryResult, event_id
@@ -35,7 +38,12 @@ if TYPE_CHECKING:
 
     from scraper_service.options.crawl import Webhook
     from scraper_service.storage.database import Database
-    from scraper_service.storage.jobs.job_records import DeliveryLease, Due, Event
+    from scraper_service.storage.jobs.job_records import (
+        Delivery,
+        DeliveryLease,
+        Due,
+        Event,
+    )
 
 
 class Signer:
@@ -94,18 +102,27 @@ def _digest(secret: bytes, *parts: bytes) -> str:
 
 logger = logging.getLogger(__name__)
 
+DELIVERIES = Counter(
+    "scraper_webhook_deliveries_total",
+    "Attempts to deliver a webhook: delivered, failed.",
+    ["result"],
+)
+
 POLL_S = 0.5  # between two reads of the outbox: other processes add to it too
 PAUSE_BETWEEN_S = 0.05  # least pause between two reads, which collects events
 LANES = 128  # jobs whose deliveries one process sends at a time
 SICK_LANES = LANES // 2  # of these, for receivers whose last attempt had no response
 TURN_S = 5.0  # of a job, before other jobs are sent
 FLUSH_S = 0.2  # between two writes of results
+#: Errors of an attempt without a response.
+FAILURES = (OSError, ValueError, aiohttp.ClientError, CannotResolveHostError)
 MISSES = 5  # attempts without a response in a row, before a receiver is paused
 PAUSE_S = 10.0  # length of this pause
 CLOSE_S = 2.0  # for running attempts at shutdown
 KEEPALIVE_S = 2  # receivers close idle connections too, some after 5 s
 MAX_RECEIVERS = 1000  # that are remembered
-ANSWER_BYTES = 64 * 1024  # read of a response and discarded
+ANSWER_BYTES = 64 * 1024  # read of a response
+KEPT_BYTES = 4096  # of these are stored
 ANSWER_S = 1.0  # for reading this
 SLICE_BYTES = 64 * 1024  # of a body, written to the transport at once
 READ_AT_ONCE = 4  # bodies, one per reader thread
@@ -195,6 +212,8 @@ class Webhooks:
         self._room = _Room(settings.getint("WEBHOOK_BODIES_MB") * 2**20)
         self._reading = asyncio.Semaphore(READ_AT_ONCE)
         self._session: aiohttp.ClientSession | None = None
+        self._proxied: aiohttp.ClientSession | None = None
+        self._proxies = Proxies.shared(settings)
         self._loop: asyncio.Task[None] | None = None
         self._lanes: dict[str, asyncio.Task[None]] = {}
         self._receivers: dict[str, _Receiver] = {}
@@ -203,17 +222,22 @@ class Webhooks:
 
     def open(self) -> None:
         """Start to send."""
-        self._session = aiohttp.ClientSession(
+        self._session = self._open_session(self._egress.open_socket)
+        # The outgoing proxy may be in a network that receivers must not be in.
+        self._proxied = self._open_session(None)
+        self._loop = asyncio.ensure_future(self._run())
+
+    def _open_session(self, open_socket: Any) -> aiohttp.ClientSession:
+        return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
                 limit=0,  # LANES is the limit
                 keepalive_timeout=KEEPALIVE_S,
-                socket_factory=self._egress.open_socket,
+                socket_factory=open_socket,
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
             timeout=aiohttp.ClientTimeout(total=self._timeout_s),
         )
-        self._loop = asyncio.ensure_future(self._run())
 
     async def close(self) -> None:
         """Stop soon. Deliveries without a response are sent again later."""
@@ -227,12 +251,18 @@ class Webhooks:
                 lane.cancel()
             if late:
                 await asyncio.wait(late, timeout=CLOSE_S)
-        if self._session is not None:
-            await self._session.close()
+        for session in (self._session, self._proxied):
+            if session is not None:
+                await session.close()
 
     def wake(self) -> None:
         """Read the outbox at once."""
         self._wanted.set()
+
+    async def delivery(self, job_id: str, seq: int) -> Delivery | None:
+        """Return a delivery with its body, None for an unknown number."""
+        async with self._reading:
+            return await self._outbox.delivery(job_id, seq, self._shape)
 
     # -- turns -----------------------------------------------------------------------
 
@@ -304,6 +334,7 @@ class Webhooks:
                 if answer is None:
                     break
                 answers.append(answer)
+                DELIVERIES.labels("delivered" if answer.is_ok else "failed").inc()
                 if answer.status == GONE:
                     break
                 if time.monotonic() > flushed + FLUSH_S:
@@ -338,7 +369,7 @@ class Webhooks:
                 return None
             started = time.monotonic()
             with Refusals() as refusals:
-                status, error = await self._post(turn.hook.url, message)
+                status, error, kept = await self._post(turn.hook.url, message)
         finally:
             self._room.give_back(share)
         is_refused = status is None and bool(refusals.errors)
@@ -351,26 +382,35 @@ class Webhooks:
             status=status,
             error="the address must not be reached from here" if is_refused else error,
             is_final=is_refused or status == GONE,
+            response=kept,
         )
 
-    async def _post(self, url: str, message: _Message) -> tuple[int | None, str | None]:
-        """Return the status of the response and the error; None for each if absent."""
-        assert self._session is not None
+    async def _post(
+        self, url: str, message: _Message
+    ) -> tuple[int | None, str | None, str | None]:
+        """Return status, error and start of the response; None for each if absent."""
+        session = self._session
         body: Any = message.body
         if len(body) > SLICE_BYTES:
             body = _slices(body)
+        way: dict[str, Any] = {}
         try:
-            async with self._session.post(
+            if (proxy := self._proxies.outgoing(url)) is not None:
+                await vetted(self._egress, url, proxy)
+                session, way = self._proxied, proxy.for_aiohttp()
+            assert session is not None
+            async with session.post(
                 yarl.URL(plain_address(url), encoded=True),
                 data=body,
                 headers=message.headers,
                 allow_redirects=False,
+                **way,
             ) as response:
-                await _drop(response)
-                return response.status, _fault(response.status)
-        except (OSError, ValueError, aiohttp.ClientError) as error:
+                start = await _start_of(response)
+                return response.status, _fault(response.status), start
+        except FAILURES as error:
             logger.debug("a webhook delivery failed: %r", error)
-            return None, _cause(error, self._timeout_s)
+            return None, _cause(error, self._timeout_s), None
 
     async def _take_message(
         self, turn: DeliveryLease, due: Due
@@ -427,20 +467,28 @@ async def _slices(body: bytes) -> AsyncIterator[bytes]:
         yield body[start : start + SLICE_BYTES]
 
 
-async def _drop(response: aiohttp.ClientResponse) -> None:
-    """Read a short response to its end, so that its connection can be reused."""
-    left = ANSWER_BYTES
+async def _start_of(response: aiohttp.ClientResponse) -> str:
+    """Return the first :data:`KEPT_BYTES` of a response as text.
+
+    Reads a short response to its end, so that its connection can be reused.
+    """
+    left, kept = ANSWER_BYTES, b""
+    is_whole = False
     try:
         async with asyncio.timeout(ANSWER_S):
             async for piece in response.content.iter_any():
+                kept += piece[: KEPT_BYTES - len(kept)]
                 left -= len(piece)
                 if left < 0:
                     break
             else:
-                return
+                is_whole = True
     except (TimeoutError, aiohttp.ClientError):
         pass  # only the status counts, and it has arrived
-    response.close()
+    if not is_whole:
+        response.close()
+    # PostgreSQL stores no NUL.
+    return kept.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _fault(status: int) -> str | None:
@@ -456,7 +504,7 @@ def _cause(error: Exception, timeout_s: float) -> str:
     """Return why no response came, without IP addresses, which stay private."""
     if isinstance(error, TimeoutError):
         return f"no answer within {timeout_s:g} s"
-    if isinstance(error, aiohttp.ClientConnectorDNSError):
+    if isinstance(error, aiohttp.ClientConnectorDNSError | CannotResolveHostError):
         return "the name of the host does not resolve"
     if isinstance(error, aiohttp.ClientSSLError | ssl.SSLError):
         return "no secure connection could be made"

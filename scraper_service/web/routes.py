@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,7 +16,8 @@ from scraper_service.errors import (
     NoConverter,
     ServiceUnavailable,
 )
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.storage.accounts.keys import PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,15 +35,16 @@ explain = RemoteFunction("scraper_service.content.main_content.explain:explain")
 
 
 class WebRoutes(Routes):
-    """Signing in and out, previews of pages, and why blocks of a page were kept."""
+    """Signing in, the account, previews of pages, and why blocks of a page were kept."""
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("GET", "/session", self.session),
-            ("POST", "/session", self.sign_in),
-            ("DELETE", "/session", self.sign_out),
-            ("POST", "/preview", self.preview),
-            ("POST", "/blocks", self.blocks),
+            ("GET", "/session", None, self.session),
+            ("POST", "/session", None, self.sign_in),
+            ("DELETE", "/session", None, self.sign_out),
+            ("GET", "/account", KeyScope.READ, self.account),
+            ("POST", "/preview", KeyScope.READ, self.preview),
+            ("POST", "/blocks", KeyScope.READ, self.blocks),
         )
 
     @property
@@ -79,6 +82,47 @@ class WebRoutes(Routes):
         self._sessions.close(request)
         return encode({"success": True})
 
+    async def account(self, request: JsonRequest) -> bytes:
+        """Return the caller's team, its limits, and its keys without their secrets.
+
+        ``lastUsedOn`` is the last day with charged credits, None without one.
+        """
+        team, _ = await self.checks.admit(request, Mode.ACCOUNT)
+        found, keys = await self._sessions.accounts.account(team)
+        last_days: dict[str | None, int] = {}
+        for used in await self.services.usage.used(team):
+            last_days[used.key_id] = max(used.day, last_days.get(used.key_id, 0))
+        limits = {mode.value: self.checks.rates.limit(team, mode) for mode in Mode}
+        return encode(
+            {
+                "success": True,
+                "team": {
+                    "id": found.id,
+                    "name": found.name,
+                    "credits": found.credits,
+                    "planCredits": found.plan_credits,
+                    "maxConcurrency": found.concurrency,
+                    "diskUsedBytes": found.disk_used,
+                    "diskLimitBytes": self.services.usage.disk.limit(team),
+                },
+                "scope": team.scope,
+                "callsPerMinute": {name: most or None for name, most in limits.items()},
+                "keys": [
+                    {
+                        "name": key.name,
+                        "key": f"{PREFIX}…{key.hint}",
+                        "createdAt": iso(key.created_at.timestamp()),
+                        "state": key.state,
+                        "scope": key.scope,
+                        "expiresAt": key.expires_at and iso(key.expires_at.timestamp()),
+                        "isOwn": key.id == team.key_id,
+                        "lastUsedOn": _date(last_days.get(key.id)),
+                    }
+                    for key in keys
+                ],
+            }
+        )
+
     async def preview(self, request: JsonRequest) -> bytes:
         """Return ``markdown`` or ``html`` as HTML without scripts, styles and images."""
         team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -108,6 +152,11 @@ class WebRoutes(Routes):
         except (TimeoutError, MemoryError, ConverterDied):
             message = "the page takes too much time or memory to show; read its source"
             raise InvalidOptions([Issue("custom", (), message)]) from None
+
+
+def _date(day: int | None) -> str | None:
+    """Return a number of days since 1970 as a date."""
+    return None if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
 
 
 def _texts(body: object, names: tuple[str, ...]) -> dict[str, str]:

@@ -144,5 +144,5 @@ class SessionChecks(RequestChecks):
 
     sessions: WebSessions
 
-    async def recheck(self, request: JsonRequest) -> Team:
+    async def find_team(self, request: JsonRequest) -> Team:
         return await self.sessions.team_of(request)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypeVar
 
@@ -14,6 +15,8 @@ from scraper_service.options.parsing import Object
 HandlerT = TypeVar("HandlerT", bound=Callable[..., Any])
 
 JSON = "application/json"
+#: A variable in the path of a route, as Werkzeug writes it.
+VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
 class Parameter(Protocol):
@@ -58,7 +61,8 @@ class Described:
     #: Errors beside those of every route: exceptions of the table in
     #: :mod:`scraper_service.api.errors`, or statuses.
     errors: tuple[type[Exception] | int, ...] = ()
-    #: The bodies of error statuses that have more than an error.
+    #: The bodies of error statuses that have more than an error, and of further statuses
+    #: of success.
     failures: Mapping[int, ShapeT] = field(factory=dict)
     #: The content types of the response.
     media: tuple[str, ...] = (JSON,)

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.errors import FAILURE_STATUS, PAGE_STATUSES, STATUSES
-from scraper_service.api.openapi.described import JSON, Described
+from scraper_service.api.openapi.described import JSON, VARIABLE, Described
 from scraper_service.api.openapi.kinds import KindSchemas
 from scraper_service.api.openapi.page_shapes import METADATA, PAGE
 from scraper_service.api.openapi.shapes import ERROR, ID, ISSUE, TEXT, ShapeT, ref
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from scraper_service.api.openapi.described import Parameter, RootResource
     from scraper_service.api.routing import VersionApp
     from scraper_service.api.version import Api
+    from scraper_service.options.limits import KeyScope
     from scraper_service.options.parsing import Object
 
 ABOUT = """\
 Scrape any web page as Markdown, HTML, links, images and metadata. docs/api.md explains \
 each endpoint. In request bodies null counts as absent. Client libraries of Firecrawl \
-work with both versions; `x-own` marks what only this service has, `x-available: false` \
+work with both versions; `x-scope` is the scope that an API key needs, `x-own` marks what only this service has, `x-available: false` \
 routes that always return an error in this installation."""
 
 #: The errors of every route of a version.
@@ -60,7 +61,6 @@ _DELIVERY = {
     "requestBody": {"required": True, "content": {JSON: {"schema": EVENT}}},
     "responses": {"2XX": {"description": "The event has arrived."}},
 }
-_VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 _UNDESCRIBED = Described(returns={})
 
 
@@ -85,16 +85,25 @@ def build(
 class _Facts:
     """A route with its texts."""
 
-    def __init__(self, described: Described, text: str, api: Api | None = None):
+    def __init__(
+        self,
+        described: Described,
+        text: str,
+        api: Api | None = None,
+        scope: KeyScope | None = None,
+    ):
         self.described = described
+        self.scope = scope
         self.summary, _, self.description = text.partition("\n\n")
         self.api = api
         self.group: type | None = None
 
     @classmethod
-    def of_handler(cls, handler: Callable[..., Any], api: Api) -> _Facts:
+    def of_handler(
+        cls, handler: Callable[..., Any], api: Api, scope: KeyScope | None
+    ) -> _Facts:
         described = getattr(handler, "described", _UNDESCRIBED)
-        facts = cls(described, inspect.getdoc(handler) or "", api)
+        facts = cls(described, inspect.getdoc(handler) or "", api, scope)
         facts.group = type(handler.__self__)  # type: ignore[attr-defined]  # a method
         return facts
 
@@ -140,14 +149,14 @@ class _Document:
         self._kinds[api.version] = KindSchemas(
             f"V{api.version}", self._schemas, api.requests.CRAWL, self._missing
         )
-        for methods, path, handler in app.routes:
-            facts = _Facts.of_handler(handler, api)
+        for methods, path, scope, handler in app.routes:
+            facts = _Facts.of_handler(handler, api, scope)
             self.add(methods, f"/v{api.version}{path}", facts)
 
     def add(self, methods: str, path: str, facts: _Facts) -> None:
         """Add the operations of a path, a Werkzeug pattern."""
-        variables = _VARIABLE.findall(path)
-        path = _VARIABLE.sub(lambda found: f"{{{_public(found[1])}}}", path)
+        variables = VARIABLE.findall(path)
+        path = VARIABLE.sub(lambda found: f"{{{_public(found[1], variables)}}}", path)
         item = self._paths.setdefault(path, {})
         for method in methods.split():
             item[method.lower()] = self._operation(method, path, variables, facts)
@@ -191,7 +200,11 @@ class _Document:
             "summary": facts.summary.replace("\n", " "),
             "tags": [self._tag(facts.group)],
             "parameters": [
-                *(_id_parameter(name) for name in variables if name.endswith("_id")),
+                *(
+                    _id_parameter(name, variables)
+                    for name in variables
+                    if name.endswith("_id")
+                ),
                 *map(_parameter, described.parameters),
             ],
             "responses": {
@@ -201,7 +214,11 @@ class _Document:
                     for status in facts.statuses
                 },
                 **{
-                    str(status): _response(HTTPStatus(status).phrase, shape)
+                    str(status): _response(
+                        HTTPStatus(status).phrase,
+                        shape,
+                        described.media if status < 300 else (JSON,),
+                    )
                     for status, shape in described.failures.items()
                 },
             },
@@ -212,6 +229,8 @@ class _Document:
             operation["requestBody"] = self._body(facts)
         if facts.api is None:
             operation["security"] = []
+        if facts.scope is not None:
+            operation["x-scope"] = facts.scope.value
         if described.is_own:
             operation["x-own"] = True
         if described.needs and not any(self._works[name] for name in described.needs):
@@ -275,14 +294,18 @@ def _response(
     return {"description": text, "content": content}
 
 
-def _public(variable: str) -> str:
-    return "id" if variable.endswith("_id") else variable
+def _public(variable: str, variables: list[str]) -> str:
+    """Return the name of a variable of a path: ``id`` for the first id."""
+    if not variable.endswith("_id"):
+        return variable
+    is_first = variable == next(x for x in variables if x.endswith("_id"))
+    return "id" if is_first else f"{variable.removesuffix('_id')}Id"
 
 
-def _id_parameter(name: str) -> dict[str, Any]:
+def _id_parameter(name: str, variables: list[str]) -> dict[str, Any]:
     text = f"The id of the {name.removesuffix('_id')}."
     facts = {"in": "path", "required": True, "schema": ID, "description": text}
-    return {"name": "id", **facts}
+    return {"name": _public(name, variables), **facts}
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:

@@ -25,7 +25,8 @@ from scraper_service.options.parsing import (
     Then,
     bare_kind,
 )
-from scraper_service.options.request_values import URL, Build, UrlOr
+from scraper_service.options.request_values import URL, Build, FlagOr, UrlOr
+from scraper_service.options.selectors import AsGiven, Never
 
 if TYPE_CHECKING:
     from scraper_service.api.openapi.shapes import ShapeT
@@ -69,6 +70,12 @@ class KindSchemas:
                 return {**self.schema(kind.kind), **kind.schema}
             case UrlOr():
                 return {"oneOf": [self.schema(URL), self.schema(kind.kind)]}
+            case FlagOr():
+                return {"oneOf": [{"const": False}, self.schema(kind.kind)]}
+            case AsGiven():
+                return self.schema(kind.kind)
+            case Never():
+                return {"not": {}}
         return _plain(kind)
 
     def _object(self, kind: Object) -> ShapeT:

@@ -33,18 +33,39 @@ METADATA = shape(
         "contentType?": TEXT,
         "xRobotsTag?": TEXT,
         "scrapeId": said(ID, "For GET /scrape/{id}."),
+        "sourceScrapeId?": own(
+            said(ID, "Of a reprocessed page: the page whose response was read.")
+        ),
         "engine?": own(one_of("http", "browser")),
         "proxyUsed": one_of("basic", "stealth"),
         "cacheState?": one_of("hit", "miss"),
         "cachedAt?": TIME,
+        "unchanged?": own(
+            said(
+                BOOL, "True if the page of the last check stands for an unchanged one."
+            )
+        ),
+        "changeStatus?": own(one_of("new", "changed")),
         "creditsUsed?": COUNT,
         "verdict?": own(_TEXTS),
         "verdictEvidence?": own(_TEXTS),
         "duplicateOf?": own(TEXT),
-        "answeredBy?": own(one_of("rules", "model", "both")),
+        "answeredBy?": own(one_of("rules", "model", "both", "selectors")),
         "tokensUsed?": own(COUNT),
         "numPages?": said(COUNT, "The parsed pages of a file."),
         "totalPages?": said(COUNT, "All pages of a file."),
+        "tokenCount?": own(said(COUNT, "Tokens of the whole Markdown, estimated.")),
+        "redacted?": own(said(mapping(COUNT), "Replaced personal data by kind.")),
+        "chunk?": own(
+            shape(
+                {
+                    "page": COUNT,
+                    "pageCount": COUNT,
+                    "tokenCount": COUNT,
+                    "nextPage?": COUNT,
+                }
+            )
+        ),
         "concurrencyLimited?": BOOL,
         "concurrencyQueueDurationMs?": COUNT,
         "timezone?": TEXT,
@@ -99,6 +120,9 @@ ACTIONS = shape(
 #: The members of a search result beside its own: those of its page, if it was scraped.
 RESULT_MEMBERS: dict[str, ShapeT] = {
     "markdown?": TEXT,
+    "comparedText?": own(
+        said(TEXT, "Of a monitor: the Markdown of the parts that it compares.")
+    ),
     "html?": TEXT,
     "rawHtml?": TEXT,
     "links?": array(TEXT),

@@ -60,6 +60,8 @@ def either(*shapes: ShapeT) -> ShapeT:
 
 
 def or_null(shape: ShapeT) -> ShapeT:
+    if "type" not in shape:  # several shapes, or a reference
+        return either(shape, {"type": "null"})
     return {**shape, "type": [shape["type"], "null"]}
 
 

@@ -1,4 +1,4 @@
-"""Request bodies that change running jobs, or retry their failed pages."""
+"""Request bodies that change running jobs, retry their failed pages, or reprocess pages."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from scraper_service.api.requests import pages
+from scraper_service.errors import InvalidOptions, Issue
 from scraper_service.options import catalogue
-from scraper_service.options.crawl import CHANGEABLE
+from scraper_service.options.crawl import (
+    CHANGEABLE,
+    MAX_REPROCESSED_URLS,
+    SHAPING,
+    ReprocessRequest,
+)
 from scraper_service.options.parsing import (
+    INVALID,
     NO_DEFAULT,
     Array,
     Bool,
@@ -21,12 +28,14 @@ from scraper_service.options.parsing import (
     integer,
     short,
 )
+from scraper_service.options.request_values import STORED_FORMATS
 from scraper_service.options.urls import MAX_URL
 from scraper_service.storage.jobs.job_control import ChangeRequest
 from scraper_service.storage.jobs.job_retry import REPLACEABLE, RetryRequest
 
 if TYPE_CHECKING:
-    from scraper_service.options.request_values import KeysT
+    from scraper_service.options.catalogue import TableT
+    from scraper_service.options.request_values import KeysT, MakeT
 
 MAX_FILTER = 1000  # entries
 
@@ -143,3 +152,75 @@ def _filter(values: tuple[Any, ...]) -> frozenset[Any]:
     if not values:
         raise ValueError("must have at least 1 item; leave it out for all pages")
     return frozenset(values)
+
+
+_CALLER = tuple(key.to for key in pages.CALLER_KEYS.values() if key.to)
+
+
+def reprocess_kind(scrape_keys: KeysT, read_scrape: MakeT, table: TableT) -> Object:
+    """Return the kind of a body that makes other formats of stored responses.
+
+    ``scrape_keys`` are the keys of a page, and ``table`` is that of the kind of job.
+    """
+    shaping = catalogue.select(catalogue.SCRAPE, *SHAPING)
+    of_job = catalogue.select(table, "webhook", "retention_days")
+    keys = {
+        "formats": evolve(
+            scrape_keys["formats"],
+            kind=Then(STORED_FORMATS, _at_least_one, {"minItems": 1}),
+            required=True,
+            default=NO_DEFAULT,
+        ),
+        **catalogue.keys(shaping, "v2"),
+        "redactPII": scrape_keys["redactPII"],
+        "urls": Key(
+            Then(Array(Text(MAX_URL), MAX_REPROCESSED_URLS), _some, {"minItems": 1}),
+            "urls",
+            help="Only these pages, by sourceURL or url of their metadata.",
+        ),
+        **catalogue.keys(of_job, "v2"),
+        **pages.CALLER_KEYS,
+    }
+
+    def make(values: dict[str, Any], at: Position) -> Any:
+        names = ("urls", "webhook", "retention_days", *_CALLER)
+        own = {name: values.pop(name) for name in names if name in values}
+        scrape = read_scrape(values, at)
+        return scrape if scrape is INVALID else ReprocessRequest(scrape=scrape, **own)
+
+    return Object(keys, make, pages.EXPERIMENTAL)
+
+
+def _at_least_one(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    if not values:
+        raise ValueError("must have at least 1 item")
+    return values
+
+
+def _some(values: tuple[str, ...]) -> tuple[str, ...]:
+    if not values:
+        raise ValueError("must have at least 1 item; leave it out for all pages")
+    return values
+
+
+def refuse_fetches(body: object, kind: Object, scrape_keys: KeysT) -> None:
+    """Raise :exc:`InvalidOptions` for options of a page that ``kind`` does not have."""
+    if not isinstance(body, dict):
+        return
+    others = [
+        name
+        for name, value in body.items()
+        if name in scrape_keys and name not in kind.fields and value is not None
+    ]
+    if others:
+        raise InvalidOptions(
+            [
+                Issue(
+                    "custom",
+                    (name,),
+                    f"{name} must be left out: no page is fetched again,"
+                    f" got {short(body[name])}",
+                )
+                for name in others
+            ]
+        )

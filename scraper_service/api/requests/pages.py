@@ -20,7 +20,6 @@ from scraper_service.options.parsing import (
     Key,
     Object,
     Position,
-    Refused,
     choice,
 )
 from scraper_service.options.request_values import NO_EFFECT
@@ -40,7 +39,6 @@ PROXY_TIMEOUT_MS = 120_000
 
 # Keys of both versions that are no options here.
 FURTHER_KEYS: KeysT = {
-    "redactPII": Key(Refused("it needs a language model", objects=True)),
     "domainTools": Key(Anything(), help=NO_EFFECT),
     "toolDetail": Key(choice("compact", "summary", "full"), help=NO_EFFECT),
     "useMock": Key(Anything(), help=NO_EFFECT),
@@ -49,7 +47,10 @@ FURTHER_KEYS: KeysT = {
 }
 # The keys of the caller are the same in both versions.
 CALLER_KEYS: KeysT = catalogue.keys(catalogue.CALLER, "v2")
-_TOP_LEVEL = tuple(each for each in catalogue.SCRAPE if not each.is_nested)
+_SINGLE = catalogue.select(catalogue.SCRAPE, "page")
+_TOP_LEVEL = tuple(
+    each for each in catalogue.SCRAPE if not each.is_nested and each not in _SINGLE
+)
 
 
 def scrape_keys(version: Literal["v1", "v2"]) -> KeysT:
@@ -76,6 +77,8 @@ def scrape_kind(keys: KeysT, make: MakeT, **defaults: Any) -> Object:
 
 # The keys of a request for one page beside those of its options.
 REQUEST_KEYS: KeysT = catalogue.keys((catalogue.URL, *_TOP_LEVEL), "v2")
+# The keys that only a request for a single page has.
+SINGLE_KEYS: KeysT = catalogue.keys(_SINGLE, "v2")
 
 
 def scrape_options(values: Mapping[str, Any], at: Position, spell: SpellT) -> Any:
@@ -134,7 +137,7 @@ def patient(options: ScrapeOptions) -> ScrapeOptions:
 
 # Keys without a warning. Public clients always send them; their values are refused
 # unless they have no effect (no map is cached, for instance).
-_SILENT = {"ignoreCache", "redactPII", "toolDetail", "urlTrace"}
+_SILENT = {"ignoreCache", "toolDetail", "urlTrace"}
 
 
 def ignored_names(keys: KeysT) -> frozenset[str]:

@@ -36,7 +36,7 @@ from scraper_service.api.version import Routes
 from scraper_service.discovery.crawl_prompt import MAX_PAGES
 from scraper_service.errors import InvalidOptions, Issue, PromptUnclear
 from scraper_service.options.crawl import SITEMAP_MODES
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.parsing import Object, Text, Then, short, structure
 from scraper_service.options.request_values import MAX_PROMPT, need
 from scraper_service.options.serialization import options_to_json
@@ -141,8 +141,8 @@ class CrawlPreviewRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/crawl/params-preview", self.preview),
-            ("POST", "/crawl/explain", self.explain),
+            ("POST", "/crawl/params-preview", KeyScope.SCRAPE, self.preview),
+            ("POST", "/crawl/explain", KeyScope.SCRAPE, self.explain),
         )
 
     @Described(

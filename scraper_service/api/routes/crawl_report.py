@@ -16,6 +16,7 @@ from attrs import asdict
 from scraper_service.api.openapi.described import Described
 from scraper_service.api.openapi.shapes import (
     ANY,
+    BOOL,
     COUNT,
     ID,
     NUMBER,
@@ -44,8 +45,12 @@ from scraper_service.api.webhook_payloads import SENT_EVENT
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_turns import MAX_CRAWL_DELAY_S
 from scraper_service.discovery.retry_after import MAX_PAUSE_S
-from scraper_service.errors import JobNotFound, QueueFull
-from scraper_service.options.limits import Mode
+from scraper_service.errors import JobNotFound, QueueFull, SchemaRefused
+from scraper_service.options.formats import Json
+from scraper_service.options.json_schema import field_of
+from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.serialization import options_from_json
+from scraper_service.storage.frontier.page_counts import with_empty_fields
 from scraper_service.storage.jobs.job_listing import STATES, AddressQuery, Cursor
 from scraper_service.storage.jobs.job_records import RowState
 
@@ -56,8 +61,10 @@ if TYPE_CHECKING:
     from scraper_service.api.streams.server_sent_events import EventStream
     from scraper_service.api.version import RouteT
     from scraper_service.crawling.politeness.host_limits import Host
+    from scraper_service.options.json_schema import Field
     from scraper_service.services.jobs import CrawlReport
     from scraper_service.storage.jobs.job_listing import JobUrl, Listing
+    from scraper_service.storage.politeness.crawl_reports import JobReport
     from scraper_service.storage.politeness.request_counts import HostCounts, RobotsRow
 
 MAX_ADDRESSES = 1000  # in one response
@@ -151,6 +158,23 @@ _REPORTED = success(
                 }
             )
         ),
+        "quality": shape(
+            {
+                "pages": said(COUNT, "The delivered pages that were counted."),
+                "statuses": said(_COUNTS, "By the status of the site."),
+                "depths": said(_COUNTS, "By the number of links from the start."),
+                "verdicts": said(_COUNTS, "By metadata.verdict."),
+                "duplicates": said(COUNT, "URLs that are the same page as another."),
+                "data?": shape(
+                    {
+                        "pages": said(COUNT, "Pages with data by a schema or prompt."),
+                        "fields": said(
+                            _COUNTS, "How many of these have a value, by field."
+                        ),
+                    }
+                ),
+            }
+        ),
         "totals": shape(
             {"hosts": COUNT, "requests": COUNT, "bytes": COUNT, "waitSeconds": NUMBER}
         ),
@@ -168,17 +192,31 @@ _REPORTED = success(
 )
 
 
+_REMOVED = success(
+    {
+        "sinceJobId": said(ID, "The earlier crawl."),
+        "isComplete": said(
+            BOOL, "False while the crawl runs, and if it did not end by itself."
+        ),
+        "unchanged": said(COUNT, "Pages that are the same as before."),
+        "total": COUNT,
+        "urls": array(URL),
+    }
+)
+
+
 class CrawlReportRoutes(Routes):
     """What a crawl or batch did with each URL and each host."""
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("GET", "/crawl/<job_id>/urls", self.urls),
-            ("GET", "/batch/scrape/<job_id>/urls", self.urls),
-            ("GET", "/crawl/<job_id>/report", self.report),
-            ("GET", "/batch/scrape/<job_id>/report", self.report),
-            ("GET", "/crawl/<job_id>/events", self.events),
-            ("GET", "/batch/scrape/<job_id>/events", self.events),
+            ("GET", "/crawl/<job_id>/urls", KeyScope.READ, self.urls),
+            ("GET", "/batch/scrape/<job_id>/urls", KeyScope.READ, self.urls),
+            ("GET", "/crawl/<job_id>/removed", KeyScope.READ, self.removed),
+            ("GET", "/crawl/<job_id>/report", KeyScope.READ, self.report),
+            ("GET", "/batch/scrape/<job_id>/report", KeyScope.READ, self.report),
+            ("GET", "/crawl/<job_id>/events", KeyScope.READ, self.events),
+            ("GET", "/batch/scrape/<job_id>/events", KeyScope.READ, self.events),
         )
 
     @Described(
@@ -193,6 +231,29 @@ class CrawlReportRoutes(Routes):
         query = _url_query(request)
         found = await self.services.jobs.addresses(parse_job_id(job_id), team, query)
         return _listed(found, query, self.url_of(request))
+
+    @Described(
+        returns=_REMOVED,
+        parameters=(_SKIP, _LIMIT),
+        errors=(JobNotFound,),
+        is_own=True,
+    )
+    async def removed(self, request: JsonRequest, job_id: str) -> bytes:
+        """Return the URLs that a crawl with the option since has not found any more."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        found = await self.services.jobs.removed(
+            parse_job_id(job_id), team, _SKIP.read(request), _LIMIT.read(request)
+        )
+        return encode(
+            {
+                "success": True,
+                "sinceJobId": found.since,
+                "isComplete": found.is_whole,
+                "unchanged": found.unchanged,
+                "total": found.total,
+                "urls": list(found.urls),
+            }
+        )
 
     @Described(returns=_REPORTED, errors=(JobNotFound,), is_own=True)
     async def report(self, request: JsonRequest, job_id: str) -> bytes:
@@ -230,7 +291,7 @@ def _listed(found: Listing, query: AddressQuery, path: str) -> bytes:
     members: dict[str, Any] = {
         "success": True,
         "total": found.total,
-        "urls": [_url_members(address) for address in found.addresses],
+        "urls": [url_members(address) for address in found.addresses],
     }
     if (behind := found.behind) is not None:
         facts = {
@@ -244,7 +305,8 @@ def _listed(found: Listing, query: AddressQuery, path: str) -> bytes:
     return encode(members)
 
 
-def _url_members(address: JobUrl) -> dict[str, Any]:
+def url_members(address: JobUrl) -> dict[str, Any]:
+    """Return a URL of a job as the list has it."""
     facts = {
         "url": address.url,
         "kind": address.kind,
@@ -266,7 +328,8 @@ def reported(report: CrawlReport) -> bytes:
     ``/urls``. ``sitemaps`` has ``files``, how many were ``read`` and ``failed``, and
     ``reasons`` of failures. ``totals`` are sums over all hosts. ``robots`` and ``hosts``
     are lists, see :func:`_robots` and :func:`_host`, each with at most 1000 elements:
-    those with most refused URLs or requests. ``options`` are the job's, ``limits`` the
+    those with most refused URLs or requests. ``quality`` is of the delivered pages, see
+    :func:`_quality`. ``options`` are the job's, ``limits`` the
     service's.
     """
     facts = report.facts
@@ -286,6 +349,7 @@ def reported(report: CrawlReport) -> bytes:
                 _host(name, counts, report.pace.report(name))
                 for name, counts in facts.hosts.items()
             ],
+            "quality": _quality(facts, options),
             "totals": totals,
             "options": {_OPTIONS[k]: v for k, v in options.items() if k in _OPTIONS},
             "limits": {
@@ -297,6 +361,39 @@ def reported(report: CrawlReport) -> bytes:
             },
         }
     )
+
+
+def _quality(facts: JobReport, options: dict[str, Any]) -> dict[str, Any]:
+    """Return the counts of delivered pages.
+
+    ``duplicates`` counts URLs that were the same page as another one. ``data`` is there
+    if the pages have data: ``pages`` with data, and in ``fields`` how many of them have
+    a value. All fields of the schema are listed, ``offer.price`` for nested ones.
+    """
+    counts = facts.counts
+    members: dict[str, Any] = {
+        "pages": counts.pages,
+        "statuses": counts.statuses,
+        "depths": counts.depths,
+        "verdicts": counts.verdicts,
+        "duplicates": facts.reasons.get("duplicate", 0),
+    }
+    schema = _schema(facts.job.kind, options)
+    if counts.with_data or schema is not None:
+        fields = with_empty_fields(counts, schema)
+        members["data"] = {"pages": counts.with_data, "fields": fields}
+    return members
+
+
+def _schema(kind: str, options: dict[str, Any]) -> Field | None:
+    """Return the fields of the schema of a job, None without one."""
+    asked = options_from_json(kind, options).scrape.format(Json)
+    if asked is None or asked.schema is None:
+        return None
+    try:
+        return field_of(asked.schema)
+    except SchemaRefused:  # rules of a later version
+        return None
 
 
 def _robots(row: RobotsRow) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from scraper_service.errors import (
     InvalidParameter,
     JobNotFound,
 )
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.storage.accounts.usage import CallPosition
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ class FeedbackRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/feedback", self.give),
-            ("POST", "/search/<job_id>/feedback", self.give_on_search),
-            ("GET", "/feedback", self.entries),
+            ("POST", "/feedback", KeyScope.SCRAPE, self.give),
+            ("POST", "/search/<job_id>/feedback", KeyScope.SCRAPE, self.give_on_search),
+            ("GET", "/feedback", KeyScope.READ, self.entries),
         )
 
     @Described(

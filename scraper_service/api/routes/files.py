@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from twisted.web.server import NOT_DONE_YET
 
@@ -12,12 +11,16 @@ from scraper_service.api.openapi.described import Described, RootResource
 from scraper_service.api.openapi.shapes import TEXT
 from scraper_service.api.parameters import PathParameter, TextParameter
 from scraper_service.api.responses import encode
+from scraper_service.api.streams.streaming import Stalled, Valve
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.files import artefacts
 from scraper_service.storage.files.artefacts import KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from twisted.internet.defer import Deferred
     from twisted.web.server import Request
 
     from scraper_service.storage.database import Database
@@ -54,10 +57,11 @@ class ArtefactFiles(RootResource):
         ),
     )
 
-    def __init__(self, files: Artefacts, database: Database):
+    def __init__(self, files: Artefacts, database: Database, stall_s: float):
         super().__init__()
         self._files = files
         self._database = database
+        self._stall_s = stall_s
         self._tasks = BackgroundTasks()
 
     def render(self, request: Request) -> bytes | int:
@@ -77,10 +81,9 @@ class ArtefactFiles(RootResource):
         try:
             # The file may outlive its page, for example in the page cache.
             is_readable = await self._database.read(artefacts.is_readable, name)
-            path = self._files.path(name)
-            data = await asyncio.to_thread(path.read_bytes) if is_readable else None
-        except (OSError, ValueError):
-            data = None
+            found = await self._files.get(name) if is_readable else None
+        except OSError:
+            found = None
         except ServiceUnavailable as error:
             if not gone.called:
                 answer = answer_to(error, str)
@@ -90,13 +93,37 @@ class ArtefactFiles(RootResource):
             return
         if gone.called:
             return
-        if data is None:
+        if found is None:
             request.write(not_found(request))
-        else:
-            request.setHeader(b"Content-Type", KINDS[name.rpartition(".")[2]].encode())
-            request.setHeader(b"Content-Length", b"%d" % len(data))
-            for key, value in HEADERS.items():
-                request.setHeader(key.encode(), value.encode())
-            if request.method == b"GET":
+            request.finish()
+            return
+        size, chunks = found
+        request.setHeader(b"Content-Type", KINDS[name.rpartition(".")[2]].encode())
+        request.setHeader(b"Content-Length", b"%d" % size)
+        for key, value in HEADERS.items():
+            request.setHeader(key.encode(), value.encode())
+        if request.method != b"GET" or await self._send(request, chunks, gone):
+            request.finish()
+
+    async def _send(
+        self, request: Request, chunks: AsyncIterator[bytes], gone: Deferred[None]
+    ) -> bool:
+        """Write a file as fast as the client reads. Return False for a cut connection."""
+        valve = Valve(self._stall_s)
+        request.registerProducer(valve, True)  # Twisted's own signature
+        try:
+            async for data in chunks:
+                if gone.called:
+                    return False
                 request.write(data)
-        request.finish()
+                await valve.wait()
+        except (ServiceUnavailable, Stalled):
+            # The client has the status: only an incomplete body says that it failed.
+            if not gone.called:
+                transport: Any = request.transport
+                transport.abortConnection()
+            return False
+        finally:
+            if not gone.called:
+                request.unregisterProducer()
+        return not gone.called

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from twisted.web.server import Request
 
-    from scraper_service.services.health import Health, HealthReport
+    from scraper_service.services.metrics.health import Health, HealthReport
 
 RETRY_AFTER_S = 5
 

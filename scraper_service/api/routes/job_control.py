@@ -1,8 +1,8 @@
-"""Changes of running jobs, and retries of failed pages: additions to /v2."""
+"""Changes of running jobs, retries, other formats of stored pages: additions to /v2."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.application import note_caller
 from scraper_service.api.errors import WORK_ERRORS
@@ -14,9 +14,11 @@ from scraper_service.api.parameters import (
 )
 from scraper_service.api.responses import (
     JOB_CHANGED,
+    JOB_REPROCESSED,
     JOB_RETRIED,
     job_changed,
     job_retried,
+    job_started,
 )
 from scraper_service.api.version import Routes
 from scraper_service.errors import (
@@ -26,8 +28,10 @@ from scraper_service.errors import (
     JobNotFound,
     OptionUnavailable,
     OutOfCredits,
+    SourceJobRunning,
+    SourcesNotStored,
 )
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,6 +39,7 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.requests.job_control import JobChangeRequest
     from scraper_service.api.version import RouteT
+    from scraper_service.options.crawl import ReprocessRequest
 
 
 _RETRIED = Described(
@@ -51,6 +56,17 @@ _RETRIED = Described(
     ),
     is_own=True,
 )
+_REPROCESSED: dict[str, Any] = {
+    "parameters": (IDEMPOTENCY_KEY,),
+    "errors": (
+        *WORK_ERRORS,
+        JobNotFound,
+        SourceJobRunning,
+        SourcesNotStored,
+        IdempotencyKeyUsed,
+    ),
+    "is_own": True,
+}
 _ERRORS = (OptionUnavailable, OutOfCredits, JobNotFound, JobFinished)
 
 
@@ -59,10 +75,22 @@ class JobControlRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("PATCH", "/crawl/<job_id>", self.change_crawl),
-            ("PATCH", "/batch/scrape/<job_id>", self.change_batch),
-            ("POST", "/crawl/<job_id>/retry", self.retry_crawl),
-            ("POST", "/batch/scrape/<job_id>/retry", self.retry_batch),
+            ("PATCH", "/crawl/<job_id>", KeyScope.SCRAPE, self.change_crawl),
+            ("PATCH", "/batch/scrape/<job_id>", KeyScope.SCRAPE, self.change_batch),
+            ("POST", "/crawl/<job_id>/retry", KeyScope.SCRAPE, self.retry_crawl),
+            ("POST", "/batch/scrape/<job_id>/retry", KeyScope.SCRAPE, self.retry_batch),
+            (
+                "POST",
+                "/crawl/<job_id>/reprocess",
+                KeyScope.SCRAPE,
+                self.reprocess_crawl,
+            ),
+            (
+                "POST",
+                "/batch/scrape/<job_id>/reprocess",
+                KeyScope.SCRAPE,
+                self.reprocess_batch,
+            ),
         )
 
     @Described(
@@ -119,3 +147,42 @@ class JobControlRoutes(Routes):
         return job_retried(
             await self.services.jobs.retry(found, team, wanted.retry, key)
         )
+
+    @Described(
+        returns=JOB_REPROCESSED,
+        body="REPROCESSED_CRAWL",
+        example={"formats": ["html", "links"], "onlyMainContent": False},
+        **_REPROCESSED,
+    )
+    async def reprocess_crawl(self, request: JsonRequest, job_id: str) -> bytes:
+        """Make other formats of the stored responses of a crawl, without a fetch."""
+        structure = self.api.requests.crawl_reprocess
+        return await self._reprocess(request, job_id, Mode.CRAWL, structure)
+
+    @Described(
+        returns=JOB_REPROCESSED,
+        body="REPROCESSED_BATCH",
+        example={"formats": ["markdown"], "includeTags": ["main"]},
+        **_REPROCESSED,
+    )
+    async def reprocess_batch(self, request: JsonRequest, job_id: str) -> bytes:
+        """Make other formats of the stored responses of a batch, without a fetch."""
+        structure = self.api.requests.batch_reprocess
+        return await self._reprocess(request, job_id, Mode.SCRAPE, structure)
+
+    async def _reprocess(
+        self,
+        request: JsonRequest,
+        job_id: str,
+        mode: Mode,
+        structure: Callable[[object], ReprocessRequest],
+    ) -> bytes:
+        team, body, _ = await self.checks.admit_work(request, mode)
+        found, key = parse_job_id(job_id), idempotency_key(request)
+        await self.services.jobs.check_key(key, team)
+        wanted = await body.read(structure)
+        note_caller(request, wanted)
+        version = self.api.version
+        job = await self.services.jobs.reprocess(found, team, wanted, version, key)
+        facts = {"sourceJobId": found}
+        return job_started(job, self.base_url(request), f"v{version}", facts=facts)

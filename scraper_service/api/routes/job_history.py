@@ -40,7 +40,7 @@ from scraper_service.api.v2 import requests
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
 from scraper_service.options import catalogue
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.urls import caller_domain
 from scraper_service.storage.jobs.job_history import (
     CALLS,
@@ -61,8 +61,8 @@ if TYPE_CHECKING:
 
 MAX_JOBS, USUAL_JOBS = 100, 25  # in one response
 MAX_TEXT = 200  # characters of ``q``
-# The usual kinds. This service makes no jobs of the last two.
-_JOB_KINDS = (*JOBS.values(), "agent", "monitor_check")
+# The usual kinds. This service makes no jobs of the last one.
+_JOB_KINDS = (*JOBS.values(), "agent")
 KINDS = (*_JOB_KINDS, *CALLS)
 STATE_NAMES = (*STATES.values(), PAUSED)
 
@@ -127,8 +127,11 @@ _JOB = {
     "completed": COUNT,
     "creditsUsed": COUNT,
     "limit": or_null(COUNT),
+    "storedBytes": COUNT,
     "origin": or_null(TEXT),
     "key": or_null(said(TEXT, "The name of the API key.")),
+    "sourceJobId?": said(ID, "The job whose stored responses this job reads."),
+    "monitorId?": said(ID, "The monitor of a check."),
     "error?": TEXT,
     "warning?": TEXT,
 }
@@ -140,9 +143,9 @@ class JobHistoryRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("GET", "/jobs", self.jobs),
-            ("GET", "/jobs/<job_id>", self.job),
-            ("DELETE", "/jobs/<job_id>", self.delete_job),
+            ("GET", "/jobs", KeyScope.READ, self.jobs),
+            ("GET", "/jobs/<job_id>", KeyScope.READ, self.job),
+            ("DELETE", "/jobs/<job_id>", KeyScope.ADMIN, self.delete_job),
         )
 
     @Described(
@@ -214,10 +217,16 @@ def job_members(job: JobSummary, base: str) -> dict[str, Any]:
         "completed": job.completed,
         "creditsUsed": job.credits,
         "limit": job.limit,
+        "storedBytes": job.stored,
         "origin": job.origin,
         "key": job.key,
     }
-    facts = {"error": job.error, "warning": job.warning}
+    facts = {
+        "sourceJobId": job.source_job_id,
+        "monitorId": job.monitor_id,
+        "error": job.error,
+        "warning": job.warning,
+    }
     members.update((name, text) for name, text in facts.items() if text is not None)
     return members
 
@@ -231,6 +240,8 @@ def _path(job: JobSummary) -> str:
     version = f"v{job.version}"
     if job.kind in _PATHS:
         return f"{version}/{_PATHS[job.kind]}/{job.id}"
+    if job.monitor_id is not None:
+        return f"{version}/monitor/{job.monitor_id}/checks/{job.id}"
     if job.has_page:
         return f"v2/scrape/{job.id}"
     return f"v2/jobs/{job.id}"
@@ -244,6 +255,8 @@ def _options(job: JobDetails) -> dict[str, Any] | None:
     if job.options is None:
         return None
     kind, options = job.summary.kind, dict(job.options)
+    if job.summary.monitor_id is not None:
+        return options  # the monitor has them
     scrape = options.pop("scrape")
     page = spelled_options(scrape, _PAGE_NAMES)
     if kind == "batch_scrape":

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from scraper_service.api.application import note_caller, warned, with_base
 from scraper_service.api.errors import WORK_ERRORS
 from scraper_service.api.openapi.described import Described
+from scraper_service.api.page_parts import TOKENS, within
 from scraper_service.api.parameters import (
     IDEMPOTENCY_KEY,
     LIMIT,
@@ -33,7 +34,7 @@ from scraper_service.errors import (
     JobNotFound,
     PromptUnclear,
 )
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -48,17 +49,17 @@ class JobRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/crawl", self.start_crawl),
-            ("POST", "/batch/scrape", self.start_batch),
-            ("GET", "/crawl/active", self.active_crawls),
-            ("GET", "/crawl/ongoing", self.active_crawls),
-            ("GET", "/crawl/<job_id>", self.status),
-            ("GET", "/batch/scrape/<job_id>", self.status),
-            ("DELETE", "/crawl/<job_id>", self.cancel),
-            ("DELETE", "/batch/scrape/<job_id>", self.cancel),
+            ("POST", "/crawl", KeyScope.SCRAPE, self.start_crawl),
+            ("POST", "/batch/scrape", KeyScope.SCRAPE, self.start_batch),
+            ("GET", "/crawl/active", KeyScope.READ, self.active_crawls),
+            ("GET", "/crawl/ongoing", KeyScope.READ, self.active_crawls),
+            ("GET", "/crawl/<job_id>", KeyScope.READ, self.status),
+            ("GET", "/batch/scrape/<job_id>", KeyScope.READ, self.status),
+            ("DELETE", "/crawl/<job_id>", KeyScope.SCRAPE, self.cancel),
+            ("DELETE", "/batch/scrape/<job_id>", KeyScope.SCRAPE, self.cancel),
             # A public client reads errors with DELETE.
-            ("GET DELETE", "/crawl/<job_id>/errors", self.errors),
-            ("GET DELETE", "/batch/scrape/<job_id>/errors", self.errors),
+            ("GET DELETE", "/crawl/<job_id>/errors", KeyScope.READ, self.errors),
+            ("GET DELETE", "/batch/scrape/<job_id>/errors", KeyScope.READ, self.errors),
         )
 
     @Described(
@@ -127,17 +128,24 @@ class JobRoutes(Routes):
         answer: bytes = self.api.responses.active(found)
         return answer
 
-    @Described(returns="JOB_STATUS", parameters=(SKIP, LIMIT), errors=(JobNotFound,))
+    @Described(
+        returns="JOB_STATUS", parameters=(SKIP, LIMIT, TOKENS), errors=(JobNotFound,)
+    )
     async def status(self, request: JsonRequest, job_id: str) -> bytes | WebSocket:
         """Return the status of a job with some of its pages, or follow it."""
         if websocket.is_wanted(request):
             return await websocket.watch(self.api, request, job_id)
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
-        skip, limit = bounds = paging(request)
-        found = await self.services.jobs.status(
+        skip, limit = paging(request)
+        bounds: tuple[int | None, ...] = (skip, limit)
+        max_tokens = TOKENS.given(request)
+        job, pages = await self.services.jobs.status(
             parse_job_id(job_id), team, skip or 0, limit
         )
-        answer = self.api.responses.status(*found, bounds, self.url_of(request))
+        if max_tokens is not None:
+            pages = await within(self.checks.pool, pages, max_tokens, team.id)
+            bounds = (*bounds, max_tokens)
+        answer = self.api.responses.status(job, pages, bounds, self.url_of(request))
         return with_base(answer, self.base_url(request))
 
     @Described(returns=JOB_CANCELLED, errors=(JobNotFound, JobEnded))

@@ -28,7 +28,7 @@ from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.responses import encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.errors import JobNotFound
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
@@ -97,8 +97,8 @@ class ExtractRoutes(OperationRoutes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/extract", self.start_extract),
-            ("GET", "/extract/<operation_id>", self.extract_status),
+            ("POST", "/extract", KeyScope.SCRAPE, self.start_extract),
+            ("GET", "/extract/<operation_id>", KeyScope.READ, self.extract_status),
         )
 
     @Described(
@@ -160,8 +160,8 @@ class LlmsTextRoutes(OperationRoutes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/llmstxt", self.start_llms_text),
-            ("GET", "/llmstxt/<operation_id>", self.llms_text_status),
+            ("POST", "/llmstxt", KeyScope.SCRAPE, self.start_llms_text),
+            ("GET", "/llmstxt/<operation_id>", KeyScope.READ, self.llms_text_status),
         )
 
     @Described(
@@ -204,8 +204,13 @@ class DeepResearchRoutes(OperationRoutes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/deep-research", self.start_research),
-            ("GET", "/deep-research/<operation_id>", self.research_status),
+            ("POST", "/deep-research", KeyScope.SCRAPE, self.start_research),
+            (
+                "GET",
+                "/deep-research/<operation_id>",
+                KeyScope.READ,
+                self.research_status,
+            ),
         )
 
     @Described(

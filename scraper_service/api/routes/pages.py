@@ -13,11 +13,12 @@ from scraper_service.api.openapi.shapes import (
     ref,
     success,
 )
+from scraper_service.api.page_parts import MAX_TOKENS, PAGE, cut
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.version import Routes
-from scraper_service.errors import JobNotFound, MapTimedOut
-from scraper_service.options.limits import Mode
+from scraper_service.errors import InvalidParameter, JobNotFound, MapTimedOut
+from scraper_service.options.limits import KeyScope, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,9 +32,9 @@ class PageRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/scrape", self.scrape),
-            ("GET", "/scrape/<scrape_id>", self.read_scrape),
-            ("POST", "/map", self.map_site),
+            ("POST", "/scrape", KeyScope.SCRAPE, self.scrape),
+            ("GET", "/scrape/<scrape_id>", KeyScope.READ, self.read_scrape),
+            ("POST", "/map", KeyScope.SCRAPE, self.map_site),
         )
 
     @Described(
@@ -53,11 +54,20 @@ class PageRoutes(Routes):
         answer = self.api.responses.scraped(request, page, options)
         return with_base(answer, self.base_url(request))
 
-    @Described(returns=success({"data": ref("Page")}), errors=(JobNotFound,))
+    @Described(
+        returns=success({"data": ref("Page")}),
+        parameters=(MAX_TOKENS, PAGE),
+        errors=(JobNotFound,),
+    )
     async def read_scrape(self, request: JsonRequest, scrape_id: str) -> bytes:
         """Return a page that was scraped, as long as it is stored."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        max_tokens, number = MAX_TOKENS.given(request), PAGE.given(request)
+        if number is not None and max_tokens is None:
+            raise InvalidParameter("Invalid page: it needs maxTokens")
         page = await self.services.scraping.stored_scrape(parse_job_id(scrape_id), team)
+        if max_tokens is not None:
+            page = await cut(self.checks.pool, page, max_tokens, number or 1, team.id)
         answer = b'{"success":true,"data":%s}' % page
         return with_base(answer, self.base_url(request))
 

@@ -12,7 +12,7 @@ from scraper_service.api.openapi.described import Described
 from scraper_service.api.requests.pages import ignored_names
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidOptions, SearchDown, SearchTimedOut
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,7 +25,7 @@ class SearchRoutes(Routes):
     """Searches of the web and of the team's own pages."""
 
     def routes(self) -> Iterable[RouteT]:
-        return (("POST", "/search", self.search),)
+        return (("POST", "/search", KeyScope.SCRAPE, self.search),)
 
     @Described(
         returns="SEARCHED",

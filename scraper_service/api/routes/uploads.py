@@ -47,6 +47,7 @@ from scraper_service.api.uploads import content_type, read_form
 from scraper_service.api.version import Routes
 from scraper_service.content.documents.kinds import KINDS
 from scraper_service.errors import (
+    DiskQuotaExceeded,
     FileTooLarge,
     InvalidOptions,
     Issue,
@@ -57,7 +58,7 @@ from scraper_service.errors import (
     UploadUsed,
 )
 from scraper_service.options.availability import can_recognise_text
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
@@ -125,9 +126,9 @@ class FileRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("POST", "/parse", self.parse),
-            ("POST", "/parse/upload-url", self.open_upload),
-            ("GET", "/parse/formats", self.formats),
+            ("POST", "/parse", KeyScope.SCRAPE, self.parse),
+            ("POST", "/parse/upload-url", KeyScope.SCRAPE, self.open_upload),
+            ("GET", "/parse/formats", KeyScope.READ, self.formats),
         )
 
     @Described(
@@ -182,7 +183,7 @@ class FileRoutes(Routes):
         returns=_OPENED,
         body=UPLOAD,
         example={"filename": "report.pdf", "contentType": "application/pdf"},
-        errors=(FileTooLarge, UnsupportedFileType, QueueFull),
+        errors=(FileTooLarge, UnsupportedFileType, DiskQuotaExceeded, QueueFull),
     )
     async def open_upload(self, request: JsonRequest) -> bytes:
         """Return a URL that takes the bytes of a file, for 15 minutes.
@@ -202,6 +203,7 @@ class FileRoutes(Routes):
                 f"Files such as {given.name!r} of the type {given.kind!r} cannot be"
                 " read here; GET /v2/parse/formats lists those that can."
             )
+        await self.checks.charges.disk.require(team)
         kind = content_type(given.name, given.kind)
         opened = await self.services.uploads.open(team.id, given.name, kind)
         data = {

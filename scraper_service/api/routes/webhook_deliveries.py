@@ -11,6 +11,7 @@ from scraper_service.api.openapi.shapes import (
     TEXT,
     TIME,
     URL,
+    ShapeT,
     array,
     one_of,
     said,
@@ -28,7 +29,7 @@ from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.api.webhook_payloads import event_type
 from scraper_service.errors import HeadersForgotten, InvalidParameter, JobNotFound
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.storage.jobs.job_records import DeliveryState, event_id
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 MAX_DELIVERIES = 1000  # in one response
 DEFAULT_DELIVERIES = 100
 MAX_NUMBER = 2**31 - 1
+BODY_BYTES = 4096  # of the body of one delivery
 
 _STATES = {state.name.lower(): state for state in DeliveryState}
 _STATE = ChoiceParameter("state", "Only deliveries in this state.", tuple(_STATES))
@@ -55,33 +57,38 @@ _NUMBER = PathParameter(
     "The number of the delivery.",
     {"type": "integer", "minimum": 1, "maximum": MAX_NUMBER},
 )
-_LISTED = success(
+_ATTEMPT = shape(
     {
-        "deliveries": array(
-            shape(
-                {
-                    "id": said(COUNT, "The number of the event in the job."),
-                    "webhookId": ID,
-                    "type": TEXT,
-                    "url?": said(TEXT, "The URL of the page."),
-                    "createdAt": TIME,
-                    "state": one_of(*_STATES),
-                    "attempts": array(
-                        shape(
-                            {
-                                "attempt": COUNT,
-                                "at": TIME,
-                                "durationMs": COUNT,
-                                "status?": COUNT,
-                                "error?": TEXT,
-                            }
-                        )
-                    ),
-                    "nextAttemptAt?": TIME,
-                }
-            )
-        ),
-        "next?": URL,
+        "attempt": COUNT,
+        "at": TIME,
+        "durationMs": COUNT,
+        "status?": COUNT,
+        "error?": TEXT,
+    }
+)
+_DELIVERY: dict[str, ShapeT] = {
+    "id": said(COUNT, "The number of the event in the job."),
+    "webhookId": ID,
+    "type": TEXT,
+    "url?": said(TEXT, "The URL of the page."),
+    "createdAt": TIME,
+    "state": one_of(*_STATES),
+    "attempts": array(_ATTEMPT),
+    "nextAttemptAt?": TIME,
+}
+_LISTED = success({"deliveries": array(shape(_DELIVERY)), "next?": URL})
+_READ = success(
+    {
+        "delivery": shape(
+            {
+                **_DELIVERY,
+                "body?": said(TEXT, f"The first {BODY_BYTES} bytes that are sent."),
+                "bodyBytes?": said(COUNT, "The size of the whole body."),
+                "response?": said(
+                    TEXT, "The first 4096 bytes of the last response's body."
+                ),
+            }
+        )
     }
 )
 _REPLAYED = success({"replayed": said(COUNT, "Deliveries that are sent again.")})
@@ -93,12 +100,49 @@ class WebhookDeliveryRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("GET", "/crawl/<job_id>/deliveries", self.deliveries),
-            ("GET", "/batch/scrape/<job_id>/deliveries", self.deliveries),
-            ("POST", "/crawl/<job_id>/deliveries/replay", self.replay_failed),
-            ("POST", "/batch/scrape/<job_id>/deliveries/replay", self.replay_failed),
-            ("POST", "/crawl/<job_id>/deliveries/<number>/replay", self.replay),
-            ("POST", "/batch/scrape/<job_id>/deliveries/<number>/replay", self.replay),
+            ("GET", "/crawl/<job_id>/deliveries", KeyScope.READ, self.deliveries),
+            (
+                "GET",
+                "/batch/scrape/<job_id>/deliveries",
+                KeyScope.READ,
+                self.deliveries,
+            ),
+            (
+                "GET",
+                "/crawl/<job_id>/deliveries/<number>",
+                KeyScope.READ,
+                self.delivery,
+            ),
+            (
+                "GET",
+                "/batch/scrape/<job_id>/deliveries/<number>",
+                KeyScope.READ,
+                self.delivery,
+            ),
+            (
+                "POST",
+                "/crawl/<job_id>/deliveries/replay",
+                KeyScope.SCRAPE,
+                self.replay_failed,
+            ),
+            (
+                "POST",
+                "/batch/scrape/<job_id>/deliveries/replay",
+                KeyScope.SCRAPE,
+                self.replay_failed,
+            ),
+            (
+                "POST",
+                "/crawl/<job_id>/deliveries/<number>/replay",
+                KeyScope.SCRAPE,
+                self.replay,
+            ),
+            (
+                "POST",
+                "/batch/scrape/<job_id>/deliveries/<number>/replay",
+                KeyScope.SCRAPE,
+                self.replay,
+            ),
         )
 
     @Described(
@@ -113,6 +157,14 @@ class WebhookDeliveryRoutes(Routes):
         query = _query(request)
         found = await self.services.jobs.deliveries(parse_job_id(job_id), team, **query)
         return _listed(*found, query, self.url_of(request))
+
+    @Described(returns=_READ, parameters=(_NUMBER,), errors=(JobNotFound,), is_own=True)
+    async def delivery(self, request: JsonRequest, job_id: str, number: str) -> bytes:
+        """Return one webhook delivery, with what was sent and what was answered."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        wanted = _delivery_number(number)
+        found = await self.services.jobs.delivery(parse_job_id(job_id), team, wanted)
+        return encode({"success": True, "delivery": _with_bodies(*found)})
 
     @Described(returns=_REPLAYED, errors=_REPLAY_ERRORS, is_own=True)
     async def replay_failed(self, request: JsonRequest, job_id: str) -> bytes:
@@ -186,3 +238,15 @@ def _members(job: Job, delivery: Delivery) -> dict[str, Any]:
         "nextAttemptAt": delivery.due_at and iso(delivery.due_at),
     }
     return {name: value for name, value in facts.items() if value is not None}
+
+
+def _with_bodies(job: Job, delivery: Delivery) -> dict[str, Any]:
+    """Return a delivery with the starts of its body and of the last response."""
+    members, body = _members(job, delivery), delivery.body
+    if body is not None:
+        # A character at the cut may be incomplete.
+        members["body"] = body[:BODY_BYTES].decode("utf-8", "ignore")
+        members["bodyBytes"] = len(body)
+    if delivery.response is not None:
+        members["response"] = delivery.response
+    return members

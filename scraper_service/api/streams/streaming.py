@@ -76,19 +76,27 @@ class Valve:
         """Do nothing: the request notices the end of its connection."""
 
 
-class Watchers:
-    """The open streams of this process.
+class OpenStreams:
+    """The open streams of a kind in this process.
 
-    Settings: ``MAX_WATCHERS``, ``MAX_TEAM_WATCHERS``, ``WATCHER_PING_S`` and
-    ``WATCHER_STALL_S``.
+    ``name`` is what messages call them. At most ``most`` are open, and ``most_of_team`` of
+    one team.
     """
 
-    def __init__(self, settings: BaseSettings, tails: JobTails):
+    def __init__(
+        self,
+        settings: BaseSettings,
+        tails: JobTails,
+        name: str,
+        most: int,
+        most_of_team: int,
+    ):
         self.tails = tails
         self.ping_s = settings.getfloat("WATCHER_PING_S")
         self.stall_s = settings.getfloat("WATCHER_STALL_S")
-        self._most = settings.getint("MAX_WATCHERS")
-        self._most_of_team = settings.getint("MAX_TEAM_WATCHERS")
+        self._name = name
+        self._most = most
+        self._most_of_team = most_of_team
         self._open: dict[Stream, asyncio.Task[None]] = {}
         self._of_team: Counter[str] = Counter()
         self._closing = False
@@ -102,10 +110,10 @@ class Watchers:
         if self._closing:
             raise ServiceUnavailable("The service is stopping.")
         if self.count >= self._most:
-            raise QueueFull(f"{self._most} watchers are open; no more are taken.")
+            raise QueueFull(f"{self._most} {self._name} are open; no more are taken.")
         if self._of_team[team.id] >= self._most_of_team:
             raise QueueFull(
-                f"{self._most_of_team} watchers of this team are open; close some."
+                f"{self._most_of_team} {self._name} of this team are open; close some."
             )
 
     def start(self, stream: Stream) -> None:
@@ -139,6 +147,42 @@ class Watchers:
             await asyncio.wait(open_now.values(), timeout=CLOSE_S)
 
 
+class Watchers(OpenStreams):
+    """The open streams that follow jobs, and beside them exports and open browsers.
+
+    Settings: ``MAX_WATCHERS``, ``MAX_TEAM_WATCHERS``, ``WATCHER_PING_S`` and
+    ``WATCHER_STALL_S``; for exports ``MAX_EXPORTS`` and ``EXPORT_CONCURRENCY``.
+    """
+
+    def __init__(self, settings: BaseSettings, tails: JobTails):
+        super().__init__(
+            settings,
+            tails,
+            "watchers",
+            settings.getint("MAX_WATCHERS"),
+            settings.getint("MAX_TEAM_WATCHERS"),
+        )
+        self.exports = OpenStreams(
+            settings,
+            tails,
+            "exports",
+            settings.getint("MAX_EXPORTS"),
+            settings.getint("EXPORT_CONCURRENCY"),
+        )
+        self.sessions = OpenStreams(
+            settings,
+            tails,
+            "connections to browsers",
+            settings.getint("MAX_WATCHERS"),
+            settings.getint("MAX_TEAM_WATCHERS"),
+        )
+
+    async def close(self) -> None:
+        await super().close()
+        await self.exports.close()
+        await self.sessions.close()
+
+
 class Stream(Resource):
     """A response that a task writes as fast as the client reads.
 
@@ -150,7 +194,7 @@ class Stream(Resource):
 
     def __init__(
         self,
-        watchers: Watchers,
+        watchers: OpenStreams,
         checks: RequestChecks,
         urls: PublicUrls,
         job_id: str,

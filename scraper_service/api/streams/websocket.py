@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
     from wsproto.events import Event
 
+    from scraper_service.api.application import RequestChecks
     from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.parameters import PublicUrls
+    from scraper_service.api.streams.streaming import OpenStreams
     from scraper_service.api.version import Api
     from scraper_service.services.accounts import Team
     from scraper_service.storage.jobs.job_records import Job
@@ -125,21 +128,23 @@ def _is_nonce(text: str) -> bool:
         return False
 
 
-class WebSocket(Stream):
-    """Text messages about one job. Messages of the client are ignored."""
+class SocketStream(Stream):
+    """A WebSocket: sends text messages, pings, and ends with close frames.
+
+    A sub-class writes in :meth:`tell`, and takes the client's messages in :meth:`heard`.
+    """
 
     def __init__(
         self,
-        api: Api,
+        watchers: OpenStreams,
+        checks: RequestChecks,
+        urls: PublicUrls,
         job_id: str,
         team: Team | None,
-        refusal: Exception | None,
         handshake: Handshake,
     ):
-        super().__init__(api.watchers, api.checks, api.urls, job_id, team)
-        self._refusal = refusal
+        super().__init__(watchers, checks, urls, job_id, team)
         self._handshake = handshake
-        self._snapshot: Callable[..., list[bytes]] = api.responses.snapshot
         self._unanswered = 0  # pings since the last data from the client
         self._closed = asyncio.Event()
 
@@ -147,61 +152,13 @@ class WebSocket(Stream):
         answer, self._wire = self._handshake.accept()
         self.request.take_over(answer, self._received)
 
-    # -- messages --------------------------------------------------------------------
-
-    async def tell(self) -> None:
-        if self._refusal is not None:
-            raise self._refusal
-        job, pages, changed = await self._read(0, CATCHUP_BYTES)
-        sent = len(pages)
-        # A client stops at a final state, so all documents have to come before.
-        state = None if sent == job.pages else JobState.SCRAPING
-        await self._send("catchup", self._snapshot(job, pages, state))
-        while job.is_active or sent < job.pages:
-            await self.rest(changed if sent == job.pages else None)
-            job, pages, changed = await self._read(sent, SLICE_BYTES)
-            for page in pages:
-                await self._send("document", [page])
-            sent += len(pages)
-        if job.state is JobState.FAILED:
-            await self._send_error(job_error(job))
-        elif job.state is JobState.CANCELLED:
-            await self._send("status", self._snapshot(job, []))
-        else:
-            await self._send("done", job_snapshot(job, [], {}))
-        cancelled = job.state is JobState.CANCELLED
-        await self._close(OK, DONE if cancelled else NOTHING)
-
-    async def fail(self, error: Exception) -> None:
-        if isinstance(error, Unauthorized):
-            code = NO_ACCESS
-        elif isinstance(error, JobNotFound | InvalidParameter):
-            code = REFUSED
-        else:
-            code = INTERNAL
-        await self._send_error(answer_to(error, str).members["error"])
-        await self._close(code, NOTHING)
+    def heard(self, event: TextMessage) -> None:
+        """Take a part of a message of the client."""
 
     async def goodbye(self) -> None:
-        await self._close(GOING_AWAY, NOTHING)
+        await self.close(GOING_AWAY, NOTHING)
 
-    async def _read(
-        self, sent: int, max_bytes: int
-    ) -> tuple[Job, list[bytes], asyncio.Future[None]]:
-        assert self.team is not None
-        team = self.team
-        tail = await self.patiently(
-            lambda: self.tails.pages(self.job_id, team, sent, max_bytes)
-        )
-        return *tail.found, tail.changed
-
-    async def _send_error(self, text: str) -> None:
-        await self._send_text([b'{"type":"error","error":', encode(text), b"}"])
-
-    async def _send(self, kind: str, data: list[bytes]) -> None:
-        await self._send_text([b'{"type":"%s","data":' % kind.encode(), *data, b"}"])
-
-    async def _send_text(self, parts: list[bytes]) -> None:
+    async def send_text(self, parts: list[bytes]) -> None:
         """Send one message; a large one in fragments, to bound the memory."""
         decoder = getincrementaldecoder("utf-8")()
         parts = self.with_base(parts)
@@ -211,8 +168,6 @@ class WebSocket(Stream):
             left -= len(piece)
             text = decoder.decode(piece, final=not left)
             self._write(TextMessage(text, message_finished=not left))
-
-    # -- the connection --------------------------------------------------------------
 
     def beat(self) -> None:
         if self._unanswered >= MISSED_PINGS:
@@ -224,7 +179,7 @@ class WebSocket(Stream):
         if not self.is_gone:
             self.request.send(self._wire.send(event))
 
-    async def _close(self, code: int, reason: str) -> None:
+    async def close(self, code: int, reason: str) -> None:
         """Send a close frame, and wait for the client's before closing the connection.
 
         Closing at once could lose data that the client has not read yet.
@@ -255,6 +210,8 @@ class WebSocket(Stream):
             if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
                 if self.valve.is_open:
                     self._write(event.response())
+            elif isinstance(event, TextMessage):
+                self.heard(event)
             elif isinstance(event, CloseConnection):
                 self._ended_by(event)
 
@@ -264,3 +221,68 @@ class WebSocket(Stream):
             self._write(event.response())
             self.watchers.stop(self)
             self._hang_up()
+
+
+class WebSocket(SocketStream):
+    """Text messages about one job. Messages of the client are ignored."""
+
+    def __init__(
+        self,
+        api: Api,
+        job_id: str,
+        team: Team | None,
+        refusal: Exception | None,
+        handshake: Handshake,
+    ):
+        super().__init__(api.watchers, api.checks, api.urls, job_id, team, handshake)
+        self._refusal = refusal
+        self._snapshot: Callable[..., list[bytes]] = api.responses.snapshot
+
+    async def tell(self) -> None:
+        if self._refusal is not None:
+            raise self._refusal
+        job, pages, changed = await self._read(0, CATCHUP_BYTES)
+        sent = len(pages)
+        # A client stops at a final state, so all documents have to come before.
+        state = None if sent == job.pages else JobState.SCRAPING
+        await self._send("catchup", self._snapshot(job, pages, state))
+        while job.is_active or sent < job.pages:
+            await self.rest(changed if sent == job.pages else None)
+            job, pages, changed = await self._read(sent, SLICE_BYTES)
+            for page in pages:
+                await self._send("document", [page])
+            sent += len(pages)
+        if job.state is JobState.FAILED:
+            await self._send_error(job_error(job))
+        elif job.state is JobState.CANCELLED:
+            await self._send("status", self._snapshot(job, []))
+        else:
+            await self._send("done", job_snapshot(job, [], {}))
+        cancelled = job.state is JobState.CANCELLED
+        await self.close(OK, DONE if cancelled else NOTHING)
+
+    async def fail(self, error: Exception) -> None:
+        if isinstance(error, Unauthorized):
+            code = NO_ACCESS
+        elif isinstance(error, JobNotFound | InvalidParameter):
+            code = REFUSED
+        else:
+            code = INTERNAL
+        await self._send_error(answer_to(error, str).members["error"])
+        await self.close(code, NOTHING)
+
+    async def _read(
+        self, sent: int, max_bytes: int
+    ) -> tuple[Job, list[bytes], asyncio.Future[None]]:
+        assert self.team is not None
+        team = self.team
+        tail = await self.patiently(
+            lambda: self.tails.pages(self.job_id, team, sent, max_bytes)
+        )
+        return *tail.found, tail.changed
+
+    async def _send_error(self, text: str) -> None:
+        await self.send_text([b'{"type":"error","error":', encode(text), b"}"])
+
+    async def _send(self, kind: str, data: list[bytes]) -> None:
+        await self.send_text([b'{"type":"%s","data":' % kind.encode(), *data, b"}"])

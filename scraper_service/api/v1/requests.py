@@ -29,6 +29,7 @@ from scraper_service.options.request_values import (
     LOCATION,
     NO_EFFECT,
     PROMPT,
+    SELECTORS_KEY,
     KeysT,
 )
 
@@ -71,6 +72,7 @@ _EXTRACTION = Object(
             PROMPT, "system_prompt", help="Instructions to the language model."
         ),
         "prompt": Key(PROMPT, "prompt", help="What to find, in words."),
+        "selectors": SELECTORS_KEY,
         "temperature": Key(Number(0, 2), help=NO_EFFECT),
         "agent": Key(
             Object(
@@ -126,7 +128,7 @@ SCRAPE_KEYS: KeysT = {
         for key in INCLUDE_FLAGS
     },
 }
-PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **SCRAPE_KEYS}
+PAGE_KEYS: KeysT = {**pages.REQUEST_KEYS, **pages.SINGLE_KEYS, **SCRAPE_KEYS}
 CRAWL_KEYS = crawl.crawl_keys("v1")
 
 # Old names of crawlEntireDomain, which wins over them.

@@ -5,16 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scraper_service.api.routes import crawl_preview
+from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
+from scraper_service.api.routes.exports import ExportRoutes
 from scraper_service.api.routes.feedback import FeedbackRoutes
 from scraper_service.api.routes.job_control import JobControlRoutes
 from scraper_service.api.routes.job_history import JobHistoryRoutes
 from scraper_service.api.routes.jobs import JobRoutes
+from scraper_service.api.routes.monitors import MonitorRoutes
 from scraper_service.api.routes.operations import ExtractRoutes
 from scraper_service.api.routes.pages import PageRoutes
 from scraper_service.api.routes.search import SearchRoutes
-from scraper_service.api.routes.team import SessionRoutes, TeamRoutes
+from scraper_service.api.routes.team.audit import AuditRoutes
+from scraper_service.api.routes.team.team import SessionRoutes, TeamRoutes
+from scraper_service.api.routes.team.threat_protection import ThreatProtectionRoutes
 from scraper_service.api.routes.uploads import FileRoutes
 from scraper_service.api.routes.webhook_deliveries import WebhookDeliveryRoutes
 from scraper_service.api.routing import VersionApp
@@ -33,14 +38,19 @@ ROUTES = (
     SearchRoutes,
     FeedbackRoutes,
     JobRoutes,
+    ExportRoutes,
     JobHistoryRoutes,
     JobControlRoutes,
     CrawlReportRoutes,
     CrawlPreviewRoutes,
     WebhookDeliveryRoutes,
     ExtractRoutes,
+    MonitorRoutes,
+    BrowserSessionRoutes,
     TeamRoutes,
     SessionRoutes,
+    ThreatProtectionRoutes,
+    AuditRoutes,
 )
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         JobChangeRequest,
         JobRetryRequest,
     )
+    from scraper_service.options.crawl import ReprocessRequest
     from scraper_service.options.map_search import MapOptions, SearchOptions
 
 WHERE = "body (v2)"
@@ -49,6 +50,7 @@ DEFAULTS: Mapping[str, Any] = catalogue.defaults(catalogue.SCRAPE, "v2")
 SCRAPE_KEYS = pages.scrape_keys("v2")
 PAGE_KEYS: KeysT = {
     **pages.REQUEST_KEYS,
+    **pages.SINGLE_KEYS,
     **catalogue.keys((catalogue.RETENTION,), "v2"),
     **SCRAPE_KEYS,
 }
@@ -83,6 +85,12 @@ BATCH = crawl.batch_kind("v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 CHANGED_CRAWL = job_control.change_kind("crawl")
 CHANGED_BATCH = job_control.change_kind("batch")
 RETRY = job_control.retry_kind()
+REPROCESSED_CRAWL = job_control.reprocess_kind(
+    SCRAPE_KEYS, scrape_options, catalogue.CRAWL
+)
+REPROCESSED_BATCH = job_control.reprocess_kind(
+    SCRAPE_KEYS, scrape_options, catalogue.BATCH
+)
 MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
@@ -295,6 +303,28 @@ def job_retry(body: object) -> JobRetryRequest:
     """
     retry: JobRetryRequest = structure(RETRY, {} if body is None else body, WHERE)
     return retry
+
+
+def crawl_reprocess(body: object) -> ReprocessRequest:
+    """Return the request in a body of ``POST /v2/crawl/{id}/reprocess``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    return _reprocess(REPROCESSED_CRAWL, body)
+
+
+def batch_reprocess(body: object) -> ReprocessRequest:
+    """Return the request in a body of ``POST /v2/batch/scrape/{id}/reprocess``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    return _reprocess(REPROCESSED_BATCH, body)
+
+
+def _reprocess(kind: Object, body: object) -> ReprocessRequest:
+    job_control.refuse_fetches(body, kind, PAGE_KEYS)
+    request: ReprocessRequest = structure(kind, body, WHERE)
+    return request
 
 
 def extract_request(body: object) -> ExtractRequest:

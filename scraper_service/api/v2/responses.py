@@ -208,7 +208,7 @@ def _facts_of(result: Result, kind: str) -> dict[str, Any]:
 
 
 def status(
-    job: Job, pages: list[bytes], bounds: tuple[int | None, int | None], path: str
+    job: Job, pages: list[bytes], bounds: tuple[int | None, ...], path: str
 ) -> bytes:
     """Return the status of a crawl or batch; ``path`` is its absolute URL."""
     return job_status(job, pages, bounds, path, _facts(job))

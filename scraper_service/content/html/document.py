@@ -61,10 +61,12 @@ class Parts:
     links: list[dict[str, str]]
     #: The elements ``<script>``.
     scripts: list[Any]
-    #: The elements ``<title>``, also those of SVG.
-    titles: list[Any]
     #: The elements ``<h1>``.
     headings: list[Any]
+    #: The elements ``<title>``, also those of SVG.
+    titles: list[Any]
+    #: ``<title>`` elements, and the attributes of ``<meta property="og:title">``.
+    declared_titles: list[Any]
     #: The URLs that a crawl may follow, as written, each once.
     followed: list[str]
 

@@ -26,6 +26,8 @@ _COPIED = frozenset(
     "slick-cloned swiper-slide-duplicate splide__slide--clone glide__slide--clone "
     "bx-clone".split()
 )
+# Each of these names has one of the parts.
+_COPIED_PARTS = ("clone", "swiper-slide-duplicate")
 _OWL = frozenset({"owl-item", "cloned"})
 # Classes of Bootstrap, Foundation and Tailwind, and common names of sites' own.
 _SCREENS = re.compile(
@@ -34,6 +36,8 @@ _SCREENS = re.compile(
     r"|(?:hide|show|hidden|visible)-(?:on-|for-)?(?:mobile|desktop|tablet|small|large)"
     r"|(?:mobile|desktop)(?:-only|-show|-hide|-hidden|-visible)?)(?=$|[\s_-])"
 )
+# Each match has one of the parts.
+_SCREEN_PARTS = "hidden visible none hide show mobile desktop".split()
 
 
 def drop_slide_copies(body: Any) -> None:
@@ -48,7 +52,7 @@ def drop_duplicate_blocks(body: Any) -> None:
     Their class attributes name the screens, and have to differ.
     """
     pairs = []
-    for element in classed(body, _names_screens, *_BLOCKS):
+    for element in classed(body, _names_screens, _SCREEN_PARTS, *_BLOCKS):
         duplicate = element.getnext()
         others = None if duplicate is None else duplicate.get("class")
         if others and others != element.get("class") and _names_screens(others):
@@ -89,7 +93,7 @@ def _row_of(image: Any) -> Any:
 
 
 def _slide_copies(body: Any) -> list[Any]:
-    return classed(body, _is_copy, *_SLIDES)
+    return classed(body, _is_copy, _COPIED_PARTS, *_SLIDES)
 
 
 def _is_copy(names: str) -> bool:

@@ -76,6 +76,7 @@ _CONSENT = re.compile(
     "onetrust|cybotcookiebot|didomi|usercentrics|cookie-?consent|cookie-?banner",
     re.IGNORECASE,
 )
+_CONSENT_PARTS = ("onetrust", "cybotcookiebot", "didomi", "usercentrics", "cookie")
 IN_CONSENT = 1 << PLACES.index("consent")
 # Elements that start a block.
 _NODES = BLOCKS | {"button", "option", "video", "audio"}
@@ -162,6 +163,7 @@ class Walk:
             words_at_start=tables.words_at_start,
             known_phrases=tables.known_phrases,
             declared=_declared_places,
+            declared_ids=_CONSENT_PARTS,
             combine=combine_scores,
             no_names=NO_NAMES,
             wide=_WIDE.findall,

@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from attrs import define, field, frozen
-from lxml import etree
 
 from scraper_service.content.html.page_urls import url_parts
 from scraper_service.content.main_content.data import product_description
 from scraper_service.content.passes import (
     WordTable,
+    block_counts,
     count_parts,
-    elements,
+    first_values,
     name_parts,
 )
 
@@ -39,8 +39,9 @@ MAX_SCRIPT = 50_000  # characters examined per script
 MAX_METAS = 9
 MAX_TITLES = 3
 MAX_TYPES = 20
+PROSE_WORDS = 15  # least words of a block of prose
+SHORT_TEXT = 200  # characters; shorter texts may be prices or questions
 MAX_COUNTED = 3_000  # elements whose class names are examined
-_ITEM_TYPES = etree.XPath("//@itemtype", smart_strings=False)
 _LD_TYPE = re.compile(r"\"@type\"\s*:\s*\[?\s*\"(\w{1,40})\"")
 PRICE = re.compile(r"[$€£¥₹]\s?\d|\d\s?(?:[€£]|(?:kr|zł|USD|EUR)\b)")
 _MONEY = ("$", "€", "£", "¥", "₹", "kr", "zł", "USD", "EUR")  # each price has one
@@ -94,30 +95,34 @@ class PageDeclarations:
 
 def read_declarations(document: Document) -> PageDeclarations:
     """Return the declarations of a page; call this before the tree is cleaned."""
-    metas, scripts, names, titles = [], [], [], []
-    for element in elements(document.root, "meta", "script", "body", "title"):
-        if element.tag == "meta":
-            metas.append(element)
-            if element.get("property") == "og:title":
-                titles.append(element.get("content"))
-        elif element.tag == "title":
-            titles.append(element.text)
-        elif element.tag == "body":
-            names += [v for k, v in element.items() if k in {"class", "id"}]
-        elif element.get("type") == "application/ld+json" and element.text:
-            scripts.append(element.text)
-    signs = _meta_signs(metas)
+    parts = document.parts
+    titles = [
+        given.get("content") if isinstance(given, dict) else given.text
+        for given in parts.declared_titles[:MAX_TITLES]
+    ]
+    scripts = [
+        text
+        for script in parts.scripts
+        if script.get("type") == "application/ld+json" and (text := script.text)
+    ]
+    names = [
+        value
+        for body in document.root.iterchildren("body")
+        for name, value in body.items()
+        if name in {"class", "id"}
+    ]
+    signs = _meta_signs(parts.metas)
     for data in scripts[:MAX_SCRIPTS]:
         signs.update(f"data:{name}" for name in _LD_TYPE.findall(data[:MAX_SCRIPT]))
-    for marked in _ITEM_TYPES(document.root)[:MAX_TYPES]:
+    for marked in first_values(document.root, "itemtype", MAX_TYPES):
         signs.add(f"data:{marked.rsplit('/', 1)[-1][:40]}")
     signs.update(f"body:{name}" for name in name_parts(" ".join(names)))
     signs |= _url_signs(document.base)
-    texts = tuple(text for text in titles[:MAX_TITLES] if text and not text.isspace())
+    texts = tuple(text for text in titles if text and not text.isspace())
     return PageDeclarations(frozenset(signs), product_description(scripts), texts)
 
 
-def _meta_signs(metas: Iterable[Any]) -> set[str]:
+def _meta_signs(metas: Iterable[dict[str, str]]) -> set[str]:
     """Return the ``og:type`` and the generator as signs."""
     signs: set[str] = set()
     count = 0
@@ -190,13 +195,12 @@ def structure_signs(walk: Walk, known: ClassParts) -> set[str]:
         if own:
             names[own] = names.get(own, 0) + count
     blocks = walk.blocks
-    words, linked = sum(blocks.words), sum(blocks.linked)
-    pairs = zip(blocks.words, blocks.linked, strict=True)
-    prose = sum([own for own, links in pairs if own >= 15 and links < 0.4 * own])
-    short = [text for text in blocks.text if len(text) < 200]
+    words, linked, prose, short, questions = block_counts(
+        blocks, PROSE_WORDS, SHORT_TEXT
+    )
     counts["words"], counts["blocks"] = words, len(blocks)
     counts["prices"] = _prices(short)
-    counts["questions"] = len([text for text in short if "?" in text])
+    counts["questions"] = questions
     signs = {f"{name}: {n.bit_length()}" for name, n in counts.items()}
     signs.add(f"links: {10 * linked // (words or 1)} tenths")
     signs.add(f"sentences: {10 * prose // (words or 1)} tenths")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from attrs import define, field
 
-from scraper_service.content.passes import WordTable, score_names
+from scraper_service.content.passes import PartScores, WordTable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -63,15 +63,15 @@ class Tables:
     known_phrases: WordTable = field(init=False, eq=False)
     #: A number for each part of a name; per number its score, and its row in
     #: ``kind_names`` or -1.
-    _parts: tuple[WordTable, Any, Any] = field(init=False, eq=False)
+    _parts: PartScores = field(init=False, eq=False)
 
     def __attrs_post_init__(self) -> None:
         rows = {part: row for row, part in enumerate(self.kind_names)}
         parts = list(dict.fromkeys((*self.names, *self.kind_names)))
-        self._parts = (
-            WordTable({part: number for number, part in enumerate(parts)}),
-            np.array([self.names.get(part, 0.0) for part in parts]),
-            np.array([rows.get(part, -1) for part in parts], dtype=np.intp),
+        self._parts = PartScores(
+            {part: number for number, part in enumerate(parts)},
+            [self.names.get(part, 0.0) for part in parts],
+            [rows.get(part, -1) for part in parts],
         )
         self.words_at_start = WordTable(self.words)
         self.known_phrases = WordTable(self.phrases)
@@ -79,4 +79,4 @@ class Tables:
         self.of_names = lru_cache(maxsize=20_000)(self._score)
 
     def _score(self, names: str) -> NameScores:
-        return score_names(names, *self._parts) or NO_NAMES
+        return self._parts.of(names) or NO_NAMES

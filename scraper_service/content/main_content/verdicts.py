@@ -125,7 +125,7 @@ def decide(
 
 def drop_marks(body: Any) -> None:
     """Drop the anchor links and edit links beside headings."""
-    for element in classed(body, _is_mark, "a", "span"):
+    for element in classed(body, _is_mark, MARKS, "a", "span"):
         drop(element)
 
 

@@ -21,6 +21,7 @@ from scraper_service.content.markdown.inline import APART, MARKS
 from scraper_service.content.markdown.layout import Layout
 from scraper_service.content.passes import (
     Finder,
+    InlineRun,
     TagNames,
     end_link,
     end_paragraph,
@@ -66,7 +67,7 @@ def _without_host(address: str) -> str:
     return _HOST.sub("", address).rstrip("/")
 
 
-class Spans:
+class Spans(InlineRun):
     """Collects a run of inline Markdown; each method writes one kind of element."""
 
     #: The method for each tag, or what the walk itself writes for it.

@@ -24,6 +24,7 @@ from scraper_service.content.markdown.tables import alignments, data_rows
 from scraper_service.content.passes import (
     BLOCK,
     EM_TEXT,
+    IMAGE,
     LINE_BREAK,
     LINK,
     LISTING,
@@ -316,7 +317,7 @@ _Writer.writers = {
     "dd": _Writer.definition,
     "dt": _Writer.term,
     "hr": _Writer.rule,
-    "img": _Writer.image,
+    "img": IMAGE,
     "input": _Writer.checkbox,
     "li": _Writer.item,
     "q": _Writer.quote,

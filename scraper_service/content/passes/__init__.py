@@ -21,6 +21,7 @@ __all__ = [
     "BLOCK",
     "COMPLETE_URL",
     "EM_TEXT",
+    "IMAGE",
     "LINE_BREAK",
     "LINK",
     "LISTING",
@@ -30,9 +31,12 @@ __all__ = [
     "STRONG_TEXT",
     "STRUCK_TEXT",
     "Finder",
+    "InlineRun",
+    "PartScores",
     "Surroundings",
     "TagNames",
     "WordTable",
+    "block_counts",
     "block_elements",
     "classed",
     "complete_plain_urls",
@@ -44,6 +48,7 @@ __all__ = [
     "end_paragraph",
     "feature_rows",
     "first_of_body",
+    "first_values",
     "hiding_signs",
     "is_utf8",
     "main_texts",
@@ -53,7 +58,6 @@ __all__ = [
     "page_parts",
     "partly_kept",
     "path_numbers",
-    "score_names",
     "signs",
     "simhash",
     "suspects",
@@ -96,20 +100,11 @@ if TYPE_CHECKING or compiled is None:
     from scraper_service.content.passes.block_features import feature_rows
     from scraper_service.content.passes.block_reduction import dropped_blocks
     from scraper_service.content.passes.block_walk import (
+        PartScores,
         block_elements,
-        count_parts,
-        score_names,
         text_blocks,
     )
     from scraper_service.content.passes.markdown_walk import (
-        BLOCK,
-        EM_TEXT,
-        LINE_BREAK,
-        LINK,
-        LISTING,
-        SPAN,
-        STRONG_TEXT,
-        STRUCK_TEXT,
         end_link,
         end_paragraph,
         take_run,
@@ -120,7 +115,17 @@ if TYPE_CHECKING or compiled is None:
         write_strong,
     )
     from scraper_service.content.passes.nodes import (
+        BLOCK,
+        EM_TEXT,
+        IMAGE,
+        LINE_BREAK,
+        LINK,
+        LISTING,
+        SPAN,
+        STRONG_TEXT,
+        STRUCK_TEXT,
         Finder,
+        InlineRun,
         TagNames,
         elements,
         texts_in,
@@ -143,10 +148,16 @@ if TYPE_CHECKING or compiled is None:
         unseparated,
         word_total,
     )
-    from scraper_service.content.passes.siblings import partly_kept, path_numbers
+    from scraper_service.content.passes.siblings import (
+        block_counts,
+        count_parts,
+        partly_kept,
+        path_numbers,
+    )
     from scraper_service.content.passes.texts import simhash, word_counts
     from scraper_service.content.passes.walks import (
         classed,
+        first_values,
         main_texts,
         signs,
         suspects,

@@ -25,6 +25,11 @@ def cclass(made: T) -> T:
     return made
 
 
+def ccall(made: T) -> T:
+    """Mark a function that is compiled to one of C, and that Python can call too."""
+    return made
+
+
 def cfunc(made: T) -> T:
     """Mark a function that is compiled to one of C; only compiled code can call it."""
     return made

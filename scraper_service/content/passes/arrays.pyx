@@ -1,7 +1,7 @@
 """Arrays of numbers in C; ``arrays.py`` has the same names for lists."""
 
 from cpython.array cimport array, clone
-from cython cimport cclass, cfunc
+from cython cimport ccall, cclass, cfunc
 from libc.math cimport log1p
 
 ctypedef Py_ssize_t Whole

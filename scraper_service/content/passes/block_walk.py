@@ -11,6 +11,8 @@ from scraper_service.content.passes.arrays import (
     Wholes,
     cclass,
     cfunc,
+    reals,
+    wholes,
 )
 from scraper_service.content.passes.nodes import (
     BLANK,
@@ -31,6 +33,7 @@ from scraper_service.content.passes.nodes import (
     text_of,
     words_in,
 )
+from scraper_service.content.passes.page_nodes import NameParts
 from scraper_service.content.passes.word_tables import (
     WordTable,
     part_numbers,
@@ -49,6 +52,7 @@ class BlockWalk:
     words_at_start: WordTable
     known_phrases: WordTable
     declared: Any
+    declared_ids: NameParts
     combine: Any
     no_names: Any
     wide: Any
@@ -61,6 +65,8 @@ class BlockWalk:
     max_phrase: Whole
     tag_names: TagNames
     known_paths: dict
+    #: The scores of each class attribute, and the shape of each tag with it.
+    known_names: dict
     # One entry for each node.
     tags: list
     parents: list
@@ -98,6 +104,7 @@ class BlockWalk:
         words_at_start: WordTable,
         known_phrases: WordTable,
         declared: Any,
+        declared_ids: Any,
         combine: Any,
         no_names: Any,
         wide: Any,
@@ -114,6 +121,7 @@ class BlockWalk:
         self.words_at_start = words_at_start
         self.known_phrases = known_phrases
         self.declared = declared
+        self.declared_ids = NameParts(*declared_ids)
         self.combine = combine
         self.no_names = no_names
         self.wide = wide
@@ -126,6 +134,7 @@ class BlockWalk:
         self.max_phrase = max_phrase
         self.tag_names = TagNames()
         self.known_paths = {}
+        self.known_names = {}
         self.tags = []
         self.parents = []
         self.starts = []
@@ -192,12 +201,20 @@ class BlockWalk:
         if has_attributes(node):
             names, own, marked, said, role = naming_attributes(node)
             if names:
-                shape = f"{tag}.{names[: self.max_shape]}"
-                scores = self.of_names(names)
-            if own or marked or said:
-                given = [self.of_names(name) for name in (own, marked, said) if name]
-                scores = self.combine([scores, *given])
-            if own or role:
+                known = self._named(names)
+                scores = known[0]
+                shapes: dict = known[1]
+                with_names = shapes.get(tag)
+                if with_names is None:
+                    with_names = shapes[tag] = f"{tag}.{names[: self.max_shape]}"
+                shape = with_names  # equal shapes are one object, for quick lookups
+            if own:
+                scores = self._combined(scores, own)
+            if marked:
+                scores = self._combined(scores, marked)
+            if said:
+                scores = self._combined(scores, said)
+            if role or (own and self.declared_ids.are_in(node, "id")):
                 places |= self.declared(own, role)
         if tag == "main" or role == "main":  # may stand in an unclosed menu
             places &= ~self.around_main
@@ -208,6 +225,22 @@ class BlockWalk:
         depth: Whole = self.depths[parent]
         number = self.add(tag, parent, depth + 1, places, shape, path, scores, own)
         self.begin(node, number, places)
+
+    @cfunc
+    def _named(self, names: str) -> tuple:
+        """Return the scores of a class attribute, and its shapes by tag."""
+        known = self.known_names.get(names)
+        if known is None:
+            known = self.known_names[names] = (self.of_names(names), {})
+        return known
+
+    @cfunc
+    def _combined(self, scores: Any, names: str) -> Any:
+        """Return ``scores`` combined with those of further names."""
+        found = self.of_names(names)
+        if found is self.no_names:
+            return scores
+        return found if scores is self.no_names else self.combine((scores, found))
 
     @cfunc
     def add(
@@ -245,7 +278,8 @@ class BlockWalk:
         if has_attributes(node):
             names = attribute(node, "class")
             if names:
-                self.run_low = min(self.run_low, self.of_names(names)[0])
+                low: Real = self._named(names)[0][0]
+                self.run_low = min(self.run_low, low)
         self._spaced(text_of(node), places)
         self._children(node, number, places)
 
@@ -346,40 +380,36 @@ def _add_elements(
         child = next_sibling(child)
 
 
-def count_parts(names: dict, table: WordTable) -> dict:
-    """Return how many of ``names`` have each known part, by the part's number.
+@cclass
+class PartScores:
+    """The learned scores of the parts of names; see ``main_content/learned_scores.py``.
 
-    ``names`` has a number for each name.
+    ``parts`` has a number for each part; ``scores`` and ``rows`` have the score and the
+    row of each number, or -1 for no row.
     """
-    counts: dict = {}
-    latest: dict = {}
-    for own, count in names.items():
-        for part in part_numbers(own, table):
-            if latest.get(part) is not own:
-                latest[part] = own
-                counts[part] = counts.get(part, 0) + count
-    return counts
 
+    parts: WordTable
+    scores: Reals
+    rows: Wholes
 
-def score_names(
-    names: str, table: WordTable, scores: Reals, rows: Wholes
-) -> tuple[float, float, Any] | None:
-    """Return the scores of names; see ``main_content/learned_scores.py``.
+    def __init__(self, parts: dict, scores: list, rows: list) -> None:
+        self.parts = WordTable(parts)
+        self.scores = reals(scores)
+        self.rows = wholes(rows)
 
-    ``table`` has the number of each known part; ``scores`` and ``rows`` have the score and
-    the row of each number. Return None without a known part.
-    """
-    low: Real = 0.0
-    high: Real = 0.0
-    found: list = []
-    number: Whole
-    for number in part_numbers(names, table):
-        low = min(low, scores[number])
-        high = max(high, scores[number])
-        row: Whole = rows[number]
-        if row >= 0 and row not in found:
-            found.append(row)
-    if not (low or high or found):
-        return None
-    found.sort()
-    return low, high, tuple(found)
+    def of(self, names: str) -> tuple[float, float, Any] | None:
+        """Return the scores of names; None without a known part."""
+        low: Real = 0.0
+        high: Real = 0.0
+        found: list = []
+        number: Whole
+        for number in part_numbers(names, self.parts):
+            low = min(low, self.scores[number])
+            high = max(high, self.scores[number])
+            row: Whole = self.rows[number]
+            if row >= 0 and row not in found:
+                found.append(row)
+        if not (low or high or found):
+            return None
+        found.sort()
+        return low, high, tuple(found)

@@ -8,10 +8,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from scraper_service.content.passes.arrays import Whole, cclass, cfunc
+from scraper_service.content.passes.arrays import Whole, ccall, cclass, cfunc
 from scraper_service.content.passes.nodes import (
     BLANK,
+    BLOCK,
+    IMAGE,
+    LINE_BREAK,
+    LINK,
+    LISTING,
     NULL,
+    SPAN,
+    STRONG_TEXT,
+    STRUCK_TEXT,
     Document,
     Element,
     Node,
@@ -28,6 +36,7 @@ from scraper_service.content.passes.nodes import (
     tail_of,
     text_of,
 )
+from scraper_service.content.passes.page_nodes import NameParts
 from scraper_service.content.passes.texts import is_finished, is_safe_url, simple_text
 
 if TYPE_CHECKING:
@@ -35,10 +44,8 @@ if TYPE_CHECKING:
 
 # The lines from here on are compiled.
 
-# What is written for a tag in place of a writer in Python.
-BLOCK, SPAN, LINK, LISTING, LINE_BREAK, STRONG_TEXT, EM_TEXT, STRUCK_TEXT = range(8)
-
 MAX_ROLE_NAMES = 300  # characters of a class that may have a role
+LEAST_COPIED_SPACES = 2  # in the text of an image that is not repeated
 LONE_SIGNS = 3  # characters of a paragraph that may be a lone separator
 # The marks of ``markdown/inline.py``.
 _BREAK_MARK, _APART_MARK = "\ue066", "\ue068"
@@ -51,6 +58,12 @@ _OBJECT_TAGS = frozenset({"img", "input", "math", "video", "audio", "hr"})
 _TITLE_TAGS = frozenset({"h1"})
 _IMAGE_TAGS = frozenset({"img"})
 _ITEM_TAGS = frozenset({"li"})
+# Class attributes with a role have one of these parts; see ``html/elements.py``.
+_ROLE_PARTS = NameParts(
+    *("katex", "mathjax", "admonition", "markdown-alert", "callout", "notecard")
+)
+# The same for images of formulas; see ``markdown/maths.py``.
+_FORMULA_PARTS = NameParts("tex", "math")
 
 
 @cclass
@@ -63,6 +76,8 @@ class _Writing:
     skipped: frozenset
     tags: TagNames
     document: Document
+    role_parts: NameParts
+    formula_parts: NameParts
     max_depth: Whole
     is_main: bool
 
@@ -73,6 +88,8 @@ class _Writing:
         self.skipped = spans.skipped
         self.tags = spans.tags
         self.document = document_of(element)
+        self.role_parts = _ROLE_PARTS
+        self.formula_parts = _FORMULA_PARTS
         self.max_depth = spans.max_depth
         self.is_main = spans.is_main
 
@@ -132,18 +149,27 @@ def _write_element(writing: _Writing, node: Node, depth: Whole) -> None:
     elif not isinstance(write, int):
         writing.spans.depth = depth + 1
         write(writing.spans, element_of(writing.document, node))
-    elif write == LINK:
-        _write_link(writing, node, depth + 1)
-    elif write == BLOCK:
-        _write_block(writing, node, depth + 1)
-    elif write == SPAN:
-        _write_span(writing, node, depth + 1)
-    elif write == LISTING:
-        _write_list(writing, node, depth + 1)
-    elif write == LINE_BREAK:
+    else:
+        _write_kind(writing, node, write, depth + 1)
+
+
+@cfunc
+def _write_kind(writing: _Writing, node: Node, kind: Whole, depth: Whole) -> None:
+    """Write an element of a kind that has no writer in Python."""
+    if kind == BLOCK:
+        _write_block(writing, node, depth)
+    elif kind == SPAN:
+        _write_span(writing, node, depth)
+    elif kind == LINK:
+        _write_link(writing, node, depth)
+    elif kind == LISTING:
+        _write_list(writing, node, depth)
+    elif kind == IMAGE:
+        _write_image(writing, node, depth)
+    elif kind == LINE_BREAK:
         _break_line(writing)
     else:
-        _write_emphasis(writing, node, write, depth + 1)
+        _write_emphasis(writing, node, kind, depth)
 
 
 @cfunc
@@ -163,12 +189,7 @@ def _write_text(writing: _Writing, text: str | None) -> None:
 def _write_block(writing: _Writing, node: Node, depth: Whole) -> None:
     """Write an element that begins and ends a paragraph."""
     spans: Spans = writing.spans
-    names = attribute(node, "class")
-    if (
-        names is not None
-        and spans.flat is None
-        and spans.role_of(names[:MAX_ROLE_NAMES]) is not None
-    ):
+    if spans.flat is None and _role(writing, node) is not None:
         spans.depth = depth
         spans.block(element_of(writing.document, node))
         return
@@ -182,15 +203,63 @@ def _write_block(writing: _Writing, node: Node, depth: Whole) -> None:
 @cfunc
 def _write_span(writing: _Writing, node: Node, depth: Whole) -> None:
     """Write a ``span``, which may be a rendered formula."""
-    names = attribute(node, "class")
-    if (
-        names is not None
-        and writing.spans.role_of(names[:MAX_ROLE_NAMES]) in writing.spans.maths_roles
-    ):
+    if _role(writing, node) in writing.spans.maths_roles:
         writing.spans.depth = depth
         writing.spans.formula(element_of(writing.document, node))
     else:
         _write_children(writing, node, depth)
+
+
+@cfunc
+def _write_image(writing: _Writing, node: Node, depth: Whole) -> None:
+    """Write an image; an image that is unusual in any way is written in Python."""
+    spans: Spans = writing.spans
+    image = _plain_image(writing, node)
+    if image is None:
+        spans.depth = depth
+        spans.image(element_of(writing.document, node))
+        return
+    run: list = writing.run
+    last: Whole = len(run) - 1
+    if (
+        spans.is_main
+        and last > 0
+        and run[last - 1] == image
+        and run[last] == _APART_MARK
+        and image.partition("](")[0].count(" ") >= LEAST_COPIED_SPACES
+    ):
+        return  # a copy for another screen size; rating stars have shorter texts
+    if not spans.in_link:
+        run.append(_APART_MARK)
+    run.append(image)
+    run.append(_APART_MARK)
+
+
+@cfunc
+def _plain_image(writing: _Writing, node: Node) -> Any:
+    """Return an image as Markdown; None if its URL or its text may need a change."""
+    source = attribute(node, "src")
+    if source is None or writing.formula_parts.are_in(node, "class"):
+        return None
+    source = source.strip()
+    if not source or not is_safe_url(source) or source[:5].lower() == "data:":
+        return None
+    alt = simple_text(attribute(node, "alt") or "", True)
+    if alt is None or attribute(node, "width") == "1":
+        return None
+    alt = alt.strip()
+    if not alt and writing.is_main:
+        return None  # a placeholder perhaps
+    return f"![{alt}]({source})"
+
+
+@cfunc
+def _role(writing: _Writing, node: Node) -> object:
+    """Return the role that the class of an element gives to it, or None."""
+    if not writing.role_parts.are_in(node, "class"):
+        return None
+    names = attribute(node, "class")
+    return None if names is None else writing.spans.role_of(names[:MAX_ROLE_NAMES])
 
 
 @cfunc
@@ -264,6 +333,7 @@ def _write_link(writing: _Writing, node: Node, depth: Whole) -> None:
     spans.link = None
 
 
+@ccall
 def end_link(spans: Spans) -> None:
     """Make a link of the run since the link began, unless that is empty."""
     run: list = spans.run
@@ -283,6 +353,7 @@ def end_link(spans: Spans) -> None:
     spans.link = None
 
 
+@ccall
 def wrap_run(run: list[str], mark: Whole, start: str, end: str) -> bool:
     """Put marks around the run since ``mark``, but inside its outer white space."""
     text: str = run[mark] if len(run) == mark + 1 else "".join(run[mark:])
@@ -296,6 +367,7 @@ def wrap_run(run: list[str], mark: Whole, start: str, end: str) -> bool:
     return True
 
 
+@ccall
 def take_run(spans: Spans, line_break: str) -> str:
     """Return the collected Markdown, and start a new run."""
     run: list = spans.run
@@ -309,6 +381,7 @@ def take_run(spans: Spans, line_break: str) -> str:
     return text if is_finished(text) else str(spans.finish(text, line_break))
 
 
+@ccall
 def end_paragraph(spans: Spans) -> None:
     """End a paragraph if text was collected."""
     run: list = spans.run

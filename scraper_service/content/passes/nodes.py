@@ -14,10 +14,28 @@ if TYPE_CHECKING:
 Node = Any
 Element = Any
 Document = Any
-Spans = Any  # the writer of Markdown
+Spans = Any  # the writer of Markdown, an InlineRun
 NULL = None  # follows the last node
 #: What :func:`text_of` and :func:`tail_of` return for white space.
 BLANK = " "
+# What ``markdown_walk.py`` writes for a tag in place of a writer in Python.
+BLOCK, SPAN, LINK, LISTING, LINE_BREAK, STRONG_TEXT, EM_TEXT, STRUCK_TEXT = range(8)
+IMAGE = 8
+
+
+class InlineRun:
+    """The state of the writer of Markdown; see ``markdown/spans.py``."""
+
+    run: list[str]
+    flat: str | None
+    link: str | None
+    link_from: int
+    in_link: bool
+    is_main: bool
+    taken: int
+    depth: int
+    open_marks: dict[str, str]
+    layout: Any
 
 
 class TagNames:

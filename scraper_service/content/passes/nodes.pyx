@@ -46,13 +46,41 @@ checksum = SOURCES_CHECKSUM
 ctypedef xmlNode* Node
 ctypedef _Document Document
 ctypedef _Element Element
-ctypedef object Spans  # the writer of Markdown
 
 cdef enum:
     MAX_TAGS = 16
     TAG_SLOTS = 128
 
 cdef str BLANK = " "
+
+cpdef enum:
+    BLOCK = 0
+    SPAN = 1
+    LINK = 2
+    LISTING = 3
+    LINE_BREAK = 4
+    STRONG_TEXT = 5
+    EM_TEXT = 6
+    STRUCK_TEXT = 7
+    IMAGE = 8
+
+
+cdef class InlineRun:
+    """The state of the writer of Markdown; see ``markdown/spans.py``."""
+
+    cdef public list run
+    cdef public str flat
+    cdef public str link
+    cdef public Py_ssize_t link_from
+    cdef public bint in_link
+    cdef public bint is_main
+    cdef public Py_ssize_t taken
+    cdef public Py_ssize_t depth
+    cdef public dict open_marks
+    cdef public object layout
+
+
+ctypedef InlineRun Spans  # the writer of Markdown
 
 
 cdef class Tags:
@@ -204,8 +232,9 @@ cdef inline xmlNode* next_sibling(xmlNode* node) noexcept:
 cdef inline xmlAttr* attribute_at(xmlNode* node, const char* name) noexcept:
     cdef xmlAttr* own = node.properties
     while own is not NULL:
-        if own.ns is NULL and strcmp(<const char*>own.name, name) == 0:
-            return own
+        if own.name[0] == name[0] and own.ns is NULL:
+            if strcmp(<const char*>own.name, name) == 0:
+                return own
         own = own.next
     return NULL
 

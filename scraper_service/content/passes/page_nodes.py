@@ -67,7 +67,7 @@ class AttributeNames:
 
 
 class NameParts:
-    """A few parts of names, in lower case."""
+    """A few parts of names, in lower case; each has two letters or more."""
 
     def __init__(self, *parts: str) -> None:
         self._parts = parts

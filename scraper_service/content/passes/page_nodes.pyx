@@ -71,11 +71,11 @@ cdef class AttributeNames:
 
 
 cdef class NameParts:
-    """A few parts of names, in lower case."""
+    """A few parts of names, in lower case; each has two letters or more."""
 
     cdef const char* parts[MAX_PARTS]
     cdef int count
-    cdef uint32_t firsts  # a bit for each first letter
+    cdef uint32_t[32] seconds  # by the first letter, a bit for each second letter
     cdef list kept
 
     def __init__(self, *parts):
@@ -83,10 +83,10 @@ cdef class NameParts:
         self.count = len(self.kept)
         if self.count > MAX_PARTS:
             raise ValueError("too many parts")
-        self.firsts = 0
+        memset(self.seconds, 0, sizeof(self.seconds))
         for n in range(self.count):
             self.parts[n] = <bytes>self.kept[n]
-            self.firsts |= <uint32_t>1 << (self.parts[n][0] & 31)
+            self.seconds[self.parts[n][0] & 31] |= <uint32_t>1 << (self.parts[n][1] & 31)
 
     cdef inline bint are_in(self, xmlNode* node, str name) noexcept:
         """Return True if an attribute has one of the parts, in any case."""
@@ -106,7 +106,7 @@ cdef class NameParts:
         cdef const char* part
         cdef int n, size
         while at[0]:
-            if self.firsts >> (at[0] & 31) & 1:
+            if self.seconds[at[0] & 31] >> (at[1] & 31) & 1:
                 for n in range(self.count):
                     part = self.parts[n]
                     if small(at[0]) != part[0]:
@@ -186,14 +186,16 @@ cdef class HidingSigns:
         while own is not NULL:
             name = <const char*>own.name
             text = <xmlNode*>own.children
-            if strcmp(name, "hidden") == 0 or (self.has_ids and strcmp(name, "id") == 0):
-                return True
-            if text is not NULL and strcmp(name, "class") == 0:
+            if name[0] == 99 and text is not NULL and strcmp(name, "class") == 0:
                 if not is_single(text) or self.names.may_meet(<const char*>text.content):
                     return True
-            elif text is not NULL and strcmp(name, "style") == 0:
+            elif name[0] == 115 and text is not NULL and strcmp(name, "style") == 0:
                 if not is_single(text) or self.styles.has_part(<const char*>text.content):
                     return True
+            elif name[0] == 104 and strcmp(name, "hidden") == 0:
+                return True
+            elif name[0] == 105 and self.has_ids and strcmp(name, "id") == 0:
+                return True
             own = own.next
         return False
 

@@ -46,7 +46,8 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     """Return the parts of a page; see ``html/document.py``.
 
     They are the number of its levels, the values of ``base``, the attributes of ``meta``
-    and ``link``, the elements ``script``, ``title`` and ``h1``, and the URLs to follow.
+    and ``link``, the elements ``script``, ``h1`` and ``title``, the titles with those of
+    ``meta``, and the URLs to follow.
     """
     wanted: Tags = Tags("a area base frame h1 link meta script title".split())
     document: Document = document_of(root)
@@ -59,7 +60,10 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
     bases: list = []
     metas: list = []
     links: list = []
-    elements: dict = {"script": [], "title": [], "h1": []}
+    scripts: list = []
+    headings: list = []
+    titles: list = []
+    declared: list = []
     followed: dict = {}
     while node is not NULL:
         if wanted.have(node):
@@ -72,14 +76,22 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
             elif tag == "base":
                 bases.append(attribute(node, "href"))
             elif tag == "meta":
-                metas.append(attributes_of(node))
+                found = attributes_of(node)
+                metas.append(found)
+                if found.get("property") == "og:title":
+                    declared.append(found)
             elif tag == "link":
                 found = attributes_of(node)
                 links.append(found)
                 if found.get("rel") in {"next", "prev"}:
                     value = found.get("href")
+            elif tag == "script":
+                scripts.append(element_of(document, node))
+            elif tag == "h1":
+                headings.append(element_of(document, node))
             else:
-                elements[tag].append(element_of(document, node))
+                titles.append(element_of(document, node))
+                declared.append(titles[len(titles) - 1])
             if value is not None:
                 followed[value] = None
         child = first_child(node)
@@ -98,7 +110,8 @@ def page_parts(  # noqa: PLR0912, PLR0915  # a call for each element costs too m
                 break
             node = parent_of(node)
             depth -= 1
-    return deepest, bases, metas, links, *elements.values(), list(followed)
+    found_elements = scripts, headings, titles, declared
+    return deepest, bases, metas, links, *found_elements, list(followed)
 
 
 def elements_by_tag(root: Element, *tags: str) -> list[list[Any]]:

@@ -1,10 +1,11 @@
-"""Searches among the nodes of a page that are siblings of one shape."""
+"""Counts of blocks and names, and searches among siblings of one shape."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from scraper_service.content.passes.arrays import Whole, Wholes, whole_zeros, wholes
+from scraper_service.content.passes.word_tables import WordTable, part_numbers
 
 # The lines from here on are compiled.
 
@@ -89,3 +90,52 @@ def partly_kept(
         ):
             found.setdefault(number, []).append(range(start[n], end[n]))
     return list(found.values())
+
+
+def block_counts(
+    blocks: Any, prose_words: Whole, longest: Whole
+) -> tuple[int, int, int, list[str], int]:
+    """Return the numbers of words, of words in links, and of words of prose of a page.
+
+    Then follow its texts shorter than ``longest``, and how many of them have a question.
+    Blocks of prose have ``prose_words`` or more, with less than 0.4 of them in links.
+    """
+    own_words: list = blocks.words
+    own_linked: list = blocks.linked
+    texts: list = blocks.text
+    words: Whole = 0
+    linked: Whole = 0
+    prose: Whole = 0
+    questions: Whole = 0
+    short: list = []
+    n: Whole
+    own: Whole
+    in_links: Whole
+    for n in range(len(texts)):
+        own = own_words[n]
+        in_links = own_linked[n]
+        words += own
+        linked += in_links
+        if own >= prose_words and in_links < 0.4 * own:
+            prose += own
+        text: str = texts[n]
+        if len(text) < longest:
+            short.append(text)
+            if "?" in text:
+                questions += 1
+    return words, linked, prose, short, questions
+
+
+def count_parts(names: dict, table: WordTable) -> dict:
+    """Return how many of ``names`` have each known part, by the part's number.
+
+    ``names`` has a number for each name.
+    """
+    counts: dict = {}
+    latest: dict = {}
+    for own, count in names.items():
+        for part in part_numbers(own, table):
+            if latest.get(part) is not own:
+                latest[part] = own
+                counts[part] = counts.get(part, 0) + count
+    return counts

@@ -35,22 +35,41 @@ if TYPE_CHECKING:
 # The lines from here on are compiled.
 
 
-def classed(root: Element, is_wanted: Callable[[str], bool], *tags: str) -> list[Any]:
-    """Return the elements with some tags for whose class ``is_wanted`` returns True."""
+def classed(
+    root: Element,
+    is_wanted: Callable[[str], bool],
+    parts: Collection[str],
+    *tags: str,
+) -> list[Any]:
+    """Return the elements with some tags for whose class ``is_wanted`` returns True.
+
+    Each such class has one of ``parts``, which are in lower case.
+    """
     top: Node = node_of(root)
     node: Node = top
     document: Document = document_of(root)
     tag_names: TagNames = TagNames()
-    others: set = set()
+    class_parts: NameParts = NameParts(*parts)
     found: list = []
     while node is not NULL:
-        if has_attributes(node):
+        if class_parts.are_in(node, "class") and tag_names.of(node) in tags:
             names = attribute(node, "class")
-            if names is not None and names not in others and tag_names.of(node) in tags:
-                if is_wanted(names):
-                    found.append(element_of(document, node))
-                else:
-                    others.add(names)
+            if names is not None and is_wanted(names):
+                found.append(element_of(document, node))
+        node = next_element(node, top)
+    return found
+
+
+def first_values(root: Element, name: str, most: Whole) -> list[str]:
+    """Return the first ``most`` values of an attribute in a tree, in document order."""
+    top: Node = node_of(root)
+    node: Node = top
+    found: list = []
+    while node is not NULL and len(found) < most:
+        if has_attributes(node):
+            value = attribute(node, name)
+            if value is not None:
+                found.append(value)
         node = next_element(node, top)
     return found
 
@@ -170,6 +189,14 @@ def signs(
     texts: TextSigns = TextSigns(longest, starts)
     found: list = []
     is_early = True
+    # Of each tag, what may mark its elements besides the class: 0 for attributes.
+    marks: dict = {
+        **dict.fromkeys(plain, 1),
+        **dict.fromkeys(dated, 2),
+        "a": 3,
+        "h1": 4,
+    }
+    mark: Whole
     while node is not NULL:
         left -= 1
         if not left:
@@ -179,21 +206,21 @@ def signs(
         kind = neither
         if class_parts.are_in(node, "class"):
             kind = kind_of(attribute(node, "class"))
-        tag = tags.of(node)
-        if tag == "h1":
+        mark = marks.get(tags.of(node), 0)
+        if mark == 4:
             if is_early:
                 is_early = False
                 left = min(left, after_heading)
-        elif tag in dated:
+        elif mark == 2:
             kind = False, True
-        elif tag == "a":
+        elif mark == 3:
             if url_parts.are_in(node, "href"):
                 path = attribute(node, "href") or ""
                 if author_path in path:  # not in other capitals, as in "/AuthorGuide"
                     kind = True, kind[1]
-        elif tag not in plain and names.on(node):
+        elif mark == 0 and names.on(node):
             kind = kind_of_attributes(element_of(document, node), kind)
-        if text is not None or tail is not None or tag == "h1" or kind is not neither:
+        if text is not None or tail is not None or mark == 4 or kind is not neither:
             found.append((element_of(document, node), text, tail, kind))
         node = next_element(node, root)
     return found

@@ -52,16 +52,9 @@ class ForkServer:
     def __init__(self) -> None:
         self._control, theirs = socket.socketpair()
         self._control.setblocking(False)
-        code = CODE.format(path=sys.path, fd=theirs.fileno())
         try:
             with theirs, _signals_held():
-                self._process = subprocess.Popen(  # noqa: S603  # our own code
-                    (sys.executable, "-c", code),
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,  # the output of a command
-                    pass_fds=(theirs.fileno(),),
-                    env=public_environment(),
-                )
+                self._process = self._start(theirs.fileno())
         except OSError:
             self._control.close()
             raise
@@ -69,6 +62,17 @@ class ForkServer:
         self._asked: deque[ChangedT] = deque()  # for a process, the oldest first
         self._children: dict[int, ChangedT] = {}
         self._in = b""
+
+    @staticmethod
+    def _start(fd: int) -> subprocess.Popen[bytes]:
+        """Start the process, which serves the connection ``fd``."""
+        return subprocess.Popen(  # noqa: S603  # our own code
+            (sys.executable, "-c", CODE.format(path=sys.path, fd=fd)),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,  # the output of a command
+            pass_fds=(fd,),
+            env=public_environment(),
+        )
 
     @classmethod
     def start_ahead(cls) -> None:

@@ -31,6 +31,11 @@ from scraper_service.crawling.converter_pool.converter_queue import (
     Task,
 )
 from scraper_service.crawling.converter_pool.fork_server import ForkServer
+from scraper_service.crawling.metrics import (
+    CONVERSION_SECONDS,
+    CONVERTER_QUEUE,
+    CONVERTER_RESTARTS,
+)
 from scraper_service.errors import (
     ConverterDied,
     ConvertersFailed,
@@ -462,6 +467,8 @@ class ProcessPool:
         elif task is not None:
             self._failures = 0
             converter.done += 1
+            assert self._loop is not None
+            CONVERSION_SECONDS.observe(self._loop.time() - converter.began)
             self._end_task(converter, task)
             if kind == RESULT and not task.future.done():
                 task.future.set_result(value)
@@ -506,6 +513,8 @@ class ProcessPool:
         if self._is_closed:
             return
         task, now = converter.task, self._loop.time()
+        if converter.reason != "retired":
+            CONVERTER_RESTARTS.inc()
         if not converter.reason:
             logger.warning("a converter process died (%s)", converter.how)
         if task is not None:
@@ -544,6 +553,7 @@ class ProcessPool:
         self._interrupt(now)
         self._end_spare(now)
         self._dispatch()
+        CONVERTER_QUEUE.set(self._queue.waiting)
 
     def _look_at(self, converter: Converter, now: float) -> None:
         converter.stops = converter.stops + 1 if converter.is_stopped else 0

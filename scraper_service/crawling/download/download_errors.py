@@ -59,6 +59,10 @@ class ActionFailed(DownloadFailedError):
     """Raised when an action failed. The text has its index and the reason."""
 
 
+class FileNotStored(DownloadFailedError):
+    """Raised when a screenshot or PDF of the page could not be stored."""
+
+
 class BrowserBusy(DownloadFailedError):
     """Raised when ``BROWSER_QUEUE`` pages already wait for the browser."""
 
@@ -73,6 +77,10 @@ class MovedOn(Exception):  # not a failure
         super().__init__(url)
         self.url = url
         self.state: dict[str, Any] = {}
+
+
+class SourceMissing(Exception):  # the name of its code is SOURCE_NOT_STORED
+    """Raised when the response of a page is not stored, in a job that fetches nothing."""
 
 
 SITE_BLOCKED = "The operator of this service does not allow this site."

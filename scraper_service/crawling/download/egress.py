@@ -124,16 +124,21 @@ class EgressPolicy:
     def check(self, host: str, port: int) -> None:
         """Raise :exc:`ForbiddenDestination` if ``host`` is refused.
 
-        Raises its subclass :exc:`ForbiddenPort` if the port is refused.
+        Raises its subclass :exc:`ForbiddenPort` if the port is refused. Adds the error
+        to :class:`Refusals`.
         """
         if reason := self.refusal(host, port):
             text = (
                 f"{host} is refused ({reason}); SCRAPER_EGRESS_ALLOW can allow it,"
                 " in a Scrapy project the setting EGRESS_ALLOW"
             )
+            error = ForbiddenDestination(text)
             if port in BAD_PORTS:
-                raise ForbiddenPort(text, port)
-            raise ForbiddenDestination(text)
+                error = ForbiddenPort(text, port)
+            noted = _refused.get()
+            if noted is not None:
+                noted.append(error)
+            raise error
 
     def open_socket(self, addr_info: AddrInfoType) -> socket.socket:
         """Return a socket for one connection, as aiohttp's ``socket_factory``.
@@ -141,13 +146,7 @@ class EgressPolicy:
         Raises :exc:`ForbiddenDestination` and adds it to :class:`Refusals`.
         """
         family, kind, protocol, _, address = addr_info
-        try:
-            self.check(*_host_and_port(address))
-        except ForbiddenDestination as error:
-            noted = _refused.get()
-            if noted is not None:
-                noted.append(error)
-            raise
+        self.check(*_host_and_port(address))
         return socket.socket(family=family, type=kind, proto=protocol)
 
 

@@ -44,6 +44,11 @@ from scraper_service.crawling.download.http_session import (
 )
 from scraper_service.crawling.download.proxies import Proxies, vetted
 from scraper_service.crawling.download.rendering import PageRendering
+from scraper_service.crawling.metrics import (
+    FETCH_SECONDS,
+    FETCHED_BYTES,
+    SITE_RESPONSES,
+)
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.politeness.host_limits import pace_key
 from scraper_service.crawling.politeness.host_pace import HostBusy, HostPace
@@ -64,6 +69,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 REFUSALS = frozenset({401, 403, 429, 503})  # statuses that another proxy may change
+_CLASSES = {number: f"{number}xx" for number in range(1, 6)}
 PATIENCE_S = 1.0  # of a page of a job, while its host pauses
 
 
@@ -84,7 +90,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
     ``download_timeout`` (seconds, for this request), ``scrape_id`` (for
     :data:`~scraper_service.crawling.middlewares.page_abandoned`), ``cut_bytes`` (the rest of a
     longer body is not read) and ``engine``. Writes the actual ``engine`` and ``proxy_used``,
-    ``rendered`` and ``transport_warnings``.
+    ``rendered``, ``transport_warnings``, ``began_at`` of the page and ``fetch_began_at`` of this
+    request (:func:`time.monotonic`).
     """
 
     experimental = False  # pinned and tested; avoids the warning at each start
@@ -161,12 +168,16 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
             if scheduler is not None:
                 request.meta["has_begun"] = True
                 scheduler.requested(request.meta["lease"].row_id)
+            began = time.monotonic()
+            request.meta.setdefault("began_at", began)
+            request.meta["fetch_began_at"] = began
             try:
                 response = await self._by_proxy(request)
             except DownloadTimeoutError:
                 slot.timed_out()
                 raise
             _note(slot, request, response)
+            _measure(request, response, time.monotonic() - began)
             return response
 
     async def _by_proxy(self, request: Request) -> Response:
@@ -190,6 +201,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         session = (options and options.storage) or self._job_id
         request.meta["proxy_used"] = kind
         upstream = self._proxies.choose(kind, session)
+        if upstream is None:
+            upstream = self._proxies.outgoing(request.url)
         if upstream is not None:
             host = host_of(request.url)
             logger.info("asking %s through the %s proxy %s", host, kind, upstream.url)
@@ -248,7 +261,7 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         elif upstream is not None:
             way = upstream.for_aiohttp()
         if way:
-            await vetted(self._egress, request.url)
+            await vetted(self._egress, request.url, upstream)
             session = self._proxied
         # The first page over TLS loads the certificates.
         needs_tls = bool(way) or request.url[:5].lower() != "http:"
@@ -267,6 +280,8 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
                 ) as response:
                     assert isinstance(response, PageResponse)
                     response.cut_bytes = request.meta.get("cut_bytes", math.inf)
+                    if request.meta.get("lease") is not None:
+                        request.meta["response_head"] = _head(response)
                     yield response
                     if upstream is not None:
                         upstream.worked()
@@ -307,6 +322,16 @@ class PageDownloadHandler(_aiohttp.AiohttpDownloadHandler):
         await self._proxied.close()
 
 
+def _head(response: PageResponse) -> bytes:
+    """Return the status line and the fields of a response, up to the empty line."""
+    version = response.version
+    number = f"{version.major}.{version.minor}" if version else "1.1"
+    first = f"HTTP/{number} {response.status} {response.reason or ''}"
+    fields = (b"%s: %s" % field for field in response.raw_headers)
+    first_line = first.strip().encode("latin-1", "replace")
+    return b"\r\n".join((first_line, *fields, b"", b""))
+
+
 def _sent(headers: Headers) -> list[tuple[str, str]]:
     """Return the headers of a request without ``Proxy-Authorization``."""
     return [
@@ -330,3 +355,10 @@ def _note(slot: Slot, request: Request, response: Response) -> None:
         pause_s = retry_after_s(value.decode("latin-1"), sent, time.time())
     latency_s = request.meta["download_latency"]
     slot.answered(response.status, len(response.body), latency_s, pause_s)
+
+
+def _measure(request: Request, response: Response, seconds: float) -> None:
+    engine = request.meta.get("engine", HTTP)
+    FETCH_SECONDS.labels(engine).observe(seconds)
+    FETCHED_BYTES.labels(engine).inc(len(response.body))
+    SITE_RESPONSES.labels(_CLASSES.get(response.status // 100, "other")).inc()

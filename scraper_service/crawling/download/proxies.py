@@ -11,6 +11,7 @@ import asyncio
 import base64
 import math
 import random
+import re
 import socket
 import time
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias
@@ -20,6 +21,7 @@ import aiohttp
 from attrs import define, field
 from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError
 
+from scraper_service.discovery.outgoing_proxy import OutgoingProxy
 from scraper_service.shared_objects import Singletons
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ class UpstreamProxy:
     port: int
     user: str = ""
     password: str = field(default="", repr=False)
+    #: True if it may get names that this machine cannot resolve.
+    resolves: bool = False
     _failures: float = 0.0
     _failed_at: float = 0.0
 
@@ -150,15 +154,19 @@ class Proxies:
 
     _instances: ClassVar[Singletons[Proxies]] = Singletons()
 
-    def __init__(self, entries: list[str]):
+    def __init__(self, entries: list[str], way_out: OutgoingProxy | None = None):
+        self._way_out = way_out or OutgoingProxy()
         self._all = [UpstreamProxy.parse(entry) for entry in entries if entry.strip()]
         self._sticky: dict[tuple[str, str], tuple[UpstreamProxy, float]] = {}
+        self._outgoing: UpstreamProxy | None = None
 
     @classmethod
     def shared(cls, settings: BaseSettings) -> Proxies:
         """Return the proxies of the settings. All crawlers share their health."""
         entries = settings.getlist("PROXIES")
-        return cls._instances.get(tuple(entries), lambda: cls(entries))
+        way_out = OutgoingProxy.from_settings(settings)
+        key = (tuple(entries), way_out)
+        return cls._instances.get(key, lambda: cls(entries, way_out))
 
     def __bool__(self) -> bool:
         return bool(self._all)
@@ -188,11 +196,38 @@ class Proxies:
             self._sticky[kind, session] = (chosen, now + STICKY_S)
         return chosen
 
+    def outgoing(self, url: str) -> UpstreamProxy | None:
+        """Return the outgoing proxy, None if a URL is reached directly."""
+        proxy = self._way_out.to(url)
+        if proxy is None:
+            return None
+        if self._outgoing is None:
+            self._outgoing = UpstreamProxy.parse(proxy)
+            self._outgoing.resolves = True
+        return self._outgoing
 
-async def vetted(policy: EgressPolicy, url: str) -> list[AddressT]:
+
+# As public suffixes are; without those of private networks.
+PUBLIC_NAME = re.compile(r".+\.([a-z]{2,}|xn--[a-z0-9-]+)", re.IGNORECASE)
+PRIVATE_ENDINGS = (
+    *(".corp", ".home", ".home.arpa", ".internal", ".intranet", ".lan"),
+    *(".local", ".localdomain", ".localhost", ".private"),
+)
+
+
+def _is_public_name(host: str) -> bool:
+    is_private = host.lower().endswith(PRIVATE_ENDINGS)
+    return not is_private and PUBLIC_NAME.fullmatch(host) is not None
+
+
+async def vetted(
+    policy: EgressPolicy, url: str, upstream: UpstreamProxy | None = None
+) -> list[AddressT]:
     """Resolve the host of ``url``. Return its addresses if all of them are allowed.
 
-    Raises :exc:`CannotResolveHostError` and :exc:`ForbiddenDestination`.
+    Many networks behind a proxy resolve no public names. There, a name that looks public is
+    left to an ``upstream`` that resolves names, and the list is empty. Raises
+    :exc:`CannotResolveHostError` and :exc:`ForbiddenDestination`.
     """
     parts = urlsplit(url)
     host = (parts.hostname or "").rstrip(".")
@@ -202,6 +237,8 @@ async def vetted(policy: EgressPolicy, url: str) -> list[AddressT]:
             host, port, type=socket.SOCK_STREAM
         )
     except (OSError, UnicodeError) as error:
+        if upstream is not None and upstream.resolves and _is_public_name(host):
+            return []
         raise CannotResolveHostError(str(error)) from error
     for *_, address in found:
         policy.check(str(address[0]), port)

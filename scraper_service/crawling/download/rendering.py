@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scrapy.http import Response
 
@@ -16,9 +16,13 @@ from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
 from scraper_service.options.urls import host_of
+from scraper_service.storage.accounts.sessions import (
+    SessionBox,
+    read_session,
+    save_named_session,
+)
 from scraper_service.storage.connections import before
 from scraper_service.storage.database import Database
-from scraper_service.storage.sessions import SessionBox, read_session, save_session
 
 if TYPE_CHECKING:
     from scrapy import Request
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
     from scraper_service.crawling.download.egress import EgressPolicy
     from scraper_service.crawling.download.proxies import UpstreamProxy
     from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.storage.sessions import StateT
+    from scraper_service.storage.accounts.sessions import StateT
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +57,7 @@ class PageRendering:
         self._crawler = crawler
         self._settings = crawler.settings
         self._policy = policy
-        self._name = _product(crawler.settings["USER_AGENT"])
+        self._name = product_tokens(crawler.settings["USER_AGENT"])
         self._sites = parse_sites(crawler.settings.getlist("BLOCKED_SITES"))
         self._max_moves = crawler.settings.getint("REDIRECT_MAX_TIMES")
         self._browser = SharedBrowser.shared(crawler.settings)
@@ -200,7 +204,12 @@ class PageRendering:
             try:
                 await ask_on(
                     lambda: database.write_locking(
-                        _save, name, team_id, self._box(), earlier, after
+                        save_named_session,
+                        name,
+                        team_id,
+                        self._box(),
+                        earlier,
+                        after,
                     )
                 )
                 return
@@ -212,13 +221,7 @@ class PageRendering:
         return SessionBox(service_secret(self._settings))
 
 
-def _save(
-    connection: Any, name: str, team_id: str, box: SessionBox, *states: StateT
-) -> None:
-    save_session(connection, team_id, name, box, *states)
-
-
-def _product(user_agent: str) -> str:
+def product_tokens(user_agent: str) -> str:
     """Return the product tokens of ``USER_AGENT``, which name the operator."""
     inside = user_agent.partition("(compatible;")[2].partition(")")[0].split(";")
     return (inside[0] or user_agent).strip()

@@ -12,6 +12,8 @@ from typing import Any
 from scrapyd.launcher import Launcher
 from twisted.internet.defer import Deferred, DeferredList
 
+from scraper_service.services.scrapyd.metrics import ProcessCounts
+
 
 class PatientLauncher(Launcher):  # type: ignore[misc]  # scrapyd has no annotations
     """Passes SIGTERM on, so that processes store their pages and return their leases.
@@ -25,6 +27,7 @@ class PatientLauncher(Launcher):  # type: ignore[misc]  # scrapyd has no annotat
     def __init__(self, config: Any, app: Any):
         _check_access(config)
         super().__init__(config, app)
+        self.counts = ProcessCounts()
 
     def stopService(self) -> Deferred[Any]:  # Twisted's name
         self._stopping = True
@@ -32,6 +35,14 @@ class PatientLauncher(Launcher):  # type: ignore[misc]  # scrapyd has no annotat
         for process in running:
             process.transport.signalProcess("TERM")
         return DeferredList([process.deferred for process in running])
+
+    def _spawn_process(self, message: dict[str, Any], slot: int) -> None:
+        with self.counts.inherited():
+            super()._spawn_process(message, slot)
+
+    def _process_finished(self, result: Any, slot: int) -> None:
+        self.counts.end(self.processes[slot].pid)
+        super()._process_finished(result, slot)
 
     def _get_message(self, slot: int) -> None:
         if not self._stopping:

@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.job_process import Presence
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.services.job_runner import EXPIRE_S, end_long_pauses, expire
+from scraper_service.services.job_runner import (
+    EXPIRE_S,
+    QUOTA_S,
+    end_long_pauses,
+    expire,
+    pause_full_jobs,
+)
 from scraper_service.services.scrapyd.nodes import (
     NodeRefused,
     NodeSilent,
@@ -83,7 +89,9 @@ class ScrapydRunner:
         for node in self._nodes.values():
             self._presence.every(TURN_S, partial(self._poll, node))
         self._presence.every(TURN_S, self._turn, self._wanted)
-        self._presence.every(EXPIRE_S, partial(expire, self._database))
+        self._presence.every(EXPIRE_S, partial(expire, self._database, self.settings))
+        pause = partial(pause_full_jobs, self._database, self.settings)
+        self._presence.every(QUOTA_S, pause)
         most_days = self.settings.getint("PAUSE_MAX_DAYS")
         self._presence.every(
             EXPIRE_S, partial(end_long_pauses, self._database, most_days)
@@ -282,7 +290,7 @@ class ScrapydRunner:
 
     async def _schedule(self, job: Demand, run_id: str, node: ScrapydNode) -> None:
         try:
-            await node.schedule(job.kind, job.id, run_id)
+            await node.schedule(job.spider, job.id, run_id)
         except (NodeRefused, NodeSilent) as error:
             node.refused(error)
             await self._database.write_locking(

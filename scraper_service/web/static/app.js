@@ -5,11 +5,12 @@ import { readSession, session, signIn, signOut } from "./http.js";
 import { Failure, html, place } from "./ui.js";
 import { Job } from "./job.js";
 import { Jobs } from "./jobs.js";
+import { Monitor, Monitors } from "./monitors.js";
 import { Playground } from "./playground.js";
 import { Reference } from "./reference.js";
 import { Health, Usage } from "./service.js";
 
-const SCREENS = [["play", "Playground"], ["jobs", "Jobs"], ["usage", "Usage"], ["health", "Health"], ["reference", "Reference"]];
+const SCREENS = [["play", "Playground"], ["jobs", "Jobs"], ["monitors", "Monitors"], ["usage", "Usage"], ["health", "Health"], ["reference", "Reference"]];
 
 function App() {
   const [error, fail] = useState();
@@ -45,6 +46,7 @@ function App() {
 
 function Screen({ name, path }) {
   if (name === "jobs") return path[1] ? html`<${Job} key=${path[1]} id=${path[1]} />` : html`<${Jobs} />`;
+  if (name === "monitors") return path[1] ? html`<${Monitor} key=${path[1]} id=${path[1]} />` : html`<${Monitors} />`;
   if (name === "usage") return html`<${Usage} />`;
   if (name === "health") return html`<${Health} />`;
   if (name === "reference") return html`<${Reference} />`;

@@ -42,7 +42,9 @@ export async function call(method, path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new CallError(response?.ok === false ? response.status : 0, {});
   }
-  if (response.status === 401) session.value = { ...session.value, signedIn: false };
+  // A session whose key may not do this goes on.
+  const isSignedOut = response.status === 401 && value.code !== "MISSING_SCOPE";
+  if (isSignedOut) session.value = { ...session.value, signedIn: false };
   if (!response.ok) throw new CallError(response.status, value);
   return value;
 }

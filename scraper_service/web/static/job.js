@@ -128,13 +128,26 @@ function Controls({ job, path, load }) {
     ${!isOver && html`<button type="button" onClick=${() => set({ changing: !state.changing })} aria-expanded=${Boolean(state.changing)}>Change…</button>
       <button type="button" class="danger" onClick=${() => confirm("Cancel this job? Delivered pages stay.") && act("DELETE", path, undefined, "Cancelled.")} disabled=${state.running}>Cancel</button>`}
     ${job.counts?.failed > 0 && job.state !== "cancelled" && html`<button type="button" onClick=${() => act("POST", `${path}/retry`, {}, (found) => `${found.retried} pages are fetched again.`)} disabled=${state.running}>Retry ${number(job.counts.failed)} failed</button>`}
-    <button type="button" onClick=${again}>Run again</button>
-    <${Download} job=${job} path=${path} /></div>
+    ${path.startsWith("/v2") && (isOver || job.state === "paused") && job.completed > 0 && html`<button type="button" onClick=${() => set({ choosing: !state.choosing })} aria-expanded=${Boolean(state.choosing)}>Other formats…</button>`}
+    <button type="button" onClick=${again}>Run again</button></div>
+    <${Download} job=${job} path=${path} />
     <${Failure} error=${state.error} />${state.told && html`<${Notice} kind="info">${state.told}<//>`}
+    ${state.choosing && html`<${Reprocess} make=${(formats) => act("POST", `${path}/reprocess`, { formats }, (found) => html`The pages are made again as <a href=${`#/jobs/${found.id}?kind=${job.kind}`}>another job</a>.`)} />`}
     ${state.changing && html`<${Change} job=${job} apply=${(body) => act("PATCH", path, body, (found) => {
       const { admitted = 0, dropped = 0, restored = 0 } = found.effect || {};
       return `Changed: ${number(admitted)} URLs admitted, ${number(dropped)} dropped, ${number(restored)} restored.`;
     })} />`}`;
+}
+
+const STORED = ["markdown", "html", "rawHtml", "links", "images", "summary", "product"]; // formats without further options
+
+function Reprocess({ make }) {
+  const [chosen, choose] = useState(["html"]);
+  const toggle = (name) => choose(chosen.includes(name) ? chosen.filter((each) => each !== name) : [...chosen, name]);
+  return html`<form class="card" aria-label="Other formats" onSubmit=${(event) => { event.preventDefault(); make(chosen); }}>
+    <p class="quiet">Made of the stored responses as a new job; nothing is fetched.</p>
+    <div class="bar">${STORED.map((name) => html`<label key=${name}><input type="checkbox" checked=${chosen.includes(name)} onChange=${() => toggle(name)} /> ${name}</label>`)}</div>
+    <button type="submit" class="primary" disabled=${!chosen.length}>Make</button></form>`;
 }
 
 function Change({ job, apply }) {
@@ -153,37 +166,40 @@ function Change({ job, apply }) {
     <button type="submit" class="primary" disabled=${!Object.keys(values).length}>Apply</button></form>`;
 }
 
-// All pages as one file, read chunk by chunk.
+const FILES = [
+  ["jsonl", "JSON Lines", "every value of a page, one page a line"],
+  ["csv", "CSV", "a table with the Markdown and the main metadata"],
+  ["md", "Markdown", "a ZIP file with a file for each page"],
+  ["parquet", "Parquet", "a table for data frames"],
+  ["warc", "WARC", "the responses of the site, as they came"],
+  ["wacz", "WACZ", "the same with an index, for players"],
+];
+const LATER = ["parquet", "warc", "wacz"]; // not of a running job
+
+// The formats that this service can write, with the size of files that it has written before.
 function Download({ job, path }) {
-  const [state, set] = useState({});
-  const run = async () => {
-    const parts = [];
-    let size = 0;
-    let next = `${path}?skip=0`;
-    try {
-      let read = 0;
-      while (next) {
-        const found = await call("GET", next);
-        for (const page of found.data) {
-          const line = `${JSON.stringify(page)}\n`;
-          size += line.length;
-          parts.push(line);
-        }
-        read += found.data.length;
-        set({ read, size });
-        next = found.data.length ? found.next : null;
-      }
-      const link = Object.assign(document.createElement("a"), { href: URL.createObjectURL(new Blob(parts)), download: `${job.site || job.kind}-${job.id.slice(0, 8)}.jsonl` });
-      link.click();
-      setTimeout(() => URL.revokeObjectURL(link.href), 10000);
-      set({ done: size });
-    } catch (error) {
-      set({ error });
-    }
+  const [isOpen, open] = useState(false);
+  const isStill = FINAL.includes(job.state) || job.state === "paused";
+  const load = async (signal) => {
+    if (!isOpen) return null;
+    const { data } = await call("GET", "/v2/capabilities", undefined, signal);
+    const missing = Object.fromEntries(data.exports.filter((each) => !each.available).map((each) => [each.name, each.reason]));
+    return Promise.all(FILES.map(async ([name, label, about]) => {
+      const href = pathOf(`${path}/export?format=${name}`);
+      if (missing[name]) return { name, label, why: missing[name] };
+      if (LATER.includes(name) && !isStill) return { name, label, why: "once the job is paused or over" };
+      const { status, headers } = await fetch(href, { method: "HEAD", signal });
+      if (status !== 200) return { name, label, why: "this job has not kept the responses of its pages" };
+      return { name, label, about, href, pages: headers.get("X-Total-Pages"), size: headers.get("Content-Length") };
+    }));
   };
-  const busy = state.read !== undefined;
-  return html`<button type="button" onClick=${run} disabled=${busy || !job.completed}>${busy ? `${number(state.read)} pages, ${bytes(state.size)}…` : `Download ${number(job.completed)} pages (JSON Lines)`}</button>
-    ${state.done && html`<span class="quiet">${bytes(state.done)}</span>`}<${Failure} error=${state.error} />`;
+  const [files, error, again] = useLoaded(load, [isOpen, path, job.state]);
+  return html`<details class="card" onToggle=${(event) => open(event.target.open)}><summary>Download ${number(job.completed)} pages</summary>
+    <${Failure} error=${error} retry=${again} />
+    ${isOpen && !files && !error && html`<p class="quiet">Reading the formats…</p>`}
+    ${files && html`<table class="facts" aria-label="Files"><tbody>${files.map((each) => html`<tr key=${each.name}><th scope="row">${each.href ? html`<a href=${each.href} download>${each.label}</a>` : each.label}</th>
+      <td>${each.why ? html`<span class="quiet">${each.why}</span>` : html`${number(each.pages)} pages${each.size && html`, ${bytes(each.size)}`} <span class="quiet">${each.about}</span>`}</td></tr>`)}</tbody></table>
+      <p class="quiet">As tables: <a href=${pathOf(`${path}/export?format=csv&what=urls`)} download>every URL</a>, <a href=${pathOf(`${path}/export?format=csv&what=errors`)} download>the errors</a>.</p>`}</details>`;
 }
 
 // A job without a page for each URL: its result as it is.

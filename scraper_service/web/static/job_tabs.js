@@ -1,13 +1,14 @@
-// The URLs of a job: pages, states, errors, site tree, politeness, webhooks.
+// The URLs of a job: pages, states, errors, site tree, webhooks.
 import { useEffect, useRef, useState } from "./libraries/hooks.js";
 import { call } from "./http.js";
-import { Failure, Notice, Rows, Tabs, Time, bytes, go, html, number, place, seconds, useLoaded } from "./ui.js";
+import { Failure, Notice, Rows, Tabs, Time, bytes, go, html, number, place, useLoaded } from "./ui.js";
+import { Quality, REASONS, Report } from "./job_report.js";
 import { PageResult, Source } from "./results.js";
 
 // States of URLs, with their words. They sum to the URLs that the job knows.
 export const PARTS = [["done", "delivered"], ["failed", "failed"], ["skipped", "left out"], ["leased", "being fetched"], ["pending", "waiting"], ["held", "held by the limit"]];
 export const FINAL = ["completed", "failed", "cancelled"];
-const TABS = [["pages", "Pages"], ["urls", "URLs"], ["errors", "Errors"], ["tree", "Site tree"], ["report", "Politeness"], ["deliveries", "Webhooks"], ["options", "Options"]];
+const TABS = [["pages", "Pages"], ["urls", "URLs"], ["errors", "Errors"], ["tree", "Site tree"], ["quality", "Quality"], ["report", "Politeness"], ["deliveries", "Webhooks"], ["options", "Options"]];
 
 export function Parts({ job, path, live }) {
   const { query } = place.value;
@@ -21,6 +22,7 @@ export function Parts({ job, path, live }) {
     ${chosen === "urls" && html`<${Urls} path=${path} />`}
     ${chosen === "errors" && html`<${Errors} path=${path} stamp=${counts.failed} job=${job} />`}
     ${chosen === "tree" && html`<${Tree} path=${path} />`}
+    ${chosen === "quality" && html`<${Quality} path=${path} stamp=${stamp} />`}
     ${chosen === "report" && html`<${Report} path=${path} stamp=${stamp} />`}
     ${chosen === "deliveries" && html`<${Deliveries} path=${path} />`}
     ${chosen === "options" && html`<${Source} text=${JSON.stringify(job.options, null, 2)} />`}</section>`;
@@ -80,27 +82,6 @@ function Urls({ path }) {
         <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || ""}</span></button>`} />`}
     ${chosen && html`<${Explained} each=${chosen} />`}`;
 }
-
-const REASONS = {
-  discovery_depth: "It is more links away from the start than maxDiscoveryDepth allows.",
-  malformed: "The link is not a valid URL.",
-  scheme: "The link is not http or https.",
-  subdomain: "It is on another host of the site; allowSubdomains would follow it.",
-  external: "It is on another site; allowExternalLinks would follow it.",
-  trap: "It looks like a calendar or another place without end.",
-  path_depth: "Its path is deeper than maxDepth.",
-  excluded: "A pattern of excludePaths matches it.",
-  not_included: "No pattern of includePaths matches it.",
-  outside_path: "It is outside of the path of the start URL; crawlEntireDomain would follow it.",
-  file_type: "Its ending is that of a file without text, such as an image or a style sheet.",
-  external_hop: "It is a link of a page that is on another site already.",
-  external_home: "It is the home page of another site.",
-  social_host: "It is on a social network.",
-  robots: "robots.txt refuses it.",
-  blocked_site: "The operator of this service refuses the site.",
-  duplicate: "Another URL of the job is the same page.",
-  limit: "The crawl has all the pages that its limit allows.",
-};
 
 function Explained({ each }) {
   const facts = [
@@ -193,23 +174,10 @@ function Folder({ name, node, open }) {
     ${below.length > 200 && html`<p class="quiet">and ${number(below.length - 200)} more</p>`}</details>`;
 }
 
-function Report({ path, stamp }) {
-  const [found, error, again] = useLoaded((signal) => call("GET", `${path}/report`, undefined, signal), [path, stamp]);
-  if (error) return html`<${Failure} error=${error} retry=${again} />`;
-  if (!found) return html`<p class="quiet">Reading…</p>`;
-  const reasons = Object.entries(found.reasons).sort((one, other) => other[1] - one[1]);
-  return html`<h2>Hosts</h2><div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Host</th><th>Requests</th><th>Bytes</th><th>Most a second</th><th>At a time now</th><th>Pause</th><th>Answers</th><th>Slowed down by</th></tr></thead>
-    <tbody>${found.hosts.map((host) => html`<tr key=${host.host}><td>${host.host}</td><td>${number(host.requests)}</td><td>${bytes(host.bytes)}</td><td>${host.peakRate}</td><td>${host.window}</td><td>${seconds(host.gapSeconds)}</td>
-      <td>${pairs(host.answers)}</td><td>${pairs(host.backoffs) || "–"}</td></tr>`)}</tbody></table></div>
-    <h2>Why URLs were left out or failed</h2>${reasons.length ? html`<table class="facts"><tbody>${reasons.map(([name, count]) => html`<tr key=${name}><th scope="row">${name}</th><td>${number(count)} <span class="quiet">${REASONS[name] || ""}</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was.</p>`}
-    <h2>robots.txt</h2>${found.robots.length ? html`<table class="facts"><tbody>${found.robots.map((each) => html`<tr key=${each.url}><th scope="row">${each.host}</th><td>${each.state || "not read yet"} ${each.detail || ""} ${each.crawlDelay ? `Crawl-delay ${each.crawlDelay}` : ""} <span class="quiet">${number(each.refused)} refused</span></td></tr>`)}</tbody></table>` : html`<p class="empty">None was read.</p>`}`;
-}
-
-const pairs = (counts) => Object.entries(counts || {}).map(([name, count]) => `${name}: ${number(count)}`).join(", ");
-
 function Deliveries({ path }) {
   const [found, error, again] = useLoaded((signal) => call("GET", `${path}/deliveries?limit=200`, undefined, signal), [path]);
   const [told, tell] = useState({});
+  const [shown, show] = useState(null);
   const replay = async (where) => {
     try {
       const { replayed } = await call("POST", where, {});
@@ -222,9 +190,27 @@ function Deliveries({ path }) {
   if (error) return html`<${Failure} error=${error} retry=${again} />`;
   if (!found) return html`<p class="quiet">Reading…</p>`;
   if (!found.deliveries.length) return html`<p class="empty">This job has no webhook, or nothing has been sent yet.</p>`;
+  const choose = (number) => show(shown === number ? null : number);
   return html`<${Failure} error=${told.failed} />${told.text && html`<${Notice} kind="info">${told.text}<//>`}
     <div class="bar"><button type="button" onClick=${() => replay(`${path}/deliveries/replay`)}>Send all failed ones again</button><button type="button" onClick=${again}>Refresh</button></div>
-    <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>State</th><th>Event</th><th>Receiver</th><th>Made</th><th>Attempts</th><th></th></tr></thead><tbody>
+    ${shown && html`<${Sent} key=${shown} where=${`${path}/deliveries/${shown}`} replay=${replay} close=${() => show(null)} />`}
+    <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>State</th><th>Event</th><th>Page</th><th>Made</th><th>Attempts</th><td></td></tr></thead><tbody>
     ${found.deliveries.map((each) => html`<tr key=${each.id}><td><span class="tag ${{ delivered: "good", failed: "bad" }[each.state] || "busy"}">${each.state}</span></td><td>${each.type}</td><td class="cut">${each.url}</td><td><${Time} at=${each.createdAt} /></td>
-      <td>${(each.attempts || []).map((attempt) => attempt.status || attempt.error).join(", ") || "none yet"}</td><td><button type="button" class="small" onClick=${() => replay(`${path}/deliveries/${each.id}/replay`)}>Send again</button></td></tr>`)}</tbody></table></div>`;
+      <td>${each.attempts.map((attempt) => attempt.status || attempt.error).join(", ") || "none yet"}</td><td><button type="button" class="small" aria-pressed=${shown === each.id} onClick=${() => choose(each.id)}>Show</button>
+      <button type="button" class="small" onClick=${() => replay(`${path}/deliveries/${each.id}/replay`)}>Send again</button></td></tr>`)}</tbody></table></div>
+    ${found.next && html`<p class="quiet">The first ${number(found.deliveries.length)} are shown.</p>`}`;
+}
+
+// One delivery: its attempts, what was sent, and what was answered.
+function Sent({ where, replay, close }) {
+  const [found, error, again] = useLoaded((signal) => call("GET", where, undefined, signal), [where]);
+  if (error) return html`<${Failure} error=${error} retry=${again} />`;
+  if (!found) return html`<p class="quiet">Reading the delivery…</p>`;
+  const { type, attempts, body, bodyBytes, response, webhookId } = found.delivery;
+  return html`<section class="explained" aria-label="Delivery"><div class="bar"><h3>${type}</h3><code>${webhookId}</code><span class="spring"></span>
+      <button type="button" class="small" onClick=${() => replay(`${where}/replay`).then(again)}>Send again</button><button type="button" class="small" onClick=${close}>Close</button></div>
+    <table class="list"><thead><tr><th>Attempt</th><th>At</th><th>Took</th><th>Result</th></tr></thead><tbody>
+      ${attempts.map((each) => html`<tr key=${each.attempt}><td>${each.attempt}</td><td><${Time} at=${each.at} /></td><td>${each.durationMs} ms</td><td>${[each.status, each.error].filter(Boolean).join(": ")}</td></tr>`)}</tbody></table>
+    <h4>Sent</h4>${body === undefined ? html`<p class="empty">It is not stored any more.</p>` : html`<${Source} text=${body} />${bodyBytes > 4096 && html`<p class="quiet">The start of ${bytes(bodyBytes)}.</p>`}`}
+    <h4>Answer</h4>${response ? html`<${Source} text=${response} />` : html`<p class="empty">${response === undefined ? "None has come yet." : "It was empty."}</p>`}</section>`;
 }

@@ -163,11 +163,20 @@ function Result({ name, found, took }) {
   if (name === "search") {
     return html`<section class="card" aria-label="Result"><h2>Results</h2>${told}${warning}
       ${Object.entries(found.data).map(([source, results]) => html`<h3 key=${source}>${source}: ${results.length}</h3><ol class="results">
-        ${results.map((each) => html`<li key=${each.url}><a href=${safe(each.url)} target="_blank" rel="noopener noreferrer">${each.title || each.url}</a>
-          <div class="quiet">${each.url}</div><div>${each.description || each.snippet}</div></li>`)}</ol>`)}</section>`;
+        ${results.map((each) => html`<li key=${each.url || each.imageUrl}><a href=${safe(each.url)} target="_blank" rel="noopener noreferrer">${each.title || each.url}</a>
+          <div class="quiet">${each.url}</div><div>${each.description || each.snippet}</div>
+          ${each.metadata && html`<${Scraped} page=${each} />`}</li>`)}</ol>`)}</section>`;
   }
   return html`<div class="stack">${found.success === false && html`<${Notice}>${found.error}<//>`}
     ${found.data && html`<${PageResult} page=${found.data} told=${told} />`}</div>`;
+}
+
+// The page of a search result. It is made when it is opened: a search may have 100.
+function Scraped({ page }) {
+  const [isOpen, open] = useState(false);
+  return html`<details onToggle=${(event) => open(event.currentTarget.open)}><summary>The page
+      ${page.metadata.error ? html` <span class="tag bad">${page.metadata.error}</span>` : ""}</summary>
+    ${isOpen && html`<${PageResult} page=${page} />`}</details>`;
 }
 
 function Links({ links }) {

@@ -8,47 +8,32 @@ from __future__ import annotations
 
 import base64
 import binascii
-import hashlib
 import http.client
 import json
 import mimetypes
 import re
-import unicodedata
 import urllib.error
 import urllib.request
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import click
 from attrs import frozen
 
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
-from scraper_service.cli.page_formats import FILE, KINDS, PICTURE
-from scraper_service.cli.terminal import printable
+from scraper_service.cli.outputs.page_formats import FILE, KINDS, PICTURE
 from scraper_service.content.html.page_urls import url_parts
+from scraper_service.content.text.printable import printable
+from scraper_service.exports.front_matter import front_matter
+from scraper_service.exports.page_names import PageNames
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
     from pathlib import Path
 
 MAX_BYTES = 256 * 2**20  # of a picture from a service
 TIMEOUT_S = 60
 _ENDING = re.compile(r"\.[a-z0-9]{1,8}")
-# Characters that YAML restricts or forbids (YAML 1.2.2, 5.1).
-_UNSAFE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
-# Keys of the front matter in their order, each with its key in the metadata.
-_HEAD = (
-    ("title", "title"),
-    ("url", "url"),
-    ("sourceURL", "sourceURL"),
-    ("status", "statusCode"),
-    ("language", "language"),
-    ("author", "author"),
-    ("date", "publishedTime"),
-    ("modified", "modifiedTime"),
-    ("description", "description"),
-)
 
 
 class Unavailable(Exception):
@@ -165,113 +150,6 @@ def ending_of(content_type: str, page: Mapping[str, Any]) -> str:
             path = ""
         found = PurePosixPath(path).suffix.lower()
     return found if _ENDING.fullmatch(found) else ".bin"
-
-
-def front_matter(page: Mapping[str, Any], files: Mapping[str, str]) -> bytes:
-    """Return the front matter of a Markdown file: YAML between two lines ``---``.
-
-    Texts are quoted as JSON strings, which are valid YAML. ``files`` are the names of the
-    page's other files, by format.
-    """
-    facts = page.get("metadata", {})
-    lines = ["---"]
-    for name, key in _HEAD:
-        value = facts.get(key)
-        if isinstance(value, int | str) and value != "":
-            lines.append(f"{name}: {_scalar(value)}")
-    lines += [f"{key}: {_scalar(name)}" for key, name in files.items()]
-    if warning := page.get("warning"):
-        lines.append(f"warning: {_scalar(str(warning))}")
-    return "\n".join([*lines, "---", "", ""]).encode("utf-8", "replace")
-
-
-def _scalar(value: int | str) -> str:
-    if isinstance(value, int):
-        return str(value)
-    quoted = json.dumps(printable(value), ensure_ascii=False)
-    return _UNSAFE.sub(lambda found: f"\\u{ord(found[0]):04x}", quoted)
-
-
-MAX_NAME_BYTES = 120  # of a name in UTF-8; some encrypted file systems allow 143
-# Device names of Windows, invalid also with an ending ("Naming Files, Paths, and
-# Namespaces").
-RESERVED = {"con", "prn", "aux", "nul", "conin$", "conout$"} | {
-    f"{device}{number}" for device in ("com", "lpt") for number in "0123456789¹²³"
-}
-_SUFFIX = re.compile(r"\.(html?|php|aspx?|md|markdown)$", re.IGNORECASE)
-
-
-class PageNames:
-    """Unique file names for pages.
-
-    The same URLs in the same order get the same names. Names differ also on file systems
-    that ignore case or the form of accents. If a name is taken, a part of the URL's hash
-    is added. ``taken`` are reserved names.
-    """
-
-    def __init__(self, taken: tuple[str, ...] = ()):
-        self._taken = {_folded(name) for name in taken}
-
-    def name(self, url: str) -> str:
-        """Return the name of the Markdown file of the next page."""
-        return f"{self.stem(url, ('.md',))}.md"
-
-    def stem(self, url: str, endings: Iterable[str]) -> str:
-        """Return the common stem of the file names of the next page.
-
-        The stem with each of ``endings`` is a unique file name without a folder.
-        """
-        stem, digest = _stem(url), hashlib.sha256(url.encode("utf-8", "replace"))
-        candidate, number = stem, 1
-        endings = tuple(endings)
-        while self._taken & (folded := {_folded(candidate + e) for e in endings}):
-            again = f"-{number}" if number > 1 else ""
-            candidate = f"{stem}-{digest.hexdigest()[:8]}{again}"
-            number += 1
-        self._taken |= folded
-        return candidate
-
-
-def _folded(name: str) -> bytes:
-    # Eight bytes per name, because all names of a large crawl stay in memory.
-    plain = unicodedata.normalize(
-        "NFKC", unicodedata.normalize("NFKC", name).casefold()
-    )
-    return hashlib.blake2b(plain.encode(), digest_size=8).digest()
-
-
-def _stem(url: str) -> str:
-    """Return a file name stem from the host, path and query of a URL.
-
-    A dash replaces each run of other characters than letters, digits, underscores and
-    dots. A long stem is cut and ends in a part of the URL's hash.
-    """
-    parts = url_parts(url)  # a redirect may lead to an invalid URL
-    host = parts.netloc.rpartition("@")[2]
-    path = _SUFFIX.sub("", unquote(parts.path, errors="replace"))
-    query = unquote(parts.query, errors="replace")
-    text = unicodedata.normalize("NFC", f"{host}/{path}/{query}")
-    kept = "".join(c if _is_safe(c) else "-" for c in text)
-    stem = re.sub(r"-*\.[.-]*|-+", _dot_or_dash, kept).strip(".-") or "page"
-    if stem.partition(".")[0].casefold() in RESERVED:
-        stem = f"_{stem}"
-    data = stem.encode()
-    if len(data) > MAX_NAME_BYTES:
-        end = hashlib.sha256(url.encode("utf-8", "replace")).hexdigest()[:8]
-        stem = (
-            f"{data[: MAX_NAME_BYTES - 9].decode(errors='ignore').rstrip('.-')}-{end}"
-        )
-    return stem
-
-
-def _dot_or_dash(found: re.Match[str]) -> str:
-    # A single dot stays. Several dots and dashes in a row become one dash.
-    return "." if found[0] == "." else "-"
-
-
-def _is_safe(character: str) -> bool:
-    # Letters, combining marks and numbers; no symbols, spaces or invisible characters.
-    return character in "._" or unicodedata.category(character)[0] in "LMN"
 
 
 INDEX = "index.md"

@@ -30,7 +30,7 @@ from scraper_service.api.parameters import (
 from scraper_service.api.responses import camel, encode, iso
 from scraper_service.api.version import Routes
 from scraper_service.errors import InvalidParameter, JobNotFound
-from scraper_service.options.limits import Mode
+from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.options.scrape import MAX_NAME, profile_name
 from scraper_service.storage.accounts.usage import CallPosition, Used
 
@@ -40,14 +40,14 @@ if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import RouteT
     from scraper_service.storage.accounts.credits import Call
+    from scraper_service.storage.accounts.sessions import SessionRow
     from scraper_service.storage.accounts.usage import Balance
-    from scraper_service.storage.sessions import SessionRow
 
 UNLIMITED = 1_000_000_000
 MAX_CALLS, USUAL_CALLS = 100, 50  # in one response
 ENDPOINTS = (
     *("scrape", "parse", "crawl", "batch_scrape", "map"),
-    *("search", "extract", "llmstxt", "deep_research"),
+    *("search", "extract", "llmstxt", "deep_research", "interact"),
 )
 EPOCH = date(1970, 1, 1)
 _ENDPOINT = ChoiceParameter("endpoint", "Only calls of this kind.", ENDPOINTS)
@@ -103,6 +103,7 @@ _SESSIONS = success(
         )
     }
 )
+_DISK = success({"data": shape({"usedBytes": COUNT, "limitBytes": or_null(COUNT)})})
 _FEATURES = array(shape({"name": TEXT, "available": BOOL, "reason?": TEXT}))
 _CAPABILITIES = success(
     {
@@ -111,6 +112,7 @@ _CAPABILITIES = success(
                 "version": TEXT,
                 "features": _FEATURES,
                 "formats": _FEATURES,
+                "exports": _FEATURES,
                 "searchEngines": array(TEXT),
                 "database": one_of("postgresql", "sqlite"),
                 "notOffered": array(shape({"name": TEXT, "reason": TEXT})),
@@ -130,13 +132,18 @@ class TeamRoutes(Routes):
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("GET", "/team/credit-usage", self.credit_usage),
-            ("GET", "/team/token-usage", self.token_usage),
-            ("GET", "/team/credit-usage/historical", self.credit_history),
-            ("GET", "/team/token-usage/historical", self.token_history),
-            ("GET", "/team/queue-status", self.queue_status),
-            ("GET", "/concurrency-check", self.concurrency),
-            ("GET", "/team/activity", self.activity),
+            ("GET", "/team/credit-usage", KeyScope.READ, self.credit_usage),
+            ("GET", "/team/token-usage", KeyScope.READ, self.token_usage),
+            (
+                "GET",
+                "/team/credit-usage/historical",
+                KeyScope.READ,
+                self.credit_history,
+            ),
+            ("GET", "/team/token-usage/historical", KeyScope.READ, self.token_history),
+            ("GET", "/team/queue-status", KeyScope.READ, self.queue_status),
+            ("GET", "/concurrency-check", KeyScope.READ, self.concurrency),
+            ("GET", "/team/activity", KeyScope.READ, self.activity),
         )
 
     @Described(returns="CREDITS")
@@ -207,13 +214,14 @@ class TeamRoutes(Routes):
 
 
 class SessionRoutes(Routes):
-    """The team's sessions, and what this installation can do."""
+    """The team's sessions and room on the disk, and what this installation can do."""
 
     def routes(self) -> Iterable[RouteT]:
         return (
-            ("GET", "/sessions", self.sessions),
-            ("DELETE", "/sessions/<path:name>", self.delete_session),
-            ("GET", "/capabilities", self.capabilities),
+            ("GET", "/sessions", KeyScope.READ, self.sessions),
+            ("DELETE", "/sessions/<path:name>", KeyScope.SCRAPE, self.delete_session),
+            ("GET", "/team/disk-usage", KeyScope.READ, self.disk_usage),
+            ("GET", "/capabilities", KeyScope.READ, self.capabilities),
         )
 
     @Described(returns=_SESSIONS, is_own=True)
@@ -230,6 +238,14 @@ class SessionRoutes(Routes):
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
         await self.services.scraping.delete_session(_session_name(name), team)
         return encode({"success": True})
+
+    @Described(returns=_DISK, is_own=True)
+    async def disk_usage(self, request: JsonRequest) -> bytes:
+        """Return the bytes that the team has stored, and how many it may store."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        disk = self.services.usage.disk
+        data = {"usedBytes": await disk.used(team), "limitBytes": disk.limit(team)}
+        return encode({"success": True, "data": data})
 
     @Described(returns=_CAPABILITIES, is_own=True)
     async def capabilities(self, request: JsonRequest) -> bytes:

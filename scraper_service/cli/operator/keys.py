@@ -6,6 +6,7 @@ Heavy imports are inside the commands, as in :mod:`scraper_service.cli.main`.
 from __future__ import annotations
 
 from contextlib import closing, contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,28 +20,40 @@ if TYPE_CHECKING:
     from scrapy.settings import Settings
     from sqlalchemy import Connection
 
-    from scraper_service.services.accounts import TeamRow
+    from scraper_service.storage.accounts.audit import Actor
+    from scraper_service.storage.accounts.teams import TeamRow
     from scraper_service.storage.database import Database
 
 UNLIMITED = "unlimited"
-NO_LIMIT = -1  # as in scraper_service.services.accounts
+MIB = 2**20
+MAX_DAYS = 3650  # of a key
+SCOPES = ("read", "scrape", "admin")  # as in scraper_service.options.limits
+NO_LIMIT, USUAL_LIMIT = -1, -2  # as in scraper_service.storage.accounts.teams
 
 
 class Amount(click.ParamType[int]):
-    """A number of at least ``low``, or ``unlimited``."""
+    """A number of at least ``low``, or ``unlimited``.
+
+    With ``has_default`` also ``default``, for the value of the settings.
+    """
 
     name = "number|unlimited"
 
-    def __init__(self, low: int):
+    def __init__(self, low: int, *, has_default: bool = False):
         self._low = low
+        self._words = {UNLIMITED: NO_LIMIT}
+        if has_default:
+            self._words["default"] = USUAL_LIMIT
+            self.name += "|default"
 
     def convert(self, value: Any, param: Any, ctx: Any) -> int:
         if isinstance(value, int):
             return value
-        if value == UNLIMITED:
-            return NO_LIMIT
+        if value in self._words:
+            return self._words[value]
         if not (value.isascii() and value.isdigit()) or len(value) > 15:
-            self.fail(f"must be a number or {UNLIMITED}, got {value!r}", param, ctx)
+            words = " or ".join(self._words)
+            self.fail(f"must be a number or {words}, got {value!r}", param, ctx)
         if int(value) < self._low:
             self.fail(f"must be >= {self._low}, got {value}", param, ctx)
         return int(value)
@@ -91,6 +104,12 @@ def limit_options(command: Any) -> Any:
             type=Amount(1),
             help="Pages that the team may fetch at a time, in all its jobs and scrapes.",
         ),
+        click.option(
+            "--disk-mb",
+            type=Amount(1, has_default=True),
+            help="MiB that the team may store; `default` is the value in"
+            " SCRAPER_TEAM_DISK_MB.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
@@ -114,6 +133,13 @@ def open_database(
     except DatabaseUnusable as error:
         raise click.ClickException(str(error)) from error
     return database, settings
+
+
+def operator(settings: Settings) -> Actor | None:
+    """Return who acts in the audit log, None if the log is off."""
+    from scraper_service.storage.accounts.audit import COMMAND_LINE, Actor
+
+    return Actor(COMMAND_LINE) if settings.getint("AUDIT_DAYS") else None
 
 
 @contextmanager
@@ -142,6 +168,20 @@ def keys_group() -> None:
     "team_name",
     help="Id or name of the team; a new name creates a team.  [default: a new team]",
 )
+@click.option(
+    "--expires-in",
+    "days",
+    type=click.IntRange(1, MAX_DAYS),
+    help="Days until the key ends.  [default: it does not]",
+)
+@click.option(
+    "--scope",
+    type=click.Choice(SCOPES),
+    default=SCOPES[-1],
+    show_default=True,
+    help="What the key may do: read jobs and usage; scrape, which also starts and cancels"
+    " jobs; or admin, which also changes settings of the team and deletes jobs.",
+)
 @limit_options
 @data_dir_option
 @click.pass_obj
@@ -149,34 +189,50 @@ def create_key_command(
     overrides: tuple[str, ...],
     name: str,
     team_name: str | None,
+    days: int | None,
+    scope: str,
     credits_left: int | None,
     rates: tuple[tuple[str, int | None], ...],
     concurrency: int | None,
+    disk_mb: int | None,
     data_dir: str | None,
 ) -> None:
     """Create a key and print it; it is shown only now.
 
-    Standard error shows the team of the key, and whether the team is new. Credits, rates
-    and concurrency can be given only for a new team.
+    Standard error shows the team of the key, and whether the team is new. Credits, rates,
+    concurrency and disk quota can be given only for a new team.
     """
-    from scraper_service.services import accounts
+    from scraper_service.options.limits import KeyScope
+    from scraper_service.storage.accounts import keys, teams
     from scraper_service.storage.secrets import key_secret
 
     database, settings = open_database(overrides, data_dir)
     secret = key_secret(database.data_dir, settings["KEY_SECRET"])
-    change = accounts.TeamChange(
-        credits=credits_left, concurrency=concurrency, rates=dict(rates)
+    change = teams.TeamChange(
+        credits=credits_left,
+        concurrency=concurrency,
+        rates=dict(rates),
+        disk_mb=disk_mb,
     )
     with transaction(database) as connection:
-        known = _find(connection, team_name) if team_name else None
-        if known is not None and change != accounts.TeamChange():
+        known = find_team_id(connection, team_name) if team_name else None
+        if known is not None and change != teams.TeamChange():
             raise click.UsageError(
                 f"the team {team_name!r} exists: change what it may do with `teams set`"
             )
-        team_id = known or accounts.create_team(connection, team_name or name)
-        accounts.change_team(connection, team_id, change)
-        key = accounts.create_key(connection, secret, name, team_id)
-        team = next(t for t in accounts.list_teams(connection) if t.id == team_id)
+        team_id = known or teams.create_team(connection, team_name or name)
+        teams.change_team(connection, team_id, change, operator(settings))
+        life = None if days is None else timedelta(days=days)
+        key = keys.create_key(
+            connection,
+            secret,
+            name,
+            team_id,
+            life,
+            KeyScope(scope),
+            operator(settings),
+        )
+        team = next(t for t in teams.list_teams(connection) if t.id == team_id)
     click.echo(f"{'a team' if known else 'a new team'}: {described(team)}", err=True)
     click.echo(key)
 
@@ -185,18 +241,19 @@ def create_key_command(
 @data_dir_option
 @click.pass_obj
 def list_keys_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
-    """List keys: id, last characters, state, creation time, name, team, team limits."""
-    from scraper_service.services import accounts
+    """List keys: id, last characters, state, scope, creation, name, expiry, team, limits."""
+    from scraper_service.storage.accounts import keys, teams
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        of_team = {team.id: team for team in accounts.list_teams(connection)}
-        for key in accounts.list_keys(connection):
-            state = "revoked" if key.revoked_at else "valid"
+        of_team = {team.id: team for team in teams.list_teams(connection)}
+        for key in keys.list_keys(connection):
             made = key.created_at.strftime("%Y-%m-%d %H:%M")
+            ends = f"  until {key.expires_at:%Y-%m-%d %H:%M}" if key.expires_at else ""
             team = described(of_team[key.team_id])
             click.echo(
-                f"{key.id}  ...{key.hint}  {state:7}  {made}  {key.name}  team {team}"
+                f"{key.id}  ...{key.hint}  {key.state:7}  {key.scope:6}  {made}  {key.name}{ends}"
+                f"  team {team}"
             )
 
 
@@ -208,11 +265,11 @@ def revoke_key_command(
     overrides: tuple[str, ...], key_id: str, data_dir: str | None
 ) -> None:
     """Revoke the key with the id KEY_ID; `keys list` shows the ids."""
-    from scraper_service.services import accounts
+    from scraper_service.storage.accounts import keys
 
-    database, _ = open_database(overrides, data_dir)
+    database, settings = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        if not accounts.revoke_key(connection, key_id):
+        if not keys.revoke_key(connection, key_id, operator(settings)):
             raise click.ClickException(f"no valid key has the id {key_id}")
     click.echo(f"revoked {key_id}")
 
@@ -226,12 +283,12 @@ def teams_group() -> None:
 @data_dir_option
 @click.pass_obj
 def list_teams_command(overrides: tuple[str, ...], data_dir: str | None) -> None:
-    """List teams: id, name, remaining credits, concurrency, rates."""
-    from scraper_service.services import accounts
+    """List teams: id, name, remaining credits, concurrency, rates, stored bytes."""
+    from scraper_service.storage.accounts import teams
 
     database, _ = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        for team in accounts.list_teams(connection):
+        for team in teams.list_teams(connection):
             click.echo(described(team))
 
 
@@ -250,6 +307,7 @@ def set_team_command(
     credits_left: int | None,
     rates: tuple[tuple[str, int | None], ...],
     concurrency: int | None,
+    disk_mb: int | None,
     data_dir: str | None,
 ) -> None:
     """Change the TEAM with this id or name, also while the service runs.
@@ -257,40 +315,41 @@ def set_team_command(
     --credits does not include credits that running jobs have reserved. Reserved credits
     that a job does not use are added later.
     """
-    from scraper_service.services import accounts
+    from scraper_service.storage.accounts import teams
 
     if credits_left is not None and add_credits is not None:
         raise click.UsageError("give --credits or --add-credits, not both")
-    change = accounts.TeamChange(
+    change = teams.TeamChange(
         name=name,
         credits=credits_left,
         more_credits=add_credits,
         concurrency=concurrency,
         rates=dict(rates),
+        disk_mb=disk_mb,
     )
-    if change == accounts.TeamChange():
+    if change == teams.TeamChange():
         raise click.UsageError("say what to change, such as --credits 1000")
-    database, _ = open_database(overrides, data_dir)
+    database, settings = open_database(overrides, data_dir)
     with transaction(database) as connection:
-        team_id = _find(connection, team)
+        team_id = find_team_id(connection, team)
         if team_id is None:
             raise click.ClickException(f"no team has the id or name {team!r}")
         try:
-            accounts.change_team(connection, team_id, change)
+            teams.change_team(connection, team_id, change, operator(settings))
         except ValueError as error:
             raise click.ClickException(str(error)) from error
-        changed = next(t for t in accounts.list_teams(connection) if t.id == team_id)
+        changed = next(t for t in teams.list_teams(connection) if t.id == team_id)
         click.echo(described(changed))
 
 
-def _find(connection: Connection, text: str) -> str | None:
+def find_team_id(connection: Connection, text: str) -> str | None:
     """Return the id of the team with this id or name, None if no team matches.
 
     Raises :exc:`click.ClickException` if several teams have the name.
     """
-    from scraper_service.services import accounts
+    from scraper_service.storage.accounts import teams
 
-    found = accounts.teams_named(connection, text)
+    found = teams.teams_named(connection, text)
     if len(found) > 1:
         ids = ", ".join(found)
         raise click.ClickException(f"{len(found)} teams have the name {text!r}: {ids}")
@@ -302,8 +361,10 @@ def described(team: TeamRow) -> str:
     left = UNLIMITED
     if team.credits is not None:
         left = f"{team.credits} of {team.plan_credits}"
+    quota = {None: "default", 0: UNLIMITED}.get(team.disk_mb, f"{team.disk_mb} MiB")
     rates = ",".join(f"{mode}={count}" for mode, count in sorted(team.rates.items()))
     return (
         f"{team.id}  {team.name}  credits {left}"
         f"  concurrency {team.concurrency or UNLIMITED}  rates {rates or 'default'}"
+        f"  disk {team.disk_used / MIB:.1f} MiB of {quota}"
     )

@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from scrapy.settings import Settings
+
+    from scraper_service.storage.files.blob_stores import ObjectStore
 
 LOW_SPACE_BYTES = 2**30
 
@@ -39,13 +42,15 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield _compiled()
     yield _data_directory(Path(settings["DATA_DIR"]))
     yield _database(settings)
+    yield _artefact_store(settings)
     yield _port(settings["HOST"], settings.getint("PORT"))
-    yield _resolution()
+    yield _resolution(settings)
     yield _egress(settings.getlist("EGRESS_ALLOW"))
     yield _browser(settings)
     yield _authorities()
     yield _model(settings)
     yield _search(settings)
+    yield _exports()
     yield _environment()
 
 
@@ -98,6 +103,44 @@ def _database(settings: Settings) -> Check:
     return Check("job database", "works", "opens, and its tables are up to date")
 
 
+def _artefact_store(settings: Settings) -> Check:
+    from scraper_service.crawling.artefacts import object_store
+    from scraper_service.errors import StoreUnavailable
+    from scraper_service.storage.files.artefacts import FOLDER
+
+    name = "artefact store"
+    try:
+        store = object_store(settings)
+        if store is None:
+            folder = Path(settings["DATA_DIR"]) / FOLDER
+            return Check(name, "works", f"screenshots and PDFs are kept in {folder}")
+        whose = asyncio.run(_try_store(store, settings))
+    except (StoreUnavailable, ValueError) as error:
+        text = f"{error} See SCRAPER_ARTEFACT_STORE and the variables of the store"
+        return Check(name, "fails", text)
+    return Check(name, "works", f"{store.url} takes files, and belongs to {whose}")
+
+
+async def _try_store(store: ObjectStore, settings: Settings) -> str:
+    """Return whose prefix an object storage is, which takes a file.
+
+    Raises :exc:`StoreUnavailable`, also for the prefix of another job database.
+    """
+    from scraper_service.errors import StoreUnavailable
+    from scraper_service.storage.files.artefacts import owner_of
+    from scraper_service.storage.files.blob_stores import FOREIGN
+    from scraper_service.storage.secrets import KEY_FILE, key_secret
+
+    owner = await store.owner()
+    if owner is not None:
+        path, secret = Path(settings["DATA_DIR"]), settings["KEY_SECRET"]
+        has_secret = bool(secret) or (path / KEY_FILE).exists()  # else it would be made
+        if not has_secret or owner != owner_of(key_secret(path, secret)):
+            raise StoreUnavailable(FOREIGN.format(store.url))
+    await store.try_out(f"doctor-{uuid.uuid4()}")
+    return "nobody yet" if owner is None else "this job database"
+
+
 def _port(host: str, port: int) -> Check:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -109,10 +152,17 @@ def _port(host: str, port: int) -> Check:
     return Check("port", "works", f"{host}:{port} is free")
 
 
-def _resolution() -> Check:
+def _resolution(settings: Settings) -> Check:
+    from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+
     try:
         socket.getaddrinfo("example.org", 443)
     except OSError as error:
+        if OutgoingProxy.from_settings(settings).to("https://example.org/"):
+            text = (
+                "example.org does not resolve here; the outgoing proxy resolves names"
+            )
+            return Check("names", "works", text)
         text = (
             f"example.org does not resolve ({error}); pages with a host name will fail."
         )
@@ -200,6 +250,15 @@ def _search(settings: Settings) -> Check:
         return Check("search", "missing", f"{text} the extra search")
     engines = ", ".join("scraped pages" if n == OWN else n for n in names)
     return Check("search", "works", f"uses {engines}, in this order")
+
+
+def _exports() -> Check:
+    from scraper_service.exports.formats import FORMATS
+
+    missing = [f"{k}: {each.missing}" for k, each in FORMATS.items() if each.missing]
+    if missing:
+        return Check("exports", "missing", "; ".join(missing))
+    return Check("exports", "works", f"jobs become {', '.join(FORMATS)}")
 
 
 def _environment() -> Check:

@@ -13,6 +13,7 @@ from scrapy.exceptions import UsageError
 from scrapy.utils.asyncio import create_looping_call
 
 from scraper_service.cli.job_state import CRAWL_DENIAL, EXTERNAL_LINK
+from scraper_service.crawling.logs import configure_logs
 from scraper_service.crawling.middlewares import item_made
 from scraper_service.discovery import Reason
 from scraper_service.errors import InvalidOptions, ServiceError
@@ -35,10 +36,19 @@ ENDS = {"finished": "finished", "shutdown": "stopped by a signal, such as Ctrl-C
 class Command(CrawlCommand):
     """Scrapy's ``crawl`` with one-line errors in place of tracebacks, and a summary."""
 
+    def process_options(self, args: list[str], opts: argparse.Namespace) -> None:
+        super().process_options(args, opts)
+        assert self.settings is not None
+        if self.settings.getbool("LOG_JSON"):
+            self.settings.set("LOG_INSTALL_ROOT_HANDLER", False, priority="cmdline")
+
     def run(self, args: list[str], opts: argparse.Namespace) -> None:
         if len(args) != 1:
             super().run(args, opts)  # raises UsageError
             return
+        assert self.settings is not None
+        if self.settings.getbool("LOG_JSON"):
+            configure_logs(self.settings)
         assert self.crawler_process is not None
         try:
             crawler = self._create_crawler(args[0])

@@ -1,8 +1,4 @@
-"""Outputs for the pages of a job: JSON Lines, a table, or a folder with files.
-
-An output is written from the first page on, also when a job is resumed. The job database
-keeps the order of the pages, so the earlier part is written again without changes.
-"""
+"""The outputs that are files: JSON Lines, tables, archives and databases."""
 
 from __future__ import annotations
 
@@ -10,126 +6,25 @@ import csv
 import io
 import json
 import os
+import sqlite3
 import stat
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
-import click
-from attrs import evolve, frozen
-
-from scraper_service.cli.job_state import FailedUrl, OutputFailed, ReaderGone
-from scraper_service.cli.page_files import PageNames, Unavailable, content_of, ending_of
-from scraper_service.cli.page_formats import EVERY_KEY, FILE, KINDS, PICTURE
+from scraper_service.cli.job_state import OutputFailed, ReaderGone
+from scraper_service.cli.outputs.page_files import Unavailable, content_of, ending_of
+from scraper_service.cli.outputs.page_formats import EVERY_KEY, FILE, KINDS, PICTURE
+from scraper_service.exports.formats import make_writer
+from scraper_service.exports.page_names import PageNames
+from scraper_service.exports.sqlite_file import SqliteFile, is_export
+from scraper_service.exports.tables import FACTS, LAST, cell, csv_row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Sequence
 
-FORMATS = ("jsonl", "csv", "markdown")
-ENDINGS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".csv": "csv"}
-STDOUT = "-"
-# Columns of a table before the formats, from the metadata.
-FACTS = (
-    *("url", "sourceURL", "statusCode", "contentType"),
-    *("title", "description", "language"),
-)
-LAST = ("warning", "error")
-# Spreadsheets take a cell with this start for a formula. The last four are wide forms.
-FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
-
-class Output(Protocol):
-    """Writes the pages of a job in their order. Pages are JSON objects of /v2."""
-
-    def open(self) -> None:
-        """Check that the output can be written, and keep earlier content for now."""
-
-    def write(self, pages: Sequence[bytes]) -> None:
-        """Write pages, without keeping any in a buffer of this process."""
-
-    def close(self, failures: Sequence[FailedUrl] | None) -> None:
-        """Close the output. ``failures`` is None if the job has not ended."""
-
-
-@frozen
-class Destination:
-    """A destination for the pages of a job."""
-
-    #: A file or folder, :data:`STDOUT` for standard output, None for no output.
-    path: str | None
-    #: A name in :data:`FORMATS`.
-    format: str = "jsonl"
-    #: Whether files in an existing folder may be overwritten.
-    overwrite: bool = False
-    #: The keys of the pages, None if not known.
-    keys: Sequence[str] | None = None
-
-    @property
-    def is_stdout(self) -> bool:
-        return self.path == STDOUT
-
-    def output(self) -> Output:
-        """Return an output that writes to this destination."""
-        from scraper_service.cli.page_files import MarkdownFolder
-
-        if self.path is None:
-            return Nowhere()
-        if self.format == "markdown":
-            return MarkdownFolder(Path(self.path), overwrite=self.overwrite)
-        path = None if self.is_stdout else Path(self.path)
-        return JsonLines(path) if self.format == "jsonl" else TableFile(path, self.keys)
-
-    def of_pages(self, keys: Sequence[str] | None) -> Destination:
-        """Return this destination for pages with ``keys``.
-
-        Raises :exc:`click.UsageError` for pictures and files on a terminal.
-        """
-        if self.is_stdout and sys.stdout.isatty() and keys is not None:
-            refuse_binary(keys)
-        return evolve(self, keys=keys)
-
-
-def destination(path: str | None, name: str | None, *, overwrite: bool) -> Destination:
-    """Return the destination for ``-o`` and ``--output-format``.
-
-    Without both options, pages go to standard output, or nowhere on a terminal. Raises
-    :exc:`click.UsageError`.
-    """
-    if path in {None, STDOUT}:
-        if name == "markdown":
-            raise click.UsageError("--output-format markdown needs a folder: -o FOLDER")
-        if path is None and name is None and sys.stdout.isatty():
-            return Destination(None)
-        return Destination(STDOUT, name or "jsonl")
-    assert path is not None
-    is_folder = path.endswith(("/", os.sep)) or Path(path).is_dir()
-    format_ = name or ("markdown" if is_folder else ENDINGS.get(_ending(path)))
-    if format_ is None:
-        raise click.UsageError(
-            f"-o {path}: must end in .jsonl or .csv, or in / for a folder of files;"
-            " else say --output-format"
-        )
-    if is_folder and format_ != "markdown":
-        raise click.UsageError(f"-o {path}: {format_} needs a file, this is a folder")
-    if format_ == "markdown" and Path(path).exists() and not Path(path).is_dir():
-        raise click.UsageError(f"-o {path}: must be a folder, this is a file")
-    return Destination(str(Path(path).absolute()), format_, overwrite)
-
-
-def refuse_binary(keys: Iterable[str]) -> None:
-    """Raise :exc:`click.UsageError` if ``keys`` include pictures or files."""
-    found = [key for key in keys if KINDS.get(key) in {PICTURE, FILE}]
-    if found:
-        names = " and ".join(found)
-        raise click.UsageError(
-            f"{names}: a terminal cannot show it; write it with -o PATH, such as"
-            " -o FOLDER/, or into a pipe"
-        )
-
-
-def _ending(path: str) -> str:
-    return Path(path).suffix.lower()
+    from scraper_service.cli.job_state import FailedUrl
+    from scraper_service.exports.formats import FileSpec
 
 
 class Nowhere:
@@ -172,6 +67,8 @@ class _File:
             return
         if failures is not None:
             self._begin()
+        if self._is_begun:
+            self._send(self._end())
         self._file.close()
 
     @property
@@ -196,6 +93,9 @@ class _File:
     def _page(self, page: bytes) -> bytes:
         raise NotImplementedError
 
+    def _end(self) -> bytes:
+        return b""
+
     def _send(self, data: bytes) -> None:
         assert self._file is not None
         try:
@@ -212,20 +112,44 @@ class _File:
         return OutputFailed(f"{name}: {error.strerror or error}")
 
 
-class JsonLines(_File):
-    """An output with a page object in each line, in UTF-8."""
+class WriterFile(_File):
+    """A file by a writer of :mod:`scraper_service.exports`.
+
+    Also the file of an interrupted run has its end, so that it can be read.
+    """
+
+    def __init__(self, path: Path | None, spec: FileSpec):
+        super().__init__(path)
+        self._writer = make_writer(spec)
+
+    def _head(self) -> bytes:
+        return self._writer.head()
 
     def _page(self, page: bytes) -> bytes:
-        return page + b"\n"
+        return self._writer.add(page)
+
+    def _end(self) -> bytes:
+        return self._writer.end()
+
+
+class CopiedFile(_File):
+    """A file that a service has made."""
+
+    def __init__(self, path: str | None):
+        super().__init__(None if path is None else Path(path))
+
+    def copy(self, data: bytes) -> None:
+        """Write the next part of the file."""
+        self._begin()
+        self._send(data)
 
 
 class TableFile(_File):
     """A CSV output (RFC 4180, UTF-8) with a page in each row.
 
     The columns are :data:`FACTS`, the formats in ``keys``, and :data:`LAST`. Without
-    ``keys``, a file gets a column for each new format, and a pipe gets all columns. A
-    list of texts fills its cell with a text per line. Other data are JSON. A cell that a
-    spreadsheet could take for a formula begins with an apostrophe. Pictures and files go
+    ``keys``, a file gets a column for each new format, and a pipe gets all columns. Data
+    are JSON, see :func:`scraper_service.exports.tables.cell`. Pictures and files go
     into a folder beside the table, and their cells have the file names. In a pipe they
     stay in their cells.
     """
@@ -242,7 +166,7 @@ class TableFile(_File):
         return (*FACTS, *self._keys, *LAST)
 
     def _head(self) -> bytes:
-        return self._row(self._columns)
+        return csv_row(self._columns)
 
     def _page(self, page: bytes) -> bytes:
         values = json.loads(page)
@@ -255,7 +179,7 @@ class TableFile(_File):
             self._widen(new)
         for key, value in values.items():
             facts[key] = self._shown(key, value, {**values, "metadata": metadata})
-        return self._row([cell(facts.get(name)) for name in self._columns])
+        return csv_row(cell(facts.get(name)) for name in self._columns)
 
     def _shown(self, key: str, value: Any, page: dict[str, Any]) -> Any:
         """Return the value for a cell, after writing a picture or file beside the table."""
@@ -302,17 +226,42 @@ class TableFile(_File):
         except OSError as error:
             raise self._failed(error) from error
 
-    def _row(self, cells: Sequence[str]) -> bytes:
-        text = io.StringIO(newline="")
-        csv.writer(text).writerow(cells)
-        return text.getvalue().encode("utf-8", "replace")
 
+class DatabaseFile:
+    """An SQLite file with the tables of :class:`SqliteFile`."""
 
-def cell(value: Any) -> str:
-    """Return the text of a table cell for a value of a page."""
-    if value is None:
-        return ""
-    if isinstance(value, list) and all(isinstance(item, str) for item in value):
-        value = "\n".join(value)
-    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return f"'{text}" if text.startswith(FORMULA) else text
+    def __init__(self, path: Path, keys: Sequence[str]):
+        self._path = path
+        self._keys = keys
+        self._file: SqliteFile | None = None
+
+    def open(self) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.open("ab").close()
+            is_ours = is_export(self._path)
+        except OSError as error:
+            raise OutputFailed(f"{self._path}: {error.strerror}") from error
+        if not is_ours:
+            raise OutputFailed(f"{self._path}: has other data; choose another file")
+
+    def write(self, pages: Sequence[bytes]) -> None:
+        try:
+            self._begin().add(pages)
+        except (sqlite3.Error, OSError) as error:
+            raise OutputFailed(f"{self._path}: {error}") from error
+
+    def close(self, failures: Sequence[FailedUrl] | None) -> None:
+        try:
+            if failures is not None:
+                rows = ((f.url, f.code, f.error) for f in failures)
+                self._begin().fail(rows)
+            if self._file is not None:
+                self._file.close()
+        except (sqlite3.Error, OSError) as error:
+            raise OutputFailed(f"{self._path}: {error}") from error
+
+    def _begin(self) -> SqliteFile:
+        if self._file is None:
+            self._file = SqliteFile(self._path, self._keys)
+        return self._file

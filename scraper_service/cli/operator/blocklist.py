@@ -6,14 +6,26 @@ import http.client
 import urllib.error
 import urllib.request
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from scraper_service.cli.settings import load_settings
 from scraper_service.crawling.browser.ads import FILE, read_hosts
+from scraper_service.discovery.outgoing_proxy import OutgoingProxy
+
+if TYPE_CHECKING:
+    from scrapy.settings import Settings
 
 MAX_BYTES = 64 * 2**20
 TIMEOUT_S = 60
+
+
+def _opener(settings: Settings, url: str) -> urllib.request.OpenerDirector:
+    """Return an opener that uses the outgoing proxy, and else those of the shell."""
+    proxy = OutgoingProxy.from_settings(settings).to(url)
+    proxies = {"http": proxy, "https": proxy} if proxy else None
+    return urllib.request.build_opener(urllib.request.ProxyHandler(proxies))
 
 
 @click.group("blocklist")
@@ -45,7 +57,7 @@ def update_command(
     if not url.startswith(("http://", "https://")):
         raise click.UsageError(f"{url}: must be an http or https URL")
     try:
-        with urllib.request.urlopen(url, timeout=TIMEOUT_S) as answer:  # noqa: S310
+        with _opener(settings, url).open(url, timeout=TIMEOUT_S) as answer:
             data = answer.read(MAX_BYTES + 1)
     except (urllib.error.URLError, http.client.HTTPException, OSError) as error:
         raise click.ClickException(f"{url} could not be read: {error}") from error

@@ -1,0 +1,378 @@
+"""Request bodies that create and change monitors, see docs/api.md, Monitors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from attrs import frozen
+
+from scraper_service.api.requests import pages
+from scraper_service.api.requests.monitor_targets import SPELLINGS, TARGETS
+from scraper_service.api.requests.snake_case import camel_keys
+from scraper_service.errors import InvalidOptions, Issue
+from scraper_service.options.crawl import MONITOR_EVENTS, Webhook
+from scraper_service.options.monitors.schedule import (
+    checked_cron,
+    checked_zone,
+    cron_of_text,
+)
+from scraper_service.options.monitors.targets import (
+    MAX_TARGETS,
+    ScrapeTarget,
+    SearchTarget,
+    TargetT,
+)
+from scraper_service.options.parsing import (
+    NO_DEFAULT,
+    Array,
+    Bool,
+    Key,
+    Object,
+    Position,
+    Text,
+    Then,
+    ValueKind,
+    choice,
+    integer,
+    short,
+    structure,
+)
+from scraper_service.options.request_values import (
+    KeysT,
+    unique,
+    webhook_kind,
+)
+
+MAX_NAME = 256
+MAX_GOAL = 2000
+MAX_RECIPIENTS = 25
+MAX_CHANNELS = 10
+MAX_CHANNELS = 25
+USUAL_RETENTION_DAYS = 30
+STATES = ("active", "paused")
+
+_ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
+
+
+@frozen
+class ScheduleRequest:
+    """A schedule as its caller wrote it: an expression, or words."""
+
+    cron: str | None
+    text: str | None
+    timezone: str
+
+    def cron_for(self, monitor_id: str) -> str:
+        """Return the expression for a monitor. Its id spreads what the words leave open."""
+        if self.text is None:
+            assert self.cron is not None
+            return self.cron
+        # The first digits of an id may be a time.
+        return cron_of_text(self.text, int(monitor_id[-8:], 16))
+
+
+@frozen
+class MonitorRequest:
+    """A body that creates or changes a monitor. A change names only some of the values."""
+
+    #: The values by name: ``name``, ``schedule``, ``targets``, ``goal``, ``judge``,
+    #: ``webhook``, ``notification``, ``retention_days``, ``state``. None clears a value.
+    values: Mapping[str, Any]
+    #: The targets as JSON for responses, with their ids and defaults.
+    shown: tuple[dict[str, Any], ...] = ()
+    #: The webhook as JSON for responses, None without one.
+    hook: dict[str, Any] | None = None
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+def _schedule(values: dict[str, Any], at: Position) -> Any:
+    cron, text = values.get("cron"), values.get("text")
+    if (cron is None) == (text is None):
+        found = "both" if cron is not None else "none"
+        return at.report(
+            "custom", f"schedule must have one of cron and text, got {found}"
+        )
+    if text is not None:
+        try:
+            cron_of_text(text, 0)
+        except ValueError as error:
+            return (at / "text").report("custom", str(error))
+    return ScheduleRequest(cron, text, values.get("timezone", "UTC"))
+
+
+SCHEDULE = Object(
+    {
+        "cron": Key(
+            Then(Text(256, minimum=1), checked_cron),
+            "cron",
+            help="Five fields: minute, hour, day of month, month, day of week.",
+        ),
+        "text": Key(
+            Text(256, minimum=1),
+            "text",
+            help="The schedule in words, such as every 30 minutes or daily at 9:00.",
+        ),
+        "timezone": Key(
+            Then(Text(64, minimum=1), checked_zone),
+            "timezone",
+            help="The name of the time zone, such as Europe/Berlin.",
+            default="UTC",
+        ),
+    },
+    _schedule,
+    schema={"oneOf": [{"required": ["cron"]}, {"required": ["text"]}]},
+)
+
+
+_NO_ZERO = "zeroDataRetention must be false: a monitor keeps snapshots of its pages"
+
+
+def _address(text: str) -> str:
+    if not _ADDRESS.fullmatch(text):
+        raise ValueError(f"must be an e-mail address, got {short(text)}")
+    return text
+
+
+_NOTIFICATION = Object(
+    {
+        "email": Key(
+            Object(
+                {
+                    "enabled": Key(Bool(), "enabled", help="Send mail."),
+                    "recipients": Key(
+                        Array(Then(Text(320), _address), MAX_RECIPIENTS),
+                        "recipients",
+                        help="E-mail addresses.",
+                    ),
+                    "includeDiffs": Key(
+                        Bool(), "include_diffs", help="Put the diffs into the mail."
+                    ),
+                }
+            ),
+            "email",
+            help="Mail after a check with changes.",
+        ),
+        "channels": Key(
+            Then(Array(Text(64, minimum=1), MAX_CHANNELS), unique),
+            "channels",
+            help="Names of channels of the operator, which get a message after a check with"
+            " changes.",
+            is_own=True,
+        ),
+    }
+)
+
+
+def _some_targets(given: tuple[TargetT, ...]) -> tuple[TargetT, ...]:
+    if not given:
+        text = "targets must have at least 1 item"
+        raise InvalidOptions([Issue("too_small", (), text, {"minimum": 1})])
+    if len({each.id for each in given}) < len(given):
+        raise ValueError("targets must have different ids")
+    return given
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("name must not be blank")
+    return text
+
+
+def _keys(*, is_change: bool) -> KeysT:
+    wanted: dict[str, tuple[ValueKind, str, str]] = {
+        "name": (
+            Then(Text(MAX_NAME, minimum=1), _name, {"pattern": r"\S"}),
+            "name",
+            "The name of the monitor.",
+        ),
+        "schedule": (SCHEDULE, "schedule", "When the monitor runs."),
+        "targets": (
+            Then(Array(TARGETS, MAX_TARGETS), _some_targets, {"minItems": 1}),
+            "targets",
+            "What is monitored.",
+        ),
+    }
+    keys: dict[str, Key] = {
+        name: Key(kind, to, required=not is_change, help=text)
+        for name, (kind, to, text) in wanted.items()
+    }
+    keys |= {
+        "goal": Key(
+            Text(MAX_GOAL),
+            "goal",
+            help="What changes matter, in words.",
+            nullable=is_change,
+        ),
+        "judgeEnabled": Key(
+            Bool(), "judge", help="Let the language model judge changes by the goal."
+        ),
+        "webhook": Key(
+            webhook_kind("monitor", MONITOR_EVENTS, MONITOR_EVENTS),
+            "webhook",
+            help="The receiver of the monitor's events.",
+            nullable=is_change,
+        ),
+        "notification": Key(
+            _NOTIFICATION,
+            "notification",
+            help="Who is told of changes.",
+            nullable=is_change,
+        ),
+        "retentionDays": Key(
+            integer(1, 365),
+            "retention_days",
+            help="Days that checks and their pages are stored.",
+            default=NO_DEFAULT if is_change else USUAL_RETENTION_DAYS,
+        ),
+        "zeroDataRetention": Key(
+            Then(Bool(), _no_zero, {"const": False}),
+            help="Must be false: a monitor keeps snapshots.",
+        ),
+        **pages.CALLER_KEYS,
+        **{name: key for name, key in pages.FURTHER_KEYS.items() if key.to is None},
+    }
+    if is_change:
+        keys["status"] = Key(choice(*STATES), "state", help="Pause or resume.")
+    return keys
+
+
+def _no_zero(wanted: bool) -> bool:
+    if wanted:
+        raise ValueError(_NO_ZERO)
+    return wanted
+
+
+_CALLER = ("origin", "integration", "audit_username")
+
+
+def _request(values: dict[str, Any], at: Position) -> Any:
+    caller = {name: values.pop(name, None) for name in _CALLER}
+    caller["origin"] = caller["origin"] or "api"
+    if (goal := values.get("goal")) is not None and not goal.strip():
+        if at.where == WHERE_CHANGED:
+            values["goal"] = None
+        else:
+            del values["goal"]
+    return MonitorRequest(values, **caller)
+
+
+def _created(values: dict[str, Any], at: Position) -> Any:
+    found = _request(values, at)
+    searches = any(isinstance(x, SearchTarget) for x in values["targets"])
+    if searches and not values.get("goal") and values.get("judge") is not False:
+        text = "goal is required for a search target, unless judgeEnabled is false"
+        return (at / "goal").report("custom", text)
+    return found
+
+
+def _changed(values: dict[str, Any], at: Position) -> Any:
+    if values.keys() <= set(_CALLER):
+        names = ", ".join(name for name in CHANGED.fields if name in _CHANGEABLE)
+        return at.report("custom", f"the body must have at least one of {names}")
+    return _request(values, at)
+
+
+WHERE = "body (v2)"
+WHERE_CHANGED = "change (v2)"
+CREATED = Object(_keys(is_change=False), _created, pages.EXPERIMENTAL)
+CHANGED = Object(_keys(is_change=True), _changed, pages.EXPERIMENTAL)
+_CHANGEABLE = frozenset(
+    {"name", "status", "schedule", "targets", "goal", "judgeEnabled"}
+    | {"webhook", "notification", "retentionDays"}
+)
+
+
+def monitor_request(body: object) -> MonitorRequest:
+    """Return the request in a body of ``POST /v2/monitor``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    return _read(CREATED, body, WHERE)
+
+
+def monitor_change(body: object) -> MonitorRequest:
+    """Return the change in a body of ``PATCH /v2/monitor/{id}``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    return _read(CHANGED, body, WHERE_CHANGED)
+
+
+@frozen
+class RunRequest:
+    """A body of ``POST /v2/monitor/{id}/run``: only its caller."""
+
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+
+def _run(values: dict[str, Any], _: Position) -> Any:
+    return RunRequest(**values)
+
+
+RUN = Object(pages.CALLER_KEYS, _run, pages.EXPERIMENTAL)
+
+
+def run_request(body: object) -> RunRequest:
+    """Return the request in a body that may be empty.
+
+    :raises InvalidOptions: with every issue.
+    """
+    found: RunRequest = structure(RUN, {} if body is None else body, WHERE)
+    return found
+
+
+def _read(kind: Object, body: object, where: str) -> MonitorRequest:
+    body = _camel(body)
+    found: MonitorRequest = structure(kind, body, where)
+    assert isinstance(body, dict)
+    shown = tuple(
+        _shown(given, target)
+        for given, target in zip(
+            body.get("targets") or (), found.values.get("targets", ()), strict=True
+        )
+    )
+    hook = found.values.get("webhook")
+    return MonitorRequest(
+        found.values,
+        shown,
+        None if hook is None else _shown_hook(hook),
+        found.origin,
+        found.integration,
+        found.audit_username,
+    )
+
+
+def _camel(body: object) -> object:
+    """Return a body whose targets have the keys of the API."""
+    if not isinstance(body, dict) or not isinstance(body.get("targets"), list):
+        return body
+    return {**body, "targets": [camel_keys(x, SPELLINGS) for x in body["targets"]]}
+
+
+def _shown(given: dict[str, Any], target: TargetT) -> dict[str, Any]:
+    """Return a target for responses: as given, with its id and the defaults of searches."""
+    found = {**given, "id": target.id}
+    if isinstance(target, ScrapeTarget):
+        found["urls"] = list(target.urls)
+    elif isinstance(target, SearchTarget):
+        found |= {
+            "queries": list(target.queries),
+            "searchWindow": target.window,
+            "maxResults": target.max_results,
+        }
+    return found
+
+
+def _shown_hook(hook: Webhook) -> dict[str, Any]:
+    return {
+        "url": hook.url,
+        "headers": dict(hook.headers),
+        "metadata": dict(hook.metadata),
+        "events": [f"monitor.{name}" for name in hook.events],
+    }

@@ -1,0 +1,46 @@
+"""The body of ``PUT /v2/team/threat-protection``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.options.parsing import Bool, Key, Object, structure
+from scraper_service.options.request_values import THREAT_PROTECTION
+from scraper_service.options.scrape import SiteRules
+from scraper_service.options.site_policy import SitePolicy
+
+if TYPE_CHECKING:
+    from scraper_service.options.parsing import Position
+
+
+def _policy(values: dict[str, Any], at: Position) -> Any:
+    allows_overrides = values.pop("allows_overrides", False)
+    mode = values.get("mode", "off")
+    rules = THREAT_PROTECTION.make(values, at)  # reports a mode that scans
+    if rules is not None and not isinstance(rules, SiteRules):
+        return rules
+    return SitePolicy(
+        mode=mode, rules=rules or SiteRules(), allows_overrides=allows_overrides
+    )
+
+
+TEAM_PROTECTION = Object(
+    {
+        **THREAT_PROTECTION.fields,
+        "allowRequestOverrides": Key(
+            Bool(),
+            "allows_overrides",
+            help="Let requests replace the lists by their own.",
+        ),
+    },
+    _policy,
+)
+
+
+def team_protection(body: object) -> SitePolicy:
+    """Return the policy in a body.
+
+    :raises InvalidOptions: with every issue.
+    """
+    policy: SitePolicy = structure(TEAM_PROTECTION, body, "body (v2)")
+    return policy

@@ -1,0 +1,396 @@
+"""Sessions of the browser: a page that stays open between the calls of its caller.
+
+The public clients call ``/v2/browser``, the documentation of the reference API has
+``/v2/interact``: both are the same.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.api.application import note_caller, with_base, write
+from scraper_service.api.errors import PAGE_STATUSES, failed_page
+from scraper_service.api.openapi.described import Described
+from scraper_service.api.openapi.shapes import (
+    BOOL,
+    COUNT,
+    ID,
+    INTEGER,
+    TEXT,
+    TIME,
+    array,
+    either,
+    mapping,
+    one_of,
+    own,
+    ref,
+    said,
+    shape,
+    success,
+)
+from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
+from scraper_service.api.requests.interact import (
+    SESSION,
+    STEP,
+    session_options,
+    step_request,
+)
+from scraper_service.api.responses import encode, iso, page_json
+from scraper_service.api.streams.session_socket import SessionSocket
+from scraper_service.api.streams.session_view import (
+    PAGE,
+    PAGE_HEADERS,
+    PictureStream,
+)
+from scraper_service.api.streams.websocket import Handshake, is_wanted
+from scraper_service.api.v2.responses import STATUS
+from scraper_service.api.version import Routes
+from scraper_service.crawling.download.download_errors import SITE_BLOCKED
+from scraper_service.errors import (
+    InvalidParameter,
+    JobNotFound,
+    OptionUnavailable,
+    OutOfCredits,
+    ProfileInUse,
+    QueueFull,
+    ReplayUnavailable,
+    SessionDestroyed,
+    SessionElsewhere,
+    SessionNotFound,
+    SiteBlocked,
+    Unauthorized,
+)
+from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.services.browser_sessions.lifecycle import PageFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.version import RouteT
+    from scraper_service.services.browser_sessions.running_session import (
+        RunningSession,
+    )
+    from scraper_service.services.browser_sessions.steps import StepResult
+    from scraper_service.storage.accounts.browser_sessions import SessionRecord
+
+MAX_TEXT = 2**20  # bytes of each of stdout and stderr
+ACTIVE, DESTROYED = "active", "destroyed"
+_STATUS = ChoiceParameter("status", "Only sessions in this state.", (ACTIVE, DESTROYED))
+_TOKEN = TextParameter("token", "The secret in the URL.")
+_OPENED = success(
+    {
+        "id": ID,
+        "cdpUrl?": TEXT,
+        "liveViewUrl?": TEXT,
+        "expiresAt": TIME,
+    }
+)
+_LISTED = success(
+    {
+        "sessions": array(
+            shape(
+                {
+                    "id": ID,
+                    "status": one_of(ACTIVE, DESTROYED),
+                    "cdpUrl": said(TEXT, "Empty where it is not offered."),
+                    "liveViewUrl": said(TEXT, "Empty where it is not offered."),
+                    "streamWebView": BOOL,
+                    "createdAt": TIME,
+                    "lastActivity": TIME,
+                }
+            )
+        )
+    }
+)
+_ENDED = success(
+    {"status": one_of(DESTROYED), "sessionDurationMs": COUNT, "creditsBilled": COUNT}
+)
+_DONE = shape(
+    {
+        "success": said(BOOL, "False if the step failed; error has the reason."),
+        "output?": said(TEXT, "The answer to a prompt."),
+        "result?": said(TEXT, "The value of the last expression, as text or JSON."),
+        "stdout": TEXT,
+        "stderr": TEXT,
+        "truncated?": own(said(BOOL, "True if stdout or stderr was cut at 1 MiB.")),
+        "exitCode": said(
+            INTEGER, "0; 1 after a failure, 124 after the timeout, 127 for a shell."
+        ),
+        "killed": said(BOOL, "True after the timeout."),
+        "url": own(said(TEXT, "The URL of the page after the step.")),
+        "cdpUrl?": TEXT,
+        "liveViewUrl?": TEXT,
+        "actions?": own(mapping(array(either(TEXT, {"type": "object"})))),
+        "data?": own(ref("Page")),
+        "error?": TEXT,
+    }
+)
+_GONE = (SessionNotFound, SessionDestroyed, SessionElsewhere)
+
+
+class BrowserSessionRoutes(Routes):
+    """Sessions of the browser."""
+
+    def routes(self) -> Iterable[RouteT]:
+        for base in ("/interact", "/browser"):
+            one = f"{base}/<session_id>"
+            yield ("POST", base, KeyScope.SCRAPE, self.start)
+            yield ("GET", base, KeyScope.READ, self.sessions)
+            yield ("POST", f"{one}/execute", KeyScope.SCRAPE, self.execute)
+            yield ("DELETE", one, KeyScope.SCRAPE, self.end)
+        # The token in the URL stands for a key.
+        watched = "/interact/<session_id>"
+        yield ("GET", f"{watched}/cdp", KeyScope.READ, self.connect)
+        yield ("GET", f"{watched}/view", KeyScope.READ, self.view)
+        yield ("GET", f"{watched}/view/pictures", KeyScope.READ, self.pictures)
+        of_scrape = "/scrape/<scrape_id>/interact"
+        yield ("POST", of_scrape, KeyScope.SCRAPE, self.execute_after)
+        yield ("DELETE", of_scrape, KeyScope.SCRAPE, self.end_after)
+
+    @Described(
+        returns=_OPENED,
+        body=SESSION,
+        example={"url": "https://example.com", "ttl": 600},
+        errors=(
+            OptionUnavailable,
+            SiteBlocked,
+            OutOfCredits,
+            QueueFull,
+            ProfileInUse,
+            *PAGE_STATUSES,
+        ),
+        needs=("browser",),
+    )
+    async def start(self, request: JsonRequest) -> bytes:
+        """Open a session: a page in a browser of its own."""
+        team, body, _ = await self.checks.admit_work(request, Mode.SCRAPE)
+        options = await body.read(session_options)
+        note_caller(request, options)
+        if options.url and self.checks.sites.first_of([options.url]) is not None:
+            raise SiteBlocked(SITE_BLOCKED)
+        try:
+            record = await self.services.browser_sessions.start(options, team)
+        except PageFailed as failed:
+            return write(request, failed_page(failed.error, STATUS))
+        members = self._urls(request, record.id)
+        members["expiresAt"] = iso(record.expires_at)
+        return encode({"success": True, "id": record.id, **members})
+
+    def _done(self, request: JsonRequest, found: StepResult) -> bytes:
+        """Return the response to a step."""
+        answer = step_json(found, self._urls(request, found.session_id))
+        return with_base(answer, self.base_url(request))
+
+    def _urls(self, request: JsonRequest, session_id: str) -> dict[str, str]:
+        """Return the URLs of a session that are offered."""
+        tokens = self.services.browser_sessions.tokens(session_id)
+        base = f"{self.base_url(request)}/v2/interact/{session_id}"
+        found = {}
+        if "cdp" in tokens:
+            place = "ws" + base.removeprefix("http")
+            found["cdpUrl"] = f"{place}/cdp?token={tokens['cdp']}"
+        if "view" in tokens:
+            found["liveViewUrl"] = f"{base}/view?token={tokens['view']}"
+        return found
+
+    @Described(
+        returns=TEXT,
+        parameters=(_TOKEN,),
+        errors=(Unauthorized, QueueFull),
+        failures={101: TEXT},
+        summary="Connect to the browser of a session, over a WebSocket.",
+        is_own=True,
+    )
+    async def connect(self, request: JsonRequest, session_id: str) -> SessionSocket:
+        """Connect to the browser of a session, over a WebSocket.
+
+        Messages are those of the DevTools protocol: give the URL ``cdpUrl`` of a session to
+        Playwright or Puppeteer.
+        """
+        session = self._by_token(request, session_id, "cdp")
+        if not is_wanted(request):
+            raise InvalidParameter("cdpUrl is for a WebSocket")
+        handshake = Handshake(request)
+        self.api.watchers.sessions.check(session.team)
+        return SessionSocket(self.api, session, handshake)
+
+    @Described(
+        returns=TEXT,
+        parameters=(_TOKEN,),
+        media=("text/html",),
+        errors=(Unauthorized,),
+    )
+    async def view(self, request: JsonRequest, session_id: str) -> bytes:
+        """Return a web page with pictures of the page of a session."""
+        session = self._by_token(request, session_id, "view")
+        for name, value in PAGE_HEADERS.items():
+            request.setHeader(name, value)
+        return PAGE.format(session.view_token).encode()
+
+    @Described(
+        returns=TEXT,
+        parameters=(_TOKEN,),
+        media=("multipart/x-mixed-replace",),
+        errors=(Unauthorized, QueueFull),
+        is_own=True,
+    )
+    async def pictures(self, request: JsonRequest, session_id: str) -> PictureStream:
+        """Return pictures of the page of a session, one after the other."""
+        session = self._by_token(request, session_id, "view")
+        self.api.watchers.sessions.check(session.team)
+        return PictureStream(self.api, session)
+
+    def _by_token(
+        self, request: JsonRequest, session_id: str, kind: str
+    ) -> RunningSession:
+        token = _TOKEN.read(request) or ""
+        return self.services.browser_sessions.by_token(session_id, kind, token)
+
+    @Described(returns=_LISTED, parameters=(_STATUS,))
+    async def sessions(self, request: JsonRequest) -> bytes:
+        """Return the sessions of the team, the newest first, ended ones for 24 hours."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        status = _STATUS.read(request)
+        found = await self.services.browser_sessions.listed(
+            team, None if status is None else status == ACTIVE
+        )
+        rows = [_listed(each) | self._urls(request, each.id) for each in found]
+        return encode({"success": True, "sessions": rows})
+
+    @Described(
+        returns=_DONE,
+        body=STEP,
+        example={
+            "actions": [{"type": "click", "selector": "#more"}],
+            "formats": ["markdown"],
+        },
+        errors=(OptionUnavailable, *_GONE, 429),
+        needs=("browser",),
+    )
+    async def execute(self, request: JsonRequest, session_id: str) -> bytes:
+        """Do one step in the page of a session.
+
+        A step that fails is a response of status 200 with success false; the session goes on.
+        """
+        team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        step = await body.read(step_request)
+        note_caller(request, step)
+        found = await self.services.browser_sessions.step(_id(session_id), step, team)
+        return self._done(request, found)
+
+    @Described(
+        returns=_DONE,
+        body=STEP,
+        example={"code": "agent-browser snapshot -i", "language": "bash"},
+        errors=(
+            OptionUnavailable,
+            OutOfCredits,
+            QueueFull,
+            ProfileInUse,
+            JobNotFound,
+            ReplayUnavailable,
+            *_GONE,
+            *PAGE_STATUSES,
+        ),
+        needs=("browser",),
+    )
+    async def execute_after(self, request: JsonRequest, scrape_id: str) -> bytes:
+        """Do one step in the page of a scrape.
+
+        The first call opens the page again, with headers, waits and actions of the scrape; further
+        calls go on in the same session. It ends after 600 seconds, or 300 without a call.
+        """
+        team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        scrape_id = parse_job_id(scrape_id)
+        step = await body.read(step_request)
+        note_caller(request, step)
+        try:
+            found = await self.services.browser_sessions.step_after(
+                scrape_id, step, team
+            )
+        except PageFailed as failed:
+            return write(request, failed_page(failed.error, STATUS))
+        return self._done(request, found)
+
+    @Described(returns=_ENDED, errors=(SessionNotFound, SessionElsewhere))
+    async def end_after(self, request: JsonRequest, scrape_id: str) -> bytes:
+        """End the session of a scrape. A second call returns the same figures."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return ended_json(
+            await self.services.browser_sessions.end_after(
+                parse_job_id(scrape_id), team
+            )
+        )
+
+    @Described(returns=_ENDED, errors=(SessionNotFound, SessionElsewhere))
+    async def end(self, request: JsonRequest, session_id: str) -> bytes:
+        """End a session. A second call returns the same figures."""
+        team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        return ended_json(
+            await self.services.browser_sessions.end(_id(session_id), team)
+        )
+
+
+def _id(text: str) -> str:
+    try:
+        return str(uuid.UUID(text))
+    except ValueError:
+        raise SessionNotFound from None
+
+
+def _listed(record: SessionRecord) -> dict[str, Any]:
+    return {
+        "id": record.id,
+        "status": ACTIVE if record.is_active else DESTROYED,
+        "cdpUrl": "",
+        "liveViewUrl": "",
+        "streamWebView": record.has_view,
+        "createdAt": iso(record.created_at),
+        "lastActivity": iso(record.last_at),
+    }
+
+
+def ended_json(record: SessionRecord) -> bytes:
+    """Return the response to the end of a session."""
+    return encode(
+        {
+            "success": True,
+            "status": DESTROYED,
+            "sessionDurationMs": record.duration_ms,
+            "creditsBilled": record.credits or 0,
+        }
+    )
+
+
+def step_json(found: StepResult, urls: Mapping[str, str]) -> bytes:
+    """Return the response to a step, with the URLs of its session."""
+    stdout, stderr = _cut(found.stdout), _cut(found.stderr)
+    is_cut = (stdout, stderr) != (found.stdout, found.stderr)
+    facts = {
+        "success": found.error is None,
+        "output": found.output,
+        "result": found.result,
+        "stdout": stdout,
+        "stderr": stderr,
+        "truncated": True if is_cut else None,
+        "exitCode": found.exit_code,
+        "killed": found.is_killed,
+        "url": found.url,
+        "error": found.error,
+        **urls,
+    }
+    members = [encode({k: v for k, v in facts.items() if v is not None})[1:-1]]
+    if found.actions is not None:
+        members.append(b'"actions":' + found.actions)
+    if found.page is not None:
+        members.append(b'"data":' + page_json(found.page))
+    return b"{%s}" % b",".join(members)
+
+
+def _cut(text: str) -> str:
+    """Return at most :data:`MAX_TEXT` bytes of a text."""
+    if len(text) * 4 <= MAX_TEXT:
+        return text
+    return text.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")

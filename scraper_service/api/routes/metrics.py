@@ -1,0 +1,110 @@
+"""``GET /metrics``: counts and gauges as text for Prometheus."""
+
+from __future__ import annotations
+
+import hmac
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from twisted.web.server import NOT_DONE_YET
+
+from scraper_service.api.application import write
+from scraper_service.api.connections import peer_address
+from scraper_service.api.errors import answer_to, not_found, refused_method
+from scraper_service.api.openapi.described import Described, RootResource
+from scraper_service.api.openapi.shapes import TEXT
+from scraper_service.shared_objects import BackgroundTasks
+
+if TYPE_CHECKING:
+    from scraper_service.api.http_server import JsonRequest
+    from scraper_service.services.metrics.service_metrics import Metrics
+
+OPEN = "open"
+TEXT_TYPE = "text/plain"
+OPEN_METRICS_TYPE = "application/openmetrics-text"
+# Headers of requests that a proxy passes on, or that the page of a site sends from the
+# browser of this machine. Their peer is on loopback, their caller is not.
+FORWARDED = (
+    *("forwarded", "origin", "via", "x-forwarded-for", "x-forwarded-host"),
+    *("x-forwarded-proto", "x-real-ip"),
+)
+
+
+@frozen
+class MetricsAccess:
+    """Who may read the metrics: by the settings ``METRICS`` and ``METRICS_KEY``."""
+
+    mode: str
+    key: str
+
+    def allows(self, request: JsonRequest) -> bool:
+        """Return True for a caller who may read the metrics."""
+        if self.mode == OPEN:
+            return True
+        sent = request.header("Authorization") or ""
+        scheme, _, key = sent.partition(" ")
+        if self.key and scheme.lower() == "bearer":
+            expected = self.key.encode()
+            if hmac.compare_digest(key.strip().encode("latin-1"), expected):
+                return True
+        return _is_here(request)
+
+
+def _is_here(request: JsonRequest) -> bool:
+    """Return True if the caller is on this machine, not behind a proxy of it."""
+    if any(request.getHeader(name) for name in FORWARDED):
+        return False
+    address: Any = request.getClientAddress()
+    try:
+        return peer_address(address.host).is_loopback
+    except (AttributeError, ValueError):
+        return False
+
+
+class MetricsPage(RootResource):
+    """``/metrics``. Without permission it does not seem to exist."""
+
+    isLeaf = True
+    routes = (
+        (
+            "GET",
+            "/metrics",
+            Described(
+                summary="Return the metrics for Prometheus.",
+                returns=TEXT,
+                errors=(404,),
+                media=(TEXT_TYPE, OPEN_METRICS_TYPE),
+                is_own=True,
+            ),
+        ),
+    )
+
+    def __init__(self, metrics: Metrics, access: MetricsAccess):
+        super().__init__()
+        self._metrics = metrics
+        self._access = access
+        self._tasks = BackgroundTasks()
+
+    def render(self, request: JsonRequest) -> bytes | int:
+        if request.postpath or not self._access.allows(request):
+            return not_found(request)
+        if (refusal := refused_method(request)) is not None:
+            return refusal
+        self._tasks.spawn(self._answer(request))
+        return NOT_DONE_YET
+
+    async def _answer(self, request: JsonRequest) -> None:
+        gone = request.notifyFinish()
+        gone.addErrback(lambda _: None)  # the client went away
+        try:
+            body, media = await self._metrics.text(request.header("Accept") or "")
+        except Exception as error:
+            body = write(request, answer_to(error, str))
+        else:
+            request.setHeader("Content-Type", media)
+            request.setHeader("Content-Length", str(len(body)))
+        if gone.called:
+            return
+        if request.method == b"GET":
+            request.write(body)
+        request.finish()

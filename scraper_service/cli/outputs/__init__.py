@@ -1,0 +1,1 @@
+"""Outputs of the command line: files, folders and tables of pages."""

@@ -1,0 +1,271 @@
+"""Reads values from a page by CSS selectors and XPath, exactly as a caller names them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+from lxml import etree
+
+from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.structured_data.values import flag_of, number_of
+from scraper_service.options.selectors import plan_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from scraper_service.content.html.document import Document
+    from scraper_service.options.selectors import FieldPlan
+
+TIME_S = 2.0  # CPU seconds for a page
+MAX_ITEMS = 10_000  # objects and values in lists, of a page
+MAX_FAULTS = 3  # that a warning names
+
+_BLOCKS = frozenset(
+    "address article aside blockquote br caption center dd details dialog dir div dl dt"
+    " fieldset figcaption figure footer form h1 h2 h3 h4 h5 h6 header hr legend li main"
+    " menu nav ol option p pre section summary table tbody td tfoot th thead tr ul".split()
+)
+_UNSEEN = frozenset(("script", "style", "template", "noscript"))
+
+
+def read_selectors(
+    document: Document,
+    selectors: Mapping[str, Any],
+    schema: Mapping[str, Any] | None = None,
+) -> tuple[Any, list[str]]:
+    """Return the data that ``selectors`` name in the raw tree, and warnings.
+
+    The data are one object, or with ``baseSelector`` an array of objects; a value without
+    a match is its ``default``, else null. With a ``schema``, texts become its numbers and
+    booleans, and what does not fit is a warning.
+    """
+    plan = plan_of(selectors)
+    reading = _Reading(document.base, time.thread_time() + TIME_S)
+    root = document.root
+    data: Any
+    if plan.base is None:
+        data = reading.object_of(root, plan.fields)
+    else:
+        data = []
+        for element in reading.matches(root, plan.base):
+            if not reading.may_go_on():
+                break
+            own = reading.object_of(element, plan.base_fields)
+            data.append({**own, **reading.object_of(element, plan.fields)})
+    warnings = list(dict.fromkeys(reading.warnings))
+    if schema is not None:
+        data = _cast(data, schema)
+        warnings += _faults(data, schema)
+    return data, warnings
+
+
+@define
+class _Reading:
+    """The reading of one page, within its limits."""
+
+    base: str
+    #: CPU time of the thread at which it ends.
+    ends: float
+    items: int = 0
+    warnings: list[str] = field(factory=list)
+
+    def may_go_on(self) -> bool:
+        """Count an item. Return False, with a warning, at the limits of a page."""
+        self.items += 1
+        if self.items > MAX_ITEMS:
+            self.warnings.append(f"The data end after {MAX_ITEMS} items.")
+            return False
+        if time.thread_time() > self.ends:
+            self.warnings.append(f"The data end after {TIME_S:g} s of reading.")
+            return False
+        return True
+
+    def object_of(self, element: Any, fields: tuple[FieldPlan, ...]) -> dict[str, Any]:
+        return {each.name: self._value(element, each) for each in fields}
+
+    def matches(self, element: Any, xpath: etree.XPath | None) -> list[Any]:
+        """Return the elements and texts that match, the element itself without XPath."""
+        if xpath is None:
+            return [element]
+        try:
+            found = xpath(element)
+        except etree.XPathError as error:
+            self.warnings.append(f"A selector failed ({error}): {xpath.path[:100]}.")
+            return []
+        return found if isinstance(found, list) else [found]
+
+    def _value(self, element: Any, plan: FieldPlan) -> Any:
+        if not isinstance(element.tag, str) or time.thread_time() > self.ends:
+            return plan.default
+        found = self.matches(element, plan.xpath)
+        match plan.steps[0]:
+            case "nested":
+                inner = next(filter(_is_element, found), None)
+                if inner is None:
+                    return plan.default
+                return self.object_of(inner, plan.fields)
+            case "nested_list":
+                return self._objects(found, plan)
+            case "list" if plan.fields:
+                return self._objects(found, plan)
+            case "list":
+                return list(self._texts(found, plan))
+        value = next(self._values(found, plan), None)
+        return plan.default if value is None else value
+
+    def _objects(self, found: list[Any], plan: FieldPlan) -> list[dict[str, Any]]:
+        objects = []
+        for element in filter(_is_element, found):
+            if not self.may_go_on():
+                break
+            objects.append(self.object_of(element, plan.fields))
+        return objects
+
+    def _texts(self, found: list[Any], plan: FieldPlan) -> Iterator[Any]:
+        for value in self._values(found, plan):
+            if not self.may_go_on():
+                return
+            if value is not None:
+                yield value
+
+    def _values(self, found: list[Any], plan: FieldPlan) -> Iterator[Any]:
+        """Yield the value of each match, None for none; text nodes without words are none."""
+        for each in found:
+            if _is_element(each) or not isinstance(each, str) or each.strip():
+                yield self._read(each, plan)
+
+    def _read(self, found: Any, plan: FieldPlan) -> Any:
+        """Return the value of one match; None for none."""
+        steps = plan.steps
+        if steps == ("list",):
+            steps = ("attribute",) if plan.attribute else ("text",)
+            steps += ("regex",) if plan.pattern is not None else ()
+        value = found
+        for step in steps:
+            value = _step(step, value, plan)
+            if value is None:
+                return None
+        if _is_element(value):
+            value = text_of(value)
+        for name in plan.transforms:
+            value = self._transformed(name, value)
+            if value is None:
+                return None
+        return value
+
+    def _transformed(self, name: str, value: Any) -> Any:
+        text = value if isinstance(value, str) else str(value)
+        match name:
+            case "strip":
+                return text.strip()
+            case "lowercase":
+                return text.lower()
+            case "uppercase":
+                return text.upper()
+            case "absolute_url":
+                return absolute(self.base, text)
+        return number_of(text) if isinstance(value, str) else value
+
+
+def _step(step: str, value: Any, plan: FieldPlan) -> Any:
+    if step == "attribute":
+        if not _is_element(value):
+            return value.strip() if isinstance(value, str) else value  # ::attr(name)
+        return value.get(plan.attribute)
+    if step == "html":
+        if not _is_element(value):
+            return value
+        return etree.tostring(value, encoding="unicode", method="html", with_tail=False)
+    if isinstance(value, bool | float):  # what XPath counts or tests
+        value = int(value) if isinstance(value, float) and value.is_integer() else value
+        if step == "text":
+            return value
+    text = text_of(value) if _is_element(value) else " ".join(str(value).split())
+    if step == "text":
+        return text
+    found = plan.pattern.search(text)
+    return found.group(plan.group) if found else None
+
+
+def text_of(element: Any) -> str:
+    """Return all text of an element, white space collapsed, blocks apart by a space."""
+    texts: list[str] = []
+    walk = etree.iterwalk(element, events=("start", "end"))
+    for event, each in walk:
+        name = each.tag
+        if event == "start":
+            if name in _UNSEEN:
+                walk.skip_subtree()
+                continue
+            if name in _BLOCKS:
+                texts.append(" ")
+            if each.text and isinstance(name, str):
+                texts.append(each.text)
+            continue
+        if name in _BLOCKS:
+            texts.append(" ")
+        if each is not element and each.tail:
+            texts.append(each.tail)
+    return " ".join("".join(texts).split())
+
+
+def _is_element(found: Any) -> bool:
+    return isinstance(found, etree._Element) and isinstance(found.tag, str)
+
+
+def _cast(value: Any, schema: Any) -> Any:
+    """Return a value whose texts are numbers and booleans where the schema has these."""
+    if not isinstance(schema, dict):
+        return value
+    if isinstance(value, list):
+        return [_cast(each, schema.get("items")) for each in value]
+    if isinstance(value, dict):
+        fields = schema.get("properties")
+        if not isinstance(fields, dict):
+            return value
+        return {name: _cast(each, fields.get(name)) for name, each in value.items()}
+    if not isinstance(value, str):
+        return value
+    kinds = schema.get("type")
+    kinds = kinds if isinstance(kinds, list) else [kinds]
+    if "string" in kinds:
+        return value
+    found: Any = None
+    if "number" in kinds or "integer" in kinds:
+        found = number_of(value)
+        if "number" not in kinds and not isinstance(found, int):
+            found = None
+    elif "boolean" in kinds:
+        found = flag_of(value)
+    return value if found is None else found
+
+
+def _faults(data: Any, schema: Mapping[str, Any]) -> list[str]:
+    """Return what does not fit the schema; null fits everywhere."""
+    import jsonschema  # noqa: PLC0415  # only with a schema beside selectors
+    from referencing import Registry  # noqa: PLC0415
+    from referencing.exceptions import Unresolvable  # noqa: PLC0415
+
+    validator = jsonschema.Draft202012Validator(schema, registry=Registry())
+    try:
+        validator.check_schema(schema)
+        errors = [e for e in validator.iter_errors(data) if e.instance is not None]
+    except (
+        jsonschema.exceptions.SchemaError,
+        jsonschema.exceptions.UnknownType,
+        Unresolvable,
+        AttributeError,
+        TypeError,
+        RecursionError,
+    ) as error:
+        return [f"The schema could not be checked ({type(error).__name__})."]
+    found = [
+        f"/{'/'.join(map(str, each.absolute_path))}: {each.message[:200]}"
+        for each in errors[:MAX_FAULTS]
+    ]
+    if not found:
+        return []
+    more = f" ({len(errors)} in all)" if len(errors) > MAX_FAULTS else ""
+    return [f"The data do not fit the schema{more}: {'; '.join(found)}."]

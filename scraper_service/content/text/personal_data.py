@@ -1,0 +1,255 @@
+"""Finds and replaces personal data in texts by rules: addresses, numbers, secrets."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+from attrs import define, field
+
+from scraper_service.options.scrape import EMAIL, FINANCIAL, PHONE, SECRET, RedactPii
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    #: Start and end of something found.
+    SpanT = tuple[int, int]
+
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])"
+)
+_CARD = re.compile(r"(?<![\d-])[2-6](?:[ -]?\d){12,18}(?![\d-])")
+_IBAN = re.compile(r"(?<![A-Za-z\d])[A-Z]{2}\d{2}(?: ?[A-Z\d]){11,30}")
+_KEY_BLOCK = re.compile(
+    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,20000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+_TOKEN = re.compile(
+    r"(?<![\w-])(?:"
+    r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"  # JSON Web Tokens
+    r"|(?:sk|rk|pk)_(?:live|test)_[A-Za-z\d]{16,}|sk-[\w-]{20,}"
+    r"|gh[pousr]_[A-Za-z\d]{30,}|github_pat_\w{30,}|glpat-[\w-]{20,}"
+    r"|xox[abprs]-[A-Za-z\d-]{10,}|AKIA[\dA-Z]{16}|ASIA[\dA-Z]{16}|AIza[\w-]{35}"
+    r"|fc-[\da-f]{32,}|npm_[A-Za-z\d]{36}|hf_[A-Za-z\d]{30,}|SG\.[\w-]{16,}\.[\w-]{16,}"
+    r")(?![\w-])"
+)
+_PAIR = re.compile(
+    r"(?i)\b(?:pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|auth|secret)[ _-]?(?:key|token))"
+    r"""["'*_`]{0,3}[ \t]{0,3}[:=][ \t]{0,3}["'*_`]{0,3}([^\s"'<>|,;&`*]{6,200})"""
+)
+# Digit or sign in what is no plain word: "password: required" tells no password.
+_NO_WORD = re.compile(r"[\d!#$%^&@?~]")
+_IBAN_SIZES = {
+    **dict.fromkeys(("NO",), 15),
+    **dict.fromkeys(("BE",), 16),
+    **dict.fromkeys(("DK", "FI", "NL"), 18),
+    **dict.fromkeys(("SI",), 19),
+    **dict.fromkeys(("AT", "EE", "LT", "LU"), 20),
+    **dict.fromkeys(("CH", "HR", "LI", "LV"), 21),
+    **dict.fromkeys(("BG", "DE", "GB", "IE"), 22),
+    **dict.fromkeys(("AE", "GI", "IL"), 23),
+    **dict.fromkeys(("CZ", "ES", "RO", "SA", "SE", "SK"), 24),
+    **dict.fromkeys(("PT",), 25),
+    **dict.fromkeys(("IS", "TR"), 26),
+    **dict.fromkeys(("FR", "GR", "IT", "SM"), 27),
+    **dict.fromkeys(("CY", "HU", "PL"), 28),
+}
+# Where national numbers of a language without a region are looked up.
+_REGIONS = {
+    "cs": "CZ",
+    "da": "DK",
+    "de": "DE",
+    "el": "GR",
+    "en": "US",
+    "es": "ES",
+    "fi": "FI",
+    "fr": "FR",
+    "he": "IL",
+    "hi": "IN",
+    "hu": "HU",
+    "it": "IT",
+    "ja": "JP",
+    "ko": "KR",
+    "nb": "NO",
+    "nl": "NL",
+    "no": "NO",
+    "pl": "PL",
+    "pt": "BR",
+    "ro": "RO",
+    "ru": "RU",
+    "sv": "SE",
+    "tr": "TR",
+    "uk": "UA",
+    "zh": "CN",
+}
+_DIGITS = re.compile(r"\d")
+_GONE = ("mailto:", "tel:", "sms:")  # links that are personal data themselves
+_TEXTS = (
+    "markdown",
+    "compared_text",
+    "summary",
+    "json",
+    "extract",
+    "pages",
+    "blocks",
+    "product",
+    "menu",
+)
+
+
+@define
+class Redaction:
+    """Replaces the personal data of one page."""
+
+    options: RedactPii
+    #: The language of the page as a tag; None if unknown.
+    language: str | None
+    #: How often each entity was replaced in the last text that was counted.
+    counts: Counter[str] = field(factory=Counter)
+
+    def values(self, values: Mapping[str, bytes]) -> dict[str, bytes]:
+        """Return the values of a page (JSON texts) without personal data.
+
+        ``counts`` has those of the Markdown; without Markdown, those of all values.
+        """
+        found = dict(values)
+        for name in _TEXTS:
+            if name in found:
+                before = Counter(self.counts)
+                found[name] = _encoded(self.value(json.loads(found[name])))
+                if name != "markdown" and "markdown" in found:
+                    self.counts = before
+        if "links" in found:
+            links = json.loads(found["links"])
+            found["links"] = _encoded([x for x in links if not x.startswith(_GONE)])
+        return found
+
+    def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
+        """Return metadata without personal data, which ``counts`` does not count."""
+        before = Counter(self.counts)
+        found: dict[str, Any] = self.value(dict(facts))
+        self.counts = before
+        return found
+
+    def value(self, value: Any) -> Any:
+        """Return a JSON value with its texts redacted."""
+        if isinstance(value, str):
+            return self.text(value)
+        if isinstance(value, list):
+            return [self.value(each) for each in value]
+        if isinstance(value, dict):
+            return {name: self.value(each) for name, each in value.items()}
+        return value
+
+    def text(self, text: str) -> str:
+        """Return ``text`` with everything replaced that the rules find."""
+        for entity, find in _FINDERS.items():
+            if entity not in self.options.replaced:
+                continue
+            parts, last = [], 0
+            for start, end in find(text, self.language):
+                if start < last:
+                    continue
+                parts += [text[last:start], self._instead(entity, text[start:end])]
+                last = end
+                self.counts[entity] += 1
+            if parts:
+                text = "".join((*parts, text[last:]))
+        return text
+
+    def _instead(self, entity: str, found: str) -> str:
+        match self.options.replace_style:
+            case "mask":
+                return "*" * len(found)
+            case "remove":
+                return ""
+        return f"<{entity}>"
+
+
+def _encoded(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False).encode()
+
+
+def _secrets(text: str, _: str | None) -> Iterator[SpanT]:
+    spans = [found.span() for found in _KEY_BLOCK.finditer(text)]
+    spans += [found.span() for found in _TOKEN.finditer(text)]
+    spans += [
+        found.span(1) for found in _PAIR.finditer(text) if _NO_WORD.search(found[1])
+    ]
+    yield from sorted(spans)
+
+
+def _emails(text: str, _: str | None) -> Iterator[SpanT]:
+    return (
+        (found.span() for found in _EMAIL.finditer(text)) if "@" in text else iter(())
+    )
+
+
+def _financial(text: str, _: str | None) -> Iterator[SpanT]:
+    spans = [
+        found.span()
+        for found in _CARD.finditer(text)
+        if is_card(re.sub(r"\D", "", found[0]))
+    ]
+    for found in _IBAN.finditer(text):
+        end = _end_of_iban(found[0])
+        if end:
+            spans.append((found.start(), found.start() + end))
+    yield from sorted(spans)
+
+
+def _end_of_iban(text: str) -> int:
+    """Return the length of the account number at the start of ``text``, 0 for none."""
+    size = _IBAN_SIZES.get(text[:2])
+    kept = 0
+    for end, character in enumerate(text, 1):
+        kept += character != " "
+        if kept == (size or 0):
+            return end if is_iban(text[:end].replace(" ", "")) else 0
+    return len(text) if size is None and is_iban(text.replace(" ", "")) else 0
+
+
+def _phones(text: str, language: str | None) -> Iterator[SpanT]:
+    if not _DIGITS.search(text):
+        return
+    import phonenumbers  # noqa: PLC0415  # few pages are redacted
+
+    matcher = phonenumbers.PhoneNumberMatcher(
+        text, region_of(language), max_tries=100_000
+    )
+    for found in matcher:
+        yield found.start, found.end
+
+
+def region_of(language: str | None) -> str | None:
+    """Return the country whose numbers a page in a language means; None if unknown."""
+    parts = re.split("[-_]", language or "")
+    if len(parts) > 1 and re.fullmatch("[A-Za-z]{2}", parts[-1]):
+        return parts[-1].upper()
+    return _REGIONS.get(parts[0].lower())
+
+
+def is_card(digits: str) -> bool:
+    """Return True if the check digit of a card number is right (Luhn)."""
+    total = 0
+    for place, digit in enumerate(reversed(digits)):
+        value = int(digit) * (1 + place % 2)
+        total += value - 9 if value > 9 else value
+    return 13 <= len(digits) <= 19 and total % 10 == 0 and len(set(digits)) > 1
+
+
+def is_iban(text: str) -> bool:
+    """Return True if the check digits of an account number are right (ISO 7064)."""
+    moved = text[4:] + text[:4]
+    return int("".join(str(int(each, 36)) for each in moved)) % 97 == 1
+
+
+# Secrets first: parts of them may look like numbers.
+_FINDERS: dict[str, Callable[[str, str | None], Iterator[SpanT]]] = {
+    SECRET: _secrets,
+    EMAIL: _emails,
+    FINANCIAL: _financial,
+    PHONE: _phones,
+}

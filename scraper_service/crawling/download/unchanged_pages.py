@@ -1,0 +1,133 @@
+"""Pages that have not changed since an earlier job: asked for by their validators."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Self
+
+from attrs import evolve
+from scrapy.exceptions import NotConfigured
+from scrapy.http import Response
+
+from scraper_service.crawling.download.stored_sources import read_head
+from scraper_service.crawling.scheduler import LeasedScheduler
+from scraper_service.discovery.lastmod import proves_no_change
+from scraper_service.options.availability import HTTP
+from scraper_service.options.serialization import scrape_options_from_json
+from scraper_service.storage.jobs.base_pages import base_scrape, read_base_page
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+
+if TYPE_CHECKING:
+    from scrapy import Request
+    from scrapy.crawler import Crawler
+
+    from scraper_service.items import KeptResponse, Lease
+    from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.storage.jobs.base_pages import BasePage
+
+#: Request headers by the response header that has their value (RFC 9110, 13.1).
+VALIDATORS = {"ETag": "If-None-Match", "Last-Modified": "If-Modified-Since"}
+_VALUE = re.compile(rb"[\x20-\x7e]{1,1000}")  # others are not sent back
+
+
+class UnchangedPages:
+    """Finds pages that have not changed since the job ``BASE_JOB_ID``.
+
+    Sends the ``ETag`` and ``Last-Modified`` of a page's last response to the URL that sent
+    them. In place of a 304 the stored response is returned, and no request is made for a page
+    whose sitemap proves that nothing has changed. These responses, and those with the same
+    bytes, have ``meta["unchanged"]``: the :class:`~scraper_service.storage.jobs.base_pages.BasePage`.
+
+    Only pages that were fetched over HTTP with the same options count, under the conditions
+    of the page cache. Others are fetched as if there was no base.
+    """
+
+    def __init__(self, crawler: Crawler):
+        self._crawler = crawler
+        self._base_id: str = crawler.settings.get("BASE_JOB_ID") or ""
+        if not self._base_id:
+            raise NotConfigured  # no cost for jobs of their own
+        self._trust_s = crawler.settings.getfloat("LASTMOD_TRUST_S")
+        self._known: asyncio.Future[ScrapeOptions | None] | None = None
+
+    @classmethod
+    def from_crawler(cls, crawler: Crawler) -> Self:
+        return cls(crawler)
+
+    async def process_request(self, request: Request) -> Response | None:
+        meta = request.meta
+        for name in VALIDATORS.values():  # of the URL that has redirected here
+            if meta.get("base_page") is not None:
+                request.headers.pop(name, None)
+        if not await self._is_usual(request):
+            return None
+        if "base_page" not in meta:
+            lease: Lease = meta["lease"]
+            meta["base_page"] = await self._read(lease.row_id)
+        base: BasePage | None = meta["base_page"]
+        if base is None or {base.kept.engine, meta.get("engine")} != {HTTP}:
+            return None
+        status, headers = read_head(base.kept.head)
+        if status >= HTTPStatus.BAD_REQUEST:
+            return None
+        is_trusted = self._trust_s and base.age_s < self._trust_s
+        if is_trusted and base.lastmod and proves_no_change(base.lastmod, base.kept.at):
+            return _stored(request, base, base.kept)
+        if base.kept.url == request.url:
+            for name, condition in VALIDATORS.items():
+                value = headers.get(name)
+                if value is not None and _VALUE.fullmatch(value):
+                    request.headers[condition] = value
+        return None
+
+    async def _is_usual(self, request: Request) -> bool:
+        """Return True if a request is for a page that may have a page in the base."""
+        meta = request.meta
+        options: ScrapeOptions | None = meta.get("options")
+        lease: Lease | None = meta.get("lease")
+        if options is None or lease is None or lease.is_sitemap:
+            return False
+        if not options.accepts_copies or options.max_tokens is not None:
+            return False
+        if self._known is None:
+            team_id = meta["team_id"] or LOCAL_TEAM
+            self._known = asyncio.ensure_future(self._base_options(team_id))
+        known = await asyncio.shield(self._known)
+        return known is not None and known.as_made == options.as_made
+
+    async def _base_options(self, team_id: str) -> ScrapeOptions | None:
+        scheduler = LeasedScheduler.of(self._crawler)
+        found = await scheduler.read(base_scrape, self._base_id, team_id)
+        return None if found is None else scrape_options_from_json(found)
+
+    async def _read(self, row_id: int) -> BasePage | None:
+        scheduler = LeasedScheduler.of(self._crawler)
+        return await scheduler.read(read_base_page, self._base_id, row_id)
+
+    def process_response(self, request: Request, response: Response) -> Response:
+        base: BasePage | None = request.meta.get("base_page")
+        is_known = "unchanged" in request.meta
+        if base is None or base.kept.url != request.url or is_known:
+            return response
+        conditions = VALIDATORS.values()
+        is_asked = any(name in request.headers for name in conditions)
+        if response.status == HTTPStatus.NOT_MODIFIED and is_asked:
+            return _stored(request, base, evolve(base.kept, at=time.time()))
+        status, _ = read_head(base.kept.head)
+        is_same = response.status == status and response.body == base.kept.body
+        if is_same and not response.flags:
+            head = request.meta.get("response_head") or base.kept.head
+            kept = evolve(base.kept, at=time.time(), head=head)
+            request.meta["unchanged"] = evolve(base, kept=kept)
+        return response
+
+
+def _stored(request: Request, base: BasePage, kept: KeptResponse) -> Response:
+    """Return the stored response of a page in place of a new one."""
+    request.meta["unchanged"] = evolve(base, kept=kept)
+    request.meta["response_head"] = kept.head
+    status, headers = read_head(kept.head)
+    return Response(kept.url, status, headers=headers, body=kept.body, request=request)

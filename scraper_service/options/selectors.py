@@ -1,0 +1,325 @@
+"""The key ``selectors`` of the formats json and changeTracking: what to read, exactly.
+
+The object is that of crawl4ai's ``JsonCssExtractionStrategy``; each selector may be CSS or
+XPath, as users of parsel write it.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import re2
+from attrs import frozen
+from lxml import etree
+from parsel.csstranslator import HTMLTranslator
+
+from scraper_service.options.parsing import (
+    INVALID,
+    Anything,
+    Array,
+    Key,
+    Object,
+    Position,
+    Text,
+    Then,
+    ValueKind,
+    integer,
+    short,
+    structure,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+MAX_FIELDS = 100
+MAX_LEVELS = 5  # of fields in fields
+MAX_SELECTOR = 1000  # characters
+MAX_STEPS = 4  # of a pipeline
+PATTERN_BYTES = 2**20  # of a compiled pattern
+MAX_PATTERN = 1000  # characters
+
+STEPS = ("text", "attribute", "html", "regex")
+GROUPS = ("nested", "nested_list", "list")
+TRANSFORMS = ("strip", "lowercase", "uppercase", "number", "absolute_url")
+NO_CODE = "it would run code; use pattern and transform, or XPath for siblings"
+
+_XPATH = re.compile(r"/|\./|\.\./|\(|xpath:")
+_TRANSLATOR = HTMLTranslator()
+
+
+@frozen
+class FieldPlan:
+    """One field to read from an element."""
+
+    name: str
+    #: XPath of the matches; None for the element itself.
+    xpath: etree.XPath | None
+    #: Some of :data:`STEPS`, in order, or one of :data:`GROUPS`.
+    steps: tuple[str, ...]
+    attribute: str | None
+    pattern: Any
+    #: The group of ``pattern``.
+    group: int
+    #: Some of :data:`TRANSFORMS`.
+    transforms: tuple[str, ...]
+    #: What stands for no match.
+    default: Any
+    #: The fields of each match, in a group.
+    fields: tuple[FieldPlan, ...]
+
+
+@frozen
+class SelectorPlan:
+    """The whole object, compiled."""
+
+    fields: tuple[FieldPlan, ...]
+    #: XPath of the elements with a result each; None for one result of the page.
+    base: etree.XPath | None = None
+    #: Fields of the base element itself.
+    base_fields: tuple[FieldPlan, ...] = ()
+
+
+@frozen
+class AsGiven:
+    """A value that ``kind`` can read; it stays as it was given."""
+
+    kind: ValueKind
+
+    @property
+    def expected(self) -> str:
+        return self.kind.expected
+
+    def read(self, value: Any, at: Position) -> Any:
+        return INVALID if self.kind.read(value, at) is INVALID else value
+
+
+@frozen
+class Never:
+    """A key that is refused whatever its value."""
+
+    expected: ClassVar[str] = "nothing"
+
+    reason: str
+
+    def read(self, value: Any, at: Position) -> Any:
+        return at.report("custom", f"{at.name} is not available: {self.reason}")
+
+
+def plan_of(selectors: Mapping[str, Any]) -> SelectorPlan:
+    """Return the plan of a valid object.
+
+    :raises InvalidOptions: with every issue.
+    """
+    plan: SelectorPlan = structure(PLAN, selectors, "selectors")
+    return plan
+
+
+@lru_cache(maxsize=256)
+def compiled(selector: str, *, is_base: bool = False) -> etree.XPath:
+    """Return a selector as XPath.
+
+    :raises ValueError: for a selector that is neither CSS nor XPath 1.0.
+    """
+    text = selector.strip()
+    if _XPATH.match(text):
+        xpath = text.removeprefix("xpath:").strip()
+        if xpath.startswith("//") and not is_base:
+            xpath = f".{xpath}"
+    else:
+        try:
+            xpath = _TRANSLATOR.css_to_xpath(text.removeprefix("css:").strip())
+        except Exception as error:
+            why = str(error)[:200] or type(error).__name__
+            raise ValueError(f"not a CSS selector: {short(selector)}: {why}") from None
+    try:
+        return etree.XPath(xpath, smart_strings=False)
+    except (etree.XPathError, ValueError) as error:
+        raise ValueError(f"not XPath 1.0: {short(selector)}: {error}") from None
+
+
+def _base(selector: str) -> etree.XPath:
+    return compiled(selector, is_base=True)
+
+
+def _pattern(text: str) -> Any:
+    options = re2.Options()
+    options.max_mem = PATTERN_BYTES
+    options.log_errors = False
+    try:
+        return re2.compile(text, options)
+    except (re2.error, UnicodeEncodeError) as error:
+        reason = str(error.args[0])[:100]
+        raise ValueError(
+            f"not a regular expression (RE2): {short(text)}: {reason}"
+        ) from None
+
+
+def _words(allowed: tuple[str, ...], most: int) -> Callable[[Any], tuple[str, ...]]:
+    """Return a function that reads a word or an array of words."""
+
+    def read(value: Any) -> tuple[str, ...]:
+        given = value if isinstance(value, list) else [value]
+        if given and len(given) <= most and all(each in allowed for each in given):
+            return tuple(given)
+        if value == "computed":
+            raise ValueError(f"the type computed is not available: {NO_CODE}")
+        names = ", ".join(allowed)
+        raise ValueError(
+            f"must be one of {names}, or an array of 1 to {most} of them, got {short(value)}"
+        )
+
+    return read
+
+
+def _field(values: dict[str, Any], at: Position) -> Any:
+    """Return the plan of a field, or report what its keys lack."""
+    steps = values.get("steps") or ("text",)
+    grouped = [step for step in steps if step in GROUPS]
+    if grouped and len(steps) > 1:
+        text = f"{grouped[0]} must stand alone: only text, attribute, html and regex make a pipeline"
+        return (at / "type").report("custom", text)
+    pattern = values.get("pattern")
+    group = values.get("group")
+    for step, key in (("attribute", "attribute"), ("regex", "pattern")):
+        if step in steps and values.get(key) is None:
+            return (at / key).missing("string")
+    if pattern is not None and "regex" not in steps and not grouped:
+        return (at / "pattern").report("custom", "pattern needs the type regex")
+    if group is not None and (pattern is None or group > pattern.groups):
+        count = 0 if pattern is None else pattern.groups
+        text = f"group must be 0 to {count}, the groups of pattern, got {group}"
+        return (at / "group").report("custom", text)
+    if steps[0] in {"nested", "nested_list"} and not values.get("fields"):
+        return (at / "fields").missing("array")
+    if values.get("fields") and not grouped:
+        text = "fields needs the type nested, nested_list or list"
+        return (at / "fields").report("custom", text)
+    if group is None:
+        group = 1 if pattern is not None and pattern.groups else 0
+    return FieldPlan(
+        name=values["name"],
+        xpath=values.get("xpath"),
+        steps=steps,
+        attribute=values.get("attribute"),
+        pattern=pattern,
+        group=group,
+        transforms=values.get("transforms") or (),
+        default=values.get("default"),
+        fields=values.get("fields") or (),
+    )
+
+
+def _unique(fields: tuple[FieldPlan, ...]) -> tuple[FieldPlan, ...]:
+    names = [each.name for each in fields]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"each name must stand once, got {short(twice)} twice")
+    return fields
+
+
+_SELECTOR = Text(MAX_SELECTOR, minimum=1)
+
+
+def _fields(level: int) -> ValueKind:
+    """Return the kind of an array of fields that stands at ``level``, from 1."""
+    if level > MAX_LEVELS:
+        return Never(f"fields may stand in fields {MAX_LEVELS} levels deep")
+    return Then(
+        Array(
+            Object(
+                {
+                    "name": Key(
+                        Text(200, minimum=1),
+                        "name",
+                        required=True,
+                        help="The key of the value.",
+                    ),
+                    "selector": Key(
+                        Then(_SELECTOR, compiled),
+                        "xpath",
+                        help="CSS or XPath 1.0; without it the element itself.",
+                    ),
+                    "type": Key(
+                        Then(
+                            Anything(),
+                            _words((*STEPS, *GROUPS), MAX_STEPS),
+                            _one_or_more((*STEPS, *GROUPS)),
+                        ),
+                        "steps",
+                        help="What to read; an array of single steps is a pipeline.",
+                    ),
+                    "attribute": Key(
+                        Text(256, minimum=1), "attribute", help="Its name."
+                    ),
+                    "pattern": Key(
+                        Then(Text(MAX_PATTERN, minimum=1), _pattern),
+                        "pattern",
+                        help="A regular expression (RE2).",
+                    ),
+                    "group": Key(
+                        integer(0, 100),
+                        "group",
+                        help="The group of pattern; 1, or 0 without groups.",
+                    ),
+                    "transform": Key(
+                        Then(
+                            Anything(),
+                            _words(TRANSFORMS, len(TRANSFORMS)),
+                            _one_or_more(TRANSFORMS),
+                        ),
+                        "transforms",
+                        help="Changes of the value, in order.",
+                    ),
+                    "default": Key(
+                        Anything(), "default", help="The value without a match."
+                    ),
+                    "fields": Key(
+                        _fields(level + 1), "fields", help="The fields of each match."
+                    ),
+                    **{
+                        name: Key(Never(NO_CODE), help="Refused: no code runs.")
+                        for name in ("function", "expression", "source")
+                    },
+                },
+                _field,
+            ),
+            MAX_FIELDS,
+        ),
+        _unique,
+    )
+
+
+def _one_or_more(words: tuple[str, ...]) -> dict[str, Any]:
+    one = {"type": "string", "enum": list(words)}
+    return {"oneOf": [one, {"type": "array", "items": one, "minItems": 1}]}
+
+
+def _plan(values: dict[str, Any], at: Position) -> Any:
+    if not values["fields"]:
+        text = "fields must have at least 1 item"
+        return (at / "fields").report("too_small", text, minimum=1)
+    if values.get("base_fields") and values.get("base") is None:
+        return (at / "baseSelector").missing("string")
+    return SelectorPlan(**values)
+
+
+PLAN = Object(
+    {
+        "fields": Key(
+            _fields(1), "fields", required=True, help="What to read of each result."
+        ),
+        "baseSelector": Key(
+            Then(_SELECTOR, _base),
+            "base",
+            help="The elements with a result each; without it one result of the page.",
+        ),
+        "baseFields": Key(
+            _fields(1), "base_fields", help="Fields of the base element itself."
+        ),
+        "name": Key(Anything(), help="No effect."),
+    },
+    _plan,
+)
+SELECTORS = AsGiven(PLAN)
