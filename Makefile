@@ -2,16 +2,18 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+AZURITE := $(VENV)/azurite
 # The tests start hundreds of processes: without cached bytecode, each one would compile
 # all modules.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help compat serve test soak lint format docs bench bench-quality web-libraries egg test-deploy clean
+.PHONY: help compat serve test soak soak-monitors lint format docs bench bench-quality web-libraries egg test-deploy clean
 
 help:
 	@echo "make serve   install, then serve on http://127.0.0.1:3002, data in ./data"
 	@echo "make test    install, then run the tests of a change"
 	@echo "make soak    run the slow tests: 200 kills, database restarts, 1,000 renderings"
+	@echo "make soak-monitors  40 monitors, two services, 40 kills"
 	@echo "make lint    check format, lint and types"
 	@echo "make format  format, and apply automatic lint fixes"
 	@echo "make docs    write docs/configuration.md and docs/options.md"
@@ -19,7 +21,7 @@ help:
 	@echo "make bench-quality  measure content, Markdown, metadata, PDF and extraction"
 	@echo "make compat  call every method of the public clients, and print a table"
 	@echo "make egg     build the egg for a scrapyd without the package"
-	@echo "make test-deploy  build and start the image without Docker; root only, minutes"
+	@echo "make test-deploy  build and start packages and image without Docker, and store files in Azurite; root only, minutes"
 	@echo "make web-libraries  copy the libraries of the web page from their npm packages"
 	@echo "make clean   remove .venv and build files; keep ./data"
 
@@ -27,12 +29,15 @@ serve: $(VENV)/.installed
 	$(BIN)/scraper-service serve $(ARGS)
 
 test: $(VENV)/.test-installed
-	$(BIN)/python -m pytest -n 4 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n 5 --dist worksteal $(ARGS)
 
 soak: $(VENV)/.test-installed
 	CRASH_KILLS=200 $(BIN)/python -m pytest tests/test_crash.py $(ARGS)
 	BROWSER_RENDERS=1000 $(BIN)/python -m pytest tests/browser/test_soak.py $(ARGS)
 	$(BIN)/python -m pytest -m slow $(ARGS)
+
+soak-monitors: $(VENV)/.test-installed
+	MONITOR_KILLS=40 $(BIN)/python -m pytest tests/test_monitor_crash.py $(ARGS)
 
 lint: $(VENV)/.test-installed
 	$(BIN)/ruff format --check .
@@ -61,6 +66,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m tools.bench.search $(ARGS)
 	$(BIN)/python -m tools.bench.scrapyd $(ARGS)
 	$(BIN)/python -m tools.bench.browser $(ARGS)
+	$(BIN)/python -m tools.bench.exports $(ARGS)
 
 compat: $(VENV)/.test-installed
 	$(BIN)/python -m tests.compat $(ARGS)
@@ -71,6 +77,11 @@ egg: $(VENV)/.test-installed
 	@ls dist/*.egg
 
 test-deploy: $(VENV)/.test-installed
+	npm install --silent --no-audit --no-fund --prefix $(AZURITE) azurite@3
+	PATH="$(CURDIR)/$(AZURITE)/node_modules/.bin:$$PATH" \
+	    $(BIN)/python -m pytest tests/storage/test_object_storage.py tests/browser/test_object_storage.py
+	$(BIN)/python -m pytest -m "slow or not slow" tests/test_board.py tests/test_deploy.py
+	$(BIN)/python -m tests.support.release
 	$(BIN)/python -m tests.support.image $(ARGS)
 
 bench-quality: $(VENV)/.test-installed

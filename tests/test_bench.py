@@ -201,3 +201,9 @@ def test_table_has_a_row_for_each_stage_of_a_conversion():
     output = run_quick("tools.bench.stages")
     for stage in (*STAGES, "sum"):
         assert rows(output, f"| {stage} |")
+
+
+def test_exports_are_measured():
+    output = run_quick("tools.bench.exports")
+    for name in ("jsonl", "csv", "md", "parquet", "warc", "wacz"):
+        assert f"| {name} |" in output

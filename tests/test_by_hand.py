@@ -10,11 +10,14 @@ import re
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.support import forked_start
 from tests.support.scripted_site import ScriptedSite, answer, page, slow
 from tests.support.waiting import WAIT_S, wait_until
 
@@ -85,14 +88,8 @@ def environment(**more):
 
 def scrapy(folder, *arguments, **variables):
     """Run a command of Scrapy in a folder that is not the repository."""
-    return subprocess.run(
-        (SCRAPY, *arguments),
-        cwd=folder,
-        env=environment(**variables),
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
+    return forked_start.run(
+        forked_start.SCRAPY, arguments, environment(**variables), folder
     )
 
 
@@ -134,7 +131,7 @@ def rows(path):
 
 
 def test_feeds_of_every_kind_have_the_same_flat_items(tmp_path, site):
-    names = ("x.csv", "x.xml", "x.jsonl", "x.json")
+    names = ("x.csv", "x.xml", "x.jsonl", "x.json", "x.parquet", "x.zip")
     outputs = (word for name in names for word in ("-O", name))
     done = crawl(tmp_path, site, "-a", "formats=markdown,links", *outputs)
     assert "Traceback" not in done.stderr
@@ -144,7 +141,7 @@ def test_feeds_of_every_kind_have_the_same_flat_items(tmp_path, site):
     tail = "markdown links warning error errorCode"
     assert list(table[0]) == [*head.split(), *tail.split()]
     cells = {row["url"].removeprefix(site.address): row for row in table}
-    assert cells["/"]["links"].splitlines() == [
+    assert json.loads(cells["/"]["links"]) == [
         site.url(path) for path in ("/a", "/b", "/drop", "/raise")
     ]
     assert cells["/a"]["title"] == "'=1+1"
@@ -160,6 +157,16 @@ def test_feeds_of_every_kind_have_the_same_flat_items(tmp_path, site):
     assert found.keys() == items.keys()
     links = [each.text for each in found[site.url("/")].find("links")]
     assert links == home["links"]
+    frame = pq.read_table(tmp_path / "x.parquet")
+    assert frame.column_names == list(table[0])
+    by_url = {row["url"]: row for row in frame.to_pylist()}
+    assert by_url.keys() == items.keys()
+    assert json.loads(by_url[home["url"]]["links"]) == home["links"]
+    with zipfile.ZipFile(tmp_path / "x.zip") as archive:
+        files = [json.loads(x) for x in archive.read("index.jsonl").splitlines()]
+        texts = {each["url"]: archive.read(each["file"]).decode() for each in files}
+    assert texts.keys() == items.keys()
+    assert texts[home["url"]].endswith(f"---\n\n{home['markdown']}\n")
 
 
 def test_a_failed_page_has_its_error_in_a_table(tmp_path, site):
@@ -270,7 +277,8 @@ def test_other_commands_of_scrapy_work(tmp_path, site):
         assert "Traceback" not in done.stderr
         return done.stdout
 
-    assert shown("list").split() == ["batch", "crawl", "map", "scrape", "search"]
+    spiders = ["batch", "crawl", "map", "reprocess", "scrape", "search"]
+    assert shown("list").split() == spiders
     assert "<h1>Packed</h1>" in shown("fetch", site.url("/packed"))
     assert "Ran 0 contracts" in scrapy(tmp_path, "check").stderr
     assert shown("settings", "--get", "HOST_CONCURRENCY").strip() == "8"

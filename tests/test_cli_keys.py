@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
+import sqlalchemy as sa
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
 from scraper_service.options.limits import Mode
+from tests.support.crash import sqlite_of
+from tests.support.waiting import wait_until
 
 
 @pytest.fixture
@@ -45,6 +49,27 @@ def test_a_key_has_a_team_of_its_own_without_limits(run):
     assert f"...{key[-4:]}  valid" in listed
     assert "mine  credits unlimited  concurrency unlimited  rates default" in listed
     assert key not in listed
+
+
+def test_a_key_ends_by_itself(tmp_path, run, start_service):
+    key = run("keys", "create", "--name", "lasting")[1]
+    short = run("keys", "create", "--name", "short", "--expires-in", "2")[1]
+    lines = run("keys", "list")[1].splitlines()
+    assert [" valid " in line for line in lines] == [True, True]
+    assert [" until " in line for line in lines] == [False, True]
+    service = start_service(tmp_path)
+    asked = "/v2/team/credit-usage"
+    assert service.get(asked, key=short).status == 200
+    path = sqlite_of(tmp_path)
+    with sa.create_engine(path).begin() as connection:
+        change = "UPDATE key SET expires_at = :at WHERE name = 'short'"
+        at = (datetime.now(UTC) - timedelta(seconds=1)).replace(tzinfo=None)
+        connection.execute(sa.text(change), {"at": str(at)})
+    wait_until(lambda: service.get(asked, key=short).status == 401)
+    assert service.get(asked, key=key).status == 200
+    lines = run("keys", "list")[1].splitlines()
+    assert sum(" expired " in line for line in lines) == 1
+    assert run("keys", "create", "--expires-in", "0")[0] == 2
 
 
 def test_a_new_key_says_whose_it_is_and_whether_that_is_new(tmp_path):
@@ -92,7 +117,7 @@ def test_a_team_has_limits_and_further_keys(run):
     assert run("keys", "create", "--team", "shop", "--name", "second")[0] == 0
     _, teams = run("teams", "list")
     [team_id] = ids_of(teams)
-    line = f"{team_id}  shop  credits 100 of 100  concurrency 3  rates scrape=20"
+    line = f"{team_id}  shop  credits 100 of 100  concurrency 3  rates scrape=20  disk 0.0 MiB of default"
     assert teams == line
     _, keys = run("keys", "list")
     assert [line in each for each in keys.splitlines()] == [True, True]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -14,6 +12,7 @@ import pytest
 from scraper_service.errors import DatabaseUnusable
 from scraper_service.storage.connections import database_url
 from scraper_service.storage.database import HEAD, Database
+from tests.support import forked_start
 
 WITHOUT_PSYCOPG = Path(__file__).parent / "without_psycopg"
 PASSWORD = "s3cr3t"
@@ -26,20 +25,14 @@ COMMANDS = {
 
 
 def run(folder, *arguments, url, **changes):
-    return subprocess.run(
-        (sys.executable, "-m", "scraper_service", *arguments),
-        env={
-            **os.environ,
-            "SCRAPER_DATA_DIR": str(folder),
-            "SCRAPER_DATABASE_URL": url,
-            "SCRAPER_RENDER": "never",
-            **changes,
-        },
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    variables = {
+        **os.environ,
+        "SCRAPER_DATA_DIR": str(folder),
+        "SCRAPER_DATABASE_URL": url,
+        "SCRAPER_RENDER": "never",
+        **changes,
+    }
+    return forked_start.run(forked_start.SERVICE, arguments, variables, Path.cwd())
 
 
 def said_in_a_sentence(done):

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
-from tests.support.waiting import WAIT_S
+from tests.support import forked_start
 
 PAGE = Path(__file__).parent / "samples" / "pages" / "news-cards.html"
 
 
 def explain(*arguments):
-    return subprocess.run(
-        (sys.executable, "-m", "scraper_service", "explain", *map(str, arguments)),
-        env={**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
+    variables = {**os.environ, "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32"}
+    return forked_start.run(
+        forked_start.SERVICE, ("explain", *arguments), variables, Path.cwd()
     )
 
 

@@ -18,6 +18,7 @@ LAYERS = (
     {"content"},
     {"discovery"},
     {"storage", "search_engines", "llm"},
+    {"exports"},
     {"crawling"},
     {"spiders"},
     {"services"},
@@ -31,6 +32,7 @@ FRAMEWORKS = {"scrapy", "twisted", "klein"}
 STRANGERS = {
     ("spiders", "crawling"),
     ("spiders", "storage"),
+    ("spiders", "exports"),
     ("services", "spiders"),
     ("api", "spiders"),
 }
@@ -106,25 +108,34 @@ def test_only_the_egress_module_and_its_user_open_connections():
     users = {
         module_of(path) for path in SOURCES if imports_of(path) & {"socket", *opening}
     }
-    assert users == {
-        "scraper_service.api.http_server",  # options of what clients have opened
-        "scraper_service.cli.blocklist",  # the operator's own address
-        "scraper_service.cli.page_files",  # files that the user's own service keeps
-        "scraper_service.cli.remote",  # the user's own service, not a page's address
-        "scraper_service.crawling.browser.proxy",
-        "scraper_service.crawling.converter_pool.converter",  # pairs of sockets
-        "scraper_service.crawling.converter_pool.fork_server",
-        "scraper_service.crawling.converter_pool.fork_server_process",
-        "scraper_service.crawling.download.egress",
-        "scraper_service.crawling.download.handler",
-        "scraper_service.crawling.download.http_session",
-        "scraper_service.crawling.download.proxies",
-        "scraper_service.cli.doctor",
-        "scraper_service.llm.client",  # the operator's own address
-        "scraper_service.search_engines.json_http",  # engines of the operator's choice
-        "scraper_service.services.scrapyd.nodes",  # the operator's own addresses
-        "scraper_service.services.webhooks",
-    }
+    assert (
+        users
+        == {
+            "scraper_service.api.http_server",  # options of what clients have opened
+            "scraper_service.cli.mcp",  # the user's own service
+            "scraper_service.cli.operator.blocklist",  # the operator's own address
+            "scraper_service.cli.outputs.page_files",  # files that the user's own service keeps
+            "scraper_service.cli.remote",  # the user's own service, not a page's address
+            "scraper_service.crawling.browser.devtools",  # the own browser's port
+            "scraper_service.crawling.browser.proxy",
+            "scraper_service.crawling.converter_pool.converter",  # pairs of sockets
+            "scraper_service.crawling.converter_pool.fork_server",
+            "scraper_service.crawling.converter_pool.fork_server_process",
+            "scraper_service.crawling.download.egress",
+            "scraper_service.crawling.download.event_loop",  # names of hosts
+            "scraper_service.crawling.download.handler",
+            "scraper_service.crawling.download.http_session",
+            "scraper_service.crawling.download.proxies",
+            "scraper_service.cli.operator.doctor",
+            "scraper_service.exports.export_process",  # pairs of sockets
+            "scraper_service.exports.process",
+            "scraper_service.llm.client",  # the operator's own address
+            "scraper_service.search_engines.json_http",  # engines of the operator's choice
+            "scraper_service.services.metrics.health",  # systemd's own socket
+            "scraper_service.services.scrapyd.nodes",  # the operator's own addresses
+            "scraper_service.services.webhooks",
+        }
+    )
 
 
 def used_modules(path: Path, modules: set[str]) -> set[str]:

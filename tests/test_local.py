@@ -4,34 +4,28 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.support import forked_start
 from tests.support.linked_site import named, page_number
 from tests.support.scripted_site import ScriptedSite, page, sitemap
-from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[1]
 COMMAND = (sys.executable, "-m", "scraper_service")
 
 
 def run(*command, cwd=ROOT):
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={
-            **os.environ,
-            "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
-            "SCRAPER_RENDER": "never",
-        },
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    variables = {
+        **os.environ,
+        "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
+        "SCRAPER_RENDER": "never",
+    }
+    *_, name = command[:3]
+    program = forked_start.SCRAPY if name == "scrapy" else forked_start.SERVICE
+    return forked_start.run(program, command[3:], variables, cwd)
 
 
 def crawl(tmp_path, *arguments):

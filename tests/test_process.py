@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.waiting import WAIT_S, wait_until
+from tests.support import forked_start
+from tests.support.waiting import wait_until
 
 SERVE = (sys.executable, "-m", "scraper_service", "serve", "--port", "0")
 
@@ -202,8 +203,43 @@ def test_a_signal_to_all_processes_finishes_what_is_under_way(start_service, sit
         wait_until(lambda: site.requests)
         os.killpg(service.pid, signal.SIGTERM)
         assert running.result().status == 200
+    wait_until(lambda: not service.is_running)
     assert service.stop() == 0
     assert "died" not in service.stderr
+
+
+def test_a_signal_that_comes_twice_at_once_counts_once(start_service, site):
+    service = start_service()
+    body = {"url": site.url("/delay/1")}
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        site.forget()
+        running = threads.submit(service.post, "/v2/scrape", body)
+        wait_until(lambda: site.requests)
+        os.kill(service.pid, signal.SIGTERM)
+        wait_until(lambda: "stopping after" in service.stderr)
+        os.kill(service.pid, signal.SIGTERM)
+        assert running.result().status == 200
+    wait_until(lambda: not service.is_running)
+    assert service.stop() == 0
+
+
+def test_a_second_signal_ends_the_service_at_once(start_service, site):
+    service = start_service()
+    children = children_of(service.pid)
+    body = {"url": site.held(), "timeout": 300_000}
+    with concurrent.futures.ThreadPoolExecutor(1) as threads:
+        site.forget()
+        running = threads.submit(service.post, "/v2/scrape", body)
+        wait_until(lambda: site.requests)
+        os.kill(service.pid, signal.SIGTERM)
+        wait_until(lambda: "stopping after" in service.stderr)
+        time.sleep(1)  # signals that come together count once
+        os.kill(service.pid, signal.SIGTERM)
+        assert running.exception() or running.result().status >= 400
+    wait_until(lambda: not service.is_running)
+    assert service.stop() == 1
+    assert "running work is lost" in service.stderr
+    wait_until(lambda: all(map(is_gone, children)))
 
 
 def test_a_start_after_a_kill_finds_its_keys(start_service, site):
@@ -226,7 +262,8 @@ def test_a_killed_converter_is_replaced(start_service, site):
 
 
 def test_converters_see_no_secrets(start_service):
-    service = start_service(SCRAPER_KEY_SECRET="planted")
+    # A variable of interpreters: the service and its children are not forked.
+    service = start_service(SCRAPER_KEY_SECRET="planted", PYTHONUTF8="1")
     for pid in children_of(service.pid):
         environment = Path(f"/proc/{pid}/environ").read_bytes()
         assert b"planted" not in environment
@@ -234,14 +271,9 @@ def test_converters_see_no_secrets(start_service):
 
 
 def run_serve(*arguments, **environment):
-    return subprocess.run(
-        (*SERVE, *arguments),
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    variables = {**os.environ, **environment}
+    arguments = (*SERVE[3:], *arguments)
+    return forked_start.run(forked_start.SERVICE, arguments, variables, Path.cwd())
 
 
 def test_a_port_in_use_is_said_and_the_first_key_waits_for_another(tmp_path):

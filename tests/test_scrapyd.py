@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import random
 import shlex
 import subprocess
 import sys
 import time
+import urllib.request
 import zipfile
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -16,7 +19,10 @@ from typing import NamedTuple
 
 import pytest
 import sqlalchemy as sa
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families
 
+from scraper_service.cli.main import main
 from tests.support.crash import (
     LEASED,
     Invariants,
@@ -28,7 +34,9 @@ from tests.support.crash import (
 )
 from tests.support.linked_site import named
 from tests.support.mockserver import SITE_HOST
+from tests.support.scripted_site import ScriptedSite, page, text
 from tests.support.servers import InThread
+from tests.support.trace_collector import TraceCollector
 from tests.support.waiting import WAIT_S
 from tests.test_process import children_of
 from tools.bench.processes import ROOT
@@ -238,7 +246,7 @@ def test_a_plain_crawl_from_an_egg_writes_a_feed(egg, tmp_path, site):
     home.joinpath("0_1_0.egg").write_bytes(egg.read_bytes())
     config = tmp_path / "scrapyd.conf"
     text = (ROOT / "deploy" / "scrapyd.conf").read_text()
-    ours = ("scraper_service = ", "launcher = ")
+    ours = ("scraper_service = ", "launcher = ", "metrics = ")
     lines = [line for line in text.splitlines() if not line.startswith(ours)]
     config.write_text("\n".join(lines))
     plain = {"PYTHONPATH": "", **EGRESS}
@@ -285,6 +293,53 @@ def test_a_node_dies_in_the_middle_of_a_crawl_and_comes_back(make_cluster, each_
     wait_until(lambda: not any(n.jobs("running") for n in nodes), "a process stays")
     states = {run.state for each in (job, *later) for run in cluster.runs(each)}
     assert states == {ENDED}
+
+
+def counted(node):
+    """Return the metrics of a node by name and labels."""
+    request = urllib.request.Request(f"{node.name}/metrics")
+    pair = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    request.add_header("Authorization", f"Basic {pair}")
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request, timeout=60) as response:
+        text = response.read().decode()
+    return {
+        (each.name, *sorted(each.labels.items())): each.value
+        for family in text_string_to_metric_families(text)
+        for each in family.samples
+    }
+
+
+def test_a_node_counts_the_pages_of_its_processes(make_cluster, tmp_path):
+    cluster = make_cluster(nodes=1, processes=1)
+    (tmp_path / "tmp").mkdir()
+    node = cluster.node(0, TMPDIR=str(tmp_path / "tmp"), SCRAPER_LOG_JSON="true")
+    service = cluster.service()
+    pages = ("scraper_pages_total", ("kind", "crawl"), ("result", "done"))
+    assert pages not in counted(node)
+    total = 0
+    for name in ("60-slow200-counts", "60-slow200-again"):
+        job = cluster.crawl(service, name)
+        wait_until(lambda so_far=total: counted(node).get(pages, 0) > so_far, "none")
+        job.wait(service)
+        wait_until(lambda: not node.jobs("running"), "the process stays")
+        total += job.completed
+        found = counted(node)
+        assert found[pages] == total
+        # The fetches of robots.txt and sitemaps are among them.
+        assert found["scraper_fetch_seconds_count", ("engine", "http")] >= total
+        assert found["scraper_event_loop_lag_seconds_count",] > 0
+        assert found["scraper_memory_bytes", ("process", "node")] > 2**20
+        # The files of ended processes are joined, so that they cannot fill the disk.
+        files = [path.name for path in (tmp_path / "tmp").glob("scraper-metrics-*/*")]
+        assert sorted(files) == ["counter_ended.db", "histogram_ended.db"]
+    assert node.status_of("metrics", password=None) == 401
+    # Their logs have one form, too.
+    for run in cluster.runs(job):
+        told = [json.loads(line) for line in node.log("crawl", run.id).splitlines()]
+        events = [line["event"] for line in told if "event" in line]
+        assert {line["job"] for line in told if "event" in line} == {job.job_id}
+        assert (events[0], events[-1]) == ("began", "completed")
 
 
 @pytest.mark.slow
@@ -358,6 +413,89 @@ def test_the_processes_of_a_paused_job_end_and_come_back(make_cluster):
     job.wait(service)
     job.check(service)
     assert len(cluster.runs(job)) == 2
+
+
+def large_pages():
+    """Return a start page with links to 10 pages of some 200 kB that hardly shrink."""
+    paths = [f"/{n}" for n in range(10)]
+    texts = {path: random.Random(path).randbytes(100_000).hex() for path in paths}
+    return {
+        "/robots.txt": text("User-agent: *\nCrawl-delay: 0\n"),
+        "/": page(*paths),
+        **{path: page(text=words) for path, words in texts.items()},
+    }
+
+
+def ended(service, path, key):
+    found = service.get(f"{path}?limit=100", key=key).json
+    return None if found["status"] == "scraping" else found
+
+
+def test_nodes_obey_the_disk_quota_reprocess_and_send_traces(make_cluster, tmp_path):
+    command = ("keys", "create", "--team", "small", "--disk-mb", "1")
+    made = CliRunner().invoke(main, [*command, "--data-dir", str(tmp_path)])
+    key = made.stdout.strip()
+    with TraceCollector() as collector, ScriptedSite(large_pages()) as site:
+        cluster = make_cluster(nodes=1, processes=1)
+        node = cluster.node(0, **collector.environment)
+        service = cluster.service()
+        body = {
+            "url": site.url("/"),
+            "limit": 11,
+            "sitemap": "skip",
+            "delay": 0.3,  # there are pages left when the quota is looked at
+            "scrapeOptions": {"formats": ["markdown", "rawHtml"], "maxAge": 0},
+        }
+        job_id = service.post("/v2/crawl", body, key=key).json["id"]
+        path, facts = f"/v2/crawl/{job_id}", f"/v2/jobs/{job_id}"
+        wait_until(
+            lambda: service.get(facts, key=key).json["data"]["state"] == "paused",
+            "the quota does not pause it",
+        )
+        assert "disk quota" in service.get(facts, key=key).json["data"]["warning"]
+        wait_until(lambda: not node.jobs("running"), "a process stays")
+        stored = service.get(path, key=key).json["completed"]
+        assert 0 < stored < 11
+        changed = ("teams", "set", "small", "--disk-mb", "100")
+        CliRunner().invoke(main, [*changed, "--data-dir", str(tmp_path)])
+        go_on = {"paused": False, "delay": None}
+        wait_until(  # a key is remembered for a second
+            lambda: service.request("PATCH", path, go_on, key=key).status == 200,
+            "it does not go on",
+        )
+        found = wait_until(lambda: ended(service, path, key), "no end")
+        assert (found["status"], found["completed"]) == ("completed", 11)
+        before = site.paths()
+        again = {"formats": ["links"]}
+        other = service.post(f"{path}/reprocess", again, key=key).json["id"]
+        new = wait_until(lambda: ended(service, f"/v2/crawl/{other}", key), "no end")
+        assert site.paths() == before
+        assert (new["status"], new["completed"]) == ("completed", 11)
+        scrapes = {each["metadata"]["scrapeId"] for each in found["data"]}
+        assert {x["metadata"]["sourceScrapeId"] for x in new["data"]} == scrapes
+        [start] = [x for x in new["data"] if x["metadata"]["url"] == site.url("/")]
+        assert len(start["links"]) == 10
+        kinds = [run.reason for run in cluster.runs(JobId(job_id))]
+        assert kinds == ["paused", "finished"]
+        spans = wait_until(lambda: job_spans(collector, job_id, 2), "no spans")
+        assert len({each.trace for each in spans}) == 1  # two processes, one trace
+        pages = [x for x in collector.spans("page") if x.trace == spans[0].trace]
+        assert sum(x.attributes["scraper.result"] == "done" for x in pages) == 11
+        assert job_spans(collector, other, 1)[0].name == "reprocess"
+
+
+class JobId(NamedTuple):
+    job_id: str
+
+
+def job_spans(collector, job_id, count):
+    found = [
+        each
+        for name in ("crawl", "reprocess")
+        for each in collector.spans(name)
+        if each.attributes.get("scraper.job_id") == job_id
+    ]
+    return found if len(found) >= count else None
 
 
 @pytest.mark.slow

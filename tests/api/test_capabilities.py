@@ -7,15 +7,12 @@ import pytest
 ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 # Interface document, 2 and 20: what the reference offers and this service does not.
 ELSEWHERE = [
-    *(("POST", f"/v2/{path}") for path in ("agent", "browser", "monitor")),
-    *(("GET", f"/v2/{path}") for path in ("agent", "browser", "monitor")),
-    *(("DELETE", f"/v2/{path}/{ID}") for path in ("agent", "browser", "monitor")),
+    ("POST", "/v2/agent"),
+    ("GET", "/v2/agent"),
+    ("DELETE", f"/v2/agent/{ID}"),
     ("GET", f"/v2/agent/{ID}/trace"),
-    ("POST", f"/v2/browser/{ID}/execute"),
-    ("POST", f"/v2/scrape/{ID}/interact"),
-    ("DELETE", f"/v2/scrape/{ID}/interact"),
-    ("POST", f"/v2/monitor/{ID}/run"),
-    ("GET", f"/v2/monitor/{ID}/checks"),
+    ("POST", "/v1/browser"),
+    ("GET", f"/v2/interact/{ID}/replay"),
     ("GET", "/v2/search/developer"),
     ("GET", "/v2/search/research/papers"),
     ("POST", "/v2/search/gov"),
@@ -36,6 +33,7 @@ ELSEWHERE_BY_VERSION = {
     "/v1/parse": "/v2/parse",
     "/v1/capabilities": "/v2/capabilities",
     "/v1/feedback": "/v2/feedback",
+    "/v1/browser": "/v2/browser",
 }
 
 
@@ -61,7 +59,7 @@ def test_what_is_off_has_a_reason_that_names_what_to_do(service):
     assert data["searchEngines"] == ["own"]
     assert data["database"] == "sqlite"
     assert data["version"][0].isdigit()
-    assert {each["name"] for each in data["notOffered"]} >= {"agent", "monitor"}
+    assert {each["name"] for each in data["notOffered"]} >= {"agent", "replay"}
 
 
 def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):

@@ -17,12 +17,29 @@ from tests.support.waiting import WAIT_S, wait_until
 
 JSON_TYPE = "application/json; charset=utf-8"
 UUID = "00000000-0000-4000-8000-000000000000"
-ROUTES = sorted(
+# Their token stands in the URL: tools that open them send no header.
+WITH_TOKEN = ("/cdp", "/view", "/view/pictures")
+SERVED = sorted(
     (method, f"/{version}{re.sub('<[^>]+>', UUID, rule.rule)}")
     for version, app in version_apps().items()
     for rule in app.klein.url_map.iter_rules()
     for method in rule.methods - {"HEAD"}
 )
+ROUTES = [(method, path) for method, path in SERVED if not path.endswith(WITH_TOKEN)]
+TOKEN_PATHS = [path for _, path in SERVED if path.endswith(WITH_TOKEN)]
+
+
+@pytest.mark.parametrize("path", TOKEN_PATHS)
+@pytest.mark.parametrize(
+    "query", ["", "?token=", "?token=wrong", f"?token={'x' * 500}"]
+)
+def test_a_token_in_the_url_is_refused_and_a_key_does_not_help(service, path, query):
+    for key in (None, service.key):
+        reply = service.get(path + query, key=key)
+        assert (reply.status, reply.json["error"]) == (
+            401,
+            "Unauthorized: Invalid token",
+        )
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
@@ -365,13 +382,12 @@ def is_closed(connection):
 def test_the_access_log_has_one_json_line_per_request_and_no_secrets(
     start_service, site
 ):
-    service = start_service()
+    service = start_service(SCRAPER_LOG_JSON="true")
     service.post("/v2/scrape?token=s3cret", {"url": site.url("/text"), "origin": "me"})
     service.get("/nope")
     service.stop()
-    lines = [
-        json.loads(line) for line in service.stderr.splitlines() if line[:1] == "{"
-    ]
+    found = [json.loads(line) for line in service.stderr.splitlines()]
+    lines = [line for line in found if line["logger"] == "scraper_service.access"]
     assert [(line["path"], line["status"]) for line in lines] == [
         ("/v2/scrape", 200),
         ("/nope", 404),

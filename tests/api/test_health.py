@@ -8,6 +8,7 @@ import contextlib
 import os
 import resource
 import signal
+import socket
 import sqlite3
 import subprocess
 import threading
@@ -15,7 +16,7 @@ import time
 
 import pytest
 
-from scraper_service.services.health import Health, HealthCheck, Unhealthy
+from scraper_service.services.metrics.health import Health, HealthCheck, Unhealthy
 from scraper_service.storage.database import HEAD
 from tests.conftest import Service
 from tests.support.postgres import Postgres, PostgresMissing, find_programs
@@ -268,6 +269,25 @@ def test_a_database_server_that_is_down(tmp_path):
         server._process = server._start(find_programs())
         server._wait()
         assert_recovers(service)
+
+
+@pytest.mark.parametrize("is_abstract", [False, True])
+def test_systemd_is_told(start_service, tmp_path, is_abstract):
+    name = f"\0{tmp_path}" if is_abstract else str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(name)
+        manager.settimeout(PATIENCE_S)
+        service = start_service(
+            NOTIFY_SOCKET=name.replace("\0", "@"), WATCHDOG_USEC="200000"
+        )
+        told = [manager.recv(100) for _ in range(4)]
+        assert told == [b"READY=1", *[b"WATCHDOG=1"] * 3]
+        assert service.get("/health/live").status == 200
+        assert service.stop() == 0
+        told = [manager.recv(100)]
+        while told[-1] == b"WATCHDOG=1":
+            told.append(manager.recv(100))
+        assert told[-1] == b"STOPPING=1"
 
 
 # -- checks by themselves ------------------------------------------------------------------

@@ -20,6 +20,7 @@ JOB_KEYS = {
     *("id", "kind", "apiVersion", "state", "target", "site", "url"),
     *("createdAt", "startedAt", "completedAt", "expiresAt", "duration"),
     *("total", "completed", "creditsUsed", "limit", "origin", "key"),
+    "storedBytes",
 }
 EVERY_KIND = (
     "crawl,batch_scrape,extract,llmstxt,deep_research,agent,monitor_check,"

@@ -39,7 +39,7 @@ SITE = {
     "/robots.txt": text("User-agent: *\nDisallow: /private\nSitemap: /map.xml\n"),
     "/map.xml": sitemap("{site}/a"),
 }
-FEATURES = ("authentication", "model", "webSearch", "searchIndex")
+FEATURES = ("authentication", "browser", "model", "webSearch", "searchIndex")
 
 
 def labels():
@@ -141,6 +141,8 @@ def call_all(service, operation, mode, count):
         call()
     except hypothesis.errors.Unsatisfiable:
         assert mode is GenerationMode.NEGATIVE  # nothing can be wrong with the call
+    finally:
+        service.request("PUT", "/v2/team/threat-protection", {})  # for other calls
 
 
 @pytest.mark.parametrize("mode", ["positive", "negative"])
@@ -158,7 +160,7 @@ def test_many_responses_are_as_documented(called, operations, label, mode):
 
 def test_every_operation_was_called(documented):
     apart = (
-        *("GET /docs", "GET /openapi.json"),
+        *("GET /docs", "GET /metrics", "GET /openapi.json", "POST /v2/mcp"),
         *("GET /artefacts/{name}", "PUT /uploads/{token}"),
     )
     expected = {*labels(), *apart}
@@ -250,6 +252,9 @@ def test_a_job_is_as_documented(called, documented, pages, version, kind):
             assert (
                 documented.check("GET", f"{path}/{{id}}/{below}", found).status == 200
             )
+        sent = called.get(f"{job}/deliveries/1")
+        name = f"{path}/{{id}}/deliveries/{{number}}"
+        assert documented.check("GET", name, sent).status == 200
         replayed = called.post(f"{job}/deliveries/replay")
         documented.check("POST", f"{path}/{{id}}/deliveries/replay", replayed)
 

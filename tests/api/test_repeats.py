@@ -5,11 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.api.test_crawl_scope import Crawl
-from tests.support.scripted_site import ScriptedSite
+from tests.support.scripted_site import ScriptedSite, slow
 
 FRAME = "<p>Subscribe to the harbour news for tides.</p>"
 END = "<p>All times without warranty.</p>"
 PAGES = 8
+BETWEEN = 0.25  # seconds a page takes: the one before it is delivered by then
 
 
 def body(number, words=None):
@@ -19,7 +20,7 @@ def body(number, words=None):
     return f"<title>Tide {number}</title>{FRAME}<h1>Tide {number}</h1><p>{own}</p>{END}"
 
 
-SITE = {f"/{number}": body(number) for number in range(PAGES)}
+SITE = {f"/{number}": slow(body(number), BETWEEN) for number in range(PAGES)}
 
 
 @pytest.fixture
@@ -46,7 +47,9 @@ def has_frame(document):
 def test_text_that_repeats_is_dropped_from_pages_still_to_come(batch):
     with ScriptedSite(SITE) as site:
         done = batch(site, SITE, dedupeBoilerplate=True)
-    assert [has_frame(page) for page in done] == [True] * 4 + [False] * (PAGES - 4)
+    framed = [has_frame(page) for page in done]
+    # A page may be looked at before the one in front of it is delivered.
+    assert framed in ([True] * kept + [False] * (PAGES - kept) for kept in (4, 5, 6))
     for number, page in enumerate(done):
         assert page["markdown"].startswith(("Subscribe", f"# Tide {number}"))
         assert f"Tide number {number} is" in page["markdown"]
@@ -70,11 +73,11 @@ def test_pages_that_are_nearly_the_same_name_the_first_one(batch):
     words = " ".join(f"word{number}" for number in range(400))
     pages = {
         "/a": body(1, words),
-        "/b": body(2),
+        "/b": slow(body(2), 2 * BETWEEN),
         "/c": body(1, words) + "<p>x",
         "/d": body(1, words),
         "/short1": "<p>A few words.",
-        "/short2": "<p>A few words.",
+        "/short2": slow("<p>A few words.", 2 * BETWEEN),
     }
     with ScriptedSite(pages) as site:
         done = batch(site, pages, dedupeBoilerplate=True)

@@ -74,6 +74,52 @@ def test_only_delivered_pages_have_a_scrape_id(service):
             assert service.get(f"/v2/scrape/{each['scrapeId']}").status == 200
 
 
+LAMPS = {
+    "/": page("/moved", "/missing", *(f"/{n}" for n in range(3)), title="Lamps"),
+    "/moved": moved("/0"),
+} | {f"/{n}": page(title=f"Lamp {n}") for n in range(3)}
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "title": {"type": "string"},
+        "offer": {"type": "object", "properties": {"price": {"type": "number"}}},
+    },
+}
+
+
+def test_the_quality_of_pages_is_counted(service):
+    with ScriptedSite(LAMPS) as site:
+        path = crawl(
+            service,
+            site.url("/"),
+            scrapeOptions=FRESH | {"formats": [{"type": "json", "schema": SCHEMA}]},
+        )
+        quality = wait(service, path)["quality"]
+        status = service.get(path).json
+    pages = [each["metadata"] for each in status["data"]]
+    assert quality["pages"] == len(pages) == 5
+    statuses = collections.Counter(str(each["statusCode"]) for each in pages)
+    assert quality["statuses"] == statuses == {"200": 4, "404": 1}
+    verdicts = collections.Counter(each.get("verdict", "unknown") for each in pages)
+    assert quality["verdicts"] == verdicts
+    assert quality["depths"] == {"0": 1, "1": 4}
+    assert quality["duplicates"] == 1
+    titles = sum(bool(each.get("json", {}).get("title")) for each in status["data"])
+    assert titles >= 4
+    assert quality["data"]["pages"] == sum("json" in each for each in status["data"])
+    fields = quality["data"]["fields"]
+    assert list(fields) == ["title", "offer", "offer.price"]
+    assert (fields["title"], fields["offer.price"]) == (titles, 0)
+
+
+def test_pages_without_data_have_no_fields(service):
+    with ScriptedSite({"/": page()}) as site:
+        path = crawl(service, site.url("/"))
+        quality = wait(service, path)["quality"]
+    assert quality["pages"] == 1
+    assert "data" not in quality
+
+
 def test_a_crawl_tells_all_that_it_did(service):
     with ScriptedSite(SMALL) as site:
         path = crawl(service, site.url("/"), sitemap="include", maxConcurrency=2)

@@ -22,6 +22,10 @@ BODIES = {
     "/v2/batch/scrape/{job_id}": {"delay": 1},
     "/v2/crawl/{job_id}/retry": {},
     "/v2/batch/scrape/{job_id}/retry": {},
+    "/v2/crawl/{job_id}/reprocess": {"formats": ["html"]},
+    "/v2/batch/scrape/{job_id}/reprocess": {"formats": ["html"]},
+    "/v2/monitor/{monitor_id}": {"status": "paused"},
+    "/v2/monitor/{monitor_id}/run": {},
 }
 
 
@@ -249,7 +253,16 @@ def test_no_route_answers_without_a_valid_key(shared, routes):
 
 
 def test_what_another_team_has_is_unknown_on_every_route(shared, routes, used):
-    with_id = [route for route in routes if "{" in route[1]]
+    # Steps of browser sessions are a 400 here: the service has no browser. Tokens stand for
+    # keys where a browser is connected to.
+    steps = ("/execute", "/interact")
+    with_id = [
+        (method, path)
+        for method, path in routes
+        if "{" in path
+        and not (method == "POST" and path.endswith(steps))
+        and not path.endswith(("/cdp", "/view", "/view/pictures"))
+    ]
     assert len(with_id) > 20
     for method, path in with_id:
         nobody = filled(path, UNKNOWN)

@@ -109,3 +109,102 @@ def test_refused_urls_of_a_job_are_errors(service, web, kind):
         "http://b.bad.example/x",
         "UNSUPPORTED_SITE",
     )
+
+
+POLICY = "/v2/team/threat-protection"
+REFUSING = {"mode": "manual-only", "blacklist": ["127.0.0.2"]}
+
+
+@pytest.fixture
+def strict(start_service):
+    """A service whose team refuses the host of the sites."""
+    service = start_service()
+    reply = service.request("PUT", POLICY, REFUSING)
+    assert reply.status == 200
+    return service
+
+
+def test_a_team_without_a_policy_refuses_nothing(service):
+    assert service.get(POLICY).json == {
+        "success": True,
+        "data": {
+            "mode": "off",
+            "blacklist": [],
+            "whitelist": [],
+            "blockedTlds": [],
+            "allowRequestOverrides": False,
+        },
+    }
+
+
+def test_a_policy_is_replaced_as_a_whole(strict):
+    data = strict.get(POLICY).json["data"]
+    assert (data["mode"], data["blacklist"]) == ("manual-only", ["127.0.0.2"])
+    body = {"blockedTlds": ["zip"], "allowRequestOverrides": True}
+    replaced = strict.request("PUT", POLICY, body).json["data"]
+    assert replaced == strict.get(POLICY).json["data"]
+    assert (replaced["mode"], replaced["blacklist"]) == ("off", [])
+    assert replaced["blockedTlds"] == ["zip"]
+    assert replaced["allowRequestOverrides"] is True
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({"mode": "normal"}, ["mode"]),
+        ({"mode": "zscaler"}, ["mode"]),
+        ({"blacklist": ["a b"]}, ["blacklist", 0]),
+        ({"allowRequestOverrides": "x"}, ["allowRequestOverrides"]),
+        ({"unknown": 1}, []),
+    ],
+)
+def test_wrong_policies_are_refused(strict, body, path):
+    before = strict.get(POLICY).json
+    reply = strict.request("PUT", POLICY, body)
+    assert reply.status == 400
+    assert reply.json["details"][0]["path"] == path
+    assert strict.get(POLICY).json == before
+
+
+def test_keys_without_an_effect_are_named(strict):
+    body = {**REFUSING, "failurePolicy": "closed"}
+    reply = strict.request("PUT", POLICY, body)
+    assert "failurePolicy" in reply.json["warning"]
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/scrape", "/v2/scrape", "/v2/map", "/v2/crawl", "/v2/batch/scrape"]
+)
+def test_the_policy_of_the_team_is_kept(strict, path):
+    with ScriptedSite({"/": page()}) as site:
+        url = site.url("/")
+        body = {"urls": [url]} if "batch" in path else {"url": url}
+        reply = strict.post(path, body)
+        if path.endswith(("/crawl", "/batch/scrape")):
+            job = f"{path}/{reply.json['id']}"
+            wait_until(lambda: strict.get(job).json["status"] != "scraping")
+            [error] = strict.get(f"{job}/errors").json["errors"]
+            assert error["code"] == "UNSUPPORTED_SITE"
+        else:
+            assert reply.status == 403
+        assert site.paths() == []
+
+
+def test_requests_replace_lists_only_where_the_team_allows_it(strict):
+    with ScriptedSite({"/": page()}) as site:
+        body = {
+            "url": site.url("/"),
+            "maxAge": 0,
+            "threatProtection": {"whitelist": ["127.0.0.2"]},
+        }
+        reply = strict.post("/v2/scrape", body)
+        assert reply.status == 400
+        assert reply.json["details"][0]["path"] == ["threatProtection"]
+        assert "allowRequestOverrides" in reply.json["details"][0]["message"]
+        assert site.paths() == []
+        strict.request("PUT", POLICY, {**REFUSING, "allowRequestOverrides": True})
+        assert strict.post("/v2/scrape", body).status == 200
+        del body["threatProtection"]
+        assert strict.post("/v2/scrape", body).status == 403
+        strict.request("PUT", POLICY, {**REFUSING, "mode": "off"})
+        assert strict.post("/v2/scrape", body).status == 200

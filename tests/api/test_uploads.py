@@ -275,5 +275,5 @@ def test_a_team_has_a_limited_number_of_files_that_wait(start_service):
     assert parse(service, refs[0], service.key).status == 200
     assert put(service, surplus).status == 200
     # The log has no token that could take a file.
-    assert '"path": "/uploads/..."' in service.stderr
+    assert 'PUT "/uploads/..." 200 ' in service.stderr
     assert surplus["uploadUrl"].rpartition("/")[2] not in service.stderr

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from websockets.exceptions import InvalidStatus
 
-from scraper_service.services import accounts
+from scraper_service.storage.accounts import keys
 from scraper_service.storage.database import Database
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.job_records import JobState
@@ -392,8 +392,8 @@ def test_a_key_that_is_revoked_sees_no_more(start_service, tmp_path, site):
     database = Database(tmp_path)
     secret = key_secret(tmp_path)
     with database.engine.begin() as connection:
-        key = accounts.create_key(connection, secret, "for a while")
-        [row] = [r for r in accounts.list_keys(connection) if r.name == "for a while"]
+        key = keys.create_key(connection, secret, "for a while")
+        [row] = [r for r in keys.list_keys(connection) if r.name == "for a while"]
     body = {"urls": [site.held()], "timeout": PATIENCE_MS}
     reply = service.post("/v2/batch/scrape", body, key=key)
     job = f"/v2/batch/scrape/{reply.json['id']}"
@@ -403,7 +403,7 @@ def test_a_key_that_is_revoked_sees_no_more(start_service, tmp_path, site):
     ):
         assert json.loads(connection.recv(timeout=WAIT_S))["type"] == "catchup"
         with database.engine.begin() as transaction:
-            assert accounts.revoke_key(transaction, row.id)
+            assert keys.revoke_key(transaction, row.id)
         found = watched(connection)
         assert [each.event for each in client] == ["batch_scrape.started"]
     database.close()
@@ -521,7 +521,7 @@ def test_slow_readers_cost_little_memory(live, web):
 
 def test_connections_are_given_back(start_service, web):
     """One that was a WebSocket counts no more once it has ended."""
-    service = start_service(SCRAPER_MAX_CONNECTIONS="5")
+    service = start_service(SCRAPER_MAX_CONNECTIONS="5", SCRAPER_LOG_JSON="true")
     job = start(service, web.url("/0"))
     ended(service, job)
     for _ in range(12):

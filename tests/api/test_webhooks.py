@@ -515,6 +515,37 @@ def test_deliveries_can_be_sent_again(hooked, web, receiver, path):
     assert hooked.post(f"{job}/deliveries/x/replay").status == 400
 
 
+def test_a_delivery_shows_what_was_sent_and_answered(hooked, web, receiver, path):
+    to = path("ok")
+    hook = {"url": receiver.url(to), "metadata": {"mine": "ü"}}
+    job = start(hooked, web.url("/large"), hook=hook, limit=1)
+    settled(hooked, job)
+    for sent in receiver.received(to):
+        found = hooked.get(f"{job}/deliveries/{sent.headers['x-scraper-sequence']}")
+        delivery = found.json["delivery"]
+        assert delivery["webhookId"] == sent.id
+        assert delivery["state"] == "delivered"
+        assert delivery["body"] == sent.body[:4096].decode("utf-8", "ignore")
+        assert delivery["bodyBytes"] == len(sent.body)
+        assert delivery["response"] == "ok"
+    assert max(len(sent.body) for sent in receiver.received(to)) > 4096
+    assert hooked.get(f"{job}/deliveries/9").status == 404
+    assert hooked.get(f"{job}/deliveries/x").status == 400
+    assert hooked.get(f"/v2/crawl/{uuid.uuid4()}/deliveries/1").status == 404
+
+
+def test_the_start_of_a_long_answer_is_kept(hooked, web, receiver, path):
+    job = start(hooked, web.url("/6"), hook=receiver.url(path("huge")), limit=1)
+    settled(hooked, job)
+    delivery = hooked.get(f"{job}/deliveries/1").json["delivery"]
+    assert delivery["response"] == "x" * 4096
+    job = start(hooked, web.url("/6"), hook="http://127.0.0.2:9/closed", limit=1)
+    until(lambda: deliveries(hooked, job)[0]["attempts"])
+    delivery = hooked.get(f"{job}/deliveries/1").json["delivery"]
+    assert "response" not in delivery
+    assert delivery["body"].startswith('{"success":true,"type":"crawl.started"')
+
+
 # -- crashes, restarts, several processes -----------------------------------------------------
 
 

@@ -56,6 +56,34 @@ def test_more_is_loaded_by_clicks(act):
     assert "Item 31" not in text
 
 
+def to_end(**limits):
+    return {"type": "scrollToEnd", **limits}
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_a_list_is_scrolled_until_it_has_no_more(act, version):
+    found = act(to_end(), path="/scrolled", version=version)
+    assert "Item 50" in found["markdown"]
+    assert "scrollToEnd" not in found.get("warning", "")
+
+
+@pytest.mark.parametrize(
+    ("limits", "part"),
+    [({"maxScrolls": 3}, "3 scrolls"), ({"timeout": 900}, "900 ms")],
+    ids=["scrolls", "time"],
+)
+def test_an_endless_list_ends_at_a_limit(act, limits, part):
+    found = act(to_end(**limits), path="/endless")
+    assert "Item 20" in found["markdown"]
+    assert part in found["warning"]
+
+
+def test_an_element_is_scrolled_to_its_end(act):
+    where = "document.querySelector('#box').scrollTop > 100"
+    found = act(to_end(selector="#box"), script(where))
+    assert found["actions"]["javascriptReturns"] == [{"type": "boolean", "value": True}]
+
+
 def test_scroll_of_page_and_element(act):
     found = act(
         {"type": "scroll"},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+import urllib.request
 import uuid
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from firecrawl import Firecrawl
 from firecrawl.v1 import V1FirecrawlApp
+from warcio.archiveiterator import ArchiveIterator
 
 from tests.browser.conftest import Png, fetch, finished
 
@@ -29,6 +31,48 @@ def test_a_crawl_renders_the_pages_that_need_it(service, app):
     assert len(made) == 4
     assert all("Made by a script" in page["markdown"] for page in made)
     assert all(page["metadata"]["engine"] == "browser" for page in made)
+
+
+def test_an_archive_has_the_dom_of_rendered_pages(service, app):
+    body = {
+        "url": app.url("/links"),
+        "crawlEntireDomain": True,
+        "sitemap": "skip",
+        "scrapeOptions": {"maxAge": 0},
+    }
+    started = service.post("/v2/crawl", body)
+    pages = finished(service, started)
+    path = f"{started.json['url']}/export?format=warc"
+    request = urllib.request.Request(path)
+    request.add_header("Authorization", f"Bearer {service.key}")
+    with urllib.request.urlopen(request, timeout=100) as file:
+        found = {
+            record.rec_headers.get_header("WARC-Target-URI"): (
+                record.rec_type,
+                record.content_stream().read(),
+            )
+            for record in ArchiveIterator(file, check_digests="raise")
+            if record.rec_type != "warcinfo"
+        }
+    assert set(found) == {page["metadata"]["url"] for page in pages}
+    for page in pages:
+        kind, data = found[page["metadata"]["url"]]
+        is_rendered = page["metadata"]["engine"] == "browser"
+        assert kind == ("resource" if is_rendered else "response")
+        assert (b"Made by a script" in data) == ("/client" in page["metadata"]["url"])
+
+
+def test_other_formats_are_made_of_the_stored_dom(service, app):
+    body = {"urls": [app.url("/client")], "maxAge": 0}
+    started = service.post("/v2/batch/scrape", body)
+    [page] = finished(service, started)
+    assert page["metadata"]["engine"] == "browser"
+    path = f"/v2/batch/scrape/{started.json['id']}/reprocess"
+    [again] = finished(service, service.post(path, {"formats": ["html", "rawHtml"]}))
+    assert "Made by a script" in again["html"]
+    assert "Made by a script" in again["rawHtml"]
+    assert again["metadata"]["engine"] == "browser"
+    assert again["metadata"]["url"] == page["metadata"]["url"]
 
 
 def test_a_batch_brings_screenshots_and_actions(service, app):

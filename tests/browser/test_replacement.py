@@ -101,9 +101,10 @@ def assert_renders(service, app):
     "kind",
     [
         "title",
-        "error",
-        *(pytest.param(k, marks=pytest.mark.slow) for k in ("attribute", "fetch")),
-        pytest.param("console", marks=pytest.mark.slow),
+        *(
+            pytest.param(k, marks=pytest.mark.slow)
+            for k in ("attribute", "console", "error", "fetch")
+        ),
     ],
 )
 @pytest.mark.timeout(400)

@@ -11,16 +11,15 @@ import select
 import signal
 import struct
 import subprocess
-import sys
 import termios
 import time
 from pathlib import Path
 
+from tests.support import forked_start
 from tests.support.waiting import WAIT_S
 
 ROOT = Path(__file__).parents[2]
-# As the installed script does it, wherever the sources are.
-COMMAND = (sys.executable, "-c", "from scraper_service.cli.main import main; main()")
+COMMAND = forked_start.COMMAND.words
 
 
 def environment(**changes: str) -> dict[str, str]:
@@ -38,16 +37,8 @@ def environment(**changes: str) -> dict[str, str]:
 
 def run(folder: Path, *arguments, stdin: str = "", **changes: str):
     """Run a command in ``folder``; standard output and error are pipes."""
-    return subprocess.run(
-        (*COMMAND, *map(str, arguments)),
-        cwd=folder,
-        env=environment(**changes),
-        input=stdin,
-        capture_output=True,
-        text=True,
-        timeout=WAIT_S,
-        check=False,
-    )
+    values = environment(**changes)
+    return forked_start.run(forked_start.COMMAND, arguments, values, folder, stdin)
 
 
 def start(folder: Path, *arguments, **options):

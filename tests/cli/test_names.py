@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper_service.cli.page_files import MAX_BYTES, RESERVED, PageNames
+from scraper_service.exports.page_names import MAX_NAME_BYTES, RESERVED, PageNames
 
 ADDRESSES = st.one_of(
     st.text(max_size=400),
@@ -24,7 +24,7 @@ def test_names_are_safe_everywhere_and_differ(urls):
     names += [given.name(url) for url in urls[1:]]
     for name in names:
         assert name.endswith(".md")
-        assert len(name.encode()) <= MAX_BYTES + 30
+        assert len(name.encode()) <= MAX_NAME_BYTES + 30
         assert name[0] not in ".- "
         assert not set(name) & set('/\\:*?"<>|\0 \n\r\t')
         assert ".." not in name
@@ -55,3 +55,40 @@ def test_names_are_safe_everywhere_and_differ(urls):
 )
 def test_a_name_is_read_off_the_address(url, name):
     assert PageNames().name(url) == name
+
+
+@given(st.lists(ADDRESSES, max_size=30))
+def test_paths_are_safe_everywhere_and_differ(urls):
+    given = PageNames(("index.jsonl",))
+    paths = [given.path(url) for url in urls]
+    folders = set()
+    for path in paths:
+        host, *above, name = path.split("/")
+        assert name.endswith(".md")
+        assert len(path.encode()) <= 3 * MAX_NAME_BYTES + 30
+        for part in (host, *above, name):
+            assert part[0] not in ".- "
+            assert part[-1] not in ". "
+            assert not set(part) & set('\\:*?"<>|\0 \n\r\t')
+            assert part.partition(".")[0].casefold() not in RESERVED
+        folders |= {"/".join([host, *above][:n]).casefold() for n in range(1, 9)}
+    for form in ("NFC", "NFD", "NFKC"):
+        folded = {unicodedata.normalize(form, path).casefold() for path in paths}
+        assert len(folded) == len(paths)
+        assert not folded & folders
+
+
+@pytest.mark.parametrize(
+    ("url", "path"),
+    [
+        ("https://example.org", "example.org/index.md"),
+        ("https://example.org/docs/", "example.org/docs.md"),
+        ("https://example.org/docs/intro.html", "example.org/docs/intro.md"),
+        ("https://example.org/a.md/b?q=1", "example.org/a.md-/b-q-1.md"),
+        ("https://example.org/../../etc/passwd", "example.org/etc/passwd.md"),
+        ("https://example.org/%2e%2e%2f%2e%2e%2fetc", "example.org/etc.md"),
+        ("http://con/aux/nul", "_con/_aux/_nul.md"),
+    ],
+)
+def test_a_path_is_read_off_the_address(url, path):
+    assert PageNames().path(url) == path

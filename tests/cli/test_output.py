@@ -11,10 +11,19 @@ import yaml
 from markdown_it import MarkdownIt
 
 from scraper_service.cli.job_state import FailedUrl, OutputFailed
-from scraper_service.cli.output import FACTS, JsonLines, TableFile
-from scraper_service.cli.page_files import MarkdownFolder, front_matter
-from scraper_service.cli.page_formats import FORMATS, NAMES, WITH_OPTIONS, keys_of_body
-from scraper_service.cli.terminal import fitted, printable
+from scraper_service.cli.outputs.files import TableFile, WriterFile
+from scraper_service.cli.outputs.page_files import MarkdownFolder
+from scraper_service.cli.outputs.page_formats import (
+    FORMATS,
+    NAMES,
+    WITH_OPTIONS,
+    keys_of_body,
+)
+from scraper_service.cli.terminal import fitted
+from scraper_service.content.text.printable import printable
+from scraper_service.exports.formats import FileSpec
+from scraper_service.exports.front_matter import front_matter
+from scraper_service.exports.tables import FACTS
 from scraper_service.options.request_values import PLAIN_FORMATS
 
 
@@ -43,7 +52,7 @@ def test_cells_are_quoted_and_no_formulas(tmp_path):
     assert shown[:6] == [f"'{title}" for title in titles[:6]]
     assert shown[6:] == [titles[6], "'\uff1dx", "plain", ""]
     assert rows[0]["markdown"] == "# Text"
-    assert rows[-1]["links"] == "http://a.example\nhttp://b.example"
+    assert json.loads(rows[-1]["links"]) == ["http://a.example", "http://b.example"]
 
 
 NESTED = {"name": "Tides", "parts": [{"n": 1}]}
@@ -172,7 +181,7 @@ def test_the_head_of_a_page_is_yaml_whatever_it_says(title):
     cut = "".join(c for c in printable(title) if c != "\ud800")
     assert head["title"] == head["author"] == cut
     assert head["url"] == facts["url"]
-    assert head["status"] == 200
+    assert head["statusCode"] == 200
     assert (head["date"], head["language"]) == ("2024-05-06", "no")
 
 
@@ -180,11 +189,11 @@ def test_a_file_is_cut_only_when_there_is_something_to_write(tmp_path):
     path = tmp_path / "pages.jsonl"
     path.write_text("what was there before, and is longer than a page " * 20)
     before = path.read_text()
-    output = JsonLines(path)
+    output = WriterFile(path, FileSpec(format="jsonl"))
     output.open()
     output.close(None)
     assert path.read_text() == before
-    output = JsonLines(path)
+    output = WriterFile(path, FileSpec(format="jsonl"))
     output.open()
     output.write([page()])
     output.close([])

@@ -17,6 +17,7 @@ from click.testing import CliRunner
 
 from scraper_service.cli.jobs import _chosen
 from scraper_service.cli.main import main
+from tests.cli import slow_close
 from tests.cli.command import (
     Terminal,
     jobs,
@@ -56,6 +57,14 @@ def test_a_crawl_writes_lines_of_json_to_a_pipe(tmp_path, site):
     assert len(list(csv.DictReader(done.stdout.splitlines()))) >= 3
     assert done.stderr == ""
     assert [job["state"] for job in jobs(tmp_path)] == ["completed"] * 2
+
+
+def test_a_run_ends_after_all_its_components(tmp_path, site):
+    url = site.url(named("1-closed").path(0))
+    extension = {"tests.cli.slow_close.SlowClose": 1}
+    done = run(tmp_path, "crawl", url, SCRAPER_EXTENSIONS=json.dumps(extension))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / slow_close.NAME).exists()
 
 
 SCOPED = {
@@ -102,7 +111,7 @@ def test_a_folder_gets_a_file_for_each_page_and_an_index(tmp_path):
         assert by_url["/docs/a"]["title"] == "A | [x](y)"
         assert by_url["/docs/a"]["status"] == 200
         text = (folder / by_url["/docs/a"]["file"]).read_text()
-        assert text.startswith('---\ntitle: "A | [x](y)"\nurl: "http')
+        assert text.startswith('---\nurl: "http')
         assert "\n---\n\n# A" in text
         assert by_url["/docs/b"]["file"] is None
         assert by_url["/docs/b"]["error"]
@@ -340,6 +349,29 @@ def test_what_a_rule_leaves_out_has_not_failed(tmp_path):
     assert re.match(r"completed: 0 pages, \d left out\n", done.stderr)
     assert "failed" not in done.stderr
     assert "that match no --include (includePaths)" in done.stderr
+
+
+def test_other_formats_are_made_of_stored_pages_without_their_site(tmp_path):
+    pages = {"/": page("/a", title="One"), "/a": page(title="Two")}
+    with ScriptedSite(pages) as found:
+        urls = [found.url("/"), found.url("/a")]
+        done = run(tmp_path, "crawl", urls[0], "-o", "pages.jsonl")
+        assert done.returncode == 0, done.stderr
+    done = run(tmp_path, "jobs", "reprocess", "last", "-f", "html", "-f", "links")
+    assert done.returncode == 0, done.stderr
+    job_id = done.stdout.split()[1]
+    assert "reprocesses 2 pages of" in done.stdout
+    done = run(tmp_path, "jobs", "resume", job_id, "-o", "again.jsonl")
+    assert done.returncode == 0, done.stderr
+    again = {
+        each["metadata"]["url"]: each for each in pages_of(tmp_path / "again.jsonl")
+    }
+    assert sorted(again) == sorted(urls)
+    assert again[urls[0]]["links"] == urls[1:]
+    assert "<h1>Two</h1>" in again[urls[1]]["html"]
+    wrong = run(tmp_path, "jobs", "reprocess", job_id, "--url", "https://x.example/")
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "has no page https://x.example/" in wrong.stderr
 
 
 def test_a_table_of_a_resumed_and_an_exported_job_has_its_formats(tmp_path, site):

@@ -66,7 +66,11 @@ def test_the_ending_of_a_name_says_what_is_written(tmp_path):
     assert json.loads(row["json"]) == PAGE["json"]
     files = written(tmp_path, "out/", *many)
     assert set(files) == {"out/page.md", "out/page.json"}
-    assert files["out/page.md"].read_text().startswith('---\ntitle: "Tides: #1"\n')
+    assert (
+        files["out/page.md"]
+        .read_text()
+        .startswith('---\nurl: "page.html"\ntitle: "Tides: #1"\n')
+    )
 
 
 @pytest.mark.parametrize(

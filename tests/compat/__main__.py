@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from attrs import frozen
 
+from tests.browser.conftest import SETTINGS, why_no_browser
 from tests.compat.steps import FAILS_IN_CLIENT, NOT_OFFERED, REFUSED, WORKS
 from tests.conftest import Service
 from tests.support import shop
@@ -36,7 +37,7 @@ ANSWER = {
     "queries": ["founder of the shop"],
 }
 PYTHON = ("python_v2", "python_v1")
-SCRIPTS = ("clients.mjs", "mcp.mjs")
+SCRIPTS = ("clients.mjs", "mcp.mjs", "mcp_upload.mjs")
 
 
 @frozen
@@ -168,7 +169,9 @@ def main() -> int:
         chat.behave(answer=ANSWER)
         scripts = _installed(install_scripts, Path(name) / "js")
         loaders = _installed(install_loaders, Path(name) / "loaders")
-        service = Service(Path(name) / "data", **chat.environment)
+        if why := why_no_browser():
+            print(f"sessions of the browser will fail: {why}", file=sys.stderr)
+        service = Service(Path(name) / "data", **SETTINGS, **chat.environment)
         try:
             found = outcomes(service, site.url("").rstrip("/"), scripts, loaders)
         finally:

@@ -59,7 +59,32 @@ await tool("firecrawl_scrape", {
   },
 }, (x) => JSON.stringify(x).includes("Brass Lamp"));
 await tool("firecrawl_credit_usage", {});
-for (const name of ["firecrawl_agent", "firecrawl_monitor_list", "firecrawl_interact"])
+const idOf = (found) =>
+  JSON.stringify(found)?.match(/[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}/)?.[0];
+const monitor = idOf(await tool("firecrawl_monitor_create", {
+  page: lamp, goal: "the price changes", scheduleText: "every 30 minutes", name: "Lamp",
+}, (x) => JSON.stringify(x).includes("nextRunAt")));
+if (monitor) {
+  const says = (word) => (x) => JSON.stringify(x).includes(word);
+  await tool("firecrawl_monitor_list", { limit: 5 }, says(monitor));
+  await tool("firecrawl_monitor_get", { id: monitor }, says(monitor));
+  await tool("firecrawl_monitor_update", { id: monitor, body: { status: "paused" } }, says("paused"));
+  const run = await tool("firecrawl_monitor_run", { id: monitor }, says("queued"));
+  const checkId = run?.id ?? run?.data?.id ?? idOf(run);
+  await tool("firecrawl_monitor_checks", { id: monitor }, says("trigger"));
+  await tool("firecrawl_monitor_check", { id: monitor, checkId }, says("summary"));
+  await tool("firecrawl_monitor_delete", { id: monitor });
+}
+const kept = idOf(await tool("firecrawl_interact", {
+  url: lamp, code: "agent-browser snapshot", language: "bash",
+}, (x) => JSON.stringify(x).includes("Lamp")));
+if (kept) {
+  await tool("firecrawl_interact", {
+    scrapeId: kept, code: "agent-browser get title", language: "bash", timeout: 20,
+  }, (x) => JSON.stringify(x).includes("Lamp"));
+  await tool("firecrawl_interact_stop", { scrapeId: kept }, (x) => x.success);
+}
+for (const name of ["firecrawl_agent"])
   if (listed.includes(name)) {
     const { result, error } = await ask("tools/call", {
       name, arguments: { prompt: "the price", scrapeId: id, code: "1" },

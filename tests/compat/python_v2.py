@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from firecrawl import AsyncFirecrawl, Firecrawl
-from firecrawl.v2.types import ScrapeOptions
+from firecrawl.v2.types import ChangeTrackingFormat, MonitorTarget, ScrapeOptions
 
 from tests.compat.steps import Steps, arguments
 
@@ -151,7 +151,75 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
             )
     await call("get_queue_status", client.get_queue_status, has("max_concurrency"))
     await _watch(call, client, site, is_async=is_async)
+    if hasattr(client, "create_monitor"):
+        await _monitor(call, client, lamp, site)
+    await _sessions(call, client, lamp)
     await _elsewhere(call, client, lamp)
+
+
+async def _monitor(call: Any, client: Any, lamp: str, site: str) -> None:
+    scrape = MonitorTarget(
+        type="scrape",
+        urls=[f"{site}/shop", f"{site}/about"],
+        scrape_options=ScrapeOptions(
+            only_main_content=False,
+            formats=["markdown", ChangeTrackingFormat(modes=["git-diff"])],
+        ),
+    )
+    data = MonitorTarget(
+        type="scrape",
+        urls=[lamp],
+        scrape_options=ScrapeOptions(
+            formats=["markdown", ChangeTrackingFormat(modes=["json"], schema=SCHEMA)]
+        ),
+    )
+    request = {
+        "name": "Lamps",
+        "schedule": {"text": "every 30 minutes", "timezone": "Europe/Berlin"},
+        "targets": [scrape, data],
+        "webhook": {"url": f"{site}/hook", "events": ["monitor.page"]},
+        "retention_days": 7,
+    }
+    made = await call(
+        "create_monitor",
+        lambda: client.create_monitor(**request),
+        lambda found: found.schedule.cron and found.retention_days == 7,
+    )
+    if not made:
+        return
+    await call("list_monitors", client.list_monitors, lambda found: found[0].id)
+    await call("get_monitor", lambda: client.get_monitor(made.id), has("name"))
+    await call(
+        "update_monitor",
+        lambda: client.update_monitor(made.id, status="paused"),
+        lambda found: found.status == "paused" and found.next_run_at is None,
+    )
+    check = await call("run_monitor", lambda: client.run_monitor(made.id), has("id"))
+    await call(
+        "list_monitor_checks",
+        lambda: client.list_monitor_checks(made.id),
+        lambda found: found[0].id == check.id,
+    )
+
+    async def ended() -> Any:
+        for _ in range(600):
+            found = client.get_monitor_check(made.id, check.id, limit=1)
+            found = await found if inspect.isawaitable(found) else found
+            if found.status not in {"queued", "running"}:
+                return found
+            await asyncio.sleep(0.1)
+        return None
+
+    await call(
+        "get_monitor_check",
+        ended,
+        lambda found: (
+            found.status == "completed"
+            and len(found.pages) == found.summary.new == 3
+            and any(page.snapshot and page.snapshot.json for page in found.pages)
+        ),
+    )
+    await call("delete_monitor", lambda: client.delete_monitor(made.id))
 
 
 async def _watch(call: Any, client: Any, site: str, *, is_async: bool) -> None:
@@ -179,28 +247,55 @@ async def _watch(call: Any, client: Any, site: str, *, is_async: bool) -> None:
     await call("watcher", followed, is_whole)
 
 
+async def _sessions(call: Any, client: Any, lamp: str) -> None:
+    """Keep a page open, after a scrape and without one."""
+
+    def is_done(found: Any) -> bool:
+        return bool(found.success and found.exit_code == 0 and "Lamp" in found.stdout)
+
+    title = {"code": "agent-browser get title", "language": "bash"}
+    page = await call("scrape, then interact", lambda: client.scrape(lamp))
+    used = page.metadata.scrape_id
+    for name in ("interact", "scrape_execute"):
+        await call(name, lambda n=name: getattr(client, n)(used, **title), is_done)
+    for name in (
+        "stop_interaction",
+        "stop_interactive_browser",
+        "delete_scrape_browser",
+    ):
+        await call(
+            name,
+            lambda n=name: getattr(client, n)(used),
+            lambda found: found.success and found.credits_billed == 2,
+        )
+    opened = await call(
+        "browser",
+        lambda: client.browser(ttl=60, activity_ttl=30, block_ads=False),
+        has("expires_at"),
+    )
+    lines = f"agent-browser open {lamp} && agent-browser get title"
+    await call(
+        "browser_execute", lambda: client.browser_execute(opened.id, lines), is_done
+    )
+    await call(
+        "list_browsers",
+        lambda: client.list_browsers(status="active"),
+        lambda found: opened.id in {each.id for each in found.sessions},
+    )
+    await call(
+        "delete_browser",
+        lambda: client.delete_browser(opened.id),
+        lambda found: found.status == "destroyed" and found.session_duration_ms > 0,
+    )
+
+
 async def _elsewhere(call: Any, client: Any, lamp: str) -> None:
     """Call what this service does not offer; each has to fail with a clear error."""
-    target = {"type": "scrape", "urls": [lamp]}
-    monitor = {"name": "m", "schedule": {"cron": "0 0 * * *"}, "targets": [target]}
     for name, given in {
-        "interact": (UNKNOWN, "1"),
-        "stop_interaction": (UNKNOWN,),
-        "list_monitors": (),
-        "get_monitor": (UNKNOWN,),
-        "create_monitor": monitor,
-        "delete_monitor": (UNKNOWN,),
-        "run_monitor": (UNKNOWN,),
-        "list_monitor_checks": (UNKNOWN,),
-        "get_monitor_check": (UNKNOWN, UNKNOWN),
         "start_agent": {"prompt": "find the price"},
         "get_agent_status": (UNKNOWN,),
         "cancel_agent": (UNKNOWN,),
         "list_agents": (),
-        "browser": (),
-        "browser_execute": (UNKNOWN, "1"),
-        "delete_browser": (UNKNOWN,),
-        "list_browsers": (),
         "developer_search": ("lamp",),
         "gov_search": ("lamp",),
         "search_papers": ("lamp",),

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scraper_service.content import change_tracking
-from scraper_service.content.change_tracking import FILE, as_json, as_patch, hunks
+from scraper_service.content.change_tracking import diff
+from scraper_service.content.change_tracking.diff import FILE, as_json, as_patch, hunks
 
 LINES = st.lists(st.sampled_from(["a", "b", "c", "", " a", "-a", "+b", "\\ x", "d\r"]))
 TEXTS = st.builds(
@@ -18,7 +18,7 @@ TEXTS = st.builds(
 
 def applied(old, found):
     """Apply hunks as the numbers in them say; check context and deleted lines."""
-    before = change_tracking._lines(old)
+    before = diff._lines(old)
     result, at = [], 0
     for hunk in found:
         start = hunk.old_start - bool(hunk.old_lines)
@@ -52,9 +52,9 @@ def test_a_diff_turns_one_text_into_the_other(old, new):
 @given(TEXTS, TEXTS)
 def test_a_diff_is_exact_where_the_search_gives_up(limits, old, new):
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(change_tracking, "MAX_EDITS", limits[0])
-        search = change_tracking._Search(
-            *_numbers(change_tracking._lines(old), change_tracking._lines(new)),
+        patch.setattr(diff, "MAX_EDITS", limits[0])
+        search = diff._Search(
+            *_numbers(diff._lines(old), diff._lines(new)),
             steps=limits[1],
         )
         search.run()

@@ -13,7 +13,11 @@ from scraper_service.options.formats import Screenshot
 from scraper_service.options.location import TIME_ZONES, Location
 from scraper_service.options.scrape import Profile
 from scraper_service.options.spider_arguments import page_options
-from scraper_service.storage.sessions import MAX_STATE_BYTES, SessionBox, merge_changes
+from scraper_service.storage.accounts.sessions import (
+    MAX_STATE_BYTES,
+    SessionBox,
+    merge_changes,
+)
 
 PLAIN = page_options({"url": "https://example.com"}).scrape
 PAGE = "https://a.example/page"

@@ -193,6 +193,7 @@ ACTIONS = st.lists(
         st.builds(actions.Write),
         st.builds(actions.Press),
         st.builds(actions.Scroll, selector=st.none() | TEXT),
+        st.builds(actions.ScrollToEnd, selector=st.none() | TEXT),
         st.builds(actions.ScrapeAction),
         st.builds(actions.ExecuteJavascript),
         st.builds(actions.Pdf, scale=st.floats(0.1, 2) | st.just(1)),

@@ -15,9 +15,9 @@ from scraper_service.errors import (
 )
 from scraper_service.options.crawl import EVENTS, Webhook
 from scraper_service.options.spider_arguments import crawl_options
-from scraper_service.services.accounts import TeamChange, change_team
 from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as credits_of
+from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.frontier import leases
 from scraper_service.storage.jobs import (
     admission,

@@ -19,15 +19,15 @@ from scraper_service.errors import (
     RateLimited,
 )
 from scraper_service.options.spider_arguments import batch_options, crawl_options
-from scraper_service.services.accounts import (
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts import rate_limits
+from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.accounts.teams import (
     UNLIMITED,
     TeamChange,
     change_team,
     list_teams,
 )
-from scraper_service.storage.accounts import credits as ledger
-from scraper_service.storage.accounts import rate_limits
-from scraper_service.storage.accounts.credits import Call
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.jobs import admission, job_store

@@ -9,7 +9,7 @@ import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine, inspect
+from sqlalchemy import create_engine, inspect, text
 
 from scraper_service.errors import DatabaseUnusable
 from scraper_service.storage.database import HEAD, Database, migrate
@@ -141,3 +141,45 @@ def test_jobs_of_the_first_release_are_listed(kind, tmp_path, request):
         calls = "SELECT expires_at FROM activity"
         assert connection.exec_driver_sql(calls).scalar() == 86_407
     engine.dispose()
+
+
+def test_what_was_stored_before_disk_quotas_is_counted(tmp_path, request):
+    for engine in (
+        create_engine(f"sqlite:///{tmp_path / 'old.sqlite'}"),
+        create_engine(request.getfixturevalue("postgres")()),
+    ):
+        with engine.begin() as connection:
+            migrate(connection, "r0015")
+            for statement in STORED_BEFORE:
+                connection.execute(text(statement))
+            migrate(connection)
+        with engine.connect() as connection:
+            uses = "SELECT team_id, SUM(bytes) FROM disk_use GROUP BY team_id"
+            found = {row[0]: int(row[1]) for row in connection.execute(text(uses))}
+            stored = connection.scalar(text("SELECT stored FROM job"))
+        engine.dispose()
+        assert (found, stored) == ({"t": 9, "u": 3}, 6)
+
+
+_COUNTS = "open, done, failed, pages, held, credits"
+STORED_BEFORE = (
+    (
+        "INSERT INTO team (id, name, created_at) VALUES ('t', '', '2026-01-01 00:00:00'),"
+        " ('u', '', '2026-01-01 00:00:00')"
+    ),
+    f"""INSERT INTO job (id, team_id, kind, version, state, url, options, {_COUNTS},
+        created_at, expires_at)
+        VALUES ('j', 't', 'crawl', 2, 'completed', '', '{{}}', 0, 0, 0, 1, 0, 0, 1, 9)""",
+    (
+        "INSERT INTO page (id, job_id, seq, size, frontier_id, body)"
+        " VALUES ('p', 'j', 0, 99, 1, 'abc')"
+    ),
+    (
+        "INSERT INTO page_source (page_id, job_id, size, facts, head, body)"
+        " VALUES ('p', 'j', 99, '{}', 'a', 'bc')"
+    ),
+    (
+        "INSERT INTO scrape (id, team_id, body, expires_at)"
+        " VALUES ('s', 't', 'abc', 9), ('v', 'u', 'abc', 9)"
+    ),
+)

@@ -9,11 +9,11 @@ import pytest
 from sqlalchemy import func, select, update
 
 from scraper_service.errors import OutOfCredits, QueueFull
-from scraper_service.options.extraction import LlmsTextOptions
+from scraper_service.options.extraction import OPERATIONS, LlmsTextOptions
 from scraper_service.options.serialization import operation_from_json, options_from_json
 from scraper_service.options.spider_arguments import batch_options
-from scraper_service.services.accounts import TeamChange, change_team
 from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.jobs import admission, job_store, operations
@@ -77,7 +77,8 @@ class World:
         return self.do(operations.read_operation, operation_id, team, kind)
 
     def waiting(self, owner=OWNER, busy=None, limit=10):
-        found = self.do(operations.waiting, owner, busy or {}, limit)
+        kinds = tuple(OPERATIONS)
+        found = self.do(operations.waiting, owner, busy or {}, limit, kinds)
         return [operation_id for operation_id, _ in found]
 
     def run_step(self, step, body=b"{}", price=1):

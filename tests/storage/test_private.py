@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import stat
 from contextlib import closing
 
@@ -26,7 +27,7 @@ def fill(folder):
     key_secret(folder)
     with closing(Database(folder)) as database:
         database.write_at_once(lambda c: c.exec_driver_sql("SELECT 1"))
-        Artefacts(folder / FOLDER, b"").put(b"a picture", "png")
+        asyncio.run(Artefacts(folder / FOLDER, b"").put(b"a picture", "png"))
         return {path.name: mode(path) for path in folder.rglob("*")}
 
 

@@ -13,7 +13,7 @@ from attrs import evolve
 from sqlalchemy import insert, select, update
 
 from scraper_service.items import Snapshot
-from scraper_service.services.accounts import Team
+from scraper_service.services.accounts import DiskQuota, Team
 from scraper_service.services.billing import Charges
 from scraper_service.storage import change_snapshots
 from scraper_service.storage.accounts import credits as ledger
@@ -176,7 +176,7 @@ def test_a_call_that_is_late_holds_its_credits_until_it_ends(tmp_path):
         alive = insert(worker).values(id="owner", until=1e12)
         await database.write(lambda c: c.execute(alive))
         caller = Team(id=TEAM, key_id=None, is_unlimited=False)
-        charges = Charges(database, "owner")
+        charges = Charges(database, "owner", DiskQuota(database, 0))
 
         async def left():
             return await database.read(ledger.balance, TEAM)

@@ -121,8 +121,8 @@ def database(url, tmp_path):
         yield opened
 
 
-async def expire_all(_, database, __):
-    await expire(database)
+async def expire_all(settings, database, _):
+    await expire(database, settings)
 
 
 def test_services_that_expire_at_once_do_not_disturb_each_other(
@@ -156,7 +156,7 @@ async def index_and_expire(settings, database, number):
             entry = search_entry(page, "lorem ipsum", {"language": "en"}, {}, "html")
             await index.add(SearchPage(TEAM, page, entry.packed()))
         await index.flush()
-        await expire(database)
+        await expire(database, settings)
 
 
 def test_services_that_index_at_once_do_not_disturb_each_other(database, url, tmp_path):

@@ -156,6 +156,8 @@ LOOP = "<!doctype html><title>Loop</title><p>before</p><script>for (;;);</script
 PAGES: dict[str, str] = {
     "/client": CLIENT,
     "/scrolled": LIST % SCROLLED,
+    "/endless": LIST
+    % SCROLLED.replace("&& shown < 50) add()", ") setTimeout(add, 60)"),
     "/more": LIST % MORE,
     "/shadow": SHADOW,
     "/frames": FRAMES,

@@ -1,59 +1,97 @@
-"""Starts ``python -m scraper_service`` by forking a process that has imported the service.
+"""Starts services and commands by forking a process that has imported the service.
 
-A new interpreter would import for a second, and tests start hundreds of services. The fork runs
+A new interpreter would import for a second, and tests start a thousand of them. The fork runs
 the command line from its beginning, so settings, reactor, database and sockets are its own.
 ``python -m tests.support.forked_start`` is the process that forks.
 """
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import functools
 import gc
 import importlib
 import json
 import os
+import pkgutil
+import resource
 import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
+import time
+import types
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import twisted.internet
+
+import scraper_service.settings
+from scraper_service.crawling.converter_pool import fork_server_process
+from scraper_service.crawling.converter_pool.fork_server import ForkServer
+from scraper_service.storage.secrets import public_environment
+from tests.support.waiting import WAIT_S
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
-# Nothing that imports the reactor, as klein does: the service has to install it first.
 PRELOADED = """
+lxml.html numpy scraper_service.content.convert
 scraper_service.cli.main scraper_service.cli.settings scraper_service.server
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors
 scraper_service.api.parameters scraper_service.api.requests.crawl
 scraper_service.api.requests.feedback scraper_service.api.streams.streaming
 scraper_service.api.v1.requests scraper_service.api.v2.requests
-scraper_service.api.webhook_payloads scraper_service.cli.output
+scraper_service.api.webhook_payloads scraper_service.cli.outputs.output
 scraper_service.content.answers scraper_service.content.documents.kinds
 scraper_service.crawling.robots scraper_service.llm.prompts
-scraper_service.services.deep_research.report_writer
-scraper_service.services.deep_research.research scraper_service.services.extraction
-scraper_service.services.jobs scraper_service.services.llms_txt
+scraper_service.services.operations.deep_research.report_writer
+scraper_service.services.operations.deep_research.research scraper_service.services.operations.extraction
+scraper_service.services.jobs scraper_service.services.operations.llms_txt
 scraper_service.services.scraping scraper_service.storage.files.uploads
 scraper_service.web.sessions werkzeug.routing wsproto multipart
 scraper_service.crawling.converter_pool.pool scraper_service.crawling.download.engines
 scraper_service.crawling.download.handler scraper_service.crawling.middlewares
 scraper_service.crawling.pipelines scraper_service.crawling.scheduler
 scraper_service.search_engines.searches scraper_service.services.capabilities
-scraper_service.services.health scraper_service.services.job_following
+scraper_service.services.metrics.health scraper_service.services.job_following
 scraper_service.services.job_runner scraper_service.services.mapping
-scraper_service.services.operations scraper_service.services.resident_crawler
+scraper_service.services.operations.operations scraper_service.services.resident_crawler
 scraper_service.services.webhooks scraper_service.spiders.crawl
 scraper_service.spiders.scrape scraper_service.storage.database
+scraper_service.api.v1.app scraper_service.api.v2.app scraper_service.web.routes
+scraper_service.addon scraper_service.crawling.direct_items
+scraper_service.crawling.download.downloader
+scraper_service.crawling.download.event_loop scraper_service.crawling.duplicates
+scraper_service.crawling.page_index scraper_service.crawling.questions
+scraper_service.exports.job_exports scraper_service.feeds.flat_items
+scraper_service.library scraper_service.llm.requests
+scraper_service.search_engines.own_index
+scraper_service.services.metrics.service_metrics
+scraper_service.services.monitoring.scheduler scraper_service.services.usage
+scraper_service.spiders.batch scraper_service.spiders.map
+scraper_service.spiders.reprocess scraper_service.spiders.search
+scrapy.core.downloader.handlers.datauri scrapy.downloadermiddlewares.defaultheaders
+scrapy.downloadermiddlewares.downloadtimeout scrapy.downloadermiddlewares.httpcache
+scrapy.downloadermiddlewares.robotstxt scrapy.downloadermiddlewares.stats
+scrapy.downloadermiddlewares.useragent scrapy.dupefilters
+scrapy.extensions.closespider scrapy.extensions.corestats
+scrapy.extensions.feedexport scrapy.extensions.logcount scrapy.extensions.memdebug
+scrapy.extensions.memusage scrapy.extensions.spiderstate scrapy.extensions.throttle
+scrapy.logformatter scrapy.pqueues scrapy.squeues scrapy.statscollectors
+scrapy.utils.engine twisted.web.template uvloop
 """.split()
 # Variables that an interpreter reads when it starts.
 OF_INTERPRETERS = ("PYTHON", "LD_", "MALLOC_")
 ROOT = Path(__file__).parents[2]
 MESSAGE_BYTES = 2**18
+START = ForkServer._start
 CODE = struct.Struct("<i")  # an exit code, or the id of a process
 
 
@@ -63,22 +101,58 @@ def may_fork(environment: Mapping[str, str]) -> bool:
 
 
 def _of_interpreters(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.items() if k.startswith(OF_INTERPRETERS)}
+    found = {k: v for k, v in environment.items() if k.startswith(OF_INTERPRETERS)}
+    if found.get("PYTHONPATH") == str(ROOT):
+        del found["PYTHONPATH"]  # the forks have it
+    return found
+
+
+class Program(NamedTuple):
+    """A command line that can be forked."""
+
+    #: The function that runs it, as in ``package.module:function``.
+    function: str
+    #: What stands in front of its arguments for the function.
+    name: str
+    #: The same for a new interpreter.
+    words: tuple[str, ...]
+
+
+SERVICE = Program(
+    "scraper_service.__main__:main",
+    str(ROOT / "scraper_service/__main__.py"),
+    (sys.executable, "-m", "scraper_service"),
+)
+# As the installed script does it, wherever the sources are.
+COMMAND = Program(
+    "scraper_service.cli.main:main",
+    "-c",
+    (sys.executable, "-c", "from scraper_service.cli.main import main; main()"),
+)
+_SCRIPT = f"{Path(sys.executable).parent}/scrapy"
+SCRAPY = Program("scrapy.cmdline:execute", _SCRIPT, (_SCRIPT,))
 
 
 class ForkedProcess:
     """``python -m scraper_service`` with ``arguments``, like :class:`subprocess.Popen`.
 
     It leads a session. Its output arrives at ``stdout``, its errors in the file ``errors``.
+    ``program`` may be another one, and ``folder`` the working directory.
     """
 
     def __init__(
-        self, arguments: tuple[str, ...], environment: Mapping[str, str], errors: int
+        self,
+        arguments: tuple[str, ...],
+        environment: Mapping[str, str],
+        errors: int,
+        program: Program = SERVICE,
+        folder: str = "",
     ):
         their_in, our_in = os.pipe()
         our_out, their_out = os.pipe()
         self._status, their_status = os.pipe()
-        request = json.dumps([arguments, dict(environment)]).encode()
+        words = [program.function, program.name, *arguments]
+        request = json.dumps([words, dict(environment), folder]).encode()
         control = _control()
         theirs = [their_in, their_out, errors, their_status]
         socket.send_fds(control, [request], theirs)
@@ -104,10 +178,51 @@ class ForkedProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):  # it has just ended
+                os.kill(self.pid, number)
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
+
+
+def run(
+    program: Program,
+    arguments: Iterable[object],
+    environment: Mapping[str, str],
+    folder: Path,
+    stdin: str = "",
+) -> subprocess.CompletedProcess[str]:
+    """Run a command in ``folder`` to its end, with pipes. It is forked if that is possible."""
+    words = tuple(map(str, arguments))
+    if not may_fork(environment):
+        return subprocess.run(
+            (*program.words, *words),
+            cwd=folder,
+            env=dict(environment),
+            input=stdin,
+            capture_output=True,
+            text=True,
+            timeout=WAIT_S,
+            check=False,
+        )
+    errors, their_errors = os.pipe()
+    with os.fdopen(errors) as errors_file:
+        process = ForkedProcess(words, environment, their_errors, program, str(folder))
+        os.close(their_errors)
+        with ThreadPoolExecutor(2) as threads:
+            output = threads.submit(process.stdout.read)
+            said = threads.submit(errors_file.read)
+            with contextlib.suppress(BrokenPipeError), process.stdin:
+                process.stdin.write(stdin)
+            try:
+                process.wait(WAIT_S)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                raise
+        with process.stdout:
+            return subprocess.CompletedProcess(
+                words, process.wait(), output.result(), said.result()
+            )
 
 
 @functools.cache
@@ -118,6 +233,7 @@ def _control() -> socket.socket:
     process = subprocess.Popen(command, cwd=ROOT, pass_fds=(theirs.fileno(),))
     process.returncode = 0  # nothing waits for it
     theirs.close()
+    atexit.register(ours.close)
     return ours
 
 
@@ -169,21 +285,90 @@ def _report_ends(statuses: dict[int, int]) -> None:
         os.close(statuses.pop(pid))
 
 
+def _preload() -> None:
+    """Import the service without the reactor, which each process has to choose itself.
+
+    klein imports one, for a method that the service does not use: it gets an empty module.
+    """
+    name = "twisted.internet.reactor"
+    sys.modules[name] = twisted.internet.reactor = types.ModuleType(name)
+    for module in PRELOADED:
+        importlib.import_module(module)
+    del sys.modules[name], twisted.internet.reactor
+    fork_server_process.prepare()
+
+
+class _ForkedServer:
+    """A fork server that was forked, in place of its :class:`subprocess.Popen`."""
+
+    def __init__(self, pid: int):
+        self.pid = pid
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        if self.returncode is None:
+            self._take(os.WNOHANG)
+        return self.returncode
+
+    def wait(self, timeout: float) -> int | None:
+        end = time.monotonic() + timeout
+        while self.poll() is None:
+            if time.monotonic() > end:
+                raise subprocess.TimeoutExpired("a fork server", timeout)
+            time.sleep(0.002)
+        return self.returncode
+
+    def kill(self) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+
+    def _take(self, flags: int) -> None:
+        pid, status = os.waitpid(self.pid, flags)
+        if pid:
+            self.returncode = os.waitstatus_to_exitcode(status)
+
+
+def _start_server(fd: int) -> Any:
+    """Start a fork server by a fork, as long as this process has no other threads."""
+    if threading.active_count() > 1:
+        return START(fd)
+    pid = os.fork()
+    if pid:
+        return _ForkedServer(pid)
+    try:
+        os.closerange(3, fd)
+        os.closerange(fd + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        os.dup2(nothing, 1)
+        os.close(nothing)
+        public = public_environment()
+        os.environ.clear()
+        os.environ.update(public)
+        fork_server_process.main(fd)
+    finally:
+        os._exit(1)
+
+
 def main() -> None:
-    for name in PRELOADED:
-        importlib.import_module(name)
-    assert "twisted.internet.reactor" not in sys.modules
+    _preload()
+    ForkServer._start = staticmethod(_start_server)  # type: ignore[method-assign]
     gc.collect()
     gc.freeze()
-    arguments, environment = fork_until_closed(socket.socket(fileno=int(sys.argv[1])))
-
-    from scraper_service import __main__, settings
-
+    control = socket.socket(fileno=int(sys.argv[1]))
+    (name, *words), environment, folder = fork_until_closed(control)
+    if folder:
+        os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    importlib.reload(settings)  # it reads the environment
-    sys.argv = [__main__.__file__, *arguments]
-    __main__.main()
+    for number, mode in enumerate("rww"):
+        stream = open(number, mode, encoding="utf-8", closefd=False)  # noqa: SIM115
+        stream.reconfigure(line_buffering=number == 2 or stream.isatty())
+        setattr(sys, ("stdin", "stdout", "stderr")[number], stream)
+    sys.stderr.reconfigure(errors="backslashreplace")
+    importlib.reload(scraper_service.settings)  # it reads the environment
+    sys.argv = words
+    sys.exit(pkgutil.resolve_name(name)())
 
 
 if __name__ == "__main__":

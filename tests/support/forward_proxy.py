@@ -12,11 +12,18 @@ class ForwardProxy:
     """A proxy for HTTP requests and tunnels, a context manager.
 
     A ``status`` other than 0 is the response to every request. ``asked`` has the first
-    line of each request, ``credentials`` the values of ``Proxy-Authorization``.
+    line of each request, ``credentials`` the values of ``Proxy-Authorization``. ``names``
+    has the addresses of host names that only the proxy knows, as ``HOST:PORT``.
     """
 
-    def __init__(self, status: int = 0, host: str = "127.0.0.1"):
+    def __init__(
+        self,
+        status: int = 0,
+        host: str = "127.0.0.1",
+        names: dict[str, str] | None = None,
+    ):
         self._status = status
+        self._names = names or {}
         self._socket = socket.create_server((host, 0))
         self.asked: list[str] = []
         self.credentials: list[str] = []
@@ -60,6 +67,7 @@ class ForwardProxy:
                 )
                 return
             place = target if method == "CONNECT" else target.split("/")[2]
+            place = self._names.get(place.partition(":")[0], place)
             host, _, port = place.rpartition(":")
             with socket.create_connection((host, int(port))) as far:
                 if method == "CONNECT":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
 import secrets
@@ -12,9 +13,12 @@ import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 import psycopg
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 USER = "tester"
 DEBIAN = Path("/usr/lib/postgresql")
@@ -77,6 +81,17 @@ class Postgres:
         self._process.wait(STOP_TIMEOUT_S)
         self._process = self._start(self._programs)
         self._wait()
+
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """Stop the server, and start it again at the end."""
+        self._process.send_signal(signal.SIGINT)
+        self._process.wait(STOP_TIMEOUT_S)
+        try:
+            yield
+        finally:
+            self._process = self._start(self._programs)
+            self._wait()
 
     def stop(self) -> None:
         """Stop the server with all its connections, and remove its files."""

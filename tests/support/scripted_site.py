@@ -22,6 +22,7 @@ from tests.support.servers import HttpServer, serve
 
 HOST = "127.0.0.2"
 LOG = "/scripted-log"
+STATUSES = "/scripted-statuses"
 MONTHS = calendar.month_name[1:]
 WORDS = "amber birch cedar delta ember fjord grove heron islet juniper".split()
 
@@ -95,6 +96,10 @@ class ScriptedSite(HttpServer):
         """Return the time and path of each request, in seconds of a monotonic clock."""
         return [(at, path) for at, path in self.ask(LOG)]
 
+    def statuses(self) -> list[tuple[str, int]]:
+        """Return the path and the status of each response in order."""
+        return [(path, status) for path, status in self.ask(STATUSES)]
+
     def paths(self) -> list[str]:
         """Return the requested paths in order."""
         return [path for _, path in self.log()]
@@ -105,11 +110,15 @@ class _Handler(BaseHTTPRequestHandler):
     pages: dict[str, Any]
     site: str
     requests: list[tuple[float, str]]
+    statuses: list[tuple[str, int]]
     lock = threading.Lock()
 
     def do_GET(self) -> None:
         if self.path == LOG:
             self._send(200, {}, json.dumps(self.requests).encode())
+            return
+        if self.path == STATUSES:
+            self._send(200, {}, json.dumps(self.statuses).encode())
             return
         with self.lock:
             self.requests.append((time.monotonic(), self.path))
@@ -121,7 +130,10 @@ class _Handler(BaseHTTPRequestHandler):
             headers = {
                 k: v.replace("{site}", self.site) for k, v in found["headers"].items()
             }
-            self._send(found["status"], headers, body)
+            if self._has_page(headers):
+                self._send(304, headers, b"")
+            else:
+                self._send(found["status"], headers, body)
         elif self.path.startswith("/trap/"):
             self._send(200, {}, _trap(self.path).encode())
         else:
@@ -132,11 +144,22 @@ class _Handler(BaseHTTPRequestHandler):
         self.pages[self.path] = json.loads(body)
         self._send(200, {}, b"")
 
+    def _has_page(self, headers: dict[str, str]) -> bool:
+        """Return True if the client has the page already (RFC 9110, 13.2.2)."""
+        if (wanted := self.headers.get("If-None-Match")) is not None:
+            return wanted == headers.get("ETag")
+        since = self.headers.get("If-Modified-Since")
+        return since is not None and since == headers.get("Last-Modified")
+
     def _send(self, status: int, headers: dict[str, str], body: bytes) -> None:
+        if self.command == "GET" and self.path not in {LOG, STATUSES}:
+            with self.lock:
+                self.statuses.append((self.path, status))
         self.send_response(status)
         for name, value in {"Content-Type": "text/html", **headers}.items():
             self.send_header(name, value)
-        self.send_header("Content-Length", str(len(body)))
+        if status != 304:
+            self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
 
@@ -182,7 +205,7 @@ def _same(title: str, *links: str) -> str:
 def main(host: str) -> None:
     server = ThreadingHTTPServer((host, 0), _Handler)
     _Handler.pages = json.loads(sys.stdin.readline())
-    _Handler.requests = []
+    _Handler.requests, _Handler.statuses = [], []
     _Handler.site = f"http://{host}:{server.server_address[1]}"
     serve(server)
 

@@ -12,11 +12,14 @@ from playwright.sync_api import expect
 
 from tests.conftest import KEY
 from tests.support.crash import kill
+from tests.support.postgres import Postgres, PostgresMissing
+from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, answer, page
+from tests.support.search_engines import SearchEngines
 from tests.support.waiting import wait_until
 from tests.web.conftest import WAIT_MS, Tab
 
-SCREENS = ("play", "play?op=crawl", "jobs", "usage", "health", "reference")
+SCREENS = ("play", "play?op=crawl", "jobs", "monitors", "usage", "health", "reference")
 SIZES = {"wide": (1440, 900), "narrow": (360, 740)}
 HOSTILE = (
     "<script>document.title='taken';window.top.taken=1</script>"
@@ -54,7 +57,7 @@ def test_every_screen_is_readable(tab, crawled, size, scheme):
     shown.emulate_media(color_scheme=scheme)
     places = [
         f"jobs/{crawled}?kind=crawl&tab={name}"
-        for name in ("pages", "errors", "report")
+        for name in ("pages", "errors", "quality", "report")
     ]
     for place in (*SCREENS, *places):
         tab.go(place)
@@ -147,6 +150,56 @@ def test_maps_searches_and_files(tab, site, tmp_path):
     ).to_be_visible()
 
 
+def test_pages_of_search_results_are_shown_like_scraped_ones(
+    browser, start_service, site
+):
+    results = [{"url": site.url("/article"), "title": "Found", "text": "It"}]
+    results += [{"url": site.url("/nowhere"), "title": "Lost", "text": "It"}]
+    with SearchEngines({"web": results}) as engines:
+        service = start_service(**engines.environment("searxng"))
+        tab = Tab(browser, service.url)
+        shown = tab.sign_in()
+        body = {"query": "it", "scrapeOptions": {"formats": ["markdown"]}}
+        tab.go(
+            f"play?{urllib.parse.urlencode({'op': 'search', 'body': json.dumps(body)})}"
+        )
+        shown.get_by_role("button", name="Run search").click()
+        result = shown.get_by_role("region", name="Result").first
+        expect(result.get_by_text("web: 2")).to_be_visible()
+        result.get_by_text("The page", exact=True).first.click()
+        opened = result.get_by_role("region", name="Result")
+        expect(opened).to_have_count(1)
+        expect(
+            opened.frame_locator("iframe").get_by_role("heading").first
+        ).to_be_visible()
+        opened.get_by_role("tab", name="Metadata").click()
+        expect(
+            opened.get_by_role("row", name=re.compile("^statusCode"))
+        ).to_be_visible()
+        tab.context.close()
+        assert tab.faults == []
+
+
+def test_team_limits_and_keys_are_shown(tab, service):
+    shown = tab.go("usage")
+    keys = shown.get_by_role("region", name="Keys")
+    own = keys.get_by_role("row", name=re.compile("signed in with it"))
+    expect(own.get_by_role("cell").first).to_have_text(f"fc-…{KEY[-4:]}")
+    limits = shown.get_by_role("region", name="Team and limits")
+    expect(limits.get_by_role("row", name="Pages at a time")).to_be_visible()
+    expect(limits.get_by_role("row", name="Calls a minute no limit")).to_be_visible()
+    assert KEY not in shown.content()
+
+
+def test_the_limits_of_calls_are_shown_by_mode(browser, start_service):
+    service = start_service(SCRAPER_RATE_LIMITS="scrape=7,crawl=1500")
+    tab = Tab(browser, service.url)
+    tab.sign_in()
+    limits = tab.go("usage").get_by_role("region", name="Team and limits")
+    rows = limits.get_by_role("row", name=re.compile("^Calls a minute"))
+    expect(rows).to_have_text(re.compile("scrape 7crawl 1,500$"))
+
+
 def test_a_crawl_is_watched_paused_changed_killed_and_goes_on(
     browser, start_service, site, tmp_path
 ):
@@ -184,8 +237,9 @@ def test_a_crawl_is_watched_paused_changed_killed_and_goes_on(
     ]
     known = shown.locator(".legend li").last.inner_text()
     assert f"{sum(parts)} URLs" in known
+    shown.get_by_text("Download 260 pages").click()
     with shown.expect_download() as download:
-        shown.get_by_role("button", name="Download").click()
+        shown.get_by_role("link", name="JSON Lines").click()
     lines = download.value.path().read_text().splitlines()
     urls = {json.loads(line)["metadata"]["sourceURL"] for line in lines}
     assert (len(lines), len(urls)) == (260, 260)
@@ -195,6 +249,35 @@ def test_a_crawl_is_watched_paused_changed_killed_and_goes_on(
         for f in tab.faults
         if "ERR_CONNECTION" not in f and "incomplete" not in f.lower()
     ] == []
+
+
+def test_a_job_is_downloaded_in_every_format(tab, crawled, service):
+    shown = tab.page
+    found = service.get(f"/v2/crawl/{crawled}").json
+    pages, failed = found["completed"], found["total"] - found["completed"]
+    summary = shown.get_by_text(f"Download {pages} pages")
+    tab.go(f"jobs/{crawled}?kind=crawl")
+    summary.click()
+    files = shown.get_by_role("table", name="Files")
+    expect(files.get_by_role("link")).to_have_count(6)
+    expect(files.get_by_text(f"{pages} pages")).to_have_count(6)
+    starts = {"CSV": b"url,title", "Markdown": b"PK", "Parquet": b"PAR1"}
+    for name, start in {**starts, "WARC": b"\x1f\x8b", "WACZ": b"PK"}.items():
+        with shown.expect_download() as download:
+            files.get_by_role("link", name=name, exact=True).click()
+        data = download.value.path().read_bytes()
+        assert data.startswith(start)
+        assert crawled[:8] in download.value.suggested_filename
+    with shown.expect_download() as download:
+        shown.get_by_role("link", name="the errors").click()
+    assert len(download.value.path().read_text().splitlines()) == 1 + failed
+    # A file that was sent has a size the next time.
+    summary.click()
+    summary.click()
+    expect(files.get_by_text(re.compile(f"{pages} pages, [0-9.]+ k?B"))).to_have_count(
+        5
+    )
+    assert Axe().run(shown).response["violations"] == []
 
 
 def test_lists_of_any_length_make_few_rows(tab, crawled):
@@ -219,6 +302,56 @@ def test_failed_pages_are_grouped_and_retried(tab, crawled):
     group.get_by_role("button", name="Retry these").click()
     expect(shown.get_by_text("fetched again")).to_be_visible()
     expect(shown.get_by_text("completed", exact=True)).to_be_visible()
+
+
+def test_other_formats_are_made_of_a_finished_crawl(tab, crawled):
+    shown = tab.page
+    tab.go(f"jobs/{crawled}?kind=crawl")
+    shown.get_by_role("button", name="Other formats…").click()
+    shown.get_by_label("links").check()
+    shown.get_by_role("button", name="Make").click()
+    shown.get_by_role("link", name="another job").click()
+    expect(shown.get_by_text("completed", exact=True)).to_be_visible()
+
+
+def test_the_quality_of_a_crawl_is_shown(tab, service):
+    pages = {"/": page("/a", "/b", title="Lamps"), "/a": page(title="A lamp")}
+    schema = {"type": "object", "properties": {"title": {}, "price": {}}}
+    with ScriptedSite(pages) as site:
+        scrape = {"formats": [{"type": "json", "schema": schema}]}
+        body = {"url": site.url("/"), "scrapeOptions": scrape, "sitemap": "skip"}
+        job = service.post("/v2/crawl", body).json["id"]
+        wait_until(lambda: service.get(f"/v2/crawl/{job}").json["status"] != "scraping")
+    shown = tab.go(f"jobs/{job}?kind=crawl&tab=quality")
+    for name, count in (("200", "2"), ("404", "1"), ("title", "3"), ("price", "0")):
+        row = shown.get_by_role("row", name=re.compile(f"^{name} "))
+        expect(row.get_by_role("cell").first).to_have_text(count)
+    expect(shown.get_by_text("How many of the pages with data")).to_be_visible()
+
+
+def test_a_delivery_is_shown_with_its_answer_and_sent_again(tab, site, service):
+    with Receiver() as receiver:
+        hook = {"url": receiver.url("/fails/1"), "events": ["completed"]}
+        body = {"url": site.url("/page/1"), "limit": 1, "webhook": hook}
+        job = service.post("/v2/crawl", body).json["id"]
+        wait_until(lambda: receiver.received("/fails/1"))
+        wait_until(lambda: deliveries(service, job)[0]["attempts"])
+        shown = tab.go(f"jobs/{job}?kind=crawl&tab=deliveries")
+        shown.get_by_role("button", name="Show").click()
+        opened = shown.get_by_role("region", name="Delivery")
+        expect(opened.locator("pre").first).to_contain_text('"type":"crawl.completed"')
+        expect(opened.locator("pre").last).to_have_text("ok")
+        expect(opened.get_by_text("500: answered 500")).to_be_visible()
+        opened.get_by_role("button", name="Send again").click()
+        wait_until(lambda: len(receiver.received("/fails/1")) == 2)
+        opened.get_by_role("button", name="Close").click()
+        wait_until(lambda: deliveries(service, job)[0]["state"] == "delivered")
+        shown.get_by_role("button", name="Refresh").click()
+        expect(shown.get_by_text("delivered", exact=True)).to_be_visible()
+
+
+def deliveries(service, job):
+    return service.get(f"/v2/crawl/{job}/deliveries").json["deliveries"]
 
 
 def test_nothing_of_a_hostile_page_runs(browser, service):
@@ -270,6 +403,83 @@ def test_what_was_typed_outlives_an_expired_session(tab, site):
     shown.get_by_role("button", name="Sign out").click()
     expect(shown.get_by_label("API key")).to_be_visible()
     tab.faults[:] = [f for f in tab.faults if "401" not in f]
+
+
+def test_what_was_typed_outlives_an_outage_of_the_database(
+    browser, start_service, site
+):
+    try:
+        server = Postgres()
+    except PostgresMissing as error:
+        pytest.skip(str(error))
+    with server:
+        service = start_service(SCRAPER_DATABASE_URL=server())
+        tab = Tab(browser, service.url)
+        shown = tab.sign_in()
+        url = shown.get_by_role("textbox", name="url")
+        url.fill(site.url("/page/1"))
+        with server.away():
+            tab.go("jobs")
+            expect(shown.get_by_role("alert")).to_contain_text("database")
+        retry = shown.get_by_role("button", name="Try again")
+        wait_until(lambda: service.get("/v2/jobs").status == 200)
+        retry.click()
+        expect(shown.get_by_text("No jobs here")).to_be_visible()
+        tab.go("play")
+        expect(url).to_have_value(site.url("/page/1"))
+        shown.get_by_role("button", name="Run scrape").click()
+        expect(shown.get_by_role("region", name="Result")).to_be_visible()
+        tab.context.close()
+        assert [f for f in tab.faults if "503" not in f] == []
+        assert service.stop() == 0
+
+
+def test_what_was_typed_outlives_a_restart(browser, start_service, site, tmp_path):
+    service = start_service(tmp_path)
+    tab = Tab(browser, service.url)
+    shown = tab.sign_in()
+    url = shown.get_by_role("textbox", name="url")
+    url.fill(site.url("/page/1"))
+    port = service.url.rpartition(":")[2]
+    kill(service)
+    shown.get_by_role("button", name="Run scrape").click()
+    expect(shown.get_by_role("alert")).to_contain_text("cannot be reached")
+    start_service(tmp_path, SCRAPER_PORT=port)
+    expect(url).to_have_value(site.url("/page/1"))
+    shown.get_by_role("button", name="Run scrape").click()
+    expect(shown.get_by_role("region", name="Result")).to_be_visible()
+    tab.context.close()
+    assert [f for f in tab.faults if "ERR_CONNECTION_REFUSED" not in f] == []
+
+
+def test_a_monitor_is_run_and_its_changes_are_shown(tab, service):
+    with ScriptedSite({"/a": page(text="The price is 10.")}) as shop:
+        body = {
+            "name": "Prices of lamps",
+            "schedule": {"cron": "0 0 29 2 *"},
+            "targets": [{"type": "scrape", "urls": [shop.url("/a")]}],
+        }
+        made = service.post("/v2/monitor", body).json["data"]["id"]
+        shown = tab.page
+        tab.go("monitors")
+        shown.get_by_role("link", name="Prices of lamps").click()
+        checks = shown.get_by_role("region", name="Checks").get_by_role("row")
+        for number, text in ((1, "1 new"), (2, "1 changed")):
+            shown.get_by_role("button", name="Run now").click()
+            expect(checks).to_have_count(number + 1)
+            expect(checks.nth(1)).to_contain_text(text)
+            shop.put("/a", page(text="The price is 20."))
+        checks.nth(1).get_by_role("button").click()
+        pages = shown.get_by_role("region", name="Pages of the check")
+        pages.get_by_text("What has changed").click()
+        expect(pages).to_contain_text("+The price is 20.")
+        settle(shown)
+        assert not has_overflow(shown)
+        assert Axe().run(shown).response["violations"] == []
+        shown.get_by_role("button", name="Pause").click()
+        expect(shown.get_by_role("region", name="Monitor")).to_contain_text("paused")
+        path = f"/v2/monitor/{made}"
+        assert service.get(path).json["data"]["status"] == "paused"
 
 
 def test_a_deleted_job_says_so(tab):

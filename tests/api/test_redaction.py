@@ -1,0 +1,128 @@
+"""``redactPII``: personal data is replaced by rules in every text of a page."""
+
+from __future__ import annotations
+
+import pytest
+
+from scraper_service.content.text.personal_data import Redaction
+from scraper_service.options.scrape import RedactPii
+from tests.support.scripted_site import ScriptedSite
+
+GOOD_CARD, BAD_CARD = "4111 1111 1111 1111", "4111 1111 1111 1112"
+IBAN = "DE89 3704 0044 0532 0130 00"
+KEY = "sk_live_" + "a1B2" * 6
+TEXT = (
+    f"Write to anna.b@shop.example or call +49 30 901820. Cards {GOOD_CARD} and {BAD_CARD}."
+    f" Account {IBAN}. Key {KEY}. The password: hunter22 is old. Anna lives in Berlin."
+)
+PAGE = (
+    f"<html lang=en><title>Shop of anna.b@shop.example</title><h1>Contact</h1><p>{TEXT}</p>"
+    '<a href="mailto:anna.b@shop.example">mail</a> <a href="tel:+4930901820">call</a>'
+    '<a href="/about">about</a>'
+)
+SECRETS = ("anna.b@", "901820", GOOD_CARD, "0532", KEY, "hunter22")
+
+
+@pytest.fixture(scope="module")
+def web():
+    with ScriptedSite({"/": PAGE, "/about": "<p>Nothing."}) as found:
+        yield found
+
+
+def scrape(service, web, version="v2", **options):
+    sent = {"url": web.url("/"), "maxAge": 0, "onlyMainContent": False, **options}
+    reply = service.post(f"/{version}/scrape", sent)
+    assert reply.status == 200, reply
+    return reply.json["data"]
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_all_texts_of_a_page_are_redacted(service, web, version):
+    formats = ["markdown", "summary", "links"]
+    if version == "v1":
+        formats.remove("summary")
+    found = scrape(service, web, version, formats=formats, redactPII={"mode": "fast"})
+    for secret in SECRETS:
+        assert secret not in str(found), secret
+    for kept in (BAD_CARD, "Anna lives in Berlin"):
+        assert kept in found["markdown"]
+    assert found["metadata"]["redacted"] == {
+        "EMAIL": 2,
+        "PHONE": 2,
+        "FINANCIAL": 2,
+        "SECRET": 2,
+    }
+    assert found["metadata"]["title"] == "Shop of <EMAIL>"
+    assert found["links"] == [web.url("/about")]
+    assert "people and places" in found["warning"]
+
+
+def test_only_the_entities_that_were_named_are_redacted(service, web):
+    wanted = {"entities": ["EMAIL"], "replaceStyle": "mask"}
+    found = scrape(service, web, redactPII=wanted)
+    assert "*" * len("anna.b@shop.example") in found["markdown"]
+    assert GOOD_CARD in found["markdown"]
+    assert "warning" not in found
+    found = scrape(service, web, redactPII={**wanted, "replaceStyle": "remove"})
+    assert "Write to  or call" in found["markdown"]
+
+
+def test_data_the_index_and_crawls_are_redacted(service, web):
+    selectors = {"fields": [{"name": "text", "selector": "p"}]}
+    formats = [{"type": "json", "selectors": selectors}, "markdown"]
+    found = scrape(service, web, formats=formats, redactPII={"mode": "fast"})
+    assert "<EMAIL>" in found["json"]["text"]
+    assert "anna" not in found["json"]["text"]
+
+
+def test_false_changes_nothing(service, web):
+    found = scrape(service, web, redactPII=False)
+    assert "anna.b@shop.example" in found["markdown"]
+    assert "redacted" not in found["metadata"]
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"redactPII": True}, "'fast'"),
+        ({"redactPII": {}}, "PERSON"),
+        ({"redactPII": {"mode": "aggressive"}}, "EMAIL"),
+        ({"redactPII": {"mode": "accurate", "entities": ["LOCATION"]}}, "EMAIL"),
+        ({"redactPII": {"mode": "fast", "entities": ["PERSON"]}}, "PERSON"),
+        ({"redactPII": {"mode": "slow"}}, "mode"),
+        ({"redactPII": {"entities": []}}, "entities"),
+        ({"redactPII": {"entities": ["NAMES"]}}, "entities"),
+        ({"redactPII": {"mode": "fast", "extra": 1}}, "extra"),
+        ({"redactPII": "yes"}, "redactPII"),
+        ({"redactPII": {"mode": "fast"}, "formats": ["rawHtml"]}, "rawHtml"),
+        ({"redactPII": {"mode": "fast"}, "formats": ["markdown", "html"]}, "html"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(service, options, named):
+    reply = service.post("/v2/scrape", {"url": "https://x.example/", **options})
+    assert reply.status == 400
+    assert named in str(reply.json)
+
+
+@pytest.mark.parametrize(
+    ("text", "language", "redacted"),
+    [
+        ("Ruf an: 030 901820", "de", "Ruf an: <PHONE>"),
+        ("Ruf an: 030 901820", None, "Ruf an: 030 901820"),
+        ("1999-2004, 12345678, 192.168.1.1", "en", "1999-2004, 12345678, 192.168.1.1"),
+        ("ISBN 978-3-16-148410-0", "en", "ISBN 978-3-16-148410-0"),
+        ("a@b and @name and x@y.example.", "en", "a@b and @name and <EMAIL>."),
+        ("DE89370400440532013000 AND", "de", "<FINANCIAL> AND"),
+        ("DE88370400440532013000", "de", "DE88370400440532013000"),
+        ("password: required", "en", "password: required"),
+        ('{"api_key": "q7w8e9r0"}', "en", '{"api_key": "<SECRET>"}'),
+        (
+            "-----BEGIN RSA PRIVATE KEY-----\nMIIE\n-----END RSA PRIVATE KEY-----.",
+            "en",
+            "<SECRET>.",
+        ),
+        ("eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeK", "en", "<SECRET>"),
+    ],
+)
+def test_what_is_and_what_only_looks_like_it(text, language, redacted):
+    assert Redaction(RedactPii(mode="fast"), language).text(text) == redacted

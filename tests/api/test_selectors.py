@@ -1,0 +1,272 @@
+"""``selectors``: values read exactly by CSS and XPath, through the API."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.support.scripted_site import ScriptedSite
+from tests.support.waiting import wait_until
+
+SHOP = """<title>Shop</title><base href="/list/">
+<nav><h2>Menu</h2></nav>
+<div class=row data-id=7><h2> Lamp <small>new</small></h2><a href="l/1">go</a>
+ <p class=price>Price: 19.50 EUR</p><ul class=tags><li>new<li>small</ul></div>
+<div class=row data-id=8><h2>Table</h2><a href="https://other.example/t">go</a>
+ <p class=price>none</p><div><p>One</p><p>Two<br>Three</p><script>no</script></div></div>
+<table><tr><th>Weight<td>2,5 kg<tr><th>Sold<td>yes</table>"""
+
+
+@pytest.fixture(scope="module")
+def web():
+    with ScriptedSite({"/shop": SHOP, "/empty": "<p>Nothing here."}) as found:
+        yield found
+
+
+@pytest.fixture
+def read(service, web):
+    """Return a function that reads selectors from the shop, by fields or whole."""
+
+    def call(*fields, path="/shop", schema=None, whole=None):
+        selectors = whole or {"fields": list(fields)}
+        wanted = {"type": "json", "selectors": selectors}
+        if schema:
+            wanted["schema"] = schema
+        sent = {"url": web.url(path), "maxAge": 0, "formats": [wanted]}
+        reply = service.post("/v2/scrape", sent)
+        assert reply.status == 200, reply
+        page = reply.json["data"]
+        assert page["metadata"]["answeredBy"] == "selectors"
+        call.warning = page.get("warning", "")
+        return page["json"]
+
+    return call
+
+
+def one(read, **field):
+    return read({"name": "x", **field})["x"]
+
+
+def test_the_example_of_the_contract(read, web):
+    fields = [
+        {"name": "title", "selector": "h2::text"},
+        {"name": "url", "selector": "a::attr(href)", "transform": "absolute_url"},
+        {
+            "name": "price",
+            "selector": ".price",
+            "type": "regex",
+            "pattern": "([0-9.]+)",
+            "transform": "number",
+        },
+        {"name": "tags", "selector": "ul.tags li", "type": "list"},
+    ]
+    base = [{"name": "id", "type": "attribute", "attribute": "data-id"}]
+    whole = {"baseSelector": "div.row", "baseFields": base, "fields": fields}
+    assert read(whole=whole) == [
+        {
+            "id": "7",
+            "title": "Lamp",
+            "url": web.url("/list/l/1"),
+            "price": 19.5,
+            "tags": ["new", "small"],
+        },
+        {
+            "id": "8",
+            "title": "Table",
+            "url": "https://other.example/t",
+            "price": None,
+            "tags": [],
+        },
+    ]
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ({"selector": "div.row h2"}, "Lamp new"),
+        ({"selector": "xpath://div[2]/h2"}, "Table"),
+        ({"selector": "//div[@class='row'][2]/div"}, "One Two Three"),
+        ({"selector": "(//h2)[last()]"}, "Table"),
+        ({"selector": "css:nav > h2", "transform": "uppercase"}, "MENU"),
+        ({"selector": "xpath:count(//li)"}, 2),
+        ({"selector": "nav", "type": "html"}, "<nav><h2>Menu</h2></nav>"),
+        ({"selector": ".nothing", "default": 0}, 0),
+        ({"selector": ".nothing", "default": None}, None),
+        ({"selector": ".nothing", "type": "list"}, []),
+        (
+            {"selector": "a", "type": "list", "attribute": "href"},
+            ["l/1", "https://other.example/t"],
+        ),
+        (
+            {
+                "selector": "a",
+                "type": ["attribute", "regex"],
+                "attribute": "href",
+                "pattern": r"^\w",
+            },
+            "l",
+        ),
+        (
+            {
+                "selector": ".price",
+                "type": "regex",
+                "pattern": r"(\d+)\.(\d+)",
+                "group": 2,
+                "transform": ["strip", "number"],
+            },
+            50,
+        ),
+        (
+            {
+                "selector": "nav",
+                "type": "nested",
+                "fields": [{"name": "t", "selector": "h2"}],
+            },
+            {"t": "Menu"},
+        ),
+        ({"selector": "aside", "type": "nested", "fields": [{"name": "t"}]}, None),
+        (
+            {
+                "selector": "tr",
+                "type": "nested_list",
+                "fields": [
+                    {"name": "key", "selector": "th"},
+                    {"name": "value", "selector": "./td"},
+                    {"name": "before", "selector": "../tr[1]/th"},
+                ],
+            },
+            [
+                {"key": "Weight", "value": "2,5 kg", "before": "Weight"},
+                {"key": "Sold", "value": "yes", "before": "Weight"},
+            ],
+        ),
+    ],
+)
+def test_each_kind_of_field(read, field, value):
+    assert one(read, **field) == value
+
+
+def test_a_page_without_matches_has_null_in_every_column(read):
+    fields = [{"name": "a", "selector": "h2"}, {"name": "b", "selector": "//h3/text()"}]
+    assert read(*fields, path="/empty") == {"a": None, "b": None}
+    assert read(whole={"baseSelector": "tr", "fields": fields}, path="/empty") == []
+
+
+def test_a_schema_casts_and_its_misses_are_warnings(read):
+    fields = [
+        {"name": "weight", "selector": "//tr[1]/td"},
+        {"name": "sold", "selector": "//tr[2]/td"},
+        {"name": "title", "selector": "h2"},
+    ]
+    schema = {
+        "type": "object",
+        "properties": {
+            "weight": {"type": "number"},
+            "sold": {"type": "boolean"},
+            "title": {"type": "integer"},
+        },
+    }
+    found = read(*fields, schema=schema)
+    assert found == {"weight": 2.5, "sold": True, "title": "Menu"}
+    assert "/title" in read.warning
+
+
+def test_a_base_with_too_many_matches_is_cut_with_a_warning(service):
+    page = "<li>x" * 10_050
+    with ScriptedSite({"/": page}) as web:
+        whole = {"baseSelector": "li", "fields": [{"name": "x"}]}
+        wanted = [{"type": "json", "selectors": whole}]
+        sent = {"url": web.url("/"), "maxAge": 0, "formats": wanted}
+        found = service.post("/v2/scrape", sent).json["data"]
+    assert len(found["json"]) == 10_000
+    assert "10000" in found["warning"]
+
+
+def test_version_1_and_change_tracking_read_selectors(service, web):
+    selectors = {"fields": [{"name": "title", "selector": "div.row h2"}]}
+    sent = {"url": web.url("/shop"), "maxAge": 0, "formats": ["extract"]}
+    sent["extract"] = {"selectors": selectors}
+    page = service.post("/v1/scrape", sent).json["data"]
+    assert page["extract"] == {"title": "Lamp new"}
+    tracked = {"type": "changeTracking", "modes": ["json"], "selectors": selectors}
+    sent = {"url": web.url("/shop"), "maxAge": 0, "formats": ["markdown", tracked]}
+    sent["waitFor"] = 0
+    assert service.post("/v2/scrape", sent).status == 200
+    again = service.post("/v2/scrape", sent).json["data"]["changeTracking"]
+    assert again["changeStatus"] == "same"
+
+
+def test_pages_with_selectors_cost_no_more_and_crawls_have_them(service, web):
+    wanted = {"fields": [{"name": "title", "selector": "title"}]}
+    sent = {"urls": [web.url("/shop"), web.url("/empty")], "maxAge": 0}
+    sent["formats"] = [{"type": "json", "selectors": wanted}]
+    job = service.post("/v2/batch/scrape", sent).json["id"]
+    path = f"/v2/batch/scrape/{job}"
+    wait_until(lambda: service.get(path).json["status"] == "completed")
+    status = service.get(path).json
+    titles = {page["json"]["title"] for page in status["data"]}
+    assert titles == {"Shop", None}
+    assert status["creditsUsed"] == 2
+
+
+FIELD = ["formats", 0, "selectors", "fields", 0]
+
+
+@pytest.mark.parametrize(
+    ("field", "key"),
+    [
+        ({"selector": "div["}, "selector"),
+        ({"selector": "//div["}, "selector"),
+        ({"selector": "x" * 1001}, "selector"),
+        ({"type": "regex"}, "pattern"),
+        ({"type": "regex", "pattern": "("}, "pattern"),
+        ({"type": "regex", "pattern": "(a)", "group": 2}, "group"),
+        ({"type": "attribute"}, "attribute"),
+        ({"type": "computed"}, "type"),
+        ({"type": ["list", "regex"], "pattern": "a"}, "type"),
+        ({"type": 5}, "type"),
+        ({"type": "nested"}, "fields"),
+        ({"fields": [{"name": "y"}]}, "fields"),
+        ({"transform": "reverse"}, "transform"),
+        ({"expression": "1+1"}, "expression"),
+        ({"unknown": 1}, None),
+    ],
+)
+def test_a_bad_field_is_named(service, field, key):
+    wanted = {"type": "json", "selectors": {"fields": [{"name": "x", **field}]}}
+    sent = {"url": "https://x.example/", "formats": [wanted]}
+    reply = service.post("/v2/scrape", sent)
+    assert reply.status == 400, reply
+    paths = [issue["path"] for issue in reply.json["details"]]
+    assert [*FIELD, key] in paths if key else FIELD in paths
+
+
+@pytest.mark.parametrize(
+    ("wanted", "named"),
+    [
+        ({"selectors": {"fields": []}}, "fields"),
+        ({"selectors": {"fields": [{"name": "x"}, {"name": "x"}]}}, "twice"),
+        ({"selectors": {"fields": [{"name": "x"}]}, "prompt": "titles"}, "prompt"),
+        ({"selectors": {"baseSelector": "div"}}, "fields"),
+        (
+            {"selectors": {"fields": [{"name": "x"}], "baseFields": [{"name": "y"}]}},
+            "baseSelector",
+        ),
+        ({"selectors": "div"}, "selectors"),
+    ],
+)
+def test_a_bad_object_is_named(service, wanted, named):
+    sent = {"url": "https://x.example/", "formats": [{"type": "json", **wanted}]}
+    reply = service.post("/v2/scrape", sent)
+    assert reply.status == 400, reply
+    assert named in str(reply.json)
+
+
+def test_fields_may_not_stand_in_fields_for_ever(service):
+    field = {"name": "x"}
+    for _ in range(6):
+        field = {"name": "x", "selector": "p", "type": "nested", "fields": [field]}
+    sent = {"url": "https://x.example/"}
+    sent["formats"] = [{"type": "json", "selectors": {"fields": [field]}}]
+    reply = service.post("/v2/scrape", sent)
+    assert reply.status == 400
+    assert "5 levels" in str(reply.json)

@@ -1,0 +1,229 @@
+"""The browser of a session for Playwright and Puppeteer, by its cdpUrl (interface, 27.5)."""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+
+import pytest
+from playwright.sync_api import Error as PlaywrightError
+from playwright.sync_api import sync_playwright
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
+
+from scraper_service.crawling.browser.devtools_rules import MethodRefused, permitted
+from tests.browser.conftest import SETTINGS, chromium_processes
+from tests.conftest import Service
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    settings = {**SETTINGS, "SCRAPER_BROWSER_CDP": "true"}
+    running = Service(tmp_path_factory.mktemp("cdp"), **settings)
+    yield running
+    assert running.stop() == 0, running.stderr
+    assert "token=" not in running.stderr
+    assert chromium_processes(running.pid) == []
+
+
+@pytest.fixture(scope="module")
+def session(service, app):
+    """One session for the tests of messages, with its cdpUrl."""
+    body = {"url": app.url("/form"), "ttl": 600}
+    return service.post("/v2/interact", body).json
+
+
+@pytest.fixture(scope="module")
+def playwright():
+    with sync_playwright() as running:
+        yield running
+
+
+@contextmanager
+def protocol(session):
+    """Yield a function that sends a method and returns the reply."""
+    with connect(session["cdpUrl"], max_size=None) as socket:
+        number = 0
+
+        def call(method, **params):
+            nonlocal number
+            number += 1
+            socket.send(json.dumps({"id": number, "method": method, "params": params}))
+            while (reply := json.loads(socket.recv(60))).get("id") != number:
+                pass
+            return reply
+
+        yield call
+
+
+def test_playwright_drives_the_page_and_the_service_sees_it(
+    service, app, session, playwright
+):
+    browser = playwright.chromium.connect_over_cdp(session["cdpUrl"])
+    [page] = browser.contexts[0].pages
+    assert page.title() == "Form"
+    page.fill("#name", "Ada")
+    page.press("#name", "Enter")
+    for _ in range(12):  # more than the redirects in a row that are followed
+        page.goto(app.url("/colours"))
+    page.goto(app.url("/form"))
+    page.click("#go")
+    other = browser.contexts[0].new_page()
+    other.goto(app.url("/colours"))
+    assert other.title() == "Colours"
+    other.close()
+    path = f"/v2/interact/{session['id']}/execute"
+    step = {"code": "get text '#out'", "language": "bash"}
+    assert service.post(path, step).json["result"] == "clicked"
+    browser.close()
+    assert service.post(path, step).json["result"] == "clicked"
+
+
+def test_the_browser_of_a_caller_reaches_only_what_a_scrape_may(
+    app, session, playwright, canary
+):
+    before = canary.count()
+    browser = playwright.chromium.connect_over_cdp(session["cdpUrl"])
+    page = browser.contexts[0].pages[0]
+    other = browser.contexts[0].new_page()
+    for each in (page, other):
+        for url in (canary.url, "file:///etc/passwd", "chrome://version"):
+            with pytest.raises(PlaywrightError):
+                each.goto(url)
+        # The page of an error may come later than the error.
+        wait_until(lambda page=each: is_at(page, app.url("/form")))
+        # An answer of the proxy, which says nothing of the place.
+        each.evaluate(
+            "(url) => fetch(url, { mode: 'no-cors' }).catch(() => 0).then(() => 0)",
+            canary.url,
+        )
+        each.evaluate("() => { location = 'file:///etc/passwd' }")
+        assert "passwd" not in each.url
+    other.close()
+    browser.close()
+    assert canary.count() == before
+
+
+def is_at(page, url):
+    try:
+        page.goto(url)
+    except PlaywrightError:
+        return False
+    return page.url == url
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        "Target.createBrowserContext",
+        "Target.exposeDevToolsProtocol",
+        "Target.sendMessageToTarget",
+        "DOM.setFileInputFiles",
+        "Browser.getBrowserCommandLine",
+        "Extensions.loadUnpacked",
+        "Tethering.bind",
+        "SystemInfo.getInfo",
+    ],
+)
+def test_methods_beyond_the_page_are_refused(session, method):
+    with protocol(session) as call:
+        assert "not allowed" in call(method)["error"]["message"]
+        assert "result" in call("Browser.getVersion")
+
+
+@pytest.mark.parametrize(
+    ("method", "params"),
+    [
+        ("Target.createTarget", {"url": "file:///etc/passwd"}),
+        ("Page.navigate", {"url": "view-source:file:///etc/passwd"}),
+        ("Page.navigate", {"url": " FILE:///etc/passwd"}),
+        ("Target.attachToTarget", {"targetId": "1"}),
+        ("Target.setAutoAttach", {"autoAttach": True, "flatten": False}),
+        ("Input.dispatchDragEvent", {"data": {"files": ["/etc/passwd"]}}),
+        ("Nothing.known", {}),
+    ],
+)
+def test_parameters_beyond_the_page_are_refused(method, params):
+    text = json.dumps({"id": 7, "sessionId": "S", "method": method, "params": params})
+    with pytest.raises(MethodRefused) as refused:
+        permitted(text, "own")
+    reply = json.loads(refused.value.reply)
+    assert (reply["id"], reply["sessionId"]) == (7, "S")
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "sent"),
+    [
+        (
+            "Browser.setDownloadBehavior",
+            {"behavior": "allow", "downloadPath": "/tmp", "browserContextId": "x"},
+            {"behavior": "deny", "browserContextId": "own"},
+        ),
+        (
+            "Page.setDownloadBehavior",
+            {"behavior": "allow", "downloadPath": "/tmp"},
+            {"behavior": "deny"},
+        ),
+        (
+            "Target.createTarget",
+            {"url": "about:blank", "browserContextId": "other"},
+            {"url": "about:blank", "browserContextId": "own"},
+        ),
+    ],
+)
+def test_contexts_and_downloads_are_those_of_the_session(method, params, sent):
+    text = json.dumps({"id": 1, "method": method, "params": params})
+    assert json.loads(permitted(text, "own"))["params"] == sent
+
+
+def test_a_token_opens_its_session_only(service, session):
+    other = service.post("/v2/interact", {}, key="fc-other-team").json
+    base, _, token = session["cdpUrl"].partition("?token=")
+    foreign = other["cdpUrl"].partition("?")[0]
+    for url in (base, f"{base}?token=x", f"{foreign}?token={token}"):
+        with pytest.raises(InvalidStatus) as refused, connect(url):
+            pass
+        assert refused.value.response.status_code == 401
+    path = "/" + session["cdpUrl"].split("/", 3)[3]
+    assert service.get(path).status == 400  # no WebSocket
+    service.request("DELETE", f"/v2/interact/{other['id']}", key="fc-other-team")
+
+
+def test_a_token_ends_with_its_session(service):
+    opened = service.post("/v2/interact", {}).json
+    with protocol(opened) as call:
+        assert call("Browser.getVersion")["result"]
+        listed = service.get("/v2/interact?status=active").json["sessions"]
+        assert opened["cdpUrl"] in {each["cdpUrl"] for each in listed}
+        service.request("DELETE", f"/v2/interact/{opened['id']}")
+        for _ in range(1000):
+            try:
+                call("Browser.getVersion")
+            except ConnectionClosed:
+                break
+        else:
+            pytest.fail("the connection outlives its session")
+    with pytest.raises(InvalidStatus), connect(opened["cdpUrl"]):
+        pass
+
+
+def test_closing_the_browser_ends_the_session(service):
+    opened = service.post("/v2/interact", {}).json
+    with protocol(opened) as call:
+        assert call("Browser.close")["result"] == {}
+
+    def is_over():
+        path = f"/v2/interact/{opened['id']}/execute"
+        return service.post(path, {"actions": []}).status == 410
+
+    wait_until(is_over)
+
+
+def test_there_is_no_cdp_url_unless_the_operator_wants_one(start_service):
+    service = start_service(**SETTINGS)
+    opened = service.post("/v2/interact", {}).json
+    assert "cdpUrl" not in opened
+    assert service.get("/v2/interact").json["sessions"][0]["cdpUrl"] == ""
+    path = f"/v2/interact/{opened['id']}/cdp?token="
+    assert service.get(path).status == 401

@@ -1,0 +1,89 @@
+"""Sessions of the browser between processes of one database, and within the credits of a team."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.browser.conftest import SETTINGS, chromium_processes
+from tests.conftest import Service
+from tests.support.waiting import wait_until
+
+
+@pytest.fixture(scope="module")
+def two_services(tmp_path_factory, postgres):
+    """Two services with one database in PostgreSQL."""
+    settings = {
+        **SETTINGS,
+        "SCRAPER_DATABASE_URL": postgres(),
+        "SCRAPER_KEY_SECRET": "the secret of both",
+        "SCRAPER_BROWSER_SESSIONS": "2",
+    }
+    names = ("one", "other")
+    running = [Service(tmp_path_factory.mktemp(name), **settings) for name in names]
+    yield running
+    for each in running:
+        assert each.stop() == 0, each.stderr
+        assert chromium_processes(each.pid) == []
+
+
+def test_a_session_is_ended_by_another_process_and_used_by_its_own(two_services, app):
+    one, other = two_services
+    session_id = one.post("/v2/interact", {"url": app.url("/form")}).json["id"]
+    path = f"/v2/interact/{session_id}"
+    [row] = other.get("/v2/interact?status=active").json["sessions"]
+    assert row["id"] == session_id
+    step = {"code": "get title", "language": "bash"}
+    assert one.post(f"{path}/execute", step).json["result"] == "Form"
+    elsewhere = other.post(f"{path}/execute", step)
+    assert elsewhere.status == 409
+    assert "another process" in elsewhere.json["error"]
+    ended = other.request("DELETE", path).json
+    assert (ended["status"], ended["creditsBilled"]) == ("destroyed", 2)
+    assert one.request("DELETE", path).json == ended
+    assert one.post(f"{path}/execute", step).status == 410
+
+
+def test_the_limit_and_the_profiles_of_a_team_hold_in_all_processes(two_services):
+    one, other = two_services
+    body = {"profile": {"name": "shared"}}
+    first = one.post("/v2/interact", body).json["id"]
+    assert other.post("/v2/interact", body).status == 409
+    second = other.post("/v2/interact", {}).json["id"]
+    for each in two_services:
+        assert each.post("/v2/interact", {}).status == 429
+    one.request("DELETE", f"/v2/interact/{first}")
+    other.request("DELETE", f"/v2/interact/{second}")
+    third = other.post("/v2/interact", body)
+    assert third.status == 200
+    other.request("DELETE", f"/v2/interact/{third.json['id']}")
+
+
+def test_a_session_needs_the_credits_of_its_whole_time(start_service, tmp_path):
+    service = start_service(**SETTINGS)
+    made = subprocess.run(
+        (
+            *(sys.executable, "-m", "scraper_service", "keys", "create"),
+            *("--team", "poor", "--credits", "9", "--data-dir", str(tmp_path)),
+        ),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    key = made.stdout.split()[-1]
+    poor = service.post("/v2/interact", {}, key=key)  # 5 minutes
+    assert poor.status == 402
+    assert service.get("/v2/interact", key=key).json["sessions"] == []
+    opened = service.post("/v2/interact", {"ttl": 240}, key=key)
+    assert opened.status == 200, opened.json
+    assert left(service, key) == 1
+    path = f"/v2/interact/{opened.json['id']}"
+    assert service.request("DELETE", path, key=key).json["creditsBilled"] == 2
+    wait_until(lambda: left(service, key) == 7)
+
+
+def left(service, key):
+    found = service.get("/v2/team/credit-usage", key=key).json["data"]
+    return found["remainingCredits"]

@@ -1,0 +1,40 @@
+"""Pages that break their converter do not end a check."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from types import SimpleNamespace
+
+from scraper_service.content.change_tracking.monitored_pages import compare_monitored
+from scraper_service.options.monitors.compare import Compare
+from scraper_service.services.monitoring.compared_pages import compared
+
+BAD = b"bad"
+
+
+class Pool:
+    """A converter pool that a bad page always breaks."""
+
+    async def run(self, function, pages, *args, **_):
+        assert function is compare_monitored
+        if BAD in pages:
+            raise TimeoutError
+        return function(pages, *args)
+
+
+def page(number):
+    facts = {"statusCode": 200, "url": f"https://a.example/{number}"}
+    return json.dumps({"markdown": "x", "metadata": facts}).encode()
+
+
+def test_one_bad_page_is_an_error_and_the_others_are_compared():
+    pages = [page(n) for n in range(7)]
+    pages[4] = BAD
+    operation = SimpleNamespace(id="check", team_id="team")
+    target = SimpleNamespace(mode="markdown", compare=Compare())
+    work = compared(Pool(), operation, target, pages, [None] * 7)
+    found = asyncio.run(work)
+    assert [each.status for each in found] == [*["new"] * 4, "error", "new", "new"]
+    assert found[4].error == "The page could not be compared (TimeoutError)."
+    assert [each.url[-1:] for each in found] == ["0", "1", "2", "3", "", "5", "6"]

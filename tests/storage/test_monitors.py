@@ -1,0 +1,497 @@
+"""Monitors and their checks, as a contract that every database has to keep."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import uuid
+
+import pytest
+from attrs import evolve
+from sqlalchemy import func, select
+
+from scraper_service.content.text.compression import decompress
+from scraper_service.errors import (
+    CheckRunning,
+    DiskQuotaExceeded,
+    JobNotFound,
+    MonitorLimit,
+    OutOfCredits,
+)
+from scraper_service.options.crawl import Webhook
+from scraper_service.options.monitors.targets import ScrapeTarget
+from scraper_service.options.spider_arguments import batch_options
+from scraper_service.services.monitoring.scheduler import MonitorScheduler
+from scraper_service.storage import webhook_outbox
+from scraper_service.storage.accounts import credits as ledger
+from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.accounts.teams import TeamChange, change_team
+from scraper_service.storage.frontier import leases
+from scraper_service.storage.jobs import job_store, operations
+from scraper_service.storage.jobs.job_records import MONITOR_CHECK, JobState
+from scraper_service.storage.monitors import (
+    check_steps,
+    checks,
+    mails,
+    monitors,
+    snapshots,
+)
+from scraper_service.storage.monitors.check_records import CheckedPages, CheckEnd
+from scraper_service.storage.monitors.monitors import (
+    PAUSED,
+    Definition,
+    Monitor,
+    MonitorChange,
+)
+from scraper_service.storage.monitors.page_rows import PageRow
+from scraper_service.storage.monitors.snapshots import PageSnapshot, url_key
+from scraper_service.storage.schema import job, monitor_page, monitor_snapshot
+from tests.support.waiting import WAIT_S
+
+TEAM, OWNER, RIVAL = "team", "owner", "rival"
+HOUR = 3600
+URLS = ("http://a.example/0", "http://a.example/1")
+SCRAPE = batch_options({"urls": "http://a.example/0"}).scrape
+END = CheckEnd(status="completed", error=None, results=(), price=2, credits=2)
+
+
+class World:
+    """The database, as processes use it."""
+
+    def __init__(self, database):
+        self.database = database
+        self.do(job_store.make_team, TEAM)
+        for owner in (OWNER, RIVAL):
+            self.do(leases.beat, owner, 100)
+
+    def do(self, function, *args, **kwargs):
+        work = self.database._writer.submit(lambda c: function(c, *args, **kwargs))
+        return work.result(timeout=WAIT_S)
+
+    def make(self, cron="0 * * * *", hook=None, scrape=SCRAPE, **values):
+        target = ScrapeTarget(
+            id=str(uuid.uuid4()), urls=URLS, scrape=scrape, mode="markdown"
+        )
+        shown = ({"type": "scrape", "urls": list(URLS), "id": target.id},)
+        wanted = Monitor(
+            id=str(uuid.uuid4()),
+            team_id=TEAM,
+            key_id=None,
+            name="Prices",
+            state="active",
+            cron=cron,
+            timezone="UTC",
+            goal=None,
+            judge=False,
+            definition=Definition(targets=(target,), shown=shown, hook=hook),
+            notification=None,
+            retention_days=30,
+            estimate=2,
+            reserve=2,
+        )
+        return self.do(monitors.create, evolve(wanted, **values), 10)
+
+    def get(self, found):
+        return self.do(monitors.read_monitor, found.id, TEAM)
+
+    def start(self, found, at, trigger="scheduled"):
+        return self.do(checks.start_check, TEAM, found.id, trigger, at)
+
+    def take(self, check, owner=OWNER):
+        taken = self.do(operations.take, check.id, owner)
+        assert self.do(check_steps.begin, check.id, taken.claim)
+        return taken.claim
+
+    def check(self, found):
+        return self.do(checks.read_check, found.monitor_id, found.id)
+
+    def end(self, check, **facts):
+        lease = self.take(check)
+        assert self.do(check_steps.finish, check.id, lease, evolve(END, **facts))
+
+    def count(self, table):
+        return self.do(lambda c: c.scalar(select(func.count()).select_from(table)))
+
+    @property
+    def balance(self):
+        return self.do(ledger.balance, TEAM)
+
+
+@pytest.fixture
+def world(database):
+    return World(database)
+
+
+def test_a_monitor_is_read_as_it_was_stored(world):
+    hook = Webhook(url="http://h.example/", headers=(("X-Key", "s3cret"),))
+    scrape = evolve(SCRAPE, headers=(("Cookie", "s3cret"),))
+    made = world.make(hook=hook, scrape=scrape, notification={"email": {}})
+    assert world.get(made) == made
+    row = world.do(lambda c: c.execute(select(monitors.monitor)).one())
+    assert row.definition is None
+    assert b"s3cret" not in row.sealed
+    assert world.do(monitors.read_monitor, made.id, "other") is None
+
+
+def test_a_team_has_a_largest_number_of_monitors(world):
+    for _ in range(10):
+        assert isinstance(world.make(), Monitor)
+    assert isinstance(world.make(), MonitorLimit)
+
+
+def test_a_due_time_makes_one_check_and_moves_the_next(world):
+    made = world.make()
+    assert world.start(made, made.next_at - 1) is None
+    check = world.start(made, made.next_at)
+    assert (check.status, check.trigger) == ("queued", "scheduled")
+    assert check.scheduled_for == made.next_at
+    assert world.start(made, made.next_at) is None
+    assert world.get(made).next_at == made.next_at + HOUR
+    assert world.get(made).is_checked
+
+
+def test_missed_times_make_one_check_for_the_last_of_them(world):
+    made = world.make()
+    check = world.start(made, made.next_at + 5 * HOUR + 60)
+    assert check.scheduled_for == made.next_at + 5 * HOUR
+    assert world.get(made).next_at == made.next_at + 6 * HOUR
+    assert world.start(made, made.next_at + 5 * HOUR + 61) is None
+
+
+def test_a_due_time_during_a_check_is_skipped(world):
+    made = world.make(
+        hook=Webhook(url="http://h.example/", events=("check.completed",))
+    )
+    first = world.start(made, made.next_at)
+    second = world.start(made, made.next_at + HOUR)
+    assert second.status == "skipped_overlap"
+    assert second.pages == 0
+    assert second.finished_at is not None
+    assert second.deliveries == (1, 0)
+    event = world.do(webhook_outbox.read_event, second.id, 1)
+    assert event.error == "The check before was still running."
+    assert world.get(made).check_id == first.id
+
+
+def test_a_manual_run_waits_for_the_check_before(world):
+    made = world.make()
+    first = world.start(made, None, "manual")
+    assert first.scheduled_for is None
+    assert world.get(made).next_at == made.next_at
+    assert isinstance(world.start(made, None, "manual"), CheckRunning)
+    world.end(first)
+    assert world.start(made, None, "manual").status == "queued"
+    found = world.do(checks.start_check, "other", made.id, "manual")
+    assert isinstance(found, JobNotFound)
+
+
+def test_a_check_takes_its_credits_and_returns_the_rest(world):
+    world.do(change_team, TEAM, TeamChange(credits=3))
+    made = world.make()
+    check = world.start(made, None, "manual")
+    assert world.balance == 1
+    world.end(check, price=1, credits=1)
+    assert world.balance == 2
+    assert world.check(check).credits == 1
+
+
+def test_a_check_without_credits_is_skipped(world):
+    world.do(change_team, TEAM, TeamChange(credits=1))
+    made = world.make()
+    check = world.start(made, made.next_at)
+    assert (check.status, check.credits) == ("skipped_no_credits", 0)
+    assert "it needs 2, and 1 remain" in check.error
+    assert isinstance(world.start(made, None, "manual"), OutOfCredits)
+    assert world.balance == 1
+
+
+def test_pages_of_checks_count_for_the_disk_quota(world):
+    made = world.make()
+    check = world.start(made, None, "manual")
+    lease = world.take(check)
+    row = PageRow({"url": URLS[0], "status": "new", "title": "x" * 100})
+    found = CheckedPages(target_id="t", rows=[row])
+    world.do(check_steps.add_pages, check.id, lease, "{}", found)
+    used = world.do(disk_use.used, TEAM)
+    assert used == world.do(
+        lambda c: c.scalar(select(func.sum(func.length(monitor_page.c.body))))
+    )
+    world.do(check_steps.finish, check.id, lease, END)
+    world.do(disk_use.add, TEAM, 2**20)
+    start = (checks.start_check, TEAM, made.id)
+    full = world.do(*start, "manual", usual_disk_mb=1)
+    assert isinstance(full, DiskQuotaExceeded)
+    check = world.do(*start, "scheduled", made.next_at, usual_disk_mb=1)
+    assert check.status == "failed"
+    assert not world.get(made).is_checked
+
+
+def test_a_paused_monitor_is_never_due_and_runs_by_hand(world):
+    made = world.make()
+    change = MonitorChange({"state": PAUSED})
+    assert world.do(monitors.change, made.id, TEAM, change).next_at is None
+    assert world.do(checks.due_monitors, made.next_at + 9 * HOUR, 10)[1] == []
+    assert world.start(made, made.next_at) is None
+    assert world.start(made, None, "manual").status == "queued"
+    change = MonitorChange({"state": "active"})
+    assert world.do(monitors.change, made.id, TEAM, change).next_at is not None
+
+
+def test_a_page_is_stored_once_although_its_process_was_replaced(world):
+    hook = Webhook(url="http://h.example/", events=("page", "check.completed"))
+    made = world.make(hook=hook)
+    target = made.definition.targets[0]
+    check = world.start(made, None, "manual")
+    lost = world.take(check)
+    world.do(leases.beat, OWNER, -1)  # its process is gone
+    lease = world.take(check, RIVAL)
+    found = CheckedPages(
+        target_id=target.id,
+        rows=[PageRow({"url": url, "status": "new", "error": None}) for url in URLS],
+        new=[PageSnapshot(url_key(url), url, None, b"old") for url in URLS],
+    )
+    store = (check_steps.add_pages, check.id)
+    assert not world.do(*store, lost, "{}", found)
+    assert world.do(*store, lease, '{"seen": 2}', found)
+    assert world.count(monitor_page) == 2
+    assert world.check(check).counts["new"] == 2
+    assert not world.do(check_steps.finish, check.id, lost, END)
+    assert world.do(check_steps.finish, check.id, lease, END)
+    kinds = [world.do(webhook_outbox.read_event, check.id, n).kind for n in (1, 2, 3)]
+    assert kinds == ["page", "page", "check.completed"]
+    after = world.get(made)
+    assert (after.is_checked, after.summary["new"]) == (False, 2)
+
+
+def test_snapshots_stay_for_what_a_change_of_targets_keeps(world):
+    made = world.make()
+    [target] = made.definition.targets
+    check = world.start(made, None, "manual")
+    new = [PageSnapshot(url_key(url), url, None, b"old") for url in URLS]
+    place = (made.id, target.id)
+    world.do(snapshots.store, *place, check.id, 1.0, new)
+    kept = evolve(target, urls=URLS[:1])
+    change = MonitorChange({}, {"targets": (kept,)})
+    world.do(monitors.change, made.id, TEAM, change)
+    keys = [each.key for each in new]
+    assert list(world.do(snapshots.read_snapshots, *place, keys)) == keys[:1]
+    other = evolve(target, id=str(uuid.uuid4()))
+    change = MonitorChange({}, {"targets": (other,)})
+    world.do(monitors.change, made.id, TEAM, change)
+    assert world.count(monitor_snapshot) == 0
+
+
+def test_a_monitor_that_keeps_failing_runs_less_often(world):
+    made = world.make()
+    waits = []
+    for number in range(5):
+        check = world.start(made, None, "manual")
+        world.end(check, status="failed", error="It is down.")
+        waits.append(world.check(check))
+        assert world.get(made).failures == number + 1
+    assert waits[1].error == "It is down."
+    assert "failed 3 times in a row" in waits[2].error
+    later = world.get(made).next_at
+    assert later >= made.next_at + 7 * HOUR  # 8 hours from now, on the hour
+    world.end(world.start(made, None, "manual"))
+    assert world.get(made).failures == 0
+
+
+def test_a_check_that_was_lost_with_its_job_has_failed(world):
+    hook = Webhook(url="http://h.example/", events=("check.completed",))
+    made = world.make(hook=hook)
+    check = world.start(made, None, "manual")
+    world.do(job_store.end_job, check.id, JobState.FAILED, "It broke.")
+    assert world.do(check_steps.lost_checks, 10) == [check.id]
+    assert world.do(check_steps.settle_lost, check.id)
+    assert world.do(check_steps.lost_checks, 10) == []
+    found = world.check(check)
+    assert (found.status, found.error) == ("failed", "It broke.")
+    assert found.deliveries == (1, 0)
+    assert world.start(made, None, "manual").status == "queued"
+
+
+def test_a_deleted_monitor_ends_its_check_and_keeps_waiting_deliveries(world):
+    hook = Webhook(url="http://h.example/", events=("check.completed",))
+    made = world.make(hook=hook)
+    ended = world.start(made, None, "manual")
+    world.end(ended)
+    running = world.start(made, None, "manual")
+    lease = world.take(running)
+    assert not world.do(monitors.remove, made.id, "other")
+    assert world.do(monitors.remove, made.id, TEAM)
+    for check in (ended, running):
+        world.do(checks.hide_check, check.id)
+    assert not world.do(check_steps.finish, running.id, lease, END)
+    assert world.get(made) is None
+    while world.do(job_store.expire):
+        pass
+    rows = world.do(lambda c: c.scalars(select(job.c.id)).all())
+    assert rows == [ended.id]  # its delivery waits
+    assert world.do(webhook_outbox.read_event, ended.id, 1).kind == "check.completed"
+
+
+def test_checks_expire_with_their_pages(world):
+    made = world.make(retention_days=1)
+    check = world.start(made, None, "manual")
+    lease = world.take(check)
+    found = CheckedPages(
+        target_id="t", rows=[PageRow({"url": URLS[0], "status": "error", "error": "x"})]
+    )
+    world.do(check_steps.add_pages, check.id, lease, "{}", found)
+    world.do(check_steps.finish, check.id, lease, END)
+    kept = world.do(
+        lambda c: c.execute(select(job.c.expires_at, job.c.completed_at)).one()
+    )
+    assert kept.expires_at == pytest.approx(kept.completed_at + 86_400)
+    world.do(lambda c: c.execute(job.update().values(expires_at=1)))
+    while world.do(job_store.expire):
+        pass
+    assert world.count(monitor_page) == 0
+    assert world.check(check) is None
+    assert world.get(made) is not None
+
+
+def test_pages_are_read_by_state_in_the_order_of_completion(world):
+    made = world.make()
+    check = world.start(made, None, "manual")
+    lease = world.take(check)
+    states = ["new", "same", "new", "error", "same"]
+    rows = [PageRow({"url": str(n), "status": s}) for n, s in enumerate(states)]
+    world.do(
+        check_steps.add_pages,
+        check.id,
+        lease,
+        "{}",
+        CheckedPages(target_id="t", rows=rows),
+    )
+    read = checks.read_check_pages
+    found = world.do(read, check.id, None, 1, 2)
+    assert [row.facts["url"] for row in found.rows] == ["1", "2"]
+    assert found.has_more
+    found = world.do(read, check.id, "same", 0, 5)
+    assert [row.facts["url"] for row in found.rows] == ["1", "4"]
+    assert not found.has_more
+
+
+# -- the scheduler -------------------------------------------------------------------------
+
+
+class Clock:
+    def __init__(self, now):
+        self.now = now
+
+    def __call__(self):
+        return self.now
+
+
+def look(*schedulers):
+    """Let schedulers of several processes look at once; return the checks of each."""
+
+    async def run():
+        return await asyncio.gather(*(each.look() for each in schedulers))
+
+    return asyncio.run(run())
+
+
+def test_several_processes_start_each_check_once(world):
+    made = [world.make() for _ in range(6)]
+    clock = Clock(made[0].next_at)
+    processes = [
+        MonitorScheduler(world.database, lambda: None, clock) for _ in range(3)
+    ]
+    assert sum(look(*processes)) == 6
+    assert sum(look(*processes)) == 0
+    clock.now += HOUR
+    assert sum(look(*processes)) == 6  # skipped, since the ones before still run
+
+
+def test_the_clock_may_jump_ahead(world):
+    made, woken = world.make(), []
+    clock = Clock(made.next_at + 1000 * HOUR)
+    scheduler = MonitorScheduler(world.database, lambda: woken.append(1), clock)
+    assert look(scheduler) == [1]
+    assert woken == [1]
+    assert look(scheduler) == [0]
+
+
+def test_the_clock_may_go_back(world):
+    made = world.make()
+    clock = Clock(made.next_at + 1000 * HOUR)
+    scheduler = MonitorScheduler(world.database, lambda: None, clock)
+    look(scheduler)
+    assert world.get(made).next_at == made.next_at + 1001 * HOUR
+    clock.now = made.next_at + 1
+    assert look(scheduler) == [0]
+    assert world.get(made).next_at == made.next_at + HOUR
+    clock.now = made.next_at + HOUR
+    assert look(scheduler) == [1]
+
+
+def test_a_check_is_an_operation_of_its_own_kind(world):
+    made = world.make()
+    check = world.start(made, None, "manual")
+    waiting = operations.waiting
+    assert world.do(waiting, OWNER, {}, 10, ["extract"]) == []
+    assert world.do(waiting, OWNER, {}, 10, [MONITOR_CHECK]) == [(check.id, TEAM)]
+
+
+def test_the_body_of_a_page_is_small_in_the_database(world):
+    made = world.make()
+    check = world.start(made, None, "manual")
+    lease = world.take(check)
+    diff = json.dumps({"text": "+ line\n" * 10_000}).encode()
+    row = PageRow({"url": URLS[0], "status": "changed"}, diff)
+    found = CheckedPages(target_id="t", rows=[row])
+    world.do(check_steps.add_pages, check.id, lease, "{}", found)
+    body = world.do(lambda c: c.scalar(select(monitor_page.c.body)))
+    assert len(body) < 2000
+    assert PageRow.read(decompress(body)).diff == diff
+
+
+# -- mail ----------------------------------------------------------------------------------
+
+EMAIL = {"email": {"enabled": True, "recipients": ["a@b.example"]}}
+
+
+def with_page(world, made, status="changed"):
+    """Run a check with one page; return it."""
+    check = world.start(made, None, "manual")
+    lease = world.take(check)
+    rows = [PageRow({"url": URLS[0], "status": status})]
+    found = CheckedPages(target_id="t", rows=rows)
+    world.do(check_steps.add_pages, check.id, lease, "{}", found)
+    world.do(check_steps.finish, check.id, lease, END)
+    return check
+
+
+def test_mail_of_a_check_is_taken_by_one_process_and_tried_again(world):
+    made = world.make(notification=EMAIL)
+    check = with_page(world, made)
+    assert world.do(mails.due_mails, 10) == [check.id]
+    mail = world.do(mails.take_mail, check.id)
+    assert (mail.name, mail.recipients) == ("Prices", ("a@b.example",))
+    assert mail.pages[0].facts["url"] == URLS[0]
+    assert world.do(mails.take_mail, check.id) is None
+    assert world.do(mails.put_off_mail, check.id, (0.0,))
+    assert world.do(mails.take_mail, check.id) is not None
+    assert not world.do(mails.put_off_mail, check.id, (0.0,))
+    assert world.do(mails.due_mails, 10) == []
+
+
+def test_a_check_without_news_sends_no_mail(world):
+    made = world.make(notification=EMAIL)
+    with_page(world, made, "same")
+    assert world.do(mails.due_mails, 10) == []
+    other = world.make()
+    with_page(world, other)
+    assert world.do(mails.due_mails, 10) == []
+
+
+def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
+    made = world.make(notification=EMAIL)
+    check = with_page(world, made)
+    change = MonitorChange({"notification": None})
+    world.do(monitors.change, made.id, TEAM, change)
+    assert world.do(mails.take_mail, check.id) is None
+    assert world.do(mails.due_mails, 10) == []

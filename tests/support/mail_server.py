@@ -1,0 +1,79 @@
+"""A mail server for tests: it keeps the messages that it is sent."""
+
+from __future__ import annotations
+
+import email
+import email.policy
+import socketserver
+import threading
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from email.message import EmailMessage
+
+HOST = "127.0.0.1"
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: _Server
+
+    def handle(self) -> None:
+        self._say("220 ready")
+        for line in self.rfile:
+            word = line[:4].upper()
+            if word == b"DATA":
+                self._say("354 go on")
+                lines = list(iter(self.rfile.readline, b".\r\n"))
+                text = b"".join(x.removeprefix(b".") for x in lines)
+                found = email.message_from_bytes(text, policy=email.policy.default)
+                self.server.messages.append(found)
+                self._say("250 taken")
+            elif word == b"QUIT":
+                self._say("221 bye")
+                return
+            elif word == b"RCPT" and self.server.refusals:
+                self.server.refusals -= 1
+                self._say("451 later")
+            else:
+                self._say("250 ok")
+
+    def _say(self, text: str) -> None:
+        self.wfile.write(f"{text}\r\n".encode())
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = True
+    daemon_threads = True
+    messages: list[EmailMessage]
+    refusals: int
+
+
+class MailReceiver:
+    """The server in a thread, a context manager.
+
+    It refuses the first ``refusals`` recipients.
+    """
+
+    def __init__(self, refusals: int = 0):
+        self._server = _Server((HOST, 0), _Handler)
+        self._server.messages = []
+        self._server.refusals = refusals
+        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+
+    @property
+    def messages(self) -> list[EmailMessage]:
+        """The messages so far."""
+        return self._server.messages
+
+    @property
+    def url(self) -> str:
+        port = self._server.server_address[1]
+        return f"smtp://{HOST}:{port}/?from=monitor@a.example"
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()

@@ -1,0 +1,128 @@
+"""Two services on one database check many monitors, and are killed one after the other.
+
+``MONITOR_KILLS`` is the number of kills, 2 unless given; ``CRASH_SEED`` repeats a run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+
+import pytest
+import sqlalchemy as sa
+
+from tests.support.crash import kill
+from tests.support.monitors import create, scrape
+from tests.support.receiver import Receiver
+from tests.support.scripted_site import ScriptedSite, page, slow
+from tests.support.waiting import wait_until
+
+KILLS = int(os.environ.get("MONITOR_KILLS", "2"))
+SEED = os.environ.get("CRASH_SEED", "tides")
+MONITORS = max(6, min(40, KILLS))
+PAGES = 2  # of a monitor: one that changes with a check, and one that never does
+LONGEST_S = 3.0  # from the due time to the kill: schedulers look every 2 s
+SECONDS_PER_KILL = 100  # far more than one takes
+OVER = ("completed", "partial", "failed")
+
+
+def put(web, number, version):
+    """Change the first page of a monitor."""
+    found = page(text=f"Version {version} of page {number}.")
+    web.put(f"/{number}/a", slow(found, 0.2))
+
+
+def set_due(database):
+    engine = sa.create_engine(database, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        connection.execute(
+            sa.text("UPDATE monitor SET next_at = :at"), {"at": time.time() - 1}
+        )
+    engine.dispose()
+
+
+def checks_of(service, monitor):
+    """Return the ended checks of a monitor, the oldest first."""
+    path = f"/v2/monitor/{monitor['id']}/checks?limit=100"
+    found = service.get(path).json["data"]
+    return [each for each in reversed(found) if each["status"] in OVER]
+
+
+def pages_of(service, monitor, check):
+    path = f"/v2/monitor/{monitor['id']}/checks/{check['id']}"
+    pages = service.get(path).json["data"]["pages"]
+    return {each["url"].rpartition("/")[2]: each["status"] for each in pages}
+
+
+@pytest.mark.timeout(600 + KILLS * SECONDS_PER_KILL)
+def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
+    start_service, postgres, tmp_path
+):
+    chance = random.Random(SEED)
+    database = postgres()
+    settings = {
+        "SCRAPER_DATABASE_URL": database,
+        "SCRAPER_KEY_SECRET": "s" * 32,
+        "SCRAPER_LEASE_S": "2",
+        "SCRAPER_EGRESS_ALLOW": "127.0.0.2/31",
+    }
+    folders = [tmp_path / name for name in ("one", "two")]
+    with ScriptedSite({}) as web, Receiver() as receiver:
+        services = [start_service(folder, **settings) for folder in folders]
+        made = []
+        for number in range(MONITORS):
+            put(web, number, 0)
+            web.put(f"/{number}/b", slow(page(text=f"Page {number}."), 0.2))
+            urls = [web.url(f"/{number}/{name}") for name in "ab"]
+            hook = receiver.url(f"/ok/{number}/")
+            made.append(create(services[0], scrape(*urls), webhook=hook))
+        changed: list[set[int]] = []
+        for turn in range(KILLS + 1):
+            changed.append(
+                {n for n in range(MONITORS) if turn and chance.random() < 0.5}
+            )
+            for number in changed[-1]:
+                put(web, number, turn)
+            set_due(database)
+            time.sleep(chance.uniform(0, LONGEST_S))
+            victim = turn % 2
+            other = services[1 - victim]
+            if turn < KILLS:
+                kill(services[victim])
+            for each in made:
+                wait_until(
+                    lambda m=each, s=other, n=turn + 1: len(checks_of(s, m)) >= n
+                )
+            if turn < KILLS:
+                services[victim] = start_service(folders[victim], **settings)
+        for number, monitor in enumerate(made):
+            checks = checks_of(services[0], monitor)
+            assert len(checks) == KILLS + 1
+            assert {each["trigger"] for each in checks} == {"scheduled"}
+            for turn, check in enumerate(checks):
+                first = "changed" if number in changed[turn] else "same"
+                expected = (
+                    {"a": first, "b": "same"} if turn else dict.fromkeys("ab", "new")
+                )
+                assert pages_of(services[0], monitor, check) == expected, (number, turn)
+            assert_told_once(receiver, number, checks)
+
+
+def assert_told_once(receiver, number, checks):
+    """Assert that each page and each end of a check has one event.
+
+    An event may be delivered twice, and has the same id then.
+    """
+    count = len(checks) * (PAGES + 1)
+    wait_until(
+        lambda: len({each.id for each in receiver.received(f"/ok/{number}/")}) >= count
+    )
+    events = {each.id: each.json for each in receiver.received(f"/ok/{number}/")}
+    found = Counter((each["id"], each["type"]) for each in events.values())
+    expected = Counter()
+    for check in checks:
+        expected[check["id"], "monitor.page"] = PAGES
+        expected[check["id"], "monitor.check.completed"] = 1
+    assert found == expected
