@@ -41,6 +41,7 @@ ENVIRONMENT = {
     "SCRAPER_API_KEYS": KEY,
     "SCRAPER_EGRESS_ALLOW": "127.0.0.2/32",
     "SCRAPER_HOST_CONCURRENCY": str(CONCURRENCY),
+    "SCRAPER_KEEP_SOURCES": "false",  # as the others, which keep no responses
 }
 SERVER = "nginx" if nginx.is_installed() else "Python"
 CRAWL_TIMEOUT_S = 600
@@ -175,7 +176,7 @@ class Report:
     def markdown(self) -> str:
         parts = [
             "# Crawl benchmark",
-            f"{MACHINE}; {self.source}; {CONCURRENCY} requests in flight; no cache.",
+            f"{MACHINE}; {self.source}; {CONCURRENCY} requests in flight; no cache, no kept responses.",
             f"The pages are served by {SERVER}.",
             PEERS_ARE,
             *([] if HAS_CRAWLEE else ["crawlee is not installed and was left out."]),

@@ -121,7 +121,7 @@ async def _prepare(folder: Path, fill: Any, *args: Any) -> str:
 
 def _fill_pages(connection: Connection, count: int) -> str:
     """Insert a completed crawl with ``count`` pages; return its id."""
-    job_id = _make_job(connection, "http://127.0.0.2/", count)
+    job_id = make_job(connection, "http://127.0.0.2/", count)
     bodies = [compress(text) for text in _bodies()]
     for numbers in _batches(count):
         rows = [_frontier_row(job_id, n, RowState.DONE) for n in numbers]
@@ -148,7 +148,7 @@ def _fill_pages(connection: Connection, count: int) -> str:
 
 def _fill_frontier(connection: Connection, count: int, start: str) -> str:
     """Insert a crawl with ``count`` pending URLs below ``start``; return its id."""
-    job_id = _make_job(connection, start, count)
+    job_id = make_job(connection, start, count)
     for numbers in _batches(count):
         rows = [_frontier_row(job_id, n, RowState.PENDING, start) for n in numbers]
         connection.execute(insert(frontier), rows)
@@ -156,7 +156,8 @@ def _fill_frontier(connection: Connection, count: int, start: str) -> str:
     return job_id
 
 
-def _make_job(connection: Connection, url: str, count: int) -> str:
+def make_job(connection: Connection, url: str, count: int) -> str:
+    """Insert a queued crawl of ``count`` URLs without any URL; return its id."""
     arguments = {"url": url, "limit": str(count)}
     options = crawl_options({**arguments, "max_concurrency": str(SLOW_CONCURRENCY)})
     seed = evolve(seed_of(options), links=())
