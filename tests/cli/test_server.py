@@ -147,19 +147,25 @@ def test_a_job_of_a_service_is_paused_resumed_and_retried(ask, site, service):
 def test_other_formats_of_a_job_of_a_service_are_made(ask, site, service):
     body = {"urls": [site.url("/article"), site.url("/text")], "maxAge": 0}
     source = service.post("/v2/batch/scrape", body).json["id"]
-    assert ask("jobs", "resume", source, "-o", "pages.jsonl").returncode == 0
+    _completed(service, source)
     one = ("--url", site.url("/article"))
     done = ask("jobs", "reprocess", source, "-f", "html", "--whole-page", *one)
     assert done.returncode == 0, done.stderr
     assert f"reprocesses 1 page of {source}" in done.stdout
     job_id = done.stdout.split()[1]
-    assert ask("jobs", "resume", job_id, "-o", "again.jsonl").returncode == 0
-    found = service.get(f"/v2/batch/scrape/{job_id}").json
+    found = _completed(service, job_id)
     assert (found["sourceJobId"], found["completed"]) == (source, 1)
     assert set(found["data"][0]) == {"html", "metadata"}
     done = ask("jobs", "reprocess", source, "-f", "screenshot")
     assert done.returncode == 2
     assert "--format: must be one of" in done.stderr
+
+
+def _completed(service, job_id: str) -> dict:
+    """The state of a batch once it is completed."""
+    path = f"/v2/batch/scrape/{job_id}"
+    wait_until(lambda: service.get(path).json["status"] == "completed")
+    return service.get(path).json
 
 
 def test_a_service_lists_what_has_ended_and_says_when_there_is_nothing(
