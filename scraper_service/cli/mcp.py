@@ -29,8 +29,10 @@ START_S = 60  # for a service of our own
 END_S = 15
 READ_BYTES = 2**16
 ANSWER_S = 330  # a scrape may take 300
+MAX_LINE_BYTES = 10 * 2**20  # of a body of the service, too
+TOO_LONG = b"too long"
 LISTENING = "listening on "
-INTERNAL_ERROR = -32603
+INVALID_REQUEST, INTERNAL_ERROR = -32600, -32603
 VERSION_META = "io.modelcontextprotocol/protocolVersion"
 
 
@@ -123,16 +125,22 @@ def _end_with_parent() -> None:
 
 
 def _lines(number: int) -> Iterator[bytes]:
-    """Yield the lines of a file descriptor.
+    """Yield the lines of a file descriptor, :data:`TOO_LONG` for one of over 10 MiB.
 
     The lock of ``sys.stdin`` would keep the interpreter from its end.
     """
-    held = b""
+    held, is_too_long = b"", False
     while data := os.read(number, READ_BYTES):
         *whole, held = (held + data).split(b"\n")
-        yield from (line + b"\n" for line in whole)
-    if held:
-        yield held
+        for line in whole:
+            yield (
+                TOO_LONG if is_too_long or len(line) > MAX_LINE_BYTES else line + b"\n"
+            )
+            is_too_long = False
+        if len(held) > MAX_LINE_BYTES:
+            held, is_too_long = b"", True
+    if held or is_too_long:
+        yield TOO_LONG if is_too_long else held
 
 
 async def _relay(server: str, key: str) -> None:
@@ -173,6 +181,10 @@ class _Relay:
 
     def take(self, line: bytes) -> None:
         """Answer the message of a line; a cancellation ends the call that it names."""
+        if line == TOO_LONG:
+            text = f"a message must have at most {MAX_LINE_BYTES} bytes"
+            self._write(_failure(None, text, INVALID_REQUEST), {})
+            return
         try:
             message = json.loads(line)
         except ValueError:
@@ -257,6 +269,6 @@ class _Relay:
         sys.stdout.buffer.flush()
 
 
-def _failure(request_id: Any, text: str) -> bytes:
-    error = {"code": INTERNAL_ERROR, "message": text}
+def _failure(request_id: Any, text: str, code: int = INTERNAL_ERROR) -> bytes:
+    error = {"code": code, "message": text}
     return json.dumps({"jsonrpc": "2.0", "id": request_id, "error": error}).encode()

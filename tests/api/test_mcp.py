@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from hypothesis import strategies as st
 from scraper_service.api.mcp.budget import AnswerPart, fit, tokens_of
 from scraper_service.content.text.parts import count_tokens
 from tests.support.scripted_site import ScriptedSite, page, slow
+from tests.support.waiting import wait_until
 
 SIZE = 1000  # tokens
 LONG = "".join(
@@ -153,6 +156,28 @@ def test_arrays_are_of_the_first_revision_only(service):
     headers = {"MCP-Protocol-Version": "2020-01-01"}
     reply = send(service, ping, headers=headers)
     assert (reply.status, reply.json["error"]["code"]) == (400, -32022)
+
+
+def test_messages_of_an_array_are_answered_at_the_same_time(service, site):
+    held = [site.held(), site.held()]
+    messages = [
+        {
+            "jsonrpc": "2.0",
+            "id": url,
+            "method": "tools/call",
+            "params": {"name": "firecrawl_scrape", "arguments": {"url": url}},
+        }
+        for url in held
+    ]
+    with ThreadPoolExecutor() as threads:
+        reply = threads.submit(send, service, messages)
+        paths = [urlsplit(url).path for url in held]
+        wait_until(lambda: all(site.paths(path) for path in paths))
+        for url in held:
+            site.release(url)
+        answers = reply.result().json
+    assert [each["id"] for each in answers] == held
+    assert [each["result"]["isError"] for each in answers] == [False, False], answers
 
 
 @pytest.mark.parametrize(

@@ -135,6 +135,26 @@ def test_what_is_wrong_is_an_answer(service, tmp_path):
     assert done.returncode == 0
 
 
+def test_a_message_of_over_10_mib_is_refused_and_others_go_on(service, tmp_path):
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    sent = json.dumps(ping).encode()
+    long = b'"' + b"x" * (10 * 2**20) + b'"'
+    done = subprocess.run(
+        [*COMMAND, "mcp", "--server", service.url, "--key", service.key],
+        input=b"\n".join([long, sent, long]),
+        stdout=subprocess.PIPE,
+        env=environment(),
+        cwd=tmp_path,
+        timeout=WAIT_S,
+        check=True,
+    )
+    found = [json.loads(line) for line in done.stdout.splitlines()]
+    refused = [each["error"] for each in found if each["id"] is None]
+    assert [each["code"] for each in refused] == [-32600] * 2
+    assert "at most 10485760 bytes" in refused[0]["message"]
+    assert [each["result"] for each in found if each["id"] == 1] == [{}]
+
+
 def test_a_cancelled_call_ends_and_others_go_on(service, web, tmp_path):
     call = {"name": "firecrawl_scrape", "arguments": {"url": web.url("/slow")}}
     lines = [

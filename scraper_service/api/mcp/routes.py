@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -116,24 +117,29 @@ class McpEndpoint:
                     f"an array must have 1 to {MAX_BATCH} messages, got {len(values)}"
                 )
             raise RpcError(INVALID_REQUEST, text)
-        answers = []
-        for value in values:
-            try:
-                message = message_of(value)
-            except RpcError as error:
-                answers.append(error_response(error))
-                continue
-            if message is None or message.is_notification:
-                continue
-            try:
-                found = await self.server.answer(request, message, version, _silent)
-                answers.append(response_to(message, found))
-            except RpcError as error:
-                answers.append(error_response(error, message.id))
+        # At the same time, so that an array takes no longer than its longest call.
+        found = await asyncio.gather(
+            *(self._part(request, each, version) for each in values)
+        )
+        answers = [answer for answer in found if answer is not None]
         if not answers:
             request.setResponseCode(202)
             return b""
         return encode(answers)
+
+    async def _part(
+        self, request: JsonRequest, value: Any, version: str
+    ) -> dict[str, Any] | None:
+        """Return the answer of a message of an array; None if it wants none."""
+        message = None
+        try:
+            message = message_of(value)
+            if message is None or message.is_notification:
+                return None
+            found = await self.server.answer(request, message, version, _silent)
+        except RpcError as error:
+            return error_response(error, message.id if message else None)
+        return response_to(message, found)
 
     def _refused_origin(self, request: JsonRequest) -> str | None:
         origin = request.header("Origin")

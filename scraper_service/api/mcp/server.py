@@ -269,7 +269,7 @@ def _number(
 ) -> int:
     value = arguments.pop(name, usual)
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not is_number or value != int(value) or not least <= value <= most:
+    if not is_number or not least <= value <= most or value != int(value):
         text = f"{name} must be a whole number of {least} to {most}, got {value!r:.40}"
         raise RpcError(INVALID_PARAMS, text)
     return int(value)
