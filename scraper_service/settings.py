@@ -324,7 +324,7 @@ LLM_TOKENS_PER_KEY = 0
 # -- Browser ---------------------------------------------------------------------------
 # When pages are rendered: auto (where it is needed), never, always.
 RENDER = "auto"
-# Path of Chromium. Empty: Playwright's own, else the first one of the PATH.
+# Path of Chromium. Empty: Playwright's own, else the one of the PATH; the headless shell first.
 CHROMIUM_PATH = ""
 # Chromium's sandbox. It works for users other than root, with user namespaces.
 BROWSER_SANDBOX = True

@@ -196,7 +196,7 @@ def test_doctor_names_the_browser_or_what_to_install(tmp_path):
     browser.chmod(0o755)
     for path, text in (
         (browser, f"works    browser: {browser}, Chromium 1.2.3"),
-        (tmp_path / "none", "apt-get install chromium"),
+        (tmp_path / "none", "apt-get install chromium-headless-shell"),
     ):
         values = ("RENDER=auto", f"CHROMIUM_PATH={path}", "BROWSER_SANDBOX=false")
         settings = (word for value in values for word in ("-s", value))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.browser.conftest import why_no_browser
 from tests.conftest import ENVIRONMENT, Service
 from tests.support.chat_server import ChatServer
 from tests.support.forward_proxy import ForwardProxy
@@ -20,7 +20,6 @@ from tests.support.waiting import WAIT_S, wait_until
 
 # Only the proxy knows this name, as in networks that resolve no public names.
 SHOP = "www.shop-behind-the-proxy.example"
-HAS_CHROMIUM = shutil.which("chromium") is not None
 
 
 class Network:
@@ -76,8 +75,9 @@ def test_pages_and_robots_txt_come_through_the_proxy(network):
     assert network.asked(f"GET http://{SHOP}/robots.txt ")
 
 
-@pytest.mark.skipif(not HAS_CHROMIUM, reason="there is no Chromium")
 def test_the_browser_uses_the_proxy(network):
+    if why := why_no_browser():
+        pytest.skip(why)
     body = {"url": f"http://{SHOP}/text", "maxAge": 0, "waitFor": 1}
     page = network.service.post("/v2/scrape", body).json["data"]
     assert page["metadata"]["engine"] == "browser"

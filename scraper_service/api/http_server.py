@@ -136,7 +136,7 @@ class DeadlineChannel(http.HTTPChannel):
     def requestDone(self, request: Any) -> None:
         if self.persistent:
             self._connections.enter(self, Phase.HEAD)
-            if self._dataBuffer:  # the start of the next request has arrived
+            if any(self._dataBuffer):  # the start of the next request has arrived
                 self._arm(HEADERS_S)
         super().requestDone(request)
 

@@ -205,6 +205,9 @@ def test_slow_requests_end_in_time(plain, connect):
     assert answer(behind)[0] == 200
     kept = connect(plain, CLIENT, WHOLE)
     assert answer(kept)[0] == 200
+    posted = b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+    kept_after_body = connect(plain, CLIENT, posted)
+    assert answer(kept_after_body)[0] == 404
     slow = b"GET /health HTTP/1.1\r\nX: " + b"a" * 100
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         ends = [
@@ -217,6 +220,7 @@ def test_slow_requests_end_in_time(plain, connect):
     assert found[0] == b""
     assert all(text.startswith(b"HTTP/1.1 408 ") for text in found[1:])
     assert is_open(kept)
+    assert is_open(kept_after_body)
 
 
 @pytest.mark.slow

@@ -25,7 +25,7 @@ from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, page, sitemap, text
 from tests.support.waiting import wait_until
 
-EXAMPLES = 8  # of each operation and mode
+EXAMPLES = 3  # of each operation and mode
 MANY_EXAMPLES = 100
 CHECKS = [
     checks.status_code_conformance,

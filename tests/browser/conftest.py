@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
 import struct
 import subprocess
 import zlib
@@ -12,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scrapy.settings import Settings
 
+from scraper_service.crawling.browser.chromium import INSTALL, find_chromium
 from tests.conftest import KEY, Service
 from tests.support.app_site import HOSTS, AppSite
 from tests.support.waiting import WAIT_S, wait_until
@@ -29,9 +30,9 @@ SETTINGS = {
 @functools.cache
 def why_no_browser() -> str | None:
     """Tell why Chromium does not run here, None if it does."""
-    path = shutil.which("chromium") or shutil.which("google-chrome")
+    path = find_chromium(Settings({"CHROMIUM_PATH": ""}))
     if path is None:
-        return "no Chromium is installed: apt-get install chromium"
+        return f"no Chromium is installed. {INSTALL}"
     done = subprocess.run((path, "--version"), capture_output=True, check=False)
     return f"{path} does not run" if done.returncode else None
 

@@ -84,6 +84,18 @@ def test_a_file_is_fetched_without_browser_and_nothing_is_saved(page, service):
     assert "screenshot" not in found
 
 
+def test_a_page_of_a_script_that_moves_to_a_file_is_that_file(page, app):
+    found = page("/to-attachment", waitFor=1)
+    assert found["markdown"] == "The text of a file."
+    assert found["metadata"]["url"] == app.url("/attachment")
+
+
+def test_a_page_that_saves_a_file_later_stays(page, app):
+    found = page("/saves-later", waitFor=1000)
+    assert found["markdown"] == WORDS
+    assert found["metadata"]["url"] == app.url("/saves-later")
+
+
 @pytest.mark.slow_on("/paper")
 @pytest.mark.parametrize("path", ["/paper", "/to-paper"])
 def test_a_pdf_is_read_as_ever(page, app, path):

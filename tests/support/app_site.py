@@ -170,6 +170,9 @@ PAGES: dict[str, str] = {
     + MOVING.replace("{to}", "{other}/return"),
     "/return": MOVING.replace("{to}", "{self}/echo"),
     "/to-paper": MOVING.replace("{to}", "/paper"),
+    "/to-attachment": MOVING.replace("{to}", "/attachment"),
+    "/saves-later": f"<p>{WORDS}</p><script>onload = () =>"
+    " setTimeout(() => { location = '/attachment' }, 100)</script>",
     "/there": MOVING.replace("{to}", "/back"),
     "/back": MOVING.replace("{to}", "/there"),
     "/inside": INSIDE,

@@ -215,7 +215,7 @@ def try_sandbox(image: Image) -> None:
     without = image.folder / "without.json"
     without.write_text(json.dumps(rules))
     for path, works in ((profile, True), (without, False)):
-        shell = "cd /tmp && exec chromium --headless --dump-dom about:blank"
+        shell = "cd /tmp && exec chromium-headless-shell --dump-dom about:blank"
         command = contained(image.folder, image.user, "/", path, "sh", "-c", shell)
         done = subprocess.run(
             command,

@@ -130,7 +130,7 @@ class Image:
         compose.try_one(self)
         compose.try_nodes(self)
         self.examine()
-        for program in ("scrapyd", "chromium", "tesseract"):
+        for program in ("scrapyd", "chromium-headless-shell", "tesseract"):
             self.chroot(program, "--version")
 
     def size_mb(self) -> int:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from playwright.sync_api import expect, sync_playwright
+from scrapy.settings import Settings
 
+from scraper_service.crawling.browser.chromium import find_chromium
 from tests.browser.conftest import why_no_browser
 from tests.conftest import KEY
 
@@ -64,7 +65,7 @@ def browser() -> Iterator[Browser]:
     """Chromium, for the tests of a module."""
     if why := why_no_browser():
         pytest.skip(why)
-    path = shutil.which("chromium") or shutil.which("google-chrome")
+    path = find_chromium(Settings({"CHROMIUM_PATH": ""}))
     with sync_playwright() as playwright:
         # Root, as in containers of CI, cannot have the sandbox.
         started = playwright.chromium.launch(

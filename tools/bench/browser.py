@@ -158,7 +158,7 @@ async def run(
                     f"{service.url}/v2/scrape", json=body
                 ) as response:
                     found = await response.json()
-                assert found["data"]["metadata"]["engine"] == "browser", found
+                assert found.get("data", {}).get("metadata", {}).get("engine") == "browser", found
 
             ways = {"direct": (direct, os.getpid()), "service": (scraped, service.pid)}
             for way, _ in ways.values():

@@ -21,12 +21,20 @@ if TYPE_CHECKING:
 
     from scrapy.settings import BaseSettings
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+# The headless shell first: a page takes a third of the CPU time and half the memory.
+NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+)
 PLAYWRIGHT_FOLDER = Path("~/.cache/ms-playwright")
 HEAP_MB = 512  # of JavaScript, per page
 
 INSTALL = (
-    "Install one with `apt-get install chromium` or `playwright install chromium`,"
+    "Install one with `apt-get install chromium-headless-shell` or"
+    " `playwright install chromium`,"
     " or name one by SCRAPER_CHROMIUM_PATH"
 )
 
@@ -85,9 +93,11 @@ def _of_playwright() -> str | None:
     folder = Path(os.environ.get("PLAYWRIGHT_BROWSERS_PATH", "")).expanduser()
     if folder == Path():
         folder = PLAYWRIGHT_FOLDER.expanduser()
-    patterns = ("chromium-*/chrome-linux*/chrome", "chromium_headless_shell-*/*/*shell")
-    found = [path for pattern in patterns for path in folder.glob(pattern)]
-    return str(max(found, key=lambda path: path.stat().st_mtime)) if found else None
+    patterns = ("chromium_headless_shell-*/*/*shell", "chromium-*/chrome-linux*/chrome")
+    for pattern in patterns:
+        if found := list(folder.glob(pattern)):
+            return str(max(found, key=lambda path: path.stat().st_mtime))
+    return None
 
 
 @functools.lru_cache(maxsize=16)

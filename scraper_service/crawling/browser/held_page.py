@@ -179,7 +179,7 @@ class HeldPage:
         opened.order.url, opened.order.load_s = url, load_s
         answer = await goto(opened)
         headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-        await arrived(opened, answer.url, headers)
+        await arrived(opened, headers)
 
     async def replay(self, url: str, options: ScrapeOptions, load_s: float) -> None:
         """Open a page as a scrape did: with its wait and its actions."""

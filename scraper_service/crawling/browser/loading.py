@@ -127,6 +127,7 @@ async def goto(opened: OpenPage) -> Any:
         raise _failure(opened, str(error)) from error
     if answer is None:
         raise DownloadFailedError("the browser brought no page")
+    opened.has_text = True
     return answer
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from playwright.async_api import Error as PlaywrightError
 
-from scraper_service.crawling.download.download_errors import TooManyRedirects
+from scraper_service.crawling.download.download_errors import MovedOn, TooManyRedirects
 from scraper_service.options.urls import origin, root_url
 from scraper_service.shared_objects import BackgroundTasks
 
@@ -85,6 +85,7 @@ class Moves:
         self._hops = -1
         self._is_acting = False
         self._frame_id = ""
+        self._last_url = ""
         self._tasks = BackgroundTasks()
         self.refused: asyncio.Future[Exception] = asyncio.Future()
 
@@ -114,6 +115,17 @@ class Moves:
             self.refused = asyncio.Future()
         self.begin_action()
 
+    def take_file(self, url: str, name: str, *, is_loading: bool) -> None:
+        """Leave the page if a script has moved it to a file, as a redirect would.
+
+        A page that has loaded stays, unless the file is a PDF: some Chromium show those in
+        place of the page, and others download them. Actions of the caller lead to no file.
+        """
+        is_move = url == self._last_url and self._hops > 0 and not self._is_acting
+        leaves = is_loading or name.lower().endswith(".pdf")
+        if is_move and leaves and not self.refused.done():
+            self.refused.set_result(MovedOn(url))
+
     def _paused(self, session: CDPSession, event: dict[str, Any]) -> None:
         self._tasks.spawn(self._go_on(session, event))
 
@@ -136,6 +148,7 @@ class Moves:
 
     async def _check(self, request: dict[str, Any]) -> None:
         self._hops += 1
+        self._last_url = request["url"]
         if self.refused.done() or (not self._hops and not self._is_acting):
             return
         can_leave = request["method"] == "GET" and not self._is_acting

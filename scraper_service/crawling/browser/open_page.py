@@ -114,6 +114,8 @@ class OpenPage:
     page: Any = None
     moves: Any = None
     warnings: list[str] = field(factory=list)
+    #: True once the text of the page has loaded.
+    has_text: bool = False
     #: Playwright's context of the page.
     context: Any = None
     _debugger: Any = None
@@ -149,6 +151,7 @@ class OpenPage:
         self.page = await self.context.new_page()
         self.context.on("page", self._close_popup)
         self.page.on("crash", self._crashed)
+        self.page.on("download", self._downloaded)
         headers = OwnHeaders(self.order.first_origin, options.headers)
         if headers.cookies:
             await self.context.add_cookies(headers.cookies)
@@ -187,6 +190,10 @@ class OpenPage:
     def _crashed(self, _: object) -> None:
         if not self.lost.done():
             self.lost.set_result(None)
+
+    def _downloaded(self, file: Any) -> None:
+        loading = not self.has_text
+        self.moves.take_file(file.url, file.suggested_filename, is_loading=loading)
 
     async def _close_popup(self, page: Any) -> None:
         if page is self.page:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 import socket
 from typing import TYPE_CHECKING, Self
 from urllib.parse import urlsplit
@@ -39,7 +38,9 @@ CHUNK_BYTES = 64 * 1024
 CONNECT_S = 15.0
 HEAD_S = 30.0  # for the head of a request; Chromium opens connections ahead
 MAX_CONNECTIONS = 256  # of one page
-MARK = "X-Egress-Refused"
+# Two lengths are an error of the network for every Chromium, before any page is shown.
+# Some show an empty page for a valid answer without content.
+REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nContent-Length: 1\r\n\r\n"
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 _HOP = ("proxy-", "connection:", "keep-alive:", "te:", "trailer:")
 
@@ -70,7 +71,6 @@ class Passage:
         self._upstream = upstream
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        self.mark = secrets.token_hex(16)  # so that a site cannot forge a refusal
         self.carried = 0
         self.failures: dict[str, Exception] = {}
 
@@ -144,10 +144,7 @@ class Passage:
             OSError,
         ) as error:
             self.failures[host] = error
-            writer.write(
-                b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n"
-                b"%s: %s\r\n\r\n" % (MARK.encode(), self.mark.encode())
-            )
+            writer.write(REFUSED)
             await writer.drain()
             return
         try:

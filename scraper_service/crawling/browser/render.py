@@ -22,7 +22,7 @@ from scraper_service.crawling.browser.loading import (
     settle,
 )
 from scraper_service.crawling.browser.open_page import OpenPage, PageOrder, RenderedPage
-from scraper_service.crawling.browser.proxy import MARK, Passage
+from scraper_service.crawling.browser.proxy import Passage
 from scraper_service.crawling.browser.running_browser import is_too_large
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,
@@ -112,7 +112,7 @@ async def _take(opened: OpenPage) -> RenderedPage:
     answer = await goto(opened)
     latency_s = time.monotonic() - began
     headers = {k.lower(): v for k, v in (await answer.all_headers()).items()}
-    is_page = await arrived(opened, answer.url, headers)
+    is_page = await arrived(opened, headers)
     if options.wait_for_ms:
         await opened.page.wait_for_timeout(options.wait_for_ms)
         await settle(opened, anew=False)
@@ -153,14 +153,11 @@ async def _take(opened: OpenPage) -> RenderedPage:
     )
 
 
-async def arrived(opened: OpenPage, url: str, headers: Mapping[str, str]) -> bool:
+async def arrived(opened: OpenPage, headers: Mapping[str, str]) -> bool:
     """Wait until the page of a response is loaded. Return True if it is HTML.
 
-    ``headers`` are in lower case. Raises the refusal of the page's passage, and
-    :exc:`NotAPage`.
+    ``headers`` are in lower case. Raises :exc:`NotAPage`.
     """
-    if headers.get(MARK.lower()) == opened.passage.mark:
-        raise failure_of(opened, url)
     mime = headers.get("content-type", "").partition(";")[0].strip().lower()
     if mime == PDF:  # shown by a viewer of the browser, without content
         raise NotAPage("the URL leads to a file")
