@@ -205,9 +205,13 @@ def test_slow_requests_end_in_time(plain, connect):
     assert answer(behind)[0] == 200
     kept = connect(plain, CLIENT, WHOLE)
     assert answer(kept)[0] == 200
-    posted = b"POST /nowhere HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}"
+    body = b'{"url": "http://127.0.0.1:1/"}'  # its answer comes later
+    head = HEAD.replace(b"GET /v2/team/queue-status", b"POST /v2/scrape") % KEY.encode()
+    posted = b"%sContent-Length: %d\r\n\r\n%s" % (head, len(body), body)
     kept_after_body = connect(plain, CLIENT, posted)
-    assert answer(kept_after_body)[0] == 404
+    assert answer(kept_after_body)[0] == 403
+    kept.settimeout(0.05)
+    kept_after_body.settimeout(0.05)
     slow = b"GET /health HTTP/1.1\r\nX: " + b"a" * 100
     with concurrent.futures.ThreadPoolExecutor(4) as threads:
         ends = [
@@ -219,8 +223,9 @@ def test_slow_requests_end_in_time(plain, connect):
         found = [end.result() for end in ends]
     assert found[0] == b""
     assert all(text.startswith(b"HTTP/1.1 408 ") for text in found[1:])
-    assert is_open(kept)
-    assert is_open(kept_after_body)
+    for connection in (kept, kept_after_body):  # with nothing to read
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
 
 
 @pytest.mark.slow
