@@ -22,7 +22,9 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 from attrs import frozen
 from playwright.async_api import async_playwright
+from scrapy.settings import Settings
 
+from scraper_service.crawling.browser.chromium import find_chromium
 from tools.bench.calls import HEADERS, KEY
 from tools.bench.memory import memory_of
 from tools.bench.processes import ServerProcess, ServiceProcess
@@ -136,7 +138,7 @@ async def run(
         aiohttp.ClientSession(headers=HEADERS, timeout=timeout) as session,
         async_playwright() as playwright,
     ):
-        path = os.environ.get("CHROMIUM_PATH", "/usr/bin/chromium")
+        path = find_chromium(Settings({"CHROMIUM_PATH": ""}))
         browser = await playwright.chromium.launch(
             executable_path=path, chromium_sandbox=SANDBOX
         )
