@@ -29,6 +29,7 @@ serve: $(VENV)/.installed
 	$(BIN)/scraper-service serve $(ARGS)
 
 test: $(VENV)/.test-installed
+	-@$(BIN)/python -m pytest --collect-only -qq $(ARGS) >/dev/null 2>&1  # compiles, else each worker would
 	$(BIN)/python -m pytest -n 5 --dist worksteal $(ARGS)
 
 soak: $(VENV)/.test-installed

@@ -1,6 +1,6 @@
 """Jobs survive whatever happens to the service's process.
 
-``CRASH_KILLS`` is the number of kills, 20 unless given; ``CRASH_SEED`` repeats a run.
+``CRASH_KILLS`` is the number of kills, 12 unless given; ``CRASH_SEED`` repeats a run.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.crash import (
 from tests.support.linked_site import named
 from tests.support.waiting import WAIT_S
 
-KILLS = int(os.environ.get("CRASH_KILLS", "20"))
+KILLS = int(os.environ.get("CRASH_KILLS", "12"))
 SEED = os.environ.get("CRASH_SEED", "tides")
 LEASE_S = 2
 SETTINGS = {"SCRAPER_LEASE_S": str(LEASE_S)}

@@ -119,6 +119,7 @@ def take_turns(start_service, site, address, settings, rounds):
 
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+@pytest.mark.slow_on("sqlite")
 def test_crawls_that_take_turns_all_end(start_service, site, tmp_path, kind, request):
     address, settings = place(kind, tmp_path, request)
     take_turns(start_service, site, address, settings, 10)

@@ -164,6 +164,7 @@ def modes(data_dir):
     }
 
 
+@pytest.mark.slow_on("postgresql")
 def test_what_is_entrusted_to_jobs_is_encrypted_and_survives_a_crash(
     start_service, place, tmp_path, web
 ):

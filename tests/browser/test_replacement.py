@@ -108,6 +108,7 @@ def assert_renders(service, app):
     ],
 )
 @pytest.mark.timeout(400)
+@pytest.mark.slow_on("title")
 def test_a_page_with_256_mi_characters_ends_no_page_of_others(service, app, kind):
     innocents = begin_innocents(service, app)
     guilty = Scrape(service, app.url(f"/huge?{kind}"), service.key, waitFor=1000)
@@ -170,6 +171,7 @@ def test_pages_of_a_host_that_ended_browsers_end_none_of_others(fragile_service,
 @pytest.mark.parametrize("name", ["SIGKILL", "SIGSTOP"])
 @pytest.mark.parametrize("kind", ["driver", "chromium"])
 @pytest.mark.timeout(400)
+@pytest.mark.slow_on("SIGSTOP")
 def test_a_browser_that_dies_or_stops_is_replaced(service, app, kind, name):
     assert_renders(service, app)
     scrapes = begin_innocents(service, app)

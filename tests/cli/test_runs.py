@@ -146,6 +146,7 @@ def test_a_batch_reads_lines_and_says_what_it_leaves_out(tmp_path, site):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow_on("2")
 def test_a_crawl_goes_on_where_it_was_stopped(tmp_path, site, number):
     name = f"{LONG}-{number.name.lower()}"
     output = tmp_path / "pages.jsonl"

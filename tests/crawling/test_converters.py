@@ -373,6 +373,7 @@ def test_the_end_waits_for_no_stopped_process(orders):
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize("body", [LARGE, b"small"], ids=["large", "small"])
+@pytest.mark.slow_on("small-2", "large-1")
 def test_slow_tasks_of_a_team_hold_up_no_small_ones(orders, processes, body):
     async def main():
         async with pool_of(processes) as pool:

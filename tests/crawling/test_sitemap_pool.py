@@ -142,6 +142,7 @@ def pool() -> Iterator[PoolInLoop]:
 
 
 @pytest.mark.parametrize("bomb", BOMBS.values(), ids=BOMBS)
+@pytest.mark.slow_on("elements of many names", "one element of many attributes")
 def test_bombs_end_soon_within_memory(bomb, pool):
     body = gzip.compress(bomb(), 1)
     started = used_s(pool)

@@ -125,6 +125,7 @@ async def expire_all(settings, database, _):
     await expire(database, settings)
 
 
+@pytest.mark.slow_on("sqlite")
 def test_services_that_expire_at_once_do_not_disturb_each_other(
     database, url, tmp_path
 ):

@@ -160,7 +160,9 @@ async def run(
                     f"{service.url}/v2/scrape", json=body
                 ) as response:
                     found = await response.json()
-                assert found.get("data", {}).get("metadata", {}).get("engine") == "browser", found
+                assert (
+                    found.get("data", {}).get("metadata", {}).get("engine") == "browser"
+                ), found
 
             ways = {"direct": (direct, os.getpid()), "service": (scraped, service.pid)}
             for way, _ in ways.values():
