@@ -166,6 +166,8 @@ class _Conversion:
     #: JSON texts of the values by name.
     values: dict[str, bytes] = field(factory=dict)
     warnings: list[str] = field(factory=list)
+    #: The Markdown among the values, None if only the JSON text is at hand.
+    markdown: str | None = None
     #: Why the page is incomplete; empty for a complete page.
     cut: str = ""
     #: Further fields of the :class:`PageContent`.
@@ -186,7 +188,10 @@ class _Conversion:
         A failure becomes a warning, unless no other value was requested.
         """
         try:
-            self.values[name] = _JSON.encode(make()).encode()
+            made = make()
+            self.values[name] = _JSON.encode(made).encode()
+            if name == "markdown":
+                self.markdown = made
         except Exception as exc:
             message = f"The format {name} could not be made ({type(exc).__name__})."
             if self.names == (name,):
@@ -428,6 +433,7 @@ class _Conversion:
         if redaction is None:
             return
         self.values = redaction.values(self.values)
+        self.markdown = None
         for name in ("known", "other"):
             if name in self.facts:
                 self.facts[name] = redaction.facts(self.facts[name])
@@ -458,7 +464,10 @@ class _Conversion:
         """Count the tokens of the Markdown, and add the requested part of it."""
         if "markdown" not in self.values:
             return
-        count, part = counted(self.values["markdown"], self.options)
+        text = self.markdown
+        if text is None:
+            text = json.loads(self.values["markdown"])
+        count, part = counted(text, self.options)
         self.facts["token_count"] = count
         if part is not None:
             self.values["part"] = part.as_json

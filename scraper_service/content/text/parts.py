@@ -24,6 +24,7 @@ GAP = "\n\n"  # between blocks, and between parts
 # Quarters of a token.
 _ASCII, _OTHER, _CJK = 1, 2, 4
 _TOKEN = 4
+_ASCII_BYTES = bytes(range(128))
 _GAP_SIZE = len(GAP)
 
 _CJK_TEXT = re.compile(
@@ -71,9 +72,8 @@ class MarkdownPart:
         return found
 
 
-def counted(markdown: bytes, options: ScrapeOptions) -> tuple[int, MarkdownPart | None]:
-    """Return the tokens of Markdown (JSON text), and the part that ``options`` want."""
-    text = json.loads(markdown)
+def counted(text: str, options: ScrapeOptions) -> tuple[int, MarkdownPart | None]:
+    """Return the tokens of a Markdown text, and the part that ``options`` want."""
     count = count_tokens(text)
     if options.max_tokens is None:
         return count, None
@@ -136,9 +136,12 @@ def _size(text: str) -> int:
     """Return the size of ``text`` in quarters of a token."""
     if text.isascii():
         return len(text) * _ASCII
-    ascii_size = len(text.encode("ascii", "ignore"))
-    cjk = sum(map(len, _CJK_TEXT.findall(text)))
-    return ascii_size * _ASCII + cjk * _CJK + (len(text) - ascii_size - cjk) * _OTHER
+    # The search in what is not ASCII alone takes a tenth of the time.
+    encoded = text.encode(errors="surrogatepass")
+    others = encoded.translate(None, _ASCII_BYTES).decode(errors="surrogatepass")
+    cjk = sum(map(len, _CJK_TEXT.findall(others)))
+    ascii_size = len(text) - len(others)
+    return ascii_size * _ASCII + cjk * _CJK + (len(others) - cjk) * _OTHER
 
 
 def _blocks(markdown: str) -> Iterator[str]:
