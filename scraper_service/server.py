@@ -253,7 +253,12 @@ class Server:
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         actor = self._actor(audit.SETTINGS)
-        await self.database.write(keys.use_fixed_keys, secret, fixed, actor)
+        for end in await self.database.write(keys.use_fixed_keys, secret, fixed, actor):
+            logger.warning(
+                "the key ...%s of SCRAPER_API_KEYS was revoked by `keys revoke` and stays"
+                " so: take it out of the setting",
+                end,
+            )
         if not enabled:
             await Jobs(self.database).make_team(accounts.OPEN_TEAM_ID)
         return accounts.DatabaseAccounts(self.database, secret, enabled)
@@ -435,7 +440,7 @@ class Server:
                 Messengers(self.mailer, self.channels),
                 settings,
             ),
-            uploads=Uploads(self.database),
+            uploads=Uploads(self.database, self.settings.getint("TEAM_DISK_MB")),
             capabilities=lambda: capabilities(settings, engines, self.searches),
         )
 
@@ -522,6 +527,7 @@ class Server:
         from scraper_service.api.mcp.server import McpServer, check_tools, new_id
         from scraper_service.crawling.download.engines import Engines
         from scraper_service.services.capabilities import PACKAGE
+        from scraper_service.storage.secrets import derived_key
 
         settings = self.settings
         engines = Engines.shared(settings)
@@ -547,9 +553,11 @@ class Server:
                 usual_tokens=settings.getint("MCP_MAX_TOKENS"),
                 chosen=check_tools(settings.getlist("MCP_TOOLS")),
                 has_browser=lambda: engines.missing is None,
+                key=derived_key(self._key_secret(), "cursors of tools"),
             ),
             checks=checks,
             origins=frozenset(settings.getlist("MCP_ORIGINS")),
+            has_keys=settings.getbool("AUTH_ENABLED"),
         )
         return McpPage(app, endpoint)
 

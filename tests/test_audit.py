@@ -214,3 +214,42 @@ def test_backup_and_restore_are_in_the_log(tmp_path, run, entries):
     read = CliRunner().invoke(main, ["audit", "--json", "--data-dir", str(target)])
     found = [json.loads(line)["action"] for line in read.stdout.splitlines()]
     assert found == ["key.created", "service.restored"]
+
+
+def test_a_fixed_key_that_was_revoked_stays_so(start_service, run, entries):
+    fixed = {"SCRAPER_API_KEYS": f"{KEY},fc-other-fixed-one"}
+    service = start_service(**fixed)
+    made = [entry for entry in entries() if entry["action"] == "key.created"]
+    [target] = [e["target"] for e in made if e["detail"]["key"].endswith(KEY[-4:])]
+    run("keys", "revoke", target)
+    wait_until(lambda: service.get("/v2/team/queue-status").status == 401)
+    service.stop()
+    service = start_service(**fixed)
+    assert service.get("/v2/team/queue-status").status == 401
+    assert f"the key ...{KEY[-4:]} of SCRAPER_API_KEYS was revoked" in service.stderr
+    service.stop()
+    start_service(SCRAPER_API_KEYS="fc-a-third-key").stop()
+    service = start_service(SCRAPER_API_KEYS="fc-other-fixed-one")
+    assert service.get("/v2/team/queue-status", key="fc-other-fixed-one").status == 200
+    assert entries()[-1]["action"] == "key.restored"
+
+
+def test_a_caller_cannot_choose_its_address(start_service, pages):
+    service = start_service()
+    found = start_paused(service, pages)
+    for name in ("command line", "10.0.0.1  team forged", "\u00e9"):
+        headers = {"X-Forwarded-For": name.encode("latin-1").decode("latin-1")}
+        service.request("PATCH", found, {"paused": False}, headers=headers)
+        service.request("PATCH", found, {"paused": True}, headers=headers)
+    peers = {entry["peer"] for entry in latest(service)}
+    assert peers <= {"127.0.0.1", "settings"}
+    headers = {"X-Forwarded-For": "203.0.113.9"}
+    service.request("PATCH", found, {"paused": False}, headers=headers)
+    assert "203.0.113.9" in {entry["peer"] for entry in latest(service)}
+
+
+def start_paused(service, pages):
+    body = {"url": pages.url("/"), "limit": 2, "delay": 20, "maxConcurrency": 1}
+    path = f"/v2/crawl/{service.post('/v2/crawl', body).json['id']}"
+    service.request("PATCH", path, {"paused": True})
+    return path

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from attrs import evolve, field, frozen
 
-from scraper_service.api.connections import TrustedProxies
+from scraper_service.api.connections import TrustedProxies, peer_address
 from scraper_service.api.request_body import MAX_BODY_BYTES, Body
 from scraper_service.api.responses import encode
 from scraper_service.crawling.converter_pool.pool import ConverterPool
@@ -142,7 +142,10 @@ def caller_address(request: JsonRequest, proxies: TrustedProxies) -> str:
     peer = getattr(request.getClientAddress(), "host", None) or "unknown"
     named = request.headers_of("X-Forwarded-For").split(",")
     while peer in proxies and named and (before := named.pop().strip()):
-        peer = before
+        try:
+            peer = str(peer_address(before))
+        except ValueError:  # not an address, or one with a port
+            break
     return peer[:MAX_ADDRESS]
 
 

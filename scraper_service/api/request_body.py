@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from attrs import frozen
@@ -31,11 +32,11 @@ def load_json(body: bytes) -> Any:
     """Return the value of a JSON text.
 
     Raises :exc:`InvalidBody` for what is not JSON, and for what Python's reader takes
-    all the same: NaN, text with NUL or lone surrogates, depth without end.
+    all the same: NaN, numbers without end, text with NUL or lone surrogates, depth without end.
     """
     try:
         text = body.decode("utf-8-sig")
-        value = json.loads(text, parse_constant=_refuse)
+        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
     except RecursionError:
         raise InvalidBody("the body is nested too deeply") from None
     except ValueError as error:
@@ -43,6 +44,13 @@ def load_json(body: bytes) -> Any:
     # Only escapes can bring in what UTF-8 and the JSON grammar keep out.
     if "\\u" in text:
         _check_texts(value)
+    return value
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"the number {text[:40]} is too large")
     return value
 
 

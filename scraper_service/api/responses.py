@@ -163,8 +163,8 @@ def iso(seconds: float) -> str:
 
 
 def encode(value: Any) -> bytes:
-    """Return ``value`` as compact JSON in UTF-8."""
-    return _compact.encode(value).encode()
+    """Return ``value`` as compact JSON in UTF-8. Half a character becomes ``?``."""
+    return _compact.encode(value).encode(errors="replace")
 
 
 # json.dumps would make an encoder for each call.

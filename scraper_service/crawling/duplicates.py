@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from asyncio import to_thread
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ MAX_HOST = 260  # characters
 
 def _counted_again(page: Page, options: ScrapeOptions) -> Page:
     """Return ``page`` with the tokens and the part of its Markdown, which has changed."""
-    count, part = counted(page.values["markdown"], options)
+    count, part = counted(json.loads(page.values["markdown"]), options)
     page = evolve(page, metadata=evolve(page.metadata, token_count=count))
     if part is None:
         return page

@@ -74,6 +74,8 @@ class Export:
     query: ExportQuery
     #: Number of rows of the file.
     total: int
+    #: True while pages of a job that has ended are given back, which changes its URLs.
+    is_settling: bool = False
 
     @property
     def format(self) -> ExportFormat:
@@ -82,7 +84,7 @@ class Export:
     @property
     def is_final(self) -> bool:
         """True if the bytes are the same each time, until the job changes."""
-        return not self.job.is_active
+        return not (self.job.is_active or self.is_settling)
 
     @property
     def spec(self) -> FileSpec:
@@ -140,15 +142,15 @@ class Exports:
         found = await self._database.read(_count, job_id, team_id, query)
         if found is None:
             raise JobNotFound("Job not found")
-        job, total, is_stored = found
+        job, total, is_stored, is_settling = found
         if job.is_active and job.paused_at is None and not format_.takes_running:
             raise JobRunning(query.format)
         if format_.needs_sources and total and not is_stored:
             raise SourcesNotStored(f"The format {query.format}")
         total = max(0, total - query.skip)
-        return Export(
-            job, query, total if query.limit is None else min(total, query.limit)
-        )
+        if query.limit is not None:
+            total = min(total, query.limit)
+        return Export(job, query, total, is_settling)
 
     async def write(self, export: Export) -> AsyncGenerator[bytes, None]:
         """Yield the bytes of an export.
@@ -220,18 +222,23 @@ class _Place:
 
 def _count(
     connection: Connection, job_id: str, team_id: str, query: ExportQuery
-) -> tuple[Job, int, bool] | None:
-    """Return a job, the number of its rows, and True if it has sources; or None."""
+) -> tuple[Job, int, bool, bool] | None:
+    """Return a job, the number of its rows, if it has sources, and if URLs are leased.
+
+    Returns None for an unknown job.
+    """
     job = job_store.get_job(connection, job_id, team_id)
     if job is None:
         return None
     if query.what == PAGES:
         needs = FORMATS[query.format].needs_sources
-        return job, job.pages, needs and page_sources.has_sources(connection, job_id)
+        has_sources = needs and page_sources.has_sources(connection, job_id)
+        return job, job.pages, has_sources, False
     if query.what == ERRORS:
-        return job, job_listing.count_errors(connection, job_id), False
+        return job, job_listing.count_errors(connection, job_id), False, False
     count = job_listing.count_listed(connection, job_id, AddressQuery(limit=1))
-    return job, count, False
+    is_settling = job_listing.read_current(connection, job_id) is not None
+    return job, count, False, is_settling
 
 
 def _read(

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 MAX_FIELDS = 100
 MAX_LEVELS = 5  # of fields in fields
 MAX_SELECTOR = 1000  # characters
+MOST_SIBLINGS = 3  # steps to siblings in a selector
 MAX_STEPS = 4  # of a pipeline
 PATTERN_BYTES = 2**20  # of a compiled pattern
 MAX_PATTERN = 1000  # characters
@@ -46,6 +47,9 @@ TRANSFORMS = ("strip", "lowercase", "uppercase", "number", "absolute_url")
 NO_CODE = "it would run code; use pattern and transform, or XPath for siblings"
 
 _XPATH = re.compile(r"/|\./|\.\./|\(|xpath:")
+_COSTLY = re.compile(
+    r"'[^']*'|\"[^\"]*\"|[\[\]]|//|(?:following|preceding)-sibling|following|preceding"
+)
 _TRANSLATOR = HTMLTranslator()
 
 
@@ -133,10 +137,35 @@ def compiled(selector: str, *, is_base: bool = False) -> etree.XPath:
         except Exception as error:
             why = str(error)[:200] or type(error).__name__
             raise ValueError(f"not a CSS selector: {short(selector)}: {why}") from None
+    if _is_costly(xpath):
+        raise ValueError(
+            f"takes too long on large pages: {short(selector)}; at most {MOST_SIBLINGS}"
+            " steps to siblings, and one axis //, following or preceding within brackets"
+        )
     try:
         return etree.XPath(xpath, smart_strings=False)
     except (etree.XPathError, ValueError) as error:
         raise ValueError(f"not XPath 1.0: {short(selector)}: {error}") from None
+
+
+def _is_costly(xpath: str) -> bool:
+    """Return True for XPath whose time grows faster than the square of a page's size.
+
+    libxml2 cannot be interrupted in an expression.
+    """
+    depth = inside = siblings = 0
+    for found in _COSTLY.finditer(xpath):
+        match found[0]:
+            case "[":
+                depth += 1
+            case "]":
+                depth -= 1
+            case "following-sibling" | "preceding-sibling":
+                siblings += not depth
+                inside += depth > 1
+            case text if depth and text[0] not in "'\"":
+                inside += 1
+    return inside > 1 or siblings > MOST_SIBLINGS
 
 
 def _base(selector: str) -> etree.XPath:

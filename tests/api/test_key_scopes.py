@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import http.cookiejar
 import json
+import sqlite3
 import urllib.error
 import urllib.request
+from contextlib import closing
 
 import pytest
 from click.testing import CliRunner
@@ -15,12 +17,14 @@ from firecrawl.v2.utils.error_handler import UnauthorizedError
 from scraper_service.cli.main import main
 from tests.conftest import Service, _stop
 from tests.support.scripted_site import ScriptedSite, page
+from tests.support.waiting import wait_until
 from tests.support.watching import open_socket, watched
 
 UNKNOWN = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 ORDER = ("read", "scrape", "admin")
 ADMIN = {
     "DELETE /v2/jobs/{id}",
+    "DELETE /v2/monitor/{id}",  # with the jobs of its checks
     "GET /v2/team/audit",
     "PUT /v2/team/threat-protection",
 }
@@ -163,3 +167,18 @@ def test_lists_of_keys_show_their_scopes(scoped, data_dir):
     code = CliRunner().invoke(main, ["keys", "create", "--scope", "all"])
     assert code.exit_code == 2
     assert "'all' is not one of 'read', 'scrape', 'admin'" in code.output
+
+
+def test_a_key_that_may_not_delete_jobs_cannot_let_them_expire(scoped, pages, data_dir):
+    body = {"urls": [pages.url("/")]}
+    key = scoped.keys["scrape"]
+    job_id = scoped.post("/v2/batch/scrape", body, key=key).json["id"]
+    path = f"/v2/batch/scrape/{job_id}"
+    wait_until(lambda: scoped.get(path, key=key).json["status"] == "completed")
+    jobs = sqlite3.connect(data_dir / "jobs.sqlite")
+    with closing(jobs), jobs:
+        jobs.execute("UPDATE job SET expires_at = expires_at - 3000")
+    refused = scoped.request("PATCH", path, {"retentionDays": 0.01}, key=key)
+    assert refused.status == 400
+    assert "retentionDays must be longer, got 0.01" in str(refused.json)
+    assert scoped.get(path, key=key).json["status"] == "completed"

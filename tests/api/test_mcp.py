@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
@@ -528,3 +529,49 @@ def test_data_of_any_form_come_whole(value, size):
     else:
         text = "".join(answer["part"] for answer in found)
         assert bare(text) == bare(json.dumps({"data": value}, ensure_ascii=False))
+
+
+# -- bad arguments and cursors -------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "part"),
+    [
+        ("scrape", {"url": "http://a.example", "formats": True}, "formats must be of"),
+        ("monitor_create", {"pages": True}, "pages must be of the type array"),
+        ("monitor_create", {"body": "x"}, "body must be of the type object"),
+        ("monitor_update", {"id": "x", "body": 1}, "body must be of the type object"),
+        ("monitor_list", {"offset": "x"}, "offset must be of the type integer"),
+        ("monitor_check", {"id": "x", "checkId": "y", "skip": "x"}, "skip must be of"),
+        ("credit_usage", {"view": [[]]}, "view must be of the type string"),
+    ],
+)
+def test_an_argument_of_another_type_is_named(service, tool, arguments, part):
+    assert part in call(service, tool, **arguments)
+
+
+def test_a_cursor_that_was_changed_is_refused(service, web):
+    cursor = call(service, "scrape", url=web.url("/long"), maxTokens=400)["nextCursor"]
+    text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+    forged = base64.urlsafe_b64encode(text.replace(b'"i":0', b'"i":1')).decode()
+    assert forged.rstrip("=") != cursor
+    said = call(service, "scrape", url="ignored", cursor=forged)
+    assert said == "cursor must be the nextCursor of an earlier answer"
+
+
+def test_a_number_without_end_is_no_json(service):
+    reply = send(service, None, raw=b'{"jsonrpc":"2.0","id":1e999,"method":"ping"}')
+    assert (reply.status, reply.json["error"]["code"]) == (400, -32700)
+
+
+@pytest.mark.parametrize(
+    ("origin", "status"),
+    [("http://evil.example:80", 403), ("http://127.0.0.1:80", 200)],
+)
+def test_without_keys_a_name_that_leads_here_is_no_origin(
+    start_service, origin, status
+):
+    service = start_service(SCRAPER_AUTH_ENABLED="false")
+    headers = {"Origin": origin, "Host": urlsplit(origin).netloc}
+    ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    assert send(service, ping, headers=headers, key=None).status == status

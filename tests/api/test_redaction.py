@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from scraper_service.content.text.personal_data import Redaction
@@ -126,3 +128,39 @@ def test_what_cannot_be_done_is_refused(service, options, named):
 )
 def test_what_is_and_what_only_looks_like_it(text, language, redacted):
     assert Redaction(RedactPii(mode="fast"), language).text(text) == redacted
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        (f"{GOOD_CARD} 12/27", "<FINANCIAL> 12/27"),
+        (f"Position 2 {GOOD_CARD} 123", "Position 2 <FINANCIAL> 123"),
+        ("4111.1111.1111.1111", "<FINANCIAL>"),
+        (f"{IBAN} GB29 NWBK 6016 1331 9268 19", "<FINANCIAL> <FINANCIAL>"),
+        ("de89370400440532013000", "<FINANCIAL>"),
+        ("BR18 0036 0305 0000 1000 9795 493C 1 BANK", "<FINANCIAL> BANK"),
+        ("\\_jd\\_@shop.example", "<EMAIL>"),
+        ("o'neill@shop.example, 'a@shop.example'", "<EMAIL>, '<EMAIL>'"),
+        ("ivan@\u043f\u0440\u0438\u043c\u0435\u0440.\u0440\u0444", "<EMAIL>"),
+        ("u@xn--e1afmkfd.xn--p1ai", "<EMAIL>"),
+        ("/u?email=john%40shop.example", "/u?email=<EMAIL>"),
+        ("client_secret: zzzz9999yyyy", "client_secret: <SECRET>"),
+        ("DB_PASSWORD=qwert12345", "DB_PASSWORD=<SECRET>"),
+        ('password: "hunt&er22x99"', 'password: "<SECRET>"'),
+        ("-----BEGIN PGP PRIVATE KEY BLOCK-----\nx", "<SECRET>"),
+        ("version 1.2.3 of 2024-11-12 10:00", "version 1.2.3 of 2024-11-12 10:00"),
+        ("12345678901234567890123", "12345678901234567890123"),
+    ],
+)
+def test_neighbours_hide_nothing(text, left):
+    assert Redaction(RedactPii(), None).text(text) == left
+
+
+def test_links_names_of_metadata_and_numbers_are_redacted():
+    redaction = Redaction(RedactPii(), None)
+    links = b'["https://a.example/u/jane@a.example", "https://a.example/"]'
+    values = {"links": links, "json": b'{"card": 4111111111111111, "count": 7}'}
+    found = redaction.values(values)
+    assert json.loads(found["links"]) == ["https://a.example/"]
+    assert json.loads(found["json"]) == {"card": "<FINANCIAL>", "count": 7}
+    assert redaction.facts({"x-jane@a.example": "b"}) == {"<EMAIL>": "b"}

@@ -270,3 +270,41 @@ def test_fields_may_not_stand_in_fields_for_ever(service):
     reply = service.post("/v2/scrape", sent)
     assert reply.status == 400
     assert "5 levels" in str(reply.json)
+
+
+@pytest.mark.parametrize(
+    "selector", ["xpath:number('x')", "xpath:(1 div 0)", "xpath:-1 div 0"]
+)
+def test_what_is_no_number_in_json_is_null(read, selector):
+    assert one(read, selector=selector) is None
+
+
+@pytest.mark.parametrize("base", ["//text()", "xpath:(1)", "//@class", "//comment()"])
+def test_a_base_of_no_elements_has_no_results(read, base):
+    field = {"name": "x", "selector": "h2"}
+    assert read(whole={"baseSelector": base, "fields": [field]}) == []
+
+
+@pytest.mark.parametrize(
+    "selector",
+    [
+        "//*[count(//*[count(//*)>0])>0]",
+        "//p[following::p[following::p[following::q]]]",
+        "p ~ p ~ p ~ p ~ p ~ q",
+    ],
+)
+def test_selectors_without_an_end_in_sight_are_refused(service, web, selector):
+    field = {"name": "x", "selector": selector}
+    wanted = {"type": "json", "selectors": {"fields": [field]}}
+    body = {"url": web.url("/shop"), "formats": [wanted]}
+    reply = service.post("/v2/scrape", body)
+    assert reply.status == 400
+    assert "takes too long on large pages" in str(reply.json)
+
+
+def test_selectors_that_browsers_copy_are_taken(read):
+    copied = " > ".join(
+        f"{name}:nth-child({number})"
+        for name, number in (("body", 2), ("div", 2), ("h2", 1), ("small", 1))
+    )
+    assert one(read, selector=copied) in {None, "new"}

@@ -6,11 +6,13 @@ import json
 from contextlib import contextmanager
 
 import pytest
+from click.testing import CliRunner
 from playwright.sync_api import Error as PlaywrightError
 from playwright.sync_api import sync_playwright
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from scraper_service.cli.main import main
 from scraper_service.crawling.browser.devtools_rules import MethodRefused, permitted
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.conftest import Service
@@ -18,9 +20,14 @@ from tests.support.waiting import wait_until
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory):
+def data_dir(tmp_path_factory):
+    return tmp_path_factory.mktemp("cdp")
+
+
+@pytest.fixture(scope="module")
+def service(data_dir):
     settings = {**SETTINGS, "SCRAPER_BROWSER_CDP": "true"}
-    running = Service(tmp_path_factory.mktemp("cdp"), **settings)
+    running = Service(data_dir, **settings)
     yield running
     assert running.stop() == 0, running.stderr
     assert "token=" not in running.stderr
@@ -227,3 +234,30 @@ def test_there_is_no_cdp_url_unless_the_operator_wants_one(start_service):
     assert service.get("/v2/interact").json["sessions"][0]["cdpUrl"] == ""
     path = f"/v2/interact/{opened['id']}/cdp?token="
     assert service.get(path).status == 401
+
+
+def test_a_key_that_only_reads_gets_no_cdp_url_and_a_revoked_one_has_no_session(
+    service, app, data_dir
+):
+    def keys(*arguments):
+        found = CliRunner().invoke(
+            main, ["keys", *arguments, "--data-dir", str(data_dir)]
+        )
+        assert found.exit_code == 0, found.output
+        return found.stdout.strip()
+
+    working = keys("create", "--team", "both")
+    reading = keys("create", "--team", "both", "--scope", "read", "--name", "reads")
+    opened = service.post("/v2/interact", {"url": app.url("/form")}, key=working).json
+    [row] = service.get("/v2/interact?status=active", key=working).json["sessions"]
+    assert row["cdpUrl"] == opened["cdpUrl"]
+    [row] = service.get("/v2/interact?status=active", key=reading).json["sessions"]
+    assert (row["id"], row["cdpUrl"]) == (opened["id"], "")
+    rows = [line.split() for line in keys("list").splitlines()]
+    [key_id] = [row[0] for row in rows if working[-4:] in " ".join(row)]
+    with connect(opened["cdpUrl"], max_size=None) as socket:
+        keys("revoke", key_id)
+        with pytest.raises(ConnectionClosed):
+            socket.recv(60)
+    ended = "/v2/interact?status=destroyed"
+    wait_until(lambda: service.get(ended, key=reading).json["sessions"])

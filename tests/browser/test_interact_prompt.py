@@ -75,13 +75,17 @@ def test_a_session_with_prompts_costs_more(service, app, chat):
     [
         ("eval 'document.title'", "eval is not possible"),
         ("open http://127.0.0.3/steal", "open takes URLs of"),
+        ("open '127.0.0.3:1/q?x://127.0.0.2/'", "open takes URLs of"),
+        ("open http://127.0.0.4/begins-like-that-of-the-prompt", "open takes URLs of"),
+        ("\ud83d", "failed: "),
         ("snapshot | sh", "failed: a pipe"),
         ("click @e999", "failed: click @e999"),
         ("close", "close is not possible"),
     ],
 )
 def test_a_model_does_only_what_a_visitor_does(ask, command, part):
-    found = ask(answer(command), answer(done=True, said="No."))
+    prompt = "press the button, not http://127.0.0.41/"
+    found = ask(answer(command), answer(done=True, said="No."), prompt=prompt)
     assert found["success"] is True
     assert part in found["stdout"]
 

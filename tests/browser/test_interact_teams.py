@@ -6,7 +6,9 @@ import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
 
+from scraper_service.cli.main import main
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.conftest import Service
 from tests.support.waiting import wait_until
@@ -87,3 +89,36 @@ def test_a_session_needs_the_credits_of_its_whole_time(start_service, tmp_path):
 def left(service, key):
     found = service.get("/v2/team/credit-usage", key=key).json["data"]
     return found["remainingCredits"]
+
+
+def test_files_of_sessions_count_and_go_with_their_session(
+    start_service, tmp_path, app
+):
+    service = start_service(**SETTINGS)
+    made = ("keys", "create", "--team", "full", "--disk-mb", "1")
+    done = CliRunner().invoke(main, [*made, "--data-dir", str(tmp_path)])
+    key = done.stdout.strip()
+    opened = service.post("/v2/interact", {"url": app.url("/form")}, key=key)
+    session_id = opened.json["id"]
+    path = f"/v2/interact/{session_id}"
+    noise = """document.body.innerHTML = '<canvas width=900 height=600>';
+      const place = document.querySelector('canvas').getContext('2d');
+      const image = place.createImageData(900, 600);
+      for (let i = 0; i < image.data.length; i += 1) image.data[i] = Math.random() * 256;
+      place.putImageData(image, 0, 0);"""
+    actions = [
+        {"type": "executeJavascript", "script": noise},
+        {"type": "screenshot", "fullPage": True},
+    ]
+    step = {"actions": actions}
+    done = service.post(f"{path}/execute", step, key=key)
+    assert done.json["success"] is True, done.json["error"]
+    refused = service.post(f"{path}/execute", step, key=key)
+    assert (refused.status, "1 MiB" in refused.json["error"]) == (402, True)
+    assert service.post("/v2/interact", {}, key=key).status == 402
+    assert service.request("DELETE", f"/v2/jobs/{session_id}", key=key).status == 404
+    service.request("DELETE", path, key=key)
+    assert service.request("DELETE", f"/v2/jobs/{session_id}", key=key).status == 200
+    used = service.get("/v2/team/disk-usage", key=key).json["data"]["usedBytes"]
+    assert used == 0
+    assert service.post("/v2/interact", {}, key=key).status == 200

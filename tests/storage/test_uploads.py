@@ -10,10 +10,22 @@ import time
 import pytest
 from sqlalchemy import update
 
-from scraper_service.errors import QueueFull, UploadMissing, UploadNotFound, UploadUsed
+from scraper_service.errors import (
+    DiskQuotaExceeded,
+    QueueFull,
+    UploadMissing,
+    UploadNotFound,
+    UploadUsed,
+)
 from scraper_service.items import Upload
 from scraper_service.storage.database import Database
-from scraper_service.storage.files.uploads import FOLDER, LIFE_S, MAX_OPEN, Uploads
+from scraper_service.storage.files.uploads import (
+    FOLDER,
+    LIFE_S,
+    MAX_OPEN,
+    MAX_STORED,
+    Uploads,
+)
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.schema import upload
 
@@ -109,3 +121,37 @@ def test_a_team_has_a_limited_number(uploads):
         await uploads.open(TEAM, "a", "x/y")
 
     asyncio.run(run())
+
+
+def test_many_that_arrive_at_once_stay_within_number_and_quota(database):
+    database.write_at_once(job_store.make_team, TEAM)
+    uploads = Uploads(database, usual_mb=1)
+
+    async def run(count, body):
+        opened = [await uploads.open(TEAM, "a", "x/y") for _ in range(count)]
+        return await asyncio.gather(
+            *(uploads.store(each.token, io.BytesIO(body)) for each in opened),
+            return_exceptions=True,
+        )
+
+    sent = asyncio.run(run(MAX_STORED + 15, BODY))
+    assert sum(each is None for each in sent) == MAX_STORED
+    assert sum(isinstance(each, QueueFull) for each in sent) == 15
+    database.write_at_once(job_store.make_team, OTHER)
+
+
+def test_a_team_without_room_can_send_nothing(database):
+    database.write_at_once(job_store.make_team, TEAM)
+    uploads = Uploads(database, usual_mb=1)
+
+    async def run():
+        opened = [await uploads.open(TEAM, "a", "x/y") for _ in range(6)]
+        return await asyncio.gather(
+            *(uploads.store(each.token, io.BytesIO(bytes(2**20))) for each in opened),
+            return_exceptions=True,
+        )
+
+    sent = asyncio.run(run())
+    assert sum(each is None for each in sent) == 1
+    assert sum(isinstance(each, DiskQuotaExceeded) for each in sent) == 5
+    assert len(files(database)) == 1

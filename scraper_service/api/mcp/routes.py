@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -11,8 +12,9 @@ from attrs import frozen
 from klein import Klein
 
 from scraper_service.api.application import RequestChecks, note
-from scraper_service.api.errors import NotFoundPage, error_body
+from scraper_service.api.errors import NotFoundPage, answer_to, error_body
 from scraper_service.api.mcp.protocol import (
+    INTERNAL_ERROR,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,
     PARSE_ERROR,
@@ -62,6 +64,8 @@ class McpEndpoint:
     checks: RequestChecks
     #: Values of ``Origin`` that may call beside the service's own.
     origins: frozenset[str]
+    #: False if callers need no API key.
+    has_keys: bool
 
     @POSTED
     async def handle(self, request: JsonRequest) -> bytes:
@@ -139,6 +143,10 @@ class McpEndpoint:
             found = await self.server.answer(request, message, version, _silent)
         except RpcError as error:
             return error_response(error, message.id if message else None)
+        except Exception as error:  # a bug: the other answers are still good
+            text = str(answer_to(error, str).members.get("error"))
+            failed = RpcError(INTERNAL_ERROR, text)
+            return error_response(failed, message.id if message else None)
         return response_to(message, found)
 
     def _refused_origin(self, request: JsonRequest) -> str | None:
@@ -146,9 +154,20 @@ class McpEndpoint:
         if origin is None or origin in self.origins:
             return None
         host = request.header("Host")
-        if host and urlsplit(origin).netloc == host:
+        # Without keys, a web page could let its own name lead here (DNS rebinding).
+        is_named = self.has_keys or _is_local(urlsplit(origin).hostname or "")
+        if host and urlsplit(origin).netloc == host and is_named:
             return None
         return f"the origin {origin[:100]!r} may not call (SCRAPER_MCP_ORIGINS)"
+
+
+def _is_local(host: str) -> bool:
+    """Return True for an address or ``localhost``, which no other can name."""
+    try:
+        ip_address(host)
+    except ValueError:
+        return host == "localhost"
+    return True
 
 
 def _refuse(request: JsonRequest, error: RpcError, request_id: Any = None) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-import binascii
+import hmac
 import json
 import time
 import uuid
@@ -50,8 +50,9 @@ if TYPE_CHECKING:
     ReadT = Callable[[JsonRequest, str], Awaitable[bytes | None]]
 
 LEAST_TOKENS, MOST_TOKENS = 200, 100_000
-SMALL_BYTES = 64 * 1024  # of answers that are cut in this process
+SMALL_BYTES = 4 * 1024  # of answers that are cut in this process
 FIT_S = 30.0
+SIGNATURE_BYTES = 16
 DROPPED = frozenset({"toolDetail", "domainTools", "exchange"})  # of the hosted service
 INSTRUCTIONS = (
     "Tools to read the web. Long answers end with nextCursor: call the tool again with"
@@ -89,6 +90,8 @@ class McpServer:
     chosen: frozenset[str]
     #: Returns True if pages can be opened in a browser.
     has_browser: Callable[[], bool]
+    #: Signs cursors, so that what one says need not be checked.
+    key: bytes
 
     def tools(self) -> dict[str, Tool]:
         """Return the tools that are offered, by name."""
@@ -157,7 +160,7 @@ class McpServer:
         call = ToolCall(request, self.calls, report, until=time.monotonic() + wait_s)
         path: budget.PathT = []
         if (text := arguments.pop("cursor", None)) is not None:
-            call.cursor, call.index, path = _place(tool, text)
+            call.cursor, call.index, path = self._place(tool, text)
         try:
             outcome = await self._outcome(tool, call, arguments)
             return await self._fitted(request, tool, outcome, call.index, path, most)
@@ -174,13 +177,10 @@ class McpServer:
         if body is None:
             raise RpcError(INVALID_PARAMS, "cursor has expired: call the tool anew")
         assert call.cursor is not None
-        shape, key = call.cursor.get("shape"), call.cursor.get("key")
-        if shape not in budget.SHAPES or not isinstance(key, str | None):
-            raise RpcError(INVALID_PARAMS, BAD_CURSOR)
         return ToolAnswer(
             body=body,
-            shape=shape,
-            key=key,
+            shape=call.cursor["shape"],
+            key=call.cursor["key"],
             source=call.cursor,
             slim=call.cursor.get("slim") is True,
         )
@@ -220,7 +220,7 @@ class McpServer:
         more: dict[str, Any] = {"truncated": True}
         if (source := await self._source(request, outcome, fitted)) is not None:
             cursor = {"t": tool.name, "s": source, "i": following, "p": fitted.path}
-            more["nextCursor"] = _packed(cursor)
+            more["nextCursor"] = self._packed(cursor)
         more["remainingTokens"] = fitted.remaining
         head = fitted.text[:-1]
         return _text(f"{head}{', ' if len(head) > 1 else ''}{json.dumps(more)[1:]}")
@@ -238,6 +238,32 @@ class McpServer:
         kept = await self.keep(request, outcome.body)
         names = {"shape": outcome.shape, "key": outcome.key, "slim": outcome.slim}
         return {"kept": kept, **names}
+
+    def _packed(self, cursor: dict[str, Any]) -> str:
+        text = json.dumps(cursor, separators=(",", ":")).encode()
+        signed = self._signature(text) + text
+        return base64.urlsafe_b64encode(signed).rstrip(b"=").decode()
+
+    def _place(
+        self, tool: Tool, cursor: Any
+    ) -> tuple[dict[str, Any], int, budget.PathT]:
+        """Return the source, item and path of a cursor. Raises :exc:`RpcError`."""
+        if not isinstance(cursor, str):
+            raise RpcError(INVALID_PARAMS, BAD_CURSOR)
+        try:
+            signed = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))
+        except ValueError:
+            raise RpcError(INVALID_PARAMS, BAD_CURSOR) from None
+        signature, text = signed[:SIGNATURE_BYTES], signed[SIGNATURE_BYTES:]
+        if not hmac.compare_digest(signature, self._signature(text)):
+            raise RpcError(INVALID_PARAMS, BAD_CURSOR)
+        found = json.loads(text)
+        if (name := found["t"]) != tool.name:
+            raise RpcError(INVALID_PARAMS, f"cursor is of the tool {name!r}")
+        return found["s"], found["i"], found["p"]
+
+    def _signature(self, text: bytes) -> bytes:
+        return hmac.digest(self.key, text, "sha256")[:SIGNATURE_BYTES]
 
 
 _UNCACHED = {"ttlMs": 0, "cacheScope": "private"}
@@ -258,10 +284,26 @@ def _checked(tool: Tool, given: dict[str, Any]) -> dict[str, Any]:
             f" its arguments are {', '.join(sorted(known))}"
         )
         raise RpcError(INVALID_PARAMS, text)
+    for name, value in arguments.items():
+        wanted = tool.arguments.get(name, {}).get("type")
+        if isinstance(wanted, str) and not _is_a(wanted, value):
+            text = f"{name} must be of the type {wanted}, got {value!r:.100}"
+            raise RpcError(INVALID_PARAMS, text)
     missing = [name for name in tool.required if name not in arguments]
     if missing:
         raise RpcError(INVALID_PARAMS, f"{tool.name} needs the argument {missing[0]!r}")
     return arguments
+
+
+def _is_a(kind: str, value: Any) -> bool:
+    """Return True if a value has a type of JSON Schema."""
+    if kind in {"integer", "number"}:
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and (kind == "number" or value == int(value))
+    return isinstance(value, _KINDS[kind])
+
+
+_KINDS = {"string": str, "array": list, "object": dict, "boolean": bool}
 
 
 def _number(
@@ -273,41 +315,6 @@ def _number(
         text = f"{name} must be a whole number of {least} to {most}, got {value!r:.40}"
         raise RpcError(INVALID_PARAMS, text)
     return int(value)
-
-
-def _packed(cursor: dict[str, Any]) -> str:
-    text = json.dumps(cursor, separators=(",", ":")).encode()
-    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
-
-
-def _place(tool: Tool, text: Any) -> tuple[dict[str, Any], int, budget.PathT]:
-    """Return the source, item and path of a cursor. Raises :exc:`RpcError`."""
-    bad = RpcError(INVALID_PARAMS, BAD_CURSOR)
-    if not isinstance(text, str):
-        raise bad
-    try:
-        found = json.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
-        source, index, path = found["s"], found["i"], found["p"]
-        name = found["t"]
-    except (ValueError, binascii.Error, KeyError, TypeError, RecursionError):
-        raise bad from None
-    if name != tool.name:
-        raise RpcError(INVALID_PARAMS, f"cursor is of the tool {str(name)[:80]!r}")
-    is_path = isinstance(path, list) and all(
-        isinstance(step, list)
-        and len(step) == 2
-        and all(isinstance(each, int) and 0 < each < 10**7 for each in step)
-        for step in path
-    )
-    if (
-        not isinstance(source, dict)
-        or not isinstance(index, int)
-        or not 0 <= index < 2**31
-        or not is_path
-        or len(path) > 10
-    ):
-        raise bad
-    return source, index, path
 
 
 def _text(text: str) -> dict[str, Any]:

@@ -48,6 +48,7 @@ from scraper_service.api.v2.responses import STATUS
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
+    DiskQuotaExceeded,
     InvalidParameter,
     JobNotFound,
     OptionUnavailable,
@@ -94,7 +95,10 @@ _LISTED = success(
                 {
                     "id": ID,
                     "status": one_of(ACTIVE, DESTROYED),
-                    "cdpUrl": said(TEXT, "Empty where it is not offered."),
+                    "cdpUrl": said(
+                        TEXT,
+                        "Empty where it is not offered, and for keys that only read.",
+                    ),
                     "liveViewUrl": said(TEXT, "Empty where it is not offered."),
                     "streamWebView": BOOL,
                     "createdAt": TIME,
@@ -157,6 +161,7 @@ class BrowserSessionRoutes(Routes):
             OptionUnavailable,
             SiteBlocked,
             OutOfCredits,
+            DiskQuotaExceeded,
             QueueFull,
             ProfileInUse,
             *PAGE_STATUSES,
@@ -183,9 +188,13 @@ class BrowserSessionRoutes(Routes):
         answer = step_json(found, self._urls(request, found.session_id))
         return with_base(answer, self.base_url(request))
 
-    def _urls(self, request: JsonRequest, session_id: str) -> dict[str, str]:
-        """Return the URLs of a session that are offered."""
+    def _urls(
+        self, request: JsonRequest, session_id: str, scope: KeyScope = KeyScope.SCRAPE
+    ) -> dict[str, str]:
+        """Return the URLs of a session that are offered to a key with this scope."""
         tokens = self.services.browser_sessions.tokens(session_id)
+        if not scope.includes(KeyScope.SCRAPE):  # with cdpUrl it could act in the page
+            tokens.pop("cdp", None)
         base = f"{self.base_url(request)}/v2/interact/{session_id}"
         found = {}
         if "cdp" in tokens:
@@ -256,7 +265,9 @@ class BrowserSessionRoutes(Routes):
         found = await self.services.browser_sessions.listed(
             team, None if status is None else status == ACTIVE
         )
-        rows = [_listed(each) | self._urls(request, each.id) for each in found]
+        rows = [
+            _listed(each) | self._urls(request, each.id, team.scope) for each in found
+        ]
         return encode({"success": True, "sessions": rows})
 
     @Described(
@@ -266,7 +277,7 @@ class BrowserSessionRoutes(Routes):
             "actions": [{"type": "click", "selector": "#more"}],
             "formats": ["markdown"],
         },
-        errors=(OptionUnavailable, *_GONE, 429),
+        errors=(OptionUnavailable, DiskQuotaExceeded, *_GONE, 429),
         needs=("browser",),
     )
     async def execute(self, request: JsonRequest, session_id: str) -> bytes:
@@ -287,6 +298,7 @@ class BrowserSessionRoutes(Routes):
         errors=(
             OptionUnavailable,
             OutOfCredits,
+            DiskQuotaExceeded,
             QueueFull,
             ProfileInUse,
             JobNotFound,

@@ -84,7 +84,7 @@ class MonitorRoutes(Routes):
             ("GET", "/monitor", KeyScope.READ, self.monitors),
             ("GET", "/monitor/<monitor_id>", KeyScope.READ, self.monitor),
             ("PATCH", "/monitor/<monitor_id>", KeyScope.SCRAPE, self.change),
-            ("DELETE", "/monitor/<monitor_id>", KeyScope.SCRAPE, self.delete),
+            ("DELETE", "/monitor/<monitor_id>", KeyScope.ADMIN, self.delete),
             ("POST", "/monitor/<monitor_id>/run", KeyScope.SCRAPE, self.run),
             (
                 "POST",

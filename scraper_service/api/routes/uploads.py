@@ -278,7 +278,13 @@ class UploadPages(RootResource):
                 summary="Take the bytes of a file that POST /v2/parse converts then.",
                 returns=success({}),
                 parameters=(PathParameter("token", "From uploadUrl.", TEXT),),
-                errors=(InvalidOptions, UploadNotFound, UploadUsed, 408, 413, 503),
+                errors=(
+                    InvalidOptions,
+                    UploadNotFound,
+                    UploadUsed,
+                    DiskQuotaExceeded,
+                    *(408, 413, 503),
+                ),
             ),
         ),
     )

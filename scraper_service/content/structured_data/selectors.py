@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 TIME_S = 2.0  # CPU seconds for a page
 MAX_ITEMS = 10_000  # objects and values in lists, of a page
+TOO_SLOW = f"The data end after {TIME_S:g} s of reading."
 MAX_FAULTS = 3  # that a warning names
 
 _BLOCKS = frozenset(
@@ -49,7 +51,7 @@ def read_selectors(
         data = reading.object_of(root, plan.fields)
     else:
         data = []
-        for element in reading.matches(root, plan.base):
+        for element in filter(_is_element, reading.matches(root, plan.base)):
             if not reading.may_go_on():
                 break
             own = reading.object_of(element, plan.base_fields)
@@ -78,7 +80,7 @@ class _Reading:
             self.warnings.append(f"The data end after {MAX_ITEMS} items.")
             return False
         if time.thread_time() > self.ends:
-            self.warnings.append(f"The data end after {TIME_S:g} s of reading.")
+            self.warnings.append(TOO_SLOW)
             return False
         return True
 
@@ -94,6 +96,8 @@ class _Reading:
         except etree.XPathError as error:
             self.warnings.append(f"A selector failed ({error}): {xpath.path[:100]}.")
             return []
+        if time.thread_time() > self.ends:
+            self.warnings.append(TOO_SLOW)
         return found if isinstance(found, list) else [found]
 
     def _value(self, element: Any, plan: FieldPlan) -> Any:
@@ -179,7 +183,10 @@ def _step(step: str, value: Any, plan: FieldPlan) -> Any:
             return value
         return etree.tostring(value, encoding="unicode", method="html", with_tail=False)
     if isinstance(value, bool | float):  # what XPath counts or tests
-        value = int(value) if isinstance(value, float) and value.is_integer() else value
+        if isinstance(value, float):
+            if not math.isfinite(value):  # JSON has no such number
+                return None
+            value = int(value) if value.is_integer() else value
         if step == "text":
             return value
     text = text_of(value) if _is_element(value) else " ".join(str(value).split())

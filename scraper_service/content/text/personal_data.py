@@ -17,15 +17,19 @@ if TYPE_CHECKING:
     #: Start and end of something found.
     SpanT = tuple[int, int]
 
+# Before the @ also what Markdown escapes, such as \_, and an apostrophe in a name.
 _EMAIL = re.compile(
-    r"(?<![\w.+-])[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}(?![\w-])"
+    r"(?<![\w.+\\-])(?:[\w.+#\\-]|(?<=\w)'(?=\w)){1,128}(?:@|%40|\uff20)"
+    r"(?:[\w-]{1,63}\.){1,8}(?:[^\W\d_]{2,24}|xn--[a-z\d-]{2,59})(?![\w-])",
+    re.IGNORECASE,
 )
-_CARD = re.compile(r"(?<![\d-])[2-6](?:[ -]?\d){12,18}(?![\d-])")
-_IBAN = re.compile(r"(?<![A-Za-z\d])[A-Z]{2}\d{2}(?: ?[A-Z\d]){11,30}")
-_KEY_BLOCK = re.compile(
-    r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY-----.{0,20000}?(?:-----END [A-Z ]{0,30}PRIVATE KEY-----|\Z)",
-    re.DOTALL,
-)
+_AT = ("@", "%40", "\uff20")
+_DIGIT_GROUPS = re.compile(r"(?<![\d.-])\d+(?:[ .-]\d+)*(?!\d)")
+_DIGIT_GROUP = re.compile(r"\d+")
+_IBAN = re.compile(r"(?<![A-Za-z\d])[A-Za-z]{2}\d{2}(?= ?[A-Za-z\d])")
+_IBAN_END = re.compile(r"(?: ?[A-Za-z\d]){11,30}")
+_KEY_BEGIN = re.compile(r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END [A-Z ]{0,30}PRIVATE KEY(?: BLOCK)?-----")
 _TOKEN = re.compile(
     r"(?<![\w-])(?:"
     r"eyJ[\w-]{8,}\.eyJ[\w-]{8,}\.[\w-]{8,}"  # JSON Web Tokens
@@ -36,25 +40,37 @@ _TOKEN = re.compile(
     r")(?![\w-])"
 )
 _PAIR = re.compile(
-    r"(?i)\b(?:pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|auth|secret)[ _-]?(?:key|token))"
-    r"""["'*_`]{0,3}[ \t]{0,3}[:=][ \t]{0,3}["'*_`]{0,3}([^\s"'<>|,;&`*]{6,200})"""
+    r"(?i)(?<![A-Za-z])(?:pass(?:word|wd|phrase)?|pwd|secret|(?:api|access|auth|secret)[ _-]?(?:key|token))"
+    r"""["'*_`]{0,3}[ \t]{0,3}[:=][ \t]{0,3}(?:"([^"\n]{6,200})"|'([^'\n]{6,200})'|["'*_`]{0,3}([^\s"'<>|,;&`*]{6,200}))"""
 )
+CARD_DIGITS = 13, 19  # the least and the most
+_LEAST_CARD = 10**12
 # Digit or sign in what is no plain word: "password: required" tells no password.
 _NO_WORD = re.compile(r"[\d!#$%^&@?~]")
+# Characters by country, of the registry of ISO 13616.
 _IBAN_SIZES = {
     **dict.fromkeys(("NO",), 15),
     **dict.fromkeys(("BE",), 16),
-    **dict.fromkeys(("DK", "FI", "NL"), 18),
-    **dict.fromkeys(("SI",), 19),
-    **dict.fromkeys(("AT", "EE", "LT", "LU"), 20),
+    **dict.fromkeys(("DK", "FI", "FK", "FO", "GL", "NL", "SD"), 18),
+    **dict.fromkeys(("MK", "SI"), 19),
+    **dict.fromkeys(("AT", "BA", "EE", "KZ", "LT", "LU", "MN", "XK"), 20),
     **dict.fromkeys(("CH", "HR", "LI", "LV"), 21),
-    **dict.fromkeys(("BG", "DE", "GB", "IE"), 22),
-    **dict.fromkeys(("AE", "GI", "IL"), 23),
-    **dict.fromkeys(("CZ", "ES", "RO", "SA", "SE", "SK"), 24),
-    **dict.fromkeys(("PT",), 25),
+    **dict.fromkeys(("BG", "BH", "CR", "DE", "GB", "GE", "IE", "ME", "RS"), 22),
+    **dict.fromkeys(("AE", "GI", "IL", "IQ", "OM", "SO", "TL"), 23),
+    **dict.fromkeys(
+        ("AD", "CZ", "ES", "MD", "PK", "RO", "SA", "SE", "SK", "TN", "VG"), 24
+    ),
+    **dict.fromkeys(("LY", "PT", "ST"), 25),
     **dict.fromkeys(("IS", "TR"), 26),
-    **dict.fromkeys(("FR", "GR", "IT", "SM"), 27),
-    **dict.fromkeys(("CY", "HU", "PL"), 28),
+    **dict.fromkeys(("BI", "DJ", "FR", "GR", "IT", "MC", "MR", "SM"), 27),
+    **dict.fromkeys(
+        ("AL", "AZ", "BY", "CY", "DO", "GT", "HN", "HU", "LB", "NI", "PL", "SV"), 28
+    ),
+    **dict.fromkeys(("BR", "EG", "PS", "QA", "UA"), 29),
+    **dict.fromkeys(("JO", "KW", "MU", "YE"), 30),
+    **dict.fromkeys(("MT", "SC"), 31),
+    **dict.fromkeys(("LC",), 32),
+    **dict.fromkeys(("RU",), 33),
 }
 # Where national numbers of a language without a region are looked up.
 _REGIONS = {
@@ -123,13 +139,18 @@ class Redaction:
                     self.counts = before
         if "links" in found:
             links = json.loads(found["links"])
-            found["links"] = _encoded([x for x in links if not x.startswith(_GONE)])
+            before = Counter(self.counts)
+            found["links"] = _encoded(
+                [x for x in links if not x.startswith(_GONE) and self.text(x) == x]
+            )
+            self.counts = before
         return found
 
     def facts(self, facts: Mapping[str, Any]) -> dict[str, Any]:
         """Return metadata without personal data, which ``counts`` does not count."""
         before = Counter(self.counts)
         found: dict[str, Any] = self.value(dict(facts))
+        found = {self.text(name): value for name, value in found.items()}
         self.counts = before
         return found
 
@@ -141,6 +162,8 @@ class Redaction:
             return [self.value(each) for each in value]
         if isinstance(value, dict):
             return {name: self.value(each) for name, each in value.items()}
+        if isinstance(value, int) and value > _LEAST_CARD and is_card(str(value)):
+            return self.text(str(value))
         return value
 
     def text(self, text: str) -> str:
@@ -173,42 +196,78 @@ def _encoded(value: Any) -> bytes:
 
 
 def _secrets(text: str, _: str | None) -> Iterator[SpanT]:
-    spans = [found.span() for found in _KEY_BLOCK.finditer(text)]
+    spans = list(_key_blocks(text))
     spans += [found.span() for found in _TOKEN.finditer(text)]
     spans += [
-        found.span(1) for found in _PAIR.finditer(text) if _NO_WORD.search(found[1])
+        found.span(found.lastindex or 0)
+        for found in _PAIR.finditer(text)
+        if _NO_WORD.search(found[found.lastindex or 0])
     ]
     yield from sorted(spans)
+
+
+def _key_blocks(text: str) -> Iterator[SpanT]:
+    """Yield the private keys of a text; one without an end goes to the end of the text."""
+    place = 0
+    while (begin := _KEY_BEGIN.search(text, place)) is not None:
+        end = _KEY_END.search(text, begin.end())
+        place = end.end() if end is not None else len(text)
+        yield begin.start(), place
 
 
 def _emails(text: str, _: str | None) -> Iterator[SpanT]:
-    return (
-        (found.span() for found in _EMAIL.finditer(text)) if "@" in text else iter(())
-    )
+    if any(sign in text for sign in _AT):
+        yield from (found.span() for found in _EMAIL.finditer(text))
 
 
 def _financial(text: str, _: str | None) -> Iterator[SpanT]:
-    spans = [
-        found.span()
-        for found in _CARD.finditer(text)
-        if is_card(re.sub(r"\D", "", found[0]))
-    ]
+    spans = list(_cards(text))
     for found in _IBAN.finditer(text):
-        end = _end_of_iban(found[0])
-        if end:
-            spans.append((found.start(), found.start() + end))
+        if (rest := _IBAN_END.match(text, found.end())) is not None:
+            whole = text[found.start() : rest.end()]
+            if end := _end_of_iban(whole):
+                spans.append((found.start(), found.start() + end))
     yield from sorted(spans)
+
+
+def _cards(text: str) -> Iterator[SpanT]:
+    """Yield card numbers: neighbouring groups of digits with 13 to 19 in all."""
+    for run in _DIGIT_GROUPS.finditer(text):
+        if run.end() - run.start() < CARD_DIGITS[0]:
+            continue
+        groups = [g.span() for g in _DIGIT_GROUP.finditer(text, *run.span())]
+        first = 0
+        while first < len(groups):
+            last = _last_of_card(text, groups, first)
+            if last is not None:
+                yield groups[first][0], groups[last][1]
+                first = last
+            first += 1
+
+
+def _last_of_card(text: str, groups: list[SpanT], first: int) -> int | None:
+    """Return the last group of the longest card number from a group on, None for none."""
+    if text[groups[first][0]] not in "23456":
+        return None
+    digits, found = "", None
+    for number in range(first, len(groups)):
+        digits += text[slice(*groups[number])]
+        if len(digits) > CARD_DIGITS[1]:
+            break
+        if len(digits) >= CARD_DIGITS[0] and is_card(digits):
+            found = number
+    return found
 
 
 def _end_of_iban(text: str) -> int:
     """Return the length of the account number at the start of ``text``, 0 for none."""
-    size = _IBAN_SIZES.get(text[:2])
+    size = _IBAN_SIZES.get(text[:2].upper(), 0)
     kept = 0
     for end, character in enumerate(text, 1):
         kept += character != " "
-        if kept == (size or 0):
+        if size and kept == size:
             return end if is_iban(text[:end].replace(" ", "")) else 0
-    return len(text) if size is None and is_iban(text.replace(" ", "")) else 0
+    return 0
 
 
 def _phones(text: str, language: str | None) -> Iterator[SpanT]:

@@ -47,7 +47,7 @@ class Results:
             "javascriptReturns": self.returns,
             "pdfs": self.pdfs,
         }
-        return json.dumps(found, ensure_ascii=False).encode()
+        return json.dumps(found, ensure_ascii=False).encode(errors="replace")
 
 
 async def run_actions(opened: OpenPage, wanted: tuple[actions.Action, ...]) -> Results:

@@ -7,6 +7,7 @@ networks hold as for every step.
 
 from __future__ import annotations
 
+import re
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +61,10 @@ UNFINISHED = (
     f"The language model was not done after {MOST_ROUNDS} rounds of commands; a further"
     " prompt goes on from there."
 )
+
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*://", re.IGNORECASE)
+_NAME = re.compile(r"[\w.-]+")  # what may be a host
 
 
 @define
@@ -118,7 +123,8 @@ class PromptRun:
         """Run commands of the model. It gets to know which one failed, and why."""
         from scraper_service.crawling.browser.commands import CommandRun  # noqa: PLC0415
 
-        for line in lines:
+        for given in lines:
+            line = given.encode(errors="replace").decode()  # of half a character
             run = CommandRun(self.page)
             try:
                 [command] = parse_lines(line)
@@ -140,9 +146,10 @@ class PromptRun:
             raise CommandInvalid(f"{command.name} is not possible here")
         if command.name == "open":
             url = command.words[0]
-            place = host_of(url if "://" in url else f"http://{url}")
+            place = host_of(url if _SCHEME.match(url) else f"http://{url}")
             known = host_of(self.page.url) if self.page.url else ""
-            if place != known and place not in self.prompt.lower():
+            named = {each.strip(".-") for each in _NAME.findall(self.prompt.lower())}
+            if not place or (place != known and place not in named):
                 raise CommandInvalid(
                     f"open takes URLs of {known or 'the prompt'} and of the prompt"
                 )

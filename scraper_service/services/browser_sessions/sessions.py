@@ -40,6 +40,7 @@ from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,
     SessionStore,
 )
+from scraper_service.storage.accounts.keys import ended_keys
 
 if TYPE_CHECKING:
     from scrapy.settings import BaseSettings
@@ -91,6 +92,8 @@ class BrowserSessions:
         scraping: Scraping,
     ):
         self._store = SessionStore(database, owner)
+        self._database = database
+        self._disk = charges.disk
         self._availability = availability
         self._engines = engines
         self._resident = resident
@@ -129,16 +132,33 @@ class BrowserSessions:
                     for session_id in await self._store.asked_ends():
                         if (session := self._life.running.get(session_id)) is not None:
                             session.ending.set()
+                    await self._end_with_keys()
             except ServiceUnavailable:
                 pass  # logged where it was raised; the next turn tries again
             except Exception:
                 logger.exception("sessions of the browser could not be looked after")
             await asyncio.sleep(LOOK_S)
 
+    async def _end_with_keys(self) -> None:
+        """End the sessions whose key was revoked or has expired.
+
+        The tokens of their URLs would go on without it.
+        """
+        running = self._life.running.values()
+        used = {each.team.key_id for each in running if each.team.key_id is not None}
+        if ended := await self._database.read(ended_keys, used):
+            for session in self._life.running.values():
+                if session.team.key_id in ended:
+                    session.ending.set()
+
     # -- calls ---------------------------------------------------------------------------
 
     async def start(self, options: SessionOptions, team: Team) -> SessionRecord:
-        """Open a session. Raises its refusals, and :exc:`PageFailed`."""
+        """Open a session. Raises its refusals, and :exc:`PageFailed`.
+
+        Also raises :exc:`~scraper_service.errors.DiskQuotaExceeded`, as each step does: the
+        files of steps count like those of scrapes.
+        """
         scrape = evolve(
             USUAL_PAGE,
             block_ads=options.block_ads,
@@ -146,6 +166,7 @@ class BrowserSessions:
             profile=options.profile,
         )
         self._check_open()
+        await self._disk.require(team)
         terms = SessionTerms(
             ttl_s=options.ttl_s,
             idle_s=options.idle_s,
@@ -161,6 +182,7 @@ class BrowserSessions:
     async def step(self, session_id: str, step: Step, team: Team) -> StepResult:
         """Do a step in a session. Raises :exc:`SessionNotFound` and its like."""
         self._check_step(step)
+        await self._disk.require(team)
         session = self._life.running.get(session_id)
         if session is None or session.team.id != team.id:
             await self._refuse(session_id, team)
@@ -174,6 +196,7 @@ class BrowserSessions:
         :exc:`ReplayUnavailable`.
         """
         self._check_step(step)
+        await self._disk.require(team)
         key = (team.id, scrape_id)
         session = self._life.of_scrapes.get(key)
         if session is None:

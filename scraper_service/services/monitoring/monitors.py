@@ -336,7 +336,7 @@ class TeamMonitors:
         Deliveries of webhooks that wait still go out.
         """
         if not await self._database.write_aside(
-            monitors.remove, team.id, monitor_id, team.id
+            monitors.remove, team.id, monitor_id, team.id, team.actor
         ):
             raise JobNotFound(monitors.NOT_FOUND)
         for check_id in await self._database.read(checks.check_ids, monitor_id):

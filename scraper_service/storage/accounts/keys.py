@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
-from sqlalchemy import and_, insert, select, update
+from sqlalchemy import and_, insert, or_, select, update
 
 from scraper_service.options.limits import KeyScope
 from scraper_service.storage.accounts import audit
@@ -19,7 +19,7 @@ from scraper_service.storage.schema import audit as audit_table
 from scraper_service.storage.schema import key as key_table
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from sqlalchemy import ColumnElement, Connection
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 PREFIX = "fc-"
 KEY_BYTES = 32
 MAX_LISTED = 200  # keys of one team
+COMMAND, SETTINGS = "command", "settings"  # where a key comes from
 
 
 @frozen
@@ -79,7 +80,7 @@ def create_key(
     digest = key_hash(key, secret)
     expires_at = None if expires_in is None else _now() + expires_in
     _store_key(
-        connection, digest, key[-4:], name, "command", team_id, expires_at, scope, actor
+        connection, digest, key[-4:], name, COMMAND, team_id, expires_at, scope, actor
     )
     return key
 
@@ -108,20 +109,39 @@ def list_keys(connection: Connection, team_id: str | None = None) -> list[KeyRow
     ]
 
 
+def ended_keys(connection: Connection, ids: Collection[str]) -> set[str]:
+    """Return which of the keys with these ids were revoked or have expired."""
+    columns = key_table.c
+    return set(
+        connection.scalars(
+            select(columns.id).where(
+                columns.id.in_(ids),
+                or_(columns.revoked_at.is_not(None), columns.expires_at <= _now()),
+            )
+        )
+    )
+
+
 def revoke_key(connection: Connection, key_id: str, actor: Actor | None = None) -> bool:
-    """Revoke a key by its id. Return True if it was valid until now."""
-    return _revoke(connection, key_table.c.id == key_id, actor) == 1
+    """Revoke a key by its id. Return True if it was valid until now.
+
+    A key of settings is none of theirs from then on, so that no start makes it valid again.
+    """
+    return _revoke(connection, key_table.c.id == key_id, actor, source=COMMAND) == 1
 
 
 def _revoke(
-    connection: Connection, which: ColumnElement[bool], actor: Actor | None
+    connection: Connection,
+    which: ColumnElement[bool],
+    actor: Actor | None,
+    **facts: str,
 ) -> int:
-    """Revoke keys that are not revoked. Return their number."""
+    """Revoke keys that are not revoked, and store ``facts``. Return their number."""
     columns = (key_table.c.id, key_table.c.team_id, key_table.c.name)
     revoked = connection.execute(
         update(key_table)
         .where(which, key_table.c.revoked_at.is_(None))
-        .values(revoked_at=_now())
+        .values(revoked_at=_now(), **facts)
         .returning(*columns)
     ).all()
     for key_id, team_id, name in revoked:
@@ -155,20 +175,34 @@ def use_fixed_keys(
     secret: bytes,
     keys: Iterable[str],
     actor: Actor | None = None,
-) -> None:
-    """Make ``keys`` the only valid keys of settings. Revoke keys of earlier settings."""
+) -> list[str]:
+    """Make ``keys`` the only valid keys of settings. Revoke keys of earlier settings.
+
+    Those that :func:`revoke_key` has revoked stay so. Returns the last characters of these.
+    """
     hashes = {key_hash(key, secret): key[-4:] for key in keys}
-    of_settings = key_table.c.source == "settings"
+    of_settings = key_table.c.source == SETTINGS
     stored = set(connection.scalars(select(key_table.c.hash)))
     _revoke(connection, and_(of_settings, key_table.c.hash.not_in(hashes)), actor)
-    connection.execute(
+    columns = key_table.c
+    restored = connection.execute(
         update(key_table)
-        .where(of_settings, key_table.c.hash.in_(hashes))
+        .where(of_settings, columns.hash.in_(hashes), columns.revoked_at.is_not(None))
         .values(revoked_at=None)
-    )
+        .returning(columns.id, columns.team_id, columns.name)
+    ).all()
+    for key_id, team_id, name in restored:
+        audit.record(
+            connection, actor, "key.restored", key_id, team_id=team_id, name=name
+        )
     for digest, hint in hashes.items():
         if digest not in stored:
-            _store_key(connection, digest, hint, "fixed key", "settings", actor=actor)
+            _store_key(connection, digest, hint, "fixed key", SETTINGS, actor=actor)
+    refused = columns.hash.in_(hashes), columns.revoked_at.is_not(None)
+    return [
+        hashes[each]
+        for each in connection.scalars(select(columns.hash).where(*refused))
+    ]
 
 
 def _store_key(

@@ -28,12 +28,13 @@ from scraper_service.errors import (
 )
 from scraper_service.items import Upload
 from scraper_service.storage.accounts import disk_use
+from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.files.private_files import (
     is_older,
     private_file,
     private_folder,
 )
-from scraper_service.storage.schema import upload
+from scraper_service.storage.schema import team, upload
 from scraper_service.storage.transactions import now_of, take_some
 
 if TYPE_CHECKING:
@@ -70,13 +71,14 @@ class Uploads:
 
     Callers use the methods in order. :meth:`open` makes an upload, :meth:`store` keeps its
     bytes, and :meth:`take` returns and deletes them. Each works once for an upload.
-    :meth:`expire` deletes uploads that were not taken within :data:`LIFE_S`. All methods
-    raise :exc:`~scraper_service.errors.ServiceUnavailable` if the database does not
+    :meth:`expire` deletes uploads that were not taken within :data:`LIFE_S`. ``usual_mb`` is
+    the disk quota in MiB of teams without one of their own, 0 for none. All methods raise :exc:`~scraper_service.errors.ServiceUnavailable` if the database does not
     respond.
     """
 
-    def __init__(self, database: Database):
+    def __init__(self, database: Database, usual_mb: int = 0):
         self._database = database
+        self._usual_mb = usual_mb
         self._folder = database.data_dir / FOLDER
         self._arriving: set[str] = set()  # tokens whose bytes are being copied
 
@@ -94,7 +96,8 @@ class Uploads:
 
         Raises :exc:`UploadNotFound` for an unknown or expired ``token``,
         :exc:`UploadUsed` if there are bytes already, :exc:`QueueFull` if the team has
-        :data:`MAX_STORED` files that were not parsed, and
+        :data:`MAX_STORED` files that were not parsed,
+        :exc:`~scraper_service.errors.DiskQuotaExceeded`, and
         :exc:`~scraper_service.errors.ServiceUnavailable` if the disk is full.
         """
         if token in self._arriving:
@@ -106,11 +109,12 @@ class Uploads:
             self._arriving.discard(token)
 
     async def _store(self, token: str, content: IO[bytes]) -> None:
-        await self._database.read(_check_room, token)  # before the bytes are copied
+        # Before the bytes are copied, and again with them: many may arrive at a time.
+        await self._database.read(_check_room, token, self._usual_mb)
         file = str(uuid.uuid4())
         try:
             size = await asyncio.to_thread(_copy, content, self._folder / file)
-            await self._database.write(_store, token, file, size)
+            await self._database.write(_store, token, file, size, self._usual_mb)
         except OSError as error:
             await asyncio.to_thread((self._folder / file).unlink, missing_ok=True)
             text = f"The file cannot be stored ({error.strerror})."
@@ -171,19 +175,35 @@ def _check(connection: Connection, token: str) -> None:
         raise UploadUsed
 
 
-def _check_room(connection: Connection, token: str) -> None:
+def _check_room(
+    connection: Connection, token: str, usual_mb: int, *, locks: bool = False
+) -> None:
+    """Raise why the file of an upload cannot be kept. ``locks`` the team until the commit."""
     _check(connection, token)
-    of_token = select(upload.c.team_id).where(upload.c.token == _hash(token))
+    team_id = connection.scalar(
+        select(upload.c.team_id).where(upload.c.token == _hash(token))
+    )
+    assert team_id is not None
+    if locks:
+        lock_team(connection, team_id)
     stored = select(func.count()).where(
-        upload.c.team_id == of_token.scalar_subquery(),
+        upload.c.team_id == team_id,
         upload.c.file.is_not(None),
         upload.c.expires_at > now_of(connection),
     )
     if (connection.scalar(stored) or 0) >= MAX_STORED:
         raise QueueFull(f"{MAX_STORED} files of this team wait to be parsed already.")
+    own_mb = connection.scalar(select(team.c.disk_mb).where(team.c.id == team_id))
+    most_mb = usual_mb if own_mb is None else own_mb
+    limit = most_mb * disk_use.MIB if most_mb else None
+    if (refused := disk_use.refusal(connection, team_id, limit)) is not None:
+        raise refused
 
 
-def _store(connection: Connection, token: str, file: str, size: int) -> None:
+def _store(
+    connection: Connection, token: str, file: str, size: int, usual_mb: int
+) -> None:
+    _check_room(connection, token, usual_mb, locks=True)
     # One statement, so that one of two equal requests wins.
     team_id = connection.scalar(
         update(upload)

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import delete, func, select, update
+from sqlalchemy import delete, exists, func, select, update
 
 from scraper_service.storage.accounts import audit, disk_use
 from scraper_service.storage.jobs import job_secrets
-from scraper_service.storage.jobs.job_history import CALLS
+from scraper_service.storage.jobs.job_history import CALLS, INTERACT
 from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs.job_store import end_job
 from scraper_service.storage.schema import (
     activity,
     artefact,
+    browser_session,
     feedback,
     job,
     page,
@@ -83,13 +84,20 @@ def hide(connection: Connection, job_id: str, actor: Actor | None = None) -> Non
 def delete_call(
     connection: Connection, call_id: str, team_id: str, actor: Actor | None = None
 ) -> bool:
-    """Delete a single call with its page. Return False if the team has no such call."""
+    """Delete a single call with its page, or a browser session with its files.
+
+    Returns False if the team has no such call, or the session has not ended.
+    """
+    is_open = exists().where(
+        browser_session.c.id == call_id, browser_session.c.ended_at.is_(None)
+    )
     deleted = connection.execute(
         delete(activity).where(
             activity.c.id == call_id,
             activity.c.team_id == team_id,
-            activity.c.endpoint.in_(CALLS),
+            activity.c.endpoint.in_((*CALLS, INTERACT)),
             activity.c.expires_at > now_of(connection),
+            ~is_open,
         )
     )
     if not deleted.rowcount:

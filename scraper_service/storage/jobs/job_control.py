@@ -111,8 +111,10 @@ def change_job(
     if "retention_days" in values:
         changed.retention_s = values["retention_days"] * DAY_S
     if row.state not in ACTIVE:
-        _record(connection, actor, job_id, values)
-        return _keep_finished(connection, changed, row)
+        kept = _keep_finished(connection, changed, row)
+        if isinstance(kept, ChangedJob):
+            _record(connection, actor, job_id, values)
+        return kept
     if "limit" in values and (refused := changed.change_limit(values["limit"])):
         return refused
     effect = _apply(connection, changed, values, before) if values else Effect()
@@ -152,14 +154,24 @@ def _record(
 
 def _keep_finished(
     connection: Connection, changed: OpenJob, row: Row[Any]
-) -> ChangedJob:
-    """Write the new retention of a finished job, from its last change on."""
+) -> ChangedJob | OptionUnavailable:
+    """Write the new retention of a finished job, from its last change on.
+
+    Refuses one that is over already, since keys that may not delete jobs may change them.
+    """
     found = job_store.get_job(connection, changed.job_id, changed.team_id)
     assert found is not None
     options = json.loads(row.options)
     options["retention_days"] = changed.retention_s / DAY_S
     changed.options = json.dumps(options)
     expires_at = row.expires_at - row.retention_s + changed.retention_s
+    if expires_at <= changed.at:
+        age_days = (changed.at - row.expires_at + row.retention_s) / DAY_S
+        return OptionUnavailable(
+            "retention_days",
+            f"The job ended {age_days:.3g} days ago: retentionDays must be longer, got"
+            f" {changed.retention_s / DAY_S:g}. DELETE /v2/jobs/{changed.job_id} deletes it.",
+        )
     connection.execute(
         update(job)
         .where(job.c.id == changed.job_id)

@@ -54,6 +54,7 @@ JOBS: Final = {
 }
 #: Kinds of single calls, which are endpoints of the activity.
 CALLS: Final = ("scrape", "map", "search", "parse")
+INTERACT: Final = "interact"  # the endpoint of browser sessions, which no list has
 #: Names of states. An active job that waits for its caller has another one.
 PAUSED: Final = "paused"
 STATES: Final = {

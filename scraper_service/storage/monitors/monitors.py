@@ -24,6 +24,7 @@ from scraper_service.options.monitors.targets import (
     target_to_json,
 )
 from scraper_service.options.serialization import webhook_from_json, webhook_to_json
+from scraper_service.storage.accounts import audit
 from scraper_service.storage.accounts.credits import lock_team
 from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.monitors import snapshots
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from sqlalchemy import Connection, Row
+
+    from scraper_service.storage.accounts.audit import Actor
 
 
 ACTIVE, PAUSED = "active", "paused"
@@ -286,7 +289,9 @@ def change(
     return changed
 
 
-def remove(connection: Connection, monitor_id: str, team_id: str) -> bool:
+def remove(
+    connection: Connection, monitor_id: str, team_id: str, actor: Actor | None = None
+) -> bool:
     """Delete a monitor and its snapshots. Return False if the team has no such monitor.
 
     Its checks are hidden from then on.
@@ -295,6 +300,7 @@ def remove(connection: Connection, monitor_id: str, team_id: str) -> bool:
     if not connection.execute(delete(monitor).where(*of_team)).rowcount:
         return False
     snapshots.forget(connection, monitor_id)
+    audit.record(connection, actor, "monitor.deleted", monitor_id, team_id=team_id)
     return True
 
 
