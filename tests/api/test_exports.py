@@ -12,6 +12,7 @@ import os
 import random
 import signal
 import socket
+import sqlite3
 import subprocess
 import urllib.parse
 import zipfile
@@ -578,3 +579,27 @@ def test_every_byte_of_a_large_job_arrives_in_order(running, large):
     half = len(found.body) // 2
     rest = fetch(running, large, Range=f"bytes={half}-")
     assert found.body[:half] + rest.body == found.body
+
+
+def test_urls_of_a_job_that_still_gives_pages_back_have_no_fixed_bytes(running):
+    with ScriptedSite(SITE) as site:
+        job_id = finish(running, crawl(running, site.url("/")))
+
+    def lease(before, after):
+        database = sqlite3.connect(running.data_dir / "jobs.sqlite")
+        with closing(database), database:
+            text = "UPDATE frontier SET state = ? WHERE job_id = ? AND state = ?"
+            database.execute(text, (after, job_id, before))
+
+    done, leased = 3, 2
+    lease(done, leased)
+    for _ in range(2):  # the length of the first is not that of the second
+        reply = fetch(running, job_id, "?what=urls")
+        assert reply.headers["Accept-Ranges"] == "none"
+        assert reply.headers["ETag"] is None
+        assert reply.headers["Content-Length"] is None
+        assert reply.body.count(b"leased") == 3
+    lease(leased, done)
+    reply = fetch(running, job_id, "?what=urls")
+    assert reply.headers["Accept-Ranges"] == "bytes"
+    assert b"leased" not in reply.body

@@ -114,7 +114,7 @@ def test_files_of_sessions_count_and_go_with_their_session(
     done = service.post(f"{path}/execute", step, key=key)
     assert done.json["success"] is True, done.json["error"]
     refused = service.post(f"{path}/execute", step, key=key)
-    assert (refused.status, "1 MiB" in refused.json["error"]) == (402, True)
+    assert (refused.status, "disk quota" in refused.json["error"]) == (402, True)
     assert service.post("/v2/interact", {}, key=key).status == 402
     assert service.request("DELETE", f"/v2/jobs/{session_id}", key=key).status == 404
     service.request("DELETE", path, key=key)
