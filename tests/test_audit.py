@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -10,6 +12,8 @@ import sqlalchemy as sa
 from click.testing import CliRunner
 
 from scraper_service.cli.main import main
+from scraper_service.storage.accounts.keys import use_fixed_keys
+from scraper_service.storage.database import Database
 from tests.conftest import KEY
 from tests.support.crash import sqlite_of
 from tests.support.scripted_site import ScriptedSite, page
@@ -253,3 +257,22 @@ def start_paused(service, pages):
     path = f"/v2/crawl/{service.post('/v2/crawl', body).json['id']}"
     service.request("PATCH", path, {"paused": True})
     return path
+
+
+def test_services_that_start_together_store_a_new_key_once(postgres, tmp_path):
+    url, keys = postgres(), [f"fc-new-{number}" for number in range(20)]
+    Database(tmp_path, url).close()  # makes the tables
+
+    def begin(_):
+        database = Database(tmp_path, url)
+        with closing(database):
+            database.write_at_once(use_fixed_keys, b"secret", keys)
+
+    with ThreadPoolExecutor(4) as threads:
+        assert list(threads.map(begin, range(4))) == [None] * 4
+    engine = sa.create_engine(url, poolclass=sa.NullPool)
+    with engine.connect() as connection:
+        count = connection.scalar(sa.text("SELECT COUNT(*) FROM key"))
+        assert count == len(keys)
+        # A team of each key, and none of a key that another service stored.
+        assert connection.scalar(sa.text("SELECT COUNT(*) FROM team")) == len(keys)

@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import attrs
 import click
 
 from scraper_service.cli import reprocess
@@ -22,6 +23,7 @@ from scraper_service.cli.job_state import (
     utc,
 )
 from scraper_service.cli.local_run import forget_run, is_run_here
+from scraper_service.cli.operator.keys import operator
 from scraper_service.cli.options import Where, takes_output, takes_service
 from scraper_service.cli.reprocess import takes_request
 from scraper_service.cli.settings import (
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from scraper_service.cli.job_state import FailedUrl
     from scraper_service.cli.options import Wanted
     from scraper_service.cli.outputs.output import Destination
+    from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.jobs.job_records import Job
     from scraper_service.storage.jobs.job_retry import RetriedJob
 
@@ -260,7 +263,7 @@ def cancel_command(overrides: tuple[str, ...], job_id: str, where: Where) -> Non
 
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
-        job = _write(settings, _cancelled, job_id)
+        job = _write(settings, _cancelled, job_id, operator(settings))
         if job.state is not JobState.CANCELLED:
             raise click.ClickException(f"job {job_id} is {job.state} already")
         forget_run(Path(settings["DATA_DIR"]), job_id)
@@ -282,7 +285,7 @@ def pause_command(overrides: tuple[str, ...], job_id: str, where: Where) -> None
     else:
         settings = _known_settings(overrides, where)
         job_id = _of_database(settings, job_id)
-        _write(settings, _pause, job_id, True)
+        _write(settings, _pause, job_id, True, operator(settings))
     click.echo(f"paused {job_id}")
 
 
@@ -365,7 +368,7 @@ def resume_command(
     settings = _known_settings(overrides, where, LOG_LEVEL="ERROR")
     job_id = _of_database(settings, job_id)
     check_egress(settings)
-    _write(settings, _pause, job_id, False)
+    _write(settings, _pause, job_id, False, operator(settings))
     from scraper_service.cli.local_run import LocalRun
 
     place = wanted.destination_if_named()
@@ -465,24 +468,31 @@ def _write(settings: Settings, function: Any, *arguments: Any) -> Any:
         return function(connection, *arguments)
 
 
-def _cancelled(connection: Connection, job_id: str) -> Job:
+def _cancelled(connection: Connection, job_id: str, actor: Actor | None) -> Job:
     from scraper_service.cli.local_run import known_job
+    from scraper_service.storage.accounts import audit
     from scraper_service.storage.jobs import job_store
     from scraper_service.storage.jobs.job_records import JobState
 
-    known_job(connection, job_id)
-    job_store.end_job(connection, job_id, JobState.CANCELLED)
+    job = known_job(connection, job_id)
+    if job.is_active:
+        job_store.end_job(connection, job_id, JobState.CANCELLED)
+        audit.record(connection, actor, "job.cancelled", job_id, team_id=job.team_id)
     return known_job(connection, job_id)
 
 
-def _pause(connection: Connection, job_id: str, paused: bool) -> None:
+def _pause(
+    connection: Connection, job_id: str, paused: bool, actor: Actor | None
+) -> None:
     """Pause a job, or let it go on. An ended job goes on as it is."""
     from scraper_service.cli.local_run import known_job
     from scraper_service.storage.jobs import job_control
 
     request = job_control.ChangeRequest(paused=paused)
     team_id = known_job(connection, job_id).team_id
-    found = job_control.change_job(connection, job_id, team_id, request)
+    if actor is not None:
+        actor = attrs.evolve(actor, team_id=team_id)
+    found = job_control.change_job(connection, job_id, team_id, request, actor)
     if isinstance(found, Exception) and paused:
         raise click.ClickException(str(found))
 
@@ -504,12 +514,17 @@ def _retry(connection: Connection, job_id: str, codes: tuple[str, ...]) -> Retri
 def _resume_remote(where: Where, job_id: str) -> None:
     """Let a job of a service go on if it is paused."""
     from scraper_service.cli import remote
-    from scraper_service.cli.remote import Remote, RemoteSource
+    from scraper_service.cli.remote import Remote, RemoteError, RemoteSource
 
     async def resume(remote: Remote) -> None:
         status, _ = await RemoteSource(remote, job_id).poll(0)
-        if status.state == "scraping":
+        if status.state != "scraping":
+            return
+        try:
             await remote.call("PATCH", f"/v2/crawl/{job_id}", {"paused": False})
+        except RemoteError as error:
+            if error.status != 409:  # it has ended meanwhile
+                raise
 
     remote.call_service(where, resume)
 

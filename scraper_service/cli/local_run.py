@@ -146,6 +146,7 @@ def _path(data_dir: Path, job_id: str) -> Path:
 
 DEFAULT_DATA_DIR = "data"
 RESOLVER_THREADS = 64  # a name that does not resolve blocks one for seconds
+LOOK_S = 1.0  # between two looks for a pause
 
 
 def open_database(settings: Settings) -> Database:
@@ -288,6 +289,7 @@ class LocalRun:
         self._progress: Progress = Silent(speaks=not quiet)
         self._stopped = asyncio.Event()
         self._signal = 0
+        self._is_paused = False
         self._result: int | BaseException = 1
         self._task: asyncio.Task[None] | None = None
 
@@ -371,10 +373,11 @@ class LocalRun:
             if not status.is_active:
                 record.forget()
         if status.is_active:
-            self._progress.say(
-                f"stopped: {counted(status.pages)}\n{self._how_to_resume(job)}"
-            )
-            return 128 + self._signal
+            how = "paused" if self._is_paused else "stopped"
+            why = f"; {self._command('log', job)} says why" if self._is_paused else ""
+            text = f"{how}: {counted(status.pages)}{why}"
+            self._progress.say(f"{text}\n{self._how_to_resume(job)}")
+            return 1 if self._is_paused else 128 + self._signal
         self._progress.say(summary(status, ending))
         if place.path is None and status.pages:
             self._progress.say(f"to keep them: {self._command('export', job)} -o FILE")
@@ -397,7 +400,11 @@ class LocalRun:
         try:
             if job.is_active:
                 await self._runner.open()
-            await follower.follow(self._stopped)
+            watch = asyncio.ensure_future(self._stop_when_paused(job))
+            try:
+                await follower.follow(self._stopped)
+            finally:
+                watch.cancel()
             await self._halt()
             status = await follower.follow(self._stopped)
             self._progress.stop()
@@ -408,6 +415,16 @@ class LocalRun:
         except OutputFailed as error:
             await self._halt()
             raise OutputFailed(f"{error}\n{self._how_to_resume(job)}") from error
+
+    async def _stop_when_paused(self, job: Job) -> None:
+        """Stop once something has paused the job, such as the disk quota of its team."""
+        while True:
+            await asyncio.sleep(LOOK_S)
+            found = await self._database.read(known_job, job.id)
+            if found.is_active and found.paused_at is not None:
+                self._is_paused = True
+                self._stopped.set()
+                return
 
     async def _halt(self) -> None:
         """Stop the crawler, and release the leases of URLs that are not fetched."""

@@ -20,6 +20,9 @@ from twisted.internet.address import IPv4Address, UNIXAddress
 
 from scraper_service.api.openapi.described import VARIABLE
 from scraper_service.api.routes.metrics import MetricsAccess
+from scraper_service.storage.database import Database
+from scraper_service.storage.jobs.metrics import read_counts
+from scraper_service.storage.schema import frontier, worker
 from tests.api.test_openapi import APPS
 from tests.conftest import Service
 from tests.support.receiver import Receiver
@@ -356,3 +359,17 @@ def test_documented_labels_are_those_of_the_samples(measured):
         base = re.sub(r"_(bucket|count|sum)$", "", name)
         if base in labels:
             assert {label for label, _ in found} - {"le"} == labels[base], name
+
+
+def test_only_processes_that_hold_urls_are_overdue(start_service, tmp_path):
+    service = start_service()
+    body = {"urls": ["http://127.0.0.3:9/"]}
+    path = f"/v2/batch/scrape/{service.post('/v2/batch/scrape', body).json['id']}"
+    wait_until(lambda: service.get(path).json["status"] == "completed")
+    service.stop()
+    database = Database(tmp_path)
+    with contextlib.closing(database), database.engine.begin() as connection:
+        connection.execute(worker.insert().values(id="dead", until=1000.0))
+        assert read_counts(connection).lost_age_s == 0
+        connection.execute(frontier.update().values(state=2, owner="dead"))
+        assert read_counts(connection).lost_age_s > 1000

@@ -497,3 +497,24 @@ def test_data_that_cannot_be_asked_for_is_wrong_use(tmp_path, arguments, said):
     done = run(tmp_path, "scrape", "https://example.com", *arguments)
     assert done.returncode == 2
     assert said in done.stderr
+
+
+def test_a_run_whose_job_is_paused_ends_and_says_so(tmp_path, site):
+    name = "60-slow300-paused"
+    output = tmp_path / "pages.jsonl"
+    with start(
+        tmp_path, "crawl", site.url(named(name).path(0)), "-o", output
+    ) as process:
+        wait_until(lambda: lines_of(output) >= 1)
+        [job] = jobs(tmp_path)
+        assert run(tmp_path, "jobs", "pause", job["id"]).returncode == 0
+        said = process.stderr.read()
+    assert process.returncode == 1
+    assert f"scraper-service jobs log {job['id'][:8]}" in said
+    assert "paused: " in said
+    assert "jobs resume" in said
+    acts = run(tmp_path, "audit", "--json").stdout.splitlines()
+    assert "job.paused" in [json.loads(line)["action"] for line in acts]
+    done = run(tmp_path, "jobs", "resume", job["id"])
+    assert done.returncode == 0, done.stderr
+    assert numbers(pages_of(output)) == each_once(name)

@@ -60,9 +60,12 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
             asyncio.run(expire_all())
         except (ServiceUnavailable, ValueError) as error:
             raise click.ClickException(str(error)) from error
-        record_act(database, settings, "service.gc", compact=compact)
+        record_act(database, settings, "service.gc", compact=False)
     if compact:
         _compact(url.database)
+        database, settings = open_database(overrides, data_dir)
+        with closing(database):
+            record_act(database, settings, "service.gc", compact=True)
     after = _bytes_of(folder)
     click.echo(f"{folder}: {after / MIB:.1f} MiB, before {before / MIB:.1f} MiB")
 

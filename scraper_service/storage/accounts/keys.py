@@ -6,11 +6,13 @@ import hashlib
 import hmac
 import secrets
 import uuid
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 from sqlalchemy import and_, insert, or_, select, update
+from sqlalchemy.exc import IntegrityError
 
 from scraper_service.options.limits import KeyScope
 from scraper_service.storage.accounts import audit
@@ -197,7 +199,9 @@ def use_fixed_keys(
         )
     for digest, hint in hashes.items():
         if digest not in stored:
-            _store_key(connection, digest, hint, "fixed key", SETTINGS, actor=actor)
+            # Another service that starts now may store it first.
+            with suppress(IntegrityError), connection.begin_nested():
+                _store_key(connection, digest, hint, "fixed key", SETTINGS, actor=actor)
     refused = columns.hash.in_(hashes), columns.revoked_at.is_not(None)
     return [
         hashes[each]

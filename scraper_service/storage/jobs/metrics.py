@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import frozen
-from sqlalchemy import func, select
+from sqlalchemy import exists, func, select
 
 from scraper_service.storage.accounts.disk_use import used_by_all
 from scraper_service.storage.jobs.job_records import (
@@ -50,7 +50,7 @@ class StoredCounts:
     workers: int
     #: Age of the oldest job that has not started.
     queue_age_s: float
-    #: Time since the end of the oldest lease whose process is silent.
+    #: Time since the leases of the longest silent process that holds URLs ended.
     lost_age_s: float
 
 
@@ -65,7 +65,13 @@ def read_counts(connection: Connection) -> StoredCounts:
             job.c.state == JobState.QUEUED, job.c.paused_at.is_(None)
         )
     )
-    leases_end = connection.scalar(select(func.min(worker.c.until)))
+    # The rows of processes that have ended are kept for a day; most hold no URL.
+    holds_urls = exists().where(
+        frontier.c.state == written(RowState.LEASED),  # as in the partial index
+        frontier.c.owner == worker.c.id,
+    )
+    silent = select(func.min(worker.c.until)).where(worker.c.until < now, holds_urls)
+    leases_end = connection.scalar(silent)
     return StoredCounts(
         jobs=_jobs(connection),
         urls=_urls(connection),
