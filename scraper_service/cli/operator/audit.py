@@ -32,8 +32,8 @@ SLICE = 500  # entries in memory
 @click.command("audit")
 @click.option(
     "--since",
-    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
-    help="Only entries from this time on, in UTC.",
+    type=click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M:%S%z"]),
+    help="Only entries from this time on, in UTC if it names no time zone.",
 )
 @click.option(
     "--team", "team_name", help="Only entries of the team with this id or name."
@@ -56,7 +56,9 @@ def audit_command(
     from scraper_service.storage.accounts.audit import AuditPosition, read_oldest
 
     database, _ = open_database(overrides, data_dir)
-    start = since.replace(tzinfo=UTC).timestamp() if since else 0.0
+    start = 0.0
+    if since is not None:
+        start = (since if since.tzinfo else since.replace(tzinfo=UTC)).timestamp()
     after, team_id = AuditPosition(start, ""), None
     with closing(database):
         if team_name:

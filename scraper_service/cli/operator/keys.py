@@ -117,16 +117,26 @@ def limit_options(command: Any) -> Any:
 
 
 def open_database(
-    overrides: Iterable[str], data_dir: str | None
+    overrides: Iterable[str], data_dir: str | None, *, creates: bool = False
 ) -> tuple[Database, Settings]:
-    """Return the job database and the settings; raise :exc:`click.ClickException`."""
+    """Return the job database and the settings; raise :exc:`click.ClickException`.
+
+    Without ``creates`` the database must exist, so that a wrong folder is noticed.
+    """
     from scraper_service.errors import DatabaseUnusable
     from scraper_service.storage.database import Database
 
     settings = load_settings(overrides, DATA_DIR=data_dir)
+    folder = Path(settings["DATA_DIR"])
+    is_here = settings["DATABASE_URL"] or (folder / "jobs.sqlite").exists()
+    if not (creates or is_here):
+        raise click.ClickException(
+            f"there is no job database in {folder}; name the folder of the service with"
+            " --data-dir, or its database with SCRAPER_DATABASE_URL"
+        )
     try:
         database = Database(
-            Path(settings["DATA_DIR"]),
+            folder,
             settings["DATABASE_URL"],
             settings["KEY_SECRET"],
         )
@@ -206,7 +216,9 @@ def create_key_command(
     from scraper_service.storage.accounts import keys, teams
     from scraper_service.storage.secrets import key_secret
 
-    database, settings = open_database(overrides, data_dir)
+    if team_name is not None and not team_name.strip():
+        raise click.UsageError("--team must be a name or an id, got an empty text")
+    database, settings = open_database(overrides, data_dir, creates=True)
     secret = key_secret(database.data_dir, settings["KEY_SECRET"])
     change = teams.TeamChange(
         credits=credits_left,
