@@ -179,3 +179,11 @@ def test_a_proxy_that_cannot_be_used_ends_the_start(tmp_path, proxy):
     )
     assert done.returncode != 0
     assert "OUTGOING_PROXY must be http://HOST:PORT" in done.stderr
+
+
+def test_a_proxy_that_is_down_is_named_as_the_reason(start_service):
+    service = start_service(SCRAPER_OUTGOING_PROXY="http://127.0.0.9:9")
+    body = {"url": f"http://{SHOP}/text", "maxAge": 0}
+    reply = service.post("/v2/scrape", body)
+    assert reply.json["success"] is False
+    assert "proxy" in reply.json["error"]

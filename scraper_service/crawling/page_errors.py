@@ -30,6 +30,7 @@ from scraper_service.crawling.download.download_errors import (
     FileNotStored,
     NoCommonTls,
     PageTooLarge,
+    ProxyFailed,
     RobotsRefused,
     RobotsUnreachable,
     SiteRefused,
@@ -138,6 +139,14 @@ FAILURES: tuple[tuple[type[BaseException], str, str], ...] = (
         (
             "The secure connection failed: the certificate of the site is not valid."
             " With skipTlsVerification it can be fetched all the same."
+        ),
+    ),
+    (
+        ProxyFailed,
+        "SCRAPE_SITE_ERROR",
+        (
+            "The proxy that the operator has set up for this site cannot be reached, or"
+            " opens no connection to it."
         ),
     ),
     (

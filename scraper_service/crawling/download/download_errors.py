@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from scrapy.exceptions import (
+    DownloadConnectionRefusedError,
     DownloadFailedError,
     IgnoreRequest,
 )
@@ -21,6 +22,10 @@ class CertificateError(DownloadFailedError):
 
 class NoCommonTls(CertificateError):
     """Raised when the TLS handshake finds no common protocol. Retrying does not help."""
+
+
+class ProxyFailed(DownloadConnectionRefusedError):
+    """Raised when a proxy of the operator cannot be reached, or opens no connection."""
 
 
 class TooManyRedirects(IgnoreRequest):

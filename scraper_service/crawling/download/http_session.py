@@ -28,6 +28,7 @@ from scrapy.exceptions import (
 from scraper_service.crawling.download.download_errors import (
     CertificateError,
     NoCommonTls,
+    ProxyFailed,
 )
 
 if TYPE_CHECKING:
@@ -242,6 +243,8 @@ def download_error(error: Exception, timeout: float) -> Exception:
         return NoCommonTls(str(error))
     if isinstance(error, aiohttp.ClientConnectorDNSError):
         return CannotResolveHostError(str(error))
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return ProxyFailed(str(error))
     if isinstance(error, aiohttp.ClientConnectorError):
         return DownloadConnectionRefusedError(str(error))
     if isinstance(error, ValueError):

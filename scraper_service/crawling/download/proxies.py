@@ -19,8 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from attrs import define, field
-from scrapy.exceptions import CannotResolveHostError, DownloadConnectionRefusedError
+from scrapy.exceptions import CannotResolveHostError
 
+from scraper_service.crawling.download.download_errors import ProxyFailed
 from scraper_service.discovery.outgoing_proxy import OutgoingProxy
 from scraper_service.shared_objects import Singletons
 
@@ -119,7 +120,7 @@ class UpstreamProxy:
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Connect to the proxy. With ``tunnel`` connect to ``host`` through it.
 
-        Raises :exc:`DownloadConnectionRefusedError`.
+        Raises :exc:`ProxyFailed`.
         """
         try:
             async with asyncio.timeout(CONNECT_S):
@@ -130,7 +131,7 @@ class UpstreamProxy:
                     await self._ask(reader, writer, host, port)
         except (OSError, EOFError, TimeoutError, asyncio.LimitOverrunError) as error:
             self.failed()
-            raise DownloadConnectionRefusedError("a proxy failed") from error
+            raise ProxyFailed("a proxy failed") from error
         return reader, writer
 
     async def _ask(
