@@ -83,9 +83,13 @@ class SiteRules:
     whitelist: tuple[str, ...] = ()
     #: Top-level domains without a dot.
     blocked_tlds: tuple[str, ...] = ()
+    #: If there are any, no other host may be fetched. No request sets them.
+    only: tuple[str, ...] = ()
 
     def allows(self, host: str) -> bool:
         """Return True if ``host`` (lower case, no port) may be fetched."""
+        if self.only and host not in self.only:
+            return False
         if any(_covers(pattern, host) for pattern in self.whitelist):
             return True
         tlds = (f"*.{tld}" for tld in self.blocked_tlds)

@@ -1,4 +1,4 @@
-"""Runs deep research, extract and llms.txt jobs, here called operations.
+"""Runs extract, agent, deep research and llms.txt jobs, here called operations.
 
 An operation is a coroutine of several steps. The result of a step is stored
 (:mod:`scraper_service.storage.jobs.operations`) before the next step begins. So the coroutine
@@ -30,10 +30,11 @@ from scraper_service.errors import (
 )
 from scraper_service.options.availability import (
     missing_model,
+    require_agent,
     require_available,
     require_researchable,
 )
-from scraper_service.options.extraction import ResearchOptions
+from scraper_service.options.extraction import AgentOptions, ResearchOptions
 from scraper_service.options.limits import Retention
 from scraper_service.options.map_search import (
     MAX_MAP_LIMIT,
@@ -50,7 +51,7 @@ from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.metrics.tracing import job_span, note_job
 from scraper_service.storage.jobs import admission, operations
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
@@ -63,14 +64,17 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import BatchOptions
     from scraper_service.options.extraction import OperationOptionsT
     from scraper_service.options.scrape import ScrapeOptions
+    from scraper_service.search_engines.search_engine import Hit
     from scraper_service.search_engines.searches import Searches
     from scraper_service.services.accounts import Team
     from scraper_service.services.job_runner import JobRunner
     from scraper_service.services.mapping import MapCrawler
+    from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.job_records import Job
     from scraper_service.storage.jobs.operations import (
         Entry,
+        OperationEntry,
         OperationRow,
         StepFailure,
         Taken,
@@ -83,6 +87,7 @@ LOOK_S = 1.0  # at a step that another process works on
 BETWEEN_LOOKS_S = 0.1
 RETRY_S = 1.0  # where the service is too busy for a step, or one broke
 MAX_TRIES = 3  # of what breaks
+AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
 
 
 class OperationFailed(Exception):
@@ -126,6 +131,16 @@ class Operation:
         self.memory |= facts
         memory = json.dumps(self.memory)
         await self._store(operations.remember, memory)
+
+    async def advance(self, result: bytes, action: Any = None, **facts: Any) -> None:
+        """Do as :meth:`remember` and :meth:`show` in one write.
+
+        ``action`` is the JSON value of an event for the webhook, None for no event.
+        """
+        self.memory |= facts
+        memory = json.dumps(self.memory)
+        event = None if action is None else json.dumps(action)
+        await self._store(operations.advance, memory, result, event)
 
     async def store(self, function: Callable[..., bool], *args: Any) -> None:
         """Run a write of a step, ``function(connection, job_id, lease, *args)``.
@@ -212,9 +227,13 @@ class Operation:
         self.is_over = True
         self._log_end("completed", pages=pages, credits=price)
 
-    async def fail(self, error: str) -> None:
-        """End the operation without a result. It costs nothing."""
-        await self._store(operations.fail, error)
+    async def fail(self, error: str, result: bytes | None = None) -> None:
+        """End the operation without a result. It costs nothing.
+
+        ``result`` is the JSON that the caller sees beside the error; None leaves it as
+        it is.
+        """
+        await self._store(operations.fail, error, result)
         self.is_over = True
         self._log_end("failed", error=error)
 
@@ -327,6 +346,27 @@ class Operations:
             operations.read_operation, operation_id, team_id, kind
         )
 
+    async def newest(
+        self, team_id: str, kind: str, before: float | None, limit: int
+    ) -> list[OperationEntry]:
+        """Return the newest operations of a team, see :func:`operations.read_operations`."""
+        return await self._database.read(
+            operations.read_operations, team_id, kind, before, limit
+        )
+
+    async def cancel(
+        self, operation_id: str, error: str, actor: Actor | None = None
+    ) -> None:
+        """Cancel an operation unless it has ended. ``error`` is for its caller.
+
+        Its steps end soon, and no further one starts.
+        """
+        jobs = Jobs(self._database)
+        if await jobs.end(operation_id, JobState.CANCELLED, error, actor):
+            if (task := self._running.get(operation_id)) is not None:
+                task.cancel()
+            self._wanted.set()  # its steps have lost their operation
+
     async def _run(self) -> None:
         while True:
             self._wanted.clear()
@@ -431,6 +471,8 @@ class OperationCalls:
         self._no_model = missing_model(settings)
         self._retention = Retention.of(settings)
         self._disk = operations.disk
+        #: The name of the language model, None without a model.
+        self.model_name: str | None = settings["LLM_MODEL"] or None
 
     async def start(self, options: OperationOptionsT, team: Team, version: int) -> str:
         """Store an operation that is run soon; return its id.
@@ -447,6 +489,8 @@ class OperationCalls:
             raise
         if isinstance(options, ResearchOptions):
             require_researchable(self._no_model)
+        if isinstance(options, AgentOptions):
+            require_agent(self._no_model)
         work = self._operations.kinds[options.kind]
         terms = Terms(
             team_id=team.id,
@@ -458,9 +502,10 @@ class OperationCalls:
             disk_bytes=self._disk.limit(team),
         )
         self._places.limit_to(team.id, team.concurrency)
-        return await self._operations.start(
-            options, terms, version, work.pages(options)
-        )
+        pages = work.pages(options)
+        if isinstance(options, AgentOptions):
+            terms = evolve(terms, least_pages=min(pages, AGENT_CREDITS))
+        return await self._operations.start(options, terms, version, pages)
 
     async def read(
         self, operation_id: str, team: Team, kind: str, not_found: str
@@ -470,6 +515,19 @@ class OperationCalls:
         if found is None:
             raise JobNotFound(not_found)
         return found
+
+    async def newest(
+        self, team: Team, kind: str, before: float | None, limit: int
+    ) -> list[OperationEntry]:
+        """Return the newest operations of a team that started before a time."""
+        return await self._operations.newest(team.id, kind, before, limit)
+
+    async def cancel(self, found: OperationRow, team: Team, error: str) -> JobState:
+        """Cancel an operation unless it has ended. Return its state afterwards."""
+        if found.state in ACTIVE:
+            await self._operations.cancel(found.id, error, team.actor)
+            found = await self.read(found.id, team, found.kind, error)
+        return found.state
 
 
 MAP_TIMEOUT_S = 60.0
@@ -498,10 +556,16 @@ class Sources:
 
         Raises the errors of :meth:`Searches.find`.
         """
+        hits, warning = await self.results(query, limit, team_id)
+        return [hit.url for hit in hits], warning
+
+    async def results(
+        self, query: str, limit: int, team_id: str
+    ) -> tuple[Sequence[Hit], str | None]:
+        """Return web results as :meth:`search`, with their titles."""
         text = query[:MAX_QUERY]
         found = await self._searches.find(options_for(text, limit), team_id)
-        urls = [hit.url for hit in found.groups["web"]]
-        return urls, " ".join(found.warnings) or None
+        return found.groups["web"], " ".join(found.warnings) or None
 
     async def site(
         self,
