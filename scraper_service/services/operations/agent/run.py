@@ -18,6 +18,7 @@ from scraper_service.services.operations.agent.bounds import (
 )
 from scraper_service.services.operations.agent.choices import Choice
 from scraper_service.services.operations.agent.run_state import (
+    NONE,
     AgentState,
     url_key,
     written_urls,
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 
 MODEL_PAUSE_S = 1.0  # after a failure of the model, longer after several of them
 NOTHING_READ = "No page about it could be found and read."
-NO_CREDITS = "Max credits exceeded"
+CREDIT_LIMIT, NO_CREDITS = "credit_limit_reached", "Max credits exceeded"
 
 
 class AgentRun:
@@ -77,7 +78,6 @@ class AgentRun:
     async def go(self) -> None:
         """Run from the stored state to the end."""
         state = self._state
-        state.warn(self._operation.warning)
         try:
             for number, each in enumerate(state.rounds, 1):
                 await self._reader.read(number, each["urls"], state, self._until)
@@ -94,6 +94,8 @@ class AgentRun:
                     await self._act(state.pending["action"], state.pending["input"])
             await self._complete()
         except RunStopped as stop:
+            if stop.reason == CREDIT_LIMIT:
+                state.warn(self._operation.warning)  # that of a team with few credits
             result = state.result(
                 self._reader.pages, **self._partial, stopReason=stop.reason
             )
@@ -121,12 +123,12 @@ class AgentRun:
         except ModelError as error:
             state.message = f"The language model chose no action ({error.reason})."
             state.warn(state.message)
-            state.end_round(f"No action could be read: {error.reason}")
+            state.end_round(f"No action could be read: {error.reason}", no_action=NONE)
             await self._advance()
             await asyncio.sleep(MODEL_PAUSE_S * state.failures)
         except choices.ChoiceRefused as refusal:
             state.message = "An action of the language model was refused."
-            state.end_round(str(refusal))
+            state.end_round(str(refusal), no_action="refused")
             await self._advance()
         else:
             await self._begin(choice)
@@ -150,7 +152,7 @@ class AgentRun:
         price = self._price(choice)
         credits_left = self._budget - self._state.credits
         if price > credits_left:
-            raise RunStopped("credit_limit_reached", NO_CREDITS)
+            raise RunStopped(CREDIT_LIMIT, NO_CREDITS)
         if choice.action != choices.SCRAPE:
             return choice
         most = self._left()["most"]
@@ -183,9 +185,9 @@ class AgentRun:
         """Return the part of a scrape that robots.txt allows, at most ``most`` pages."""
         urls: Sequence[str] = choice.input["urls"]
         kept, refused = await self._reader.permitted(urls, self._named)
+        self._state.warn(refused)
         if not kept:
             raise choices.ChoiceRefused(f"scrape was refused: {refused}")
-        self._state.warn(refused)
         left_out = [choice.left_out, refused or ""]
         if len(kept) > most:
             left_out.append(f"{len(kept) - most} were left out, by the limits")
@@ -219,7 +221,7 @@ class AgentRun:
             await self._note_partial()
         state.end_round("\n".join(filter(None, [state.left_out, said])), urls)
         if state.credits > self._budget:  # a PDF file costs more than a page
-            raise RunStopped("credit_limit_reached", NO_CREDITS)
+            raise RunStopped(CREDIT_LIMIT, NO_CREDITS)
         await self._advance()
 
     async def _complete(self) -> None:

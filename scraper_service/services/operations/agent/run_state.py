@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MAX_KNOWN = 3000  # URLs
 MAX_SAID = 3000  # bytes of one observation
+NONE = "none"  # the action of a round in which the model failed
 
 _WRITTEN = re.compile(r"https?://[^\s<>\"'`{}|\\^]+", re.IGNORECASE)
 
@@ -63,10 +64,10 @@ class AgentState:
 
     @property
     def failures(self) -> int:
-        """How many rounds without an action came last."""
+        """How many rounds in which the model failed came last."""
         count = 0
         for each in reversed(self.rounds):
-            if each["action"] != "none":
+            if each["action"] != NONE:
                 break
             count += 1
         return count
@@ -78,9 +79,14 @@ class AgentState:
                 return
             self.known.setdefault(url_key(url), url)
 
-    def end_round(self, said: str, urls: Sequence[str] = ()) -> None:
-        """Note the observation of the round, and the URLs that it has fetched."""
-        action = self.pending or {"action": "none", "input": {}}
+    def end_round(
+        self, said: str, urls: Sequence[str] = (), no_action: str = NONE
+    ) -> None:
+        """Note the observation of the round, and the URLs that it has fetched.
+
+        ``no_action`` is the word for a round without an action.
+        """
+        action = self.pending or {"action": no_action, "input": {}}
         said = cut(said, MAX_SAID)
         self.rounds.append({**action, "said": said, "urls": list(urls)})
         self.pending, self.left_out = None, ""
