@@ -559,6 +559,7 @@ class Server:
                 chosen=check_tools(settings.getlist("MCP_TOOLS")),
                 has_browser=lambda: engines.missing is None,
                 key=derived_key(self._key_secret(), "cursors of tools"),
+                has_model=bool(settings["LLM_BASE_URL"]),
             ),
             checks=checks,
             origins=frozenset(settings.getlist("MCP_ORIGINS")),

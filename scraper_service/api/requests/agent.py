@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from scraper_service.api.requests import pages
 from scraper_service.api.requests.pages import EXPERIMENTAL
@@ -19,6 +19,7 @@ from scraper_service.options.parsing import (
     Object,
     Pairs,
     Position,
+    Text,
     Then,
     choice,
     short,
@@ -36,14 +37,8 @@ _NO_THREADS = (
 _DECISIONS = ("approve", "decline")
 
 
-@frozen
-class _Unknown:
-    """Turns every value of a key away, with its reason."""
-
-    reason: str
-
-    def __call__(self, value: Any) -> Any:
-        raise ValueError(f"{self.reason}; got {short(value)}")
+def _no_thread(value: str) -> Any:
+    raise ValueError(f"threadId {_NO_THREADS}; got {short(value)}")
 
 
 def _mode(value: str) -> str:
@@ -78,7 +73,7 @@ _FURTHER_KEYS: KeysT = {
         default="extract",
     ),
     "threadId": Key(
-        Then(Anything(), _Unknown(f"threadId {_NO_THREADS}"), {"not": {}}),
+        Then(Text(), _no_thread, {"not": {}}),
         "thread",
         help="Not available: runs have no threads.",
     ),

@@ -44,7 +44,7 @@ class ChoiceRefused(Exception):
 
 
 @frozen
-class Choice:
+class AgentChoice:
     """An action that may be run."""
 
     action: str
@@ -56,7 +56,7 @@ class Choice:
 
 def read_choice(
     value: Mapping[str, Any], state: AgentState, *, is_strict: bool, has_pages: bool
-) -> Choice:
+) -> AgentChoice:
     """Return the action in a model's answer, a value by :data:`CHOICE_SCHEMA`.
 
     With ``is_strict`` the agent may not look for pages. Raises :exc:`ChoiceRefused`.
@@ -75,34 +75,34 @@ def read_choice(
         return _scrape(value, state)
     if not has_pages:
         raise ChoiceRefused("extract was refused: no page has been read")
-    return Choice(EXTRACT, {})
+    return AgentChoice(EXTRACT, {})
 
 
-def _search(query: Any, state: AgentState) -> Choice:
+def _search(query: Any, state: AgentState) -> AgentChoice:
     text = query.strip()[:MAX_QUERY] if isinstance(query, str) else ""
     if not text:
         raise ChoiceRefused("search was refused: it has no query")
-    found = Choice(SEARCH, {"query": text})
+    found = AgentChoice(SEARCH, {"query": text})
     _require_new(found, state)
     return found
 
 
-def _map(url: Any, state: AgentState) -> Choice:
+def _map(url: Any, state: AgentState) -> AgentChoice:
     known = state.known.get(url_key(url)) if isinstance(url, str) else None
     if known is None:
         raise ChoiceRefused(f"map was refused: {_unknown([url])}")
-    found = Choice(MAP, {"url": known})
+    found = AgentChoice(MAP, {"url": known})
     _require_new(found, state)
     return found
 
 
-def _require_new(choice: Choice, state: AgentState) -> None:
+def _require_new(choice: AgentChoice, state: AgentState) -> None:
     for each in state.rounds:
         if (each["action"], each["input"]) == (choice.action, choice.input):
             raise ChoiceRefused(f"{choice.action} was refused: it was done before")
 
 
-def _scrape(value: Mapping[str, Any], state: AgentState) -> Choice:
+def _scrape(value: Mapping[str, Any], state: AgentState) -> AgentChoice:
     given = value.get("urls") or [value.get("url")]
     texts = [url for url in given if isinstance(url, str) and url.strip()]
     if not texts:
@@ -116,7 +116,7 @@ def _scrape(value: Mapping[str, Any], state: AgentState) -> Choice:
     left_out += [f"read before: {_named(again)}"] if again else []
     if not urls:
         raise ChoiceRefused(f"scrape was refused: {'; '.join(left_out)}")
-    return Choice(SCRAPE, {"urls": urls}, "; ".join(left_out))
+    return AgentChoice(SCRAPE, {"urls": urls}, "; ".join(left_out))
 
 
 def _unknown(urls: list[Any]) -> str:

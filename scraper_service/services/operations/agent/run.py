@@ -16,7 +16,7 @@ from scraper_service.services.operations.agent.bounds import (
     bounds_of,
     priced_options,
 )
-from scraper_service.services.operations.agent.choices import Choice
+from scraper_service.services.operations.agent.choices import AgentChoice
 from scraper_service.services.operations.agent.run_state import (
     NONE,
     AgentState,
@@ -116,7 +116,7 @@ class AgentRun:
         state = self._state
         bounds = self._bounds
         if len(state.rounds) >= bounds.rounds or len(state.urls) >= bounds.pages:
-            await self._begin(Choice(choices.EXTRACT, {}))
+            await self._begin(AgentChoice(choices.EXTRACT, {}))
             return
         try:
             choice = await self._next_choice()
@@ -133,7 +133,7 @@ class AgentRun:
         else:
             await self._begin(choice)
 
-    async def _next_choice(self) -> Choice:
+    async def _next_choice(self) -> AgentChoice:
         """Return an action that may be run.
 
         Raises :exc:`ModelError`, :exc:`ChoiceRefused` and :exc:`RunStopped`.
@@ -170,7 +170,7 @@ class AgentRun:
             "most": min(pages, MOST_A_ROUND),
         }
 
-    def _price(self, choice: Choice) -> int:
+    def _price(self, choice: AgentChoice) -> int:
         """Return the least credits that an action needs."""
         match choice.action:
             case choices.SEARCH:
@@ -181,7 +181,7 @@ class AgentRun:
                 return self._prices.usual(priced_options(self._options))
         return 0
 
-    async def _readable(self, choice: Choice, most: int) -> Choice:
+    async def _readable(self, choice: AgentChoice, most: int) -> AgentChoice:
         """Return the part of a scrape that robots.txt allows, at most ``most`` pages."""
         urls: Sequence[str] = choice.input["urls"]
         kept, refused = await self._reader.permitted(urls, self._named)
@@ -192,9 +192,9 @@ class AgentRun:
         if len(kept) > most:
             left_out.append(f"{len(kept) - most} were left out, by the limits")
         told = "; ".join(filter(None, left_out))
-        return Choice(choices.SCRAPE, {"urls": kept[:most]}, told)
+        return AgentChoice(choices.SCRAPE, {"urls": kept[:most]}, told)
 
-    async def _begin(self, choice: Choice) -> None:
+    async def _begin(self, choice: AgentChoice) -> None:
         """Store an action before it runs, and tell the webhook."""
         state = self._state
         given = dict(choice.input)
@@ -238,7 +238,7 @@ class AgentRun:
         )
 
 
-def _message(choice: Choice) -> str:
+def _message(choice: AgentChoice) -> str:
     """Return a sentence about an action for the caller."""
     given = choice.input
     match choice.action:
