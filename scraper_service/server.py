@@ -300,8 +300,8 @@ class Server:
         from scraper_service.services.operations.operations import (
             OperationCalls,
             Operations,
-            Sources,
         )
+        from scraper_service.services.operations.sources import Sources
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(self.maps, self.searches)

@@ -43,13 +43,14 @@ NO_STEALTH = "the operator has no stealth proxies (SCRAPER_PROXIES)"
 NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: S105
 #: Parts of the reference API that this service does not have.
 NOT_OFFERED = {
+    "snapshots": "the states of an agent's answer are not kept; partial is its last one",
     "threads": "each run of an agent stands alone; a new run with more in its prompt is",
     "trace": "the steps of an agent are not kept; its webhook sends them as they begin",
     "replay": "sessions of the browser are not recorded; screenshots of their steps are",
 }
 
 _HOSTED = "it needs data or accounts of the hosted service"
-# The first or last segment of a path below a version: the reason of its 404.
+# A segment of a path below a version: the reason of its 404.
 _PATHS = {
     **{name: f"{name} is not offered: {why}" for name, why in NOT_OFFERED.items()},
     **{
@@ -80,8 +81,7 @@ def why_not_offered(path: str) -> str | None:
             return f"Not found: {first} is part of /{other}: /{other}/{first}."
     if first == "search" and rest[0] in _OF_SEARCH:
         return f"Not found: search/{rest[0]} is not offered: {_HOSTED}."
-    last = next((name for name in reversed(rest) if name), "")
-    known = _PATHS.get(first) or _PATHS.get(last) or _PATHS.get(rest[0])
+    known = next((_PATHS[name] for name in (first, *rest) if name in _PATHS), None)
     return f"Not found: {known}." if known else None
 
 

@@ -8,6 +8,7 @@ ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 # Interface document, 2 and 20: what the reference offers and this service does not.
 ELSEWHERE = [
     ("GET", f"/v2/agent/{ID}/trace"),
+    ("GET", f"/v2/agent/{ID}/snapshots/{ID}"),
     ("GET", f"/v2/agent/threads/{ID}"),
     ("POST", "/v1/agent"),
     ("POST", "/v1/browser"),

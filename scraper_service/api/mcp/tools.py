@@ -303,7 +303,10 @@ async def run_crawl_status(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
 
 async def run_agent(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
     started = (await call.post("/agent", given)).members
-    facts = {**_bare(started), "next": "firecrawl_agent_status with this id"}
+    facts = {
+        **_bare(started),
+        "answer": "firecrawl_agent_status with this id returns it",
+    }
     return ToolAnswer(body=_json(facts))
 
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.services.operations.agent.agent_writer import AgentWriter
-    from scraper_service.services.operations.operations import Operation, Sources
+    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.operations.sources import Sources
 
 
 class Agent:

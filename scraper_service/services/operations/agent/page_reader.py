@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from scraper_service.crawling.pricing import Prices
     from scraper_service.options.extraction import AgentOptions
     from scraper_service.services.operations.agent.run_state import AgentState
-    from scraper_service.services.operations.operations import Operation, Sources
+    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.operations.sources import Sources
 
 SHOWN_LINKS = 25  # of the pages of one round, for the model
 MAX_NAMED = 5  # pages that could not be read, in one warning
