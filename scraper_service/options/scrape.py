@@ -88,8 +88,10 @@ class SiteRules:
 
     def allows(self, host: str) -> bool:
         """Return True if ``host`` (lower case, no port) may be fetched."""
-        if self.only and host not in self.only:
-            return False
+        return (not self.only or host in self.only) and self.allows_part(host)
+
+    def allows_part(self, host: str) -> bool:
+        """Return True if an image, script or frame of a page may come from ``host``."""
         if any(_covers(pattern, host) for pattern in self.whitelist):
             return True
         tlds = (f"*.{tld}" for tld in self.blocked_tlds)

@@ -27,7 +27,7 @@ CHOSEN_FROM = 24_000  # bytes of the document in the prompt of a choice
 STEPS_SHARE = 3  # of these bytes, the part for the steps
 MIN_STEP = 300  # bytes of an early step
 MAX_SCHEMA = 4000  # characters
-MAX_STARTS = 50  # URLs of the request in a prompt
+MAX_STARTS = 6000  # characters of the URLs of the request
 BYTES_PER_TOKEN = 3  # as the model's client counts
 
 CHOOSE = """Somebody asks: {prompt}
@@ -79,6 +79,7 @@ class AgentWriter:
         steps = _told_steps(state, self._chosen_from // STEPS_SHARE)
         room = self._chosen_from - len(steps.encode(errors="replace")) - 100
         data = f"Steps so far:\n{steps}\n\nPages read:\n{told_pages(pages, room)}"
+        data = cut(data, self._chosen_from)
         return await self._ask(operation, task, data, CHOICE_SCHEMA, until)
 
     async def answer(
@@ -119,11 +120,17 @@ def _further(options: AgentOptions) -> str:
     """Return what the request says beside its prompt, as lines of a task."""
     lines = []
     if options.urls:
-        lines.append(f"Start from: {' '.join(options.urls[:MAX_STARTS])}")
+        lines.append(f"Start from: {_whole(options.urls)}")
     if options.schema is not None:
         schema = json.dumps(options.schema, ensure_ascii=False)[:MAX_SCHEMA]
         lines.append(f"The answer has to fit this JSON Schema: {schema}")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _whole(urls: Sequence[str]) -> str:
+    """Return as many whole URLs as fit into :data:`MAX_STARTS`, none of them in part."""
+    text = " ".join(urls)
+    return text if len(text) <= MAX_STARTS else text[:MAX_STARTS].rpartition(" ")[0]
 
 
 def _told_steps(state: AgentState, limit: int) -> str:

@@ -121,14 +121,26 @@ def source_of(page: AgentPage) -> dict[str, Any]:
 
 
 def url_key(url: str) -> str:
-    """Return what two spellings of a URL share: no fragment, no slash at the end."""
-    return url.partition("#")[0].rstrip("/")
+    """Return what spellings of a URL share, which lead to the same page.
+
+    The host is in lower case. There is no fragment, and no slash at the end.
+    """
+    scheme, mark, rest = url.partition("#")[0].partition("://")
+    host, slash, path = rest.partition("/")
+    return f"{scheme.lower()}{mark}{host.lower()}{slash}{path}".rstrip("/")
 
 
 def written_urls(text: str) -> list[str]:
     """Return the http and https URLs in a text, without marks of punctuation."""
-    found = (match[0].rstrip(".,;:!?)]*_") for match in _WRITTEN.finditer(text))
+    found = (_bare(match[0]) for match in _WRITTEN.finditer(text))
     return [url for url in dict.fromkeys(found) if is_url(url)]
+
+
+def _bare(url: str) -> str:
+    """Return a URL without the marks behind it in a text."""
+    bare = url.rstrip(".,;:!?]*_")
+    is_open = bare.endswith(")") and "(" not in bare
+    return bare.rstrip(").,;:!?]*_") if is_open else bare
 
 
 def is_url(text: str) -> bool:
