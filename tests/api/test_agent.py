@@ -335,6 +335,26 @@ def test_a_run_goes_on_after_kills_and_is_charged_once(start_service, tmp_path, 
     assert sum(paths.values()) <= len(urls) + 2 * 2
 
 
+def test_two_processes_with_postgresql_run_agents(
+    start_service, tmp_path, postgres, web, chat
+):
+    settings = {**SETTINGS, **chat.environment, "SCRAPER_DATABASE_URL": postgres()}
+    services = [start_service(tmp_path, **settings) for _ in range(2)]
+    behave(chat, scrape(web.url("/about")))
+    body = {"prompt": PROMPT, "urls": [web.url("/about")], "effort": "low"}
+    paths = [start(services[n % 2], "/v2/agent", **body) for n in range(6)]
+    found = [ended(services[0], path) for path in paths]
+    assert {each["status"] for each in found} == {"completed"}
+    listed = services[1].get("/v2/agent").json["agents"]
+    assert [f"/v2/agent/{each['id']}" for each in listed] == paths[::-1]
+    times = [each["createdAt"] for each in listed]
+    assert len(set(times)) == len(times)
+    chat.behave("slow")
+    path = start(services[0], "/v2/agent", **body)
+    assert services[1].request("DELETE", path).status == 200
+    assert services[0].get(path).json["stopReason"] == "cancelled"
+
+
 def test_a_finished_round_is_not_fetched_again_after_a_kill(
     start_service, tmp_path, chat
 ):
