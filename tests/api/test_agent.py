@@ -181,6 +181,28 @@ def test_a_required_value_that_no_page_has_is_null(running, web, chat):
     assert "No page has name, which the schema requires." in found["warning"]
 
 
+def test_data_of_pages_are_merged_if_the_model_gives_no_answer(running, web, chat):
+    url = web.url("/shop/lamp")
+    page_value = {"name": "Brass Lamp"}
+    behave(chat, scrape(url), EXTRACT, value="null", page_value=page_value)
+    found = agent(running, urls=[url], schema=shop.SCHEMA)
+    assert found["data"] == page_value
+    assert "were merged by rules" in found["warning"]
+    behave(chat, scrape(url), EXTRACT, text=" ")
+    found = agent(running, urls=[url])
+    assert found["error"] == "The language model wrote no answer (it said nothing)."
+    assert found["partial"]["sources"] == [{"url": url, "title": "Brass Lamp"}]
+
+
+def test_a_schema_may_be_that_of_a_list(running, web, chat):
+    url = web.url("/shop")
+    schema = {"type": "array", "items": {"type": "string"}}
+    value = {"value": ["Brass Lamp", "Oak Chair"]}
+    behave(chat, scrape(url), EXTRACT, value=value, page_value=value)
+    found = agent(running, urls=[url], schema=schema)
+    assert (found["status"], found["data"]) == ("completed", value["value"])
+
+
 def test_a_model_that_does_not_end_is_ended_by_the_bounds(running, web, chat):
     behave(chat, scrape(web.url("/about")))  # the same for ever
     found = agent(running, urls=[web.url("/about")], effort="low")
@@ -212,8 +234,16 @@ def test_urls_that_the_model_makes_up_are_refused(running, web, chat):
 
 @pytest.mark.parametrize(
     "answer",
-    [{"action": "dance"}, "I would rather not.", {"action": None}, scrape(), "{"],
-    ids=["unknown", "no JSON", "null", "no urls", "broken"],
+    [
+        {"action": "dance"},
+        "I would rather not.",
+        {"action": None},
+        scrape(),
+        "{",
+        "null",
+        '[{"action": "extract"}]',
+    ],
+    ids=["unknown", "no JSON", "no action", "no urls", "broken", "null", "a list"],
 )
 def test_what_is_no_action_is_a_round_of_its_own(running, web, chat, answer):
     behave(chat, answer, answer, answer, scrape(web.url("/about")), EXTRACT)

@@ -64,6 +64,8 @@ def test_actions_are_read(value, read_as):
     ("value", "why"),
     [
         ({}, "must be one of"),
+        (None, "must be a JSON object, got None"),
+        (["scrape"], "must be a JSON object"),
         ({"action": "delete"}, "'delete'"),
         ({"action": ["scrape"]}, "must be one of"),
         ({"action": "search"}, "no query"),

@@ -508,7 +508,8 @@ class OperationCalls:
 
     async def cancel(self, found: OperationRow, team: Team, error: str) -> JobState:
         """Cancel an operation unless it has ended. Return its state afterwards."""
-        if found.state in ACTIVE:
-            await self._operations.cancel(found.id, error, team.actor)
-            found = await self.read(found.id, team, found.kind, error)
-        return found.state
+        if found.state not in ACTIVE:
+            return found.state
+        await self._operations.cancel(found.id, error, team.actor)
+        after = await self._operations.read(found.id, team.id, found.kind)
+        return JobState.CANCELLED if after is None else after.state

@@ -94,6 +94,8 @@ class AgentWriter:
         found = await self._ask(operation, task, data, options.schema, until)
         if options.schema is None and not found.text.strip():
             raise ModelError("it wrote nothing")
+        if options.schema is not None and found.value is None:
+            raise ModelError("it found no value")
         return found
 
     async def _ask(

@@ -55,12 +55,14 @@ class AgentChoice:
 
 
 def read_choice(
-    value: Mapping[str, Any], state: AgentState, *, is_strict: bool, has_pages: bool
+    value: Any, state: AgentState, *, is_strict: bool, has_pages: bool
 ) -> AgentChoice:
-    """Return the action in a model's answer, a value by :data:`CHOICE_SCHEMA`.
+    """Return the action in a model's answer, a value by :data:`CHOICE_SCHEMA` or null.
 
     With ``is_strict`` the agent may not look for pages. Raises :exc:`ChoiceRefused`.
     """
+    if not isinstance(value, dict):
+        raise ChoiceRefused(f"an action must be a JSON object, got {short(value)}")
     action = value.get("action")
     if action not in ACTIONS:
         allowed = ", ".join(ACTIONS)

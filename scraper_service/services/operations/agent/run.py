@@ -70,7 +70,7 @@ class AgentRun:
         named = [*self._options.urls]
         if not self._options.only_urls:
             named += written_urls(self._options.prompt)
-        self._state.learn(named)
+        self._state.learn(named, are_named=True)
         # As they are fetched.
         self._named = [self._state.known.get(url_key(url), url) for url in named]
         self._partial: dict[str, Any] = {}

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
     from scraper_service.content.text.agent_pages import AgentPage
 
-MAX_KNOWN = 3000  # URLs
+MAX_KNOWN = 2000  # URLs
+MAX_LENGTH = 1000  # characters of a URL that was found
 MAX_SAID = 3000  # bytes of one observation
 NONE = "none"  # the action of a round in which the model failed
 
@@ -72,12 +73,16 @@ class AgentState:
             count += 1
         return count
 
-    def learn(self, urls: Iterable[str]) -> None:
-        """Let the agent read ``urls``, up to :data:`MAX_KNOWN` in all."""
+    def learn(self, urls: Iterable[str], *, are_named: bool = False) -> None:
+        """Let the agent read ``urls``, up to :data:`MAX_KNOWN` in all.
+
+        Long ones are left out, unless the caller has named them.
+        """
         for url in urls:
             if len(self.known) >= MAX_KNOWN:
                 return
-            self.known.setdefault(url_key(url), url)
+            if are_named or len(url) <= MAX_LENGTH:
+                self.known.setdefault(url_key(url), url)
 
     def end_round(
         self, said: str, urls: Sequence[str] = (), no_action: str = NONE
