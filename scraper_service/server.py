@@ -289,6 +289,8 @@ class Server:
         from scraper_service.crawling.politeness.team_limits import TeamPermits
         from scraper_service.crawling.pricing import Prices
         from scraper_service.llm.model import language_model
+        from scraper_service.services.operations.agent.agent import Agent
+        from scraper_service.services.operations.agent.agent_writer import AgentWriter
         from scraper_service.services.operations.deep_research.report_writer import (
             ResearchWriter,
         )
@@ -298,14 +300,17 @@ class Server:
         from scraper_service.services.operations.operations import (
             OperationCalls,
             Operations,
-            Sources,
         )
+        from scraper_service.services.operations.sources import Sources
 
         settings, prices = self.settings, Prices(self.settings)
         sources = Sources(self.maps, self.searches)
-        writer = ResearchWriter(language_model(settings), self.pool)
+        model = language_model(settings)
+        writer = ResearchWriter(model, self.pool)
+        chooser = AgentWriter(model, settings)
         kinds: dict[str, Work] = {
             "extract": Extract(sources, self.pool, prices, settings),
+            "agent": Agent(sources, self.pool, prices, chooser, settings),
             "llmstxt": LlmsText(sources, self.pool, prices, settings),
             "deep_research": Research(sources, self.pool, prices, writer),
         }
@@ -554,6 +559,7 @@ class Server:
                 chosen=check_tools(settings.getlist("MCP_TOOLS")),
                 has_browser=lambda: engines.missing is None,
                 key=derived_key(self._key_secret(), "cursors of tools"),
+                has_model=bool(settings["LLM_BASE_URL"]),
             ),
             checks=checks,
             origins=frozenset(settings.getlist("MCP_ORIGINS")),

@@ -207,9 +207,9 @@ MAX_RUNNING_JOBS = 20
 MAX_RUNNING_MAPS = 8
 # Maps that run or wait in one process. Further ones get a 429.
 MAX_PENDING_MAPS = 200
-# Extract, deep research and llms.txt jobs that run at a time in one process.
+# Extract, agent, deep research and llms.txt jobs that run at a time in one process.
 MAX_RUNNING_OPERATIONS = 50
-# Time after which such a job ends with what it has read so far.
+# Time after which such a job ends with what it has read so far; an agent fails.
 OPERATION_TIMEOUT_S = 3600
 # Monitors of one team.
 MAX_MONITORS = 1000

@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from tests.browser.conftest import SETTINGS, why_no_browser
-from tests.compat.__main__ import ANSWER, install_loaders, install_scripts, outcomes
+from tests.compat.__main__ import (
+    answer_of,
+    install_loaders,
+    install_scripts,
+    outcomes,
+)
 from tests.support import shop
 from tests.support.scripted_site import ScriptedSite, slow
 
@@ -31,7 +36,7 @@ def test_every_method_of_every_client(start_service, tmp_path, chat):
     if why := install_scripts(scripts) or install_loaders(loaders):
         pytest.skip(f"the clients cannot be installed: {why}")
     with ScriptedSite({**shop.pages(), "/slow": slow("<p>late</p>", 5)}) as site:
-        chat.behave(answer=ANSWER)
+        chat.behave(answer=answer_of(site.url("/shop/lamp")))
         service = start_service(**SETTINGS, **chat.environment)
         found = outcomes(service, site.url("").rstrip("/"), scripts, loaders)
     wrong = [f"{x.client} {x.method}: {x.result}" for x in found if not x.is_right]

@@ -47,6 +47,7 @@ TABLES = (
     ("Maps", catalogue.MAP, True),
     ("Searches", catalogue.SEARCH, True),
     ("Extract", catalogue.EXTRACT, False),
+    ("Agent", catalogue.AGENT, False),
     ("llms.txt", catalogue.LLMS_TEXT, False),
     ("Deep research", catalogue.RESEARCH, False),
 )

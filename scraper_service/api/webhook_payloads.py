@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from scraper_service.options.crawl import Webhook
     from scraper_service.storage.jobs.job_records import Event
 
+AGENT = "agent"
 FAMILIES = {
     "crawl": "crawl",
     "batch": "batch_scrape",
     "extract": "extract",
+    AGENT: "agent",
     MONITOR_CHECK: "monitor",
 }
 
@@ -86,10 +88,22 @@ def body_parts(
     return [
         encode(front)[:-1],
         b',"data":[',
-        event.page or _result(event) or _change(event),
+        event.page or _of_agent(event) or _result(event) or _change(event),
         b"],",
         encode(back)[1:],
     ]
+
+
+def _of_agent(event: Event) -> bytes:
+    """Return the facts of an event of an agent; empty for its start and other jobs."""
+    if event.job_kind != AGENT or event.kind == "started":
+        return b""
+    if event.detail:
+        return event.detail.encode()
+    if event.result is None:
+        return encode({"creditsUsed": 0})  # failed and cancelled runs are free
+    result = json.loads(event.result)
+    return encode({"creditsUsed": result["creditsUsed"], "data": result["data"]})
 
 
 def _change(event: Event) -> bytes:

@@ -37,6 +37,11 @@ class Prices:
         """The price of a page without surcharges."""
         return self._page
 
+    @property
+    def reading(self) -> int:
+        """The surcharge of a page that a language model reads."""
+        return self._json
+
     def of(
         self, content: PageContent, options: ScrapeOptions, proxy: str = "basic"
     ) -> int:
@@ -55,6 +60,12 @@ class Prices:
         This price is reserved before the fetch.
         """
         return self._page + self._extra(options)
+
+    def most(self, options: ScrapeOptions, pdf_pages: int) -> int:
+        """Return the highest price of a page, of whose PDF files ``pdf_pages`` are read."""
+        page = max(self._page, self._pdf_page * pdf_pages)
+        stealth = 0 if options.proxy == "basic" else self._stealth
+        return page + stealth + self._extra(options)
 
     def without_fetch(self, price: int) -> int:
         """Return the rest of the price of a page that is not fetched: its surcharges."""

@@ -66,6 +66,12 @@ NO_MODEL = (
     " (SCRAPER_LLM_BASE_URL)"
 )
 
+NO_AGENT = (
+    "The agent needs a language model, which the operator has not set up"
+    " (SCRAPER_LLM_BASE_URL, SCRAPER_LLM_MODEL). Without a model, POST /v2/extract with"
+    " enableWebSearch searches and reads pages."
+)
+
 
 def is_by_either(item: formats.Format) -> bool:
     """Return True if rules produce the format without a model, or after it failed."""
@@ -219,6 +225,17 @@ def require_researchable(model: str | None) -> None:
     if model is not None:
         text = f"deep research is not available here: {model}"
         raise OptionUnavailable("query", text, "LANGUAGE_MODEL_REQUIRED")
+
+
+def require_agent(model: str | None) -> None:
+    """Check that an agent can run: a language model chooses its steps.
+
+    ``model`` is as in :func:`require_available`.
+
+    :raises OptionUnavailable: without a language model.
+    """
+    if model is not None:
+        raise OptionUnavailable("prompt", NO_AGENT, "LANGUAGE_MODEL_REQUIRED")
 
 
 # Options without a meaning for a file: attribute, name, test. See docs/api.md, Uploads.

@@ -15,15 +15,19 @@ from attrs import asdict, fields, frozen
 
 from scraper_service.options import request_values as values
 from scraper_service.options.crawl import (
+    AGENT_EVENTS,
     EXTRACT_EVENTS,
     MAX_BATCH_URLS,
     MAX_DELAY_S,
     SITEMAP_MODES,
 )
 from scraper_service.options.extraction import (
+    EFFORTS,
+    MAX_AGENT_URLS,
     MAX_DEPTH,
     MAX_EXTRACT_URLS,
     MAX_LLMS_URLS,
+    MAX_MODEL_NAME,
     MAX_QUESTION,
     MAX_RESEARCH_S,
     MAX_RESEARCH_URLS,
@@ -517,6 +521,30 @@ EXTRACT: TableT = (
     Option("webhook", Each(None, "webhook"),
         values.webhook_kind("extract", EXTRACT_EVENTS), None,
         "The receiver of the job's events."),
+    RETENTION,
+)
+
+#: The attributes of :class:`~scraper_service.options.extraction.AgentOptions`.
+AGENT: TableT = (
+    Option("prompt", "prompt", Then(Text(MAX_QUESTION), values.words, {"pattern": r"\S"}),
+        REQUIRED,
+        "What to find, in words."),
+    Option("urls", "urls", Array(values.URL, MAX_AGENT_URLS), (),
+        "Where to start."),
+    Option("only_urls", "strictConstrainToURLs", Bool(), False,
+        "Fetch nothing but urls."),
+    Option("schema", "schema", Schema(), None,
+        "The JSON Schema of the result."),
+    Option("max_credits", "maxCredits",
+        Then(Number(0), values.positive, {"exclusiveMinimum": 0}), 2500,
+        "Fail when the run would cost more credits."),
+    Option("model", "model", Text(MAX_MODEL_NAME), None,
+        "A name that responses repeat; it chooses no model."),
+    Option("effort", "effort", choice(*EFFORTS), None,
+        "How many pages and rounds: 10 and 3, 25 and 6, or 50 and 10; medium without it."),
+    Option("webhook", "webhook",
+        values.webhook_kind("agent", AGENT_EVENTS, AGENT_EVENTS), None,
+        "The receiver of the run's events."),
     RETENTION,
 )
 

@@ -31,6 +31,7 @@ SITEMAP_MODES = ("include", "skip", "only")
 # A webhook without events receives the common ones.
 COMMON_EVENTS = ("started", "page", "completed", "failed")
 EXTRACT_EVENTS = (*COMMON_EVENTS, "cancelled")
+AGENT_EVENTS = ("started", "action", "completed", "failed", "cancelled")
 EVENTS = (*EXTRACT_EVENTS, "paused", "resumed", "updated")
 MONITOR_EVENTS = ("page", "check.completed")
 
@@ -65,10 +66,13 @@ class Webhook:
     headers: tuple[tuple[str, str], ...] = ()
     #: Any JSON; each delivery repeats it.
     metadata: Mapping[str, Any] = field(factory=dict)
-    #: Some of :data:`EVENTS` or :data:`MONITOR_EVENTS`, without the kind of job.
+    #: Some of :data:`EVENTS`, :data:`AGENT_EVENTS` or :data:`MONITOR_EVENTS`, without
+    #: the kind of job.
     events: tuple[str, ...] = field(
         default=COMMON_EVENTS,
-        validator=deep_iterable(in_((*EVENTS, *MONITOR_EVENTS)), instance_of(tuple)),
+        validator=deep_iterable(
+            in_((*EVENTS, *AGENT_EVENTS, *MONITOR_EVENTS)), instance_of(tuple)
+        ),
     )
 
 

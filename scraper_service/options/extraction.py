@@ -1,4 +1,4 @@
-"""The options of extract, llms.txt and deep research jobs: one frozen class each."""
+"""The options of extract, agent, llms.txt and deep research jobs: a frozen class each."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from attrs import field, frozen
 from attrs.validators import (
     deep_iterable,
     ge,
+    gt,
     in_,
     instance_of,
     le,
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_EXTRACT_URLS = 10
+MAX_AGENT_URLS = 100
+MAX_MODEL_NAME = 256  # characters
+EFFORTS = ("low", "medium", "high")
 MAX_LLMS_URLS = 5000
 MAX_DEPTH = 12
 MAX_QUESTION = 10_000  # characters
@@ -149,8 +153,44 @@ class ResearchOptions:
         return self.query
 
 
-OperationOptionsT: TypeAlias = ExtractOptions | LlmsTextOptions | ResearchOptions
+@frozen(kw_only=True)
+class AgentOptions:
+    """A request in words, for which a language model searches and reads pages."""
+
+    kind: ClassVar[str] = "agent"
+
+    prompt: str = field(validator=min_len(1))
+    #: Where to start.
+    urls: tuple[str, ...] = field(validator=[max_len(MAX_AGENT_URLS), _texts])
+    #: True fetches nothing but ``urls`` and redirects on their hosts.
+    only_urls: bool = field(validator=_flag)
+    #: The JSON Schema of the result; None for a text.
+    schema: dict[str, Any] | None = field(validator=optional(instance_of(dict)))
+    #: The run fails when it would cost more.
+    max_credits: float = field(validator=gt(0))
+    #: Any name; responses repeat it.
+    model: str | None = field(validator=_text)
+    #: Bounds pages and rounds; None is ``medium``.
+    effort: str | None = field(validator=optional(in_(EFFORTS)))
+    webhook: Webhook | None
+    scrape: ScrapeOptions
+    #: Days that the results are stored after the last change; None is the operator's.
+    retention_days: float | None = field(default=None, validator=DAYS)
+    origin: str = "api"
+    integration: str | None = None
+    audit_username: str | None = None
+
+    @property
+    def target(self) -> str:
+        """The run in the list of a team's jobs: its first URL or its prompt."""
+        return next(iter(self.urls), self.prompt)
+
+
+OperationOptionsT: TypeAlias = (
+    ExtractOptions | AgentOptions | LlmsTextOptions | ResearchOptions
+)
 
 OPERATIONS: Mapping[str, type[OperationOptionsT]] = {
-    cls.kind: cls for cls in (ExtractOptions, LlmsTextOptions, ResearchOptions)
+    cls.kind: cls
+    for cls in (ExtractOptions, AgentOptions, LlmsTextOptions, ResearchOptions)
 }

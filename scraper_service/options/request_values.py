@@ -648,6 +648,13 @@ def sitemap_v1(is_ignored: bool) -> str:
 # Searches.
 
 
+def words(text: str) -> str:
+    """Return ``text`` unless it is blank, else raise ValueError."""
+    if not text.strip():
+        raise ValueError("must not be empty, got " + short(text))
+    return text
+
+
 def query_text(text: str) -> str:
     """Return the words of a search without spaces around them, else a ValueError."""
     if not text.strip():

@@ -83,9 +83,15 @@ class SiteRules:
     whitelist: tuple[str, ...] = ()
     #: Top-level domains without a dot.
     blocked_tlds: tuple[str, ...] = ()
+    #: If there are any, no other host may be fetched. No request sets them.
+    only: tuple[str, ...] = ()
 
     def allows(self, host: str) -> bool:
         """Return True if ``host`` (lower case, no port) may be fetched."""
+        return (not self.only or host in self.only) and self.allows_part(host)
+
+    def allows_part(self, host: str) -> bool:
+        """Return True if an image, script or frame of a page may come from ``host``."""
         if any(_covers(pattern, host) for pattern in self.whitelist):
             return True
         tlds = (f"*.{tld}" for tld in self.blocked_tlds)

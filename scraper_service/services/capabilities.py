@@ -43,12 +43,14 @@ NO_STEALTH = "the operator has no stealth proxies (SCRAPER_PROXIES)"
 NO_SECRET = "the operator has set no secret (SCRAPER_WEBHOOK_SECRETS)"  # noqa: S105
 #: Parts of the reference API that this service does not have.
 NOT_OFFERED = {
-    "agent": "no collection by a prompt alone; extract, search and deep-research are",
+    "snapshots": "the states of an agent's answer are not kept; partial is its last one",
+    "threads": "each run of an agent stands alone; a new run with more in its prompt is",
+    "trace": "the steps of an agent are not kept; its webhook sends them as they begin",
     "replay": "sessions of the browser are not recorded; screenshots of their steps are",
 }
 
 _HOSTED = "it needs data or accounts of the hosted service"
-# The first or last segment of a path below a version: the reason of its 404.
+# A segment of a path below a version: the reason of its 404.
 _PATHS = {
     **{name: f"{name} is not offered: {why}" for name, why in NOT_OFFERED.items()},
     **{
@@ -61,6 +63,7 @@ _OF_SEARCH = ("developer", "gov", "legal-regulatory", "research")
 _OF_VERSION = {
     "v1": ("deep-research", "llmstxt"),
     "v2": (
+        "agent",
         *("browser", "capabilities", "feedback", "interact", "monitor", "parse"),
         "sessions",
     ),
@@ -78,8 +81,7 @@ def why_not_offered(path: str) -> str | None:
             return f"Not found: {first} is part of /{other}: /{other}/{first}."
     if first == "search" and rest[0] in _OF_SEARCH:
         return f"Not found: search/{rest[0]} is not offered: {_HOSTED}."
-    last = next((name for name in reversed(rest) if name), "")
-    known = _PATHS.get(first) or _PATHS.get(last)
+    known = next((_PATHS[name] for name in (first, *rest) if name in _PATHS), None)
     return f"Not found: {known}." if known else None
 
 
@@ -147,6 +149,7 @@ def _features(
 
     yield Capability("browser", engines.missing)
     yield Capability("model", missing_model(settings))
+    yield Capability("agent", missing_model(settings))
     yield needs("webSearch", searches.names != (OWN,), NO_ENGINE)
     yield needs("searchIndex", settings.getbool("SEARCH_INDEX"), NO_INDEX)
     yield needs("textInImages", can_recognise_text(), NO_RECOGNISER)

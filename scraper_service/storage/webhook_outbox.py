@@ -216,11 +216,20 @@ def open_deliveries(connection: Connection, job_id: str) -> tuple[int, int] | No
     return found.get(DeliveryState.PENDING, 0), found.get(DeliveryState.FAILED, 0)
 
 
-def tell_one(connection: Connection, job_id: str, kind: str, at: float) -> None:
-    """Insert a delivery for one event of a locked job, and count it."""
+def tell_one(
+    connection: Connection,
+    job_id: str,
+    kind: str,
+    at: float,
+    detail: str | None = None,
+) -> None:
+    """Insert a delivery for one event of a locked job, and count it.
+
+    ``detail`` is JSON of the event.
+    """
     columns = (job.c.hook_events, job.c.deliveries)
     asked, told = connection.execute(select(*columns).where(job.c.id == job_id)).one()
-    now_told = tell(connection, job_id, asked, told, [(kind, None)], at)
+    now_told = tell(connection, job_id, asked, told, [(kind, None)], at, detail)
     if now_told != told:
         connection.execute(
             update(job).where(job.c.id == job_id).values(deliveries=now_told)

@@ -7,10 +7,10 @@ import pytest
 ID = "0b5f0a3e-41b1-4f0e-8a59-2f5f7e2b9d11"
 # Interface document, 2 and 20: what the reference offers and this service does not.
 ELSEWHERE = [
-    ("POST", "/v2/agent"),
-    ("GET", "/v2/agent"),
-    ("DELETE", f"/v2/agent/{ID}"),
     ("GET", f"/v2/agent/{ID}/trace"),
+    ("GET", f"/v2/agent/{ID}/snapshots/{ID}"),
+    ("GET", f"/v2/agent/threads/{ID}"),
+    ("POST", "/v1/agent"),
     ("POST", "/v1/browser"),
     ("GET", f"/v2/interact/{ID}/replay"),
     ("GET", "/v2/search/developer"),
@@ -33,6 +33,7 @@ ELSEWHERE_BY_VERSION = {
     "/v1/parse": "/v2/parse",
     "/v1/capabilities": "/v2/capabilities",
     "/v1/feedback": "/v2/feedback",
+    "/v1/agent": "/v2/agent",
     "/v1/browser": "/v2/browser",
 }
 
@@ -51,6 +52,7 @@ def test_what_is_off_has_a_reason_that_names_what_to_do(service):
     data, features, formats = told(service.get("/v2/capabilities"))
     assert "RENDER" in features["browser"]["reason"]
     assert "LLM_BASE_URL" in features["model"]["reason"]
+    assert "LLM_BASE_URL" in features["agent"]["reason"]
     assert "SEARXNG_URL" in features["webSearch"]["reason"]
     assert features["searchIndex"]["available"]
     assert features["authentication"]["available"]
@@ -59,7 +61,7 @@ def test_what_is_off_has_a_reason_that_names_what_to_do(service):
     assert data["searchEngines"] == ["own"]
     assert data["database"] == "sqlite"
     assert data["version"][0].isdigit()
-    assert {each["name"] for each in data["notOffered"]} >= {"agent", "replay"}
+    assert {each["name"] for each in data["notOffered"]} >= {"threads", "replay"}
 
 
 def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):
@@ -75,7 +77,7 @@ def test_what_is_set_up_is_on_and_no_secret_is_told(start_service):
     reply = service.get("/v2/capabilities", key=None)
     data, features, formats = told(reply)
     on = {name for name, each in features.items() if each["available"]}
-    assert {"model", "webSearch"} <= on
+    assert {"agent", "model", "webSearch"} <= on
     assert not {"authentication", "searchIndex"} & on
     assert formats["question"]["available"]
     assert "SearXNG" in data["searchEngines"]

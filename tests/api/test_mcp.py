@@ -575,3 +575,25 @@ def test_without_keys_a_name_that_leads_here_is_no_origin(
     headers = {"Origin": origin, "Host": urlsplit(origin).netloc}
     ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
     assert send(service, ping, headers=headers, key=None).status == status
+
+
+def test_agents_are_offered_with_a_model(service, clever, chat, web):
+    names = {"firecrawl_agent", "firecrawl_agent_status"}
+    for running, offered in ((service, set()), (clever, names)):
+        tools = ask(running, "tools/list").json["result"]["tools"]
+        assert {tool["name"] for tool in tools} & names == offered
+    url = web.url("/a")
+    actions = [{"action": "scrape", "urls": [url]}, {"action": "extract"}]
+    by_text = {"Choose the action": {"answers": actions}, "Write the answer": "So [1]."}
+    chat.behave(answer={"by_text": by_text})
+    started = call(clever, "agent", prompt="the title", urls=[url], effort="low")
+    assert started.keys() == {"id", "answer"}
+    status = {}
+
+    def is_over():
+        status.update(call(clever, "agent_status", id=started["id"]))
+        return status["status"] == "completed"
+
+    wait_until(is_over)
+    assert status["data"]["answer"] == "So [1]."
+    assert "has no argument 'mode'" in call(clever, "agent", prompt="x", mode="chat")

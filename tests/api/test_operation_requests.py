@@ -220,6 +220,7 @@ def test_operations_survive_json():
         extract(v2, prompt="p", schema=SCHEMA, limit=3, webhook="http://a.com").options,
         v1.llms_text_options({"url": URL}),
         v1.research_options({"query": "q", "formats": ["json", "markdown"]}),
+        v2.agent_options({"prompt": "p", "schema": SCHEMA, "webhook": "http://a.com"}),
     ]
     assert {type(options) for options in made} == set(OPERATIONS.values())
     for options in made:

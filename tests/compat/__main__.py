@@ -10,7 +10,7 @@ import sys
 import tempfile
 import venv
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from attrs import frozen
 
@@ -28,16 +28,24 @@ FOLDER = Path(__file__).parent
 RESULT = FOLDER.parents[1] / "tools" / "bench" / "results" / "compatibility.md"
 INSTALL_TIMEOUT_S = 300
 RUN_TIMEOUT_S = 600
-# What the language model answers to everything: data of a page, options of a crawl,
-# searches of deep research.
-ANSWER = {
-    "name": "Brass Lamp",
-    "include_paths": ["^/shop"],
-    "limit": 5,
-    "queries": ["founder of the shop"],
-}
 PYTHON = ("python_v2", "python_v1")
 SCRIPTS = ("clients.mjs", "mcp.mjs", "mcp_upload.mjs")
+
+
+def answer_of(lamp: str) -> dict[str, Any]:
+    """Return what the language model answers to everything.
+
+    These are data of a page, options of a crawl, searches of deep research, and an action
+    of an agent, which reads the page ``lamp``.
+    """
+    return {
+        "name": "Brass Lamp",
+        "include_paths": ["^/shop"],
+        "limit": 5,
+        "queries": ["founder of the shop"],
+        "action": "scrape",
+        "urls": [lamp],
+    }
 
 
 @frozen
@@ -166,7 +174,7 @@ def main() -> int:
         ScriptedSite(pages) as site,
         ChatServer() as chat,
     ):
-        chat.behave(answer=ANSWER)
+        chat.behave(answer=answer_of(site.url("/shop/lamp")))
         scripts = _installed(install_scripts, Path(name) / "js")
         loaders = _installed(install_loaders, Path(name) / "loaders")
         if why := why_no_browser():

@@ -124,9 +124,16 @@ await v2("browserExecute", () => second.browserExecute(held.id, {
 await v2("listBrowsers", () => second.listBrowsers({ status: "active" }),
   (x) => x.sessions.some((each) => each.id === held.id));
 await v2("deleteBrowser", () => second.deleteBrowser(held.id), (x) => x.sessionDurationMs > 0);
+const wanted = { prompt: "The name", urls: [lamp], effort: "low" };
+await v2("agent", () => second.agent({ ...wanted, schema, pollInterval: 1 }),
+  (x) => x.status === "completed" && x.data.name);
+const agentRun = await v2("startAgent", () => second.startAgent(wanted), (x) => x.id);
+await v2("cancelAgent", () => second.cancelAgent(agentRun.id));
+await v2("getAgentStatus", () => second.getAgentStatus(agentRun.id), (x) => x.status === "failed");
+if (typeof second.listAgents === "function")
+  await v2("listAgents", () => second.listAgents(), (x) => x.agents[0].id === agentRun.id);
 for (const [name, ...given] of [
-  ["startAgent", { prompt: "find the price" }], ["getAgentStatus", unknown],
-  ["cancelAgent", unknown], ["developerSearch", "lamp"], ["findTools", { urls: [lamp] }],
+  ["getAgentTrace", unknown], ["getAgentThread", unknown], ["developerSearch", "lamp"], ["findTools", { urls: [lamp] }],
 ])
   if (typeof second[name] === "function")
     await v2(`${name} (not offered)`, () => second[name](...given), () => false);

@@ -84,17 +84,7 @@ if (kept) {
   }, (x) => JSON.stringify(x).includes("Lamp"));
   await tool("firecrawl_interact_stop", { scrapeId: kept }, (x) => x.success);
 }
-for (const name of ["firecrawl_agent"])
-  if (listed.includes(name)) {
-    const { result, error } = await ask("tools/call", {
-      name, arguments: { prompt: "the price", scrapeId: id, code: "1" },
-    });
-    const text = (result?.content?.[0]?.text ?? error?.message ?? "").slice(0, 300);
-    const failed = Boolean(error ?? result?.isError);
-    console.log(JSON.stringify({
-      client: "MCP", method: `${name} (not offered)`,
-      result: failed ? `refused: ${text}` : `wrong: ${text}`,
-    }));
-  }
+const run = idOf(await tool("firecrawl_agent", { prompt: "The name", urls: [lamp] }, idOf));
+if (run) await tool("firecrawl_agent_status", { id: run }, (x) => JSON.stringify(x).includes("status"));
 server.kill();
 process.exit(0);

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from firecrawl import AsyncFirecrawl, Firecrawl
 from firecrawl.v2.types import ChangeTrackingFormat, MonitorTarget, ScrapeOptions
 
-from tests.compat.steps import Steps, arguments
+from tests.compat.steps import FAILS_IN_CLIENT, Steps, arguments
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -154,6 +154,7 @@ async def run(service: str, key: str, site: str, kind: type) -> None:
     if hasattr(client, "create_monitor"):
         await _monitor(call, client, lamp, site)
     await _sessions(call, client, lamp)
+    await _agents(call, client, lamp)
     await _elsewhere(call, client, lamp)
 
 
@@ -289,13 +290,35 @@ async def _sessions(call: Any, client: Any, lamp: str) -> None:
     )
 
 
+async def _agents(call: Any, client: Any, lamp: str) -> None:
+    """Run an agent, and cancel another one."""
+    asked = {"urls": [lamp], "prompt": "The name", "effort": "low"}
+    await call(
+        "agent",
+        lambda: client.agent(**asked, schema=SCHEMA, poll_interval=1),
+        lambda found: found.status == "completed" and found.data["name"],
+    )
+    started = await call("start_agent", lambda: client.start_agent(**asked), has("id"))
+    await call("cancel_agent", lambda: client.cancel_agent(started.id))
+    await call(
+        "get_agent_status",
+        lambda: client.get_agent_status(started.id),
+        lambda found: found.status == "failed" and found.stop_reason == "cancelled",
+    )
+    is_async = isinstance(client, AsyncFirecrawl)
+    await call(
+        f"list_agents{FAILS_IN_CLIENT if is_async else ''}",
+        client.list_agents,
+        lambda found: found.agents[0].id == started.id,
+    )
+
+
 async def _elsewhere(call: Any, client: Any, lamp: str) -> None:
     """Call what this service does not offer; each has to fail with a clear error."""
     for name, given in {
-        "start_agent": {"prompt": "find the price"},
-        "get_agent_status": (UNKNOWN,),
-        "cancel_agent": (UNKNOWN,),
-        "list_agents": (),
+        "get_agent_trace": (UNKNOWN,),
+        "get_agent_thread": (UNKNOWN,),
+        "get_agent_snapshot": (UNKNOWN, UNKNOWN),
         "developer_search": ("lamp",),
         "gov_search": ("lamp",),
         "search_papers": ("lamp",),

@@ -25,6 +25,7 @@ CALLER = {"scrape", "origin", "integration", "audit_username"}
         (catalogue.MAP, map_search.MapOptions, CALLER),
         (catalogue.SOURCE, map_search.ResultList, {"kind"}),
         (catalogue.EXTRACT, extraction.ExtractOptions, CALLER),
+        (catalogue.AGENT, extraction.AgentOptions, CALLER),
         (catalogue.LLMS_TEXT, extraction.LlmsTextOptions, CALLER),
         (catalogue.RESEARCH, extraction.ResearchOptions, {*CALLER, "json"}),
     ],

@@ -66,8 +66,9 @@ class ChatServer(HttpServer):
         """Answer in ``mode`` with ``answer`` from now on, and forget earlier requests.
 
         ``answer`` is a text, or another value that is sent as JSON. An object with the key
-        ``answers`` has a list of answers, the next for each request. ``target`` is the
-        redirect URL of ``moved``.
+        ``answers`` has a list of answers, the next for each request. An object with the
+        key ``by_text`` maps texts to such answers: the first text that a request has
+        counts. ``target`` is the redirect URL of ``moved``.
         """
         body = {"mode": mode, "answer": answer, "target": target}
         self.ask("/behave", body)
@@ -107,7 +108,8 @@ class _Handler(BaseHTTPRequestHandler):
         }
         with self.lock:
             cls.requests.append(entry)
-            number = len(cls.requests)
+            text = _text_for(self.answer, body)
+            number = sum(text in _asked(each["body"]) for each in cls.requests)
         with contextlib.suppress(OSError):
             self._answer(body, number)
 
@@ -161,8 +163,22 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+def _asked(body: dict[str, Any]) -> str:
+    """Return the text of the user's first message in a request."""
+    found: str = body["messages"][1]["content"]
+    return found
+
+
+def _text_for(answer: Any, body: dict[str, Any]) -> str:
+    """Return the text that chooses the answer to a request; empty for any request."""
+    texts = answer.get("by_text", ()) if isinstance(answer, dict) else ()
+    return next((text for text in texts if text in _asked(body)), "")
+
+
 def _said(answer: Any, body: dict[str, Any], number: int) -> str:
     """Return the text of the model in the mode ``obeys``."""
+    if isinstance(answer, dict) and "by_text" in answer:
+        answer = answer["by_text"].get(_text_for(answer, body))
     if isinstance(answer, dict) and "answers" in answer:
         answers = answer["answers"]
         answer = answers[min(number, len(answers)) - 1]

@@ -92,6 +92,8 @@ class McpServer:
     has_browser: Callable[[], bool]
     #: Signs cursors, so that what one says need not be checked.
     key: bytes
+    #: True if there is a language model.
+    has_model: bool
 
     def tools(self) -> dict[str, Tool]:
         """Return the tools that are offered, by name."""
@@ -102,6 +104,7 @@ class McpServer:
             if all(self.calls.has(*route) for route in tool.routes)
             and (not self.chosen or tool.name in self.chosen)
             and (has_browser or not tool.needs_browser)
+            and (self.has_model or not tool.needs_model)
         }
 
     async def answer(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.api.mcp.agent_tools import AGENT_TOOLS
 from scraper_service.api.mcp.tools import (
     FLAG,
     MOST_WAIT_S,
@@ -198,6 +199,7 @@ TOOLS: tuple[Tool, ...] = (
         reads_only=True,
         run=run_extract,
     ),
+    *AGENT_TOOLS,
     Tool(
         name="firecrawl_interact",
         title="Use a page in a browser",

@@ -134,6 +134,7 @@ class Tool:
     is_open_world: bool = True
     is_destructive: bool = False
     needs_browser: bool = False
+    needs_model: bool = False
     run: RunT
 
     def listed(self, most_tokens: int) -> dict[str, Any]:
@@ -298,6 +299,22 @@ async def run_crawl_status(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
         source={"id": job_id},
         slim=True,
     )
+
+
+async def run_agent(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
+    started = (await call.post("/agent", given)).members
+    facts = {
+        **_bare(started),
+        "answer": "firecrawl_agent_status with this id returns it",
+    }
+    return ToolAnswer(body=_json(facts))
+
+
+async def run_agent_status(call: ToolCall, given: ArgumentsT) -> ToolAnswer:
+    run_id = _text(call.cursor or given, "id")
+    answer = await call.get("/agent/{}", run_id)
+    is_running = b'"status":"processing"' in answer.body[:100]
+    return ToolAnswer(body=answer.body, source={"id": run_id}, is_running=is_running)
 
 
 async def run_extract(call: ToolCall, given: ArgumentsT) -> ToolAnswer:

@@ -61,8 +61,7 @@ if TYPE_CHECKING:
 
 MAX_JOBS, USUAL_JOBS = 100, 25  # in one response
 MAX_TEXT = 200  # characters of ``q``
-# The usual kinds. This service makes no jobs of the last one.
-_JOB_KINDS = (*JOBS.values(), "agent")
+_JOB_KINDS = tuple(JOBS.values())
 KINDS = (*_JOB_KINDS, *CALLS)
 STATE_NAMES = (*STATES.values(), PAUSED)
 
@@ -95,12 +94,14 @@ _PATHS = {
     "extract": "extract",
     "llmstxt": "llmstxt",
     "deep_research": "deep-research",
+    "agent": "agent",
 }
 #: Keys of the options by kind and attribute.
 _NAMES = {
     "crawl": wire_names(requests.CRAWL_KEYS),
     "batch_scrape": wire_names(catalogue.keys(catalogue.BATCH, "v2")),
     "extract": wire_names(catalogue.keys(catalogue.EXTRACT, "v2")),
+    "agent": wire_names(catalogue.keys(catalogue.AGENT, "v2")),
     "llmstxt": wire_names(catalogue.keys(catalogue.LLMS_TEXT, "v1")),
     "deep_research": wire_names(catalogue.keys(catalogue.RESEARCH, "v1")),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from scraper_service.api.routes import crawl_preview
+from scraper_service.api.routes.agent import AgentRoutes
 from scraper_service.api.routes.browser_sessions import BrowserSessionRoutes
 from scraper_service.api.routes.crawl_preview import CrawlPreviewRoutes
 from scraper_service.api.routes.crawl_report import CrawlReportRoutes
@@ -45,6 +46,7 @@ ROUTES = (
     CrawlPreviewRoutes,
     WebhookDeliveryRoutes,
     ExtractRoutes,
+    AgentRoutes,
     MonitorRoutes,
     BrowserSessionRoutes,
     TeamRoutes,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from attrs import evolve, frozen
 
 from scraper_service.api.requests import (
+    agent,
     crawl,
     extraction,
     job_control,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         JobRetryRequest,
     )
     from scraper_service.options.crawl import ReprocessRequest
+    from scraper_service.options.extraction import AgentOptions
     from scraper_service.options.map_search import MapOptions, SearchOptions
 
 WHERE = "body (v2)"
@@ -95,6 +97,8 @@ MAP = Object(map_search.map_keys("v2"), _map, pages.EXPERIMENTAL)
 EXTRACT = extraction.extract_kind(
     "v2", SCRAPE_KEYS, scrape_options, ignores_invalid=True
 )
+
+AGENT = agent.agent_kind(scrape_options)
 
 
 def _search(values: dict[str, Any], at: Position) -> Any:
@@ -334,3 +338,12 @@ def extract_request(body: object) -> ExtractRequest:
     """
     request: ExtractRequest = structure(EXTRACT, body, WHERE)
     return request
+
+
+def agent_options(body: object) -> AgentOptions:
+    """Return the options of a body of ``POST /v2/agent``.
+
+    :raises InvalidOptions: with every issue.
+    """
+    options: AgentOptions = structure(AGENT, body, WHERE)
+    return options

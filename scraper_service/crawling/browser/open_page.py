@@ -75,7 +75,7 @@ class PageOrder:
         if self.sites.covers_host(host):
             return BlockedSite(SITE_BLOCKED)
         rules = self.options.site_rules
-        if rules is not None and not rules.allows(host):
+        if rules is not None and not rules.allows_part(host):
             return SiteRefused("the site is excluded by threatProtection")
         if not self.options.block_ads or host == host_of(self.url):
             return None

@@ -110,4 +110,7 @@ class SiteRefused(IgnoreRequest):
 def check_site(url: str, options: ScrapeOptions) -> None:
     """Raise :exc:`SiteRefused` if ``options`` exclude the site of ``url``."""
     if options.site_rules and not options.site_rules.allows(host_of(url)):
-        raise SiteRefused("the site is excluded by threatProtection")
+        rules, host = options.site_rules, host_of(url)
+        is_strict = rules.only and host not in rules.only
+        name = "strictConstrainToURLs" if is_strict else "threatProtection"
+        raise SiteRefused(f"the site is excluded by {name}")

@@ -11,7 +11,11 @@ from scrapy.http import Response
 
 from scraper_service.crawling.artefacts import keeper, service_secret
 from scraper_service.crawling.browser.shared_browser import SharedBrowser
-from scraper_service.crawling.download.download_errors import BrowserGone, MovedOn
+from scraper_service.crawling.download.download_errors import (
+    BrowserGone,
+    MovedOn,
+    check_site,
+)
 from scraper_service.crawling.robots import RobotsMiddleware
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.options.limits import parse_sites
@@ -169,11 +173,17 @@ class PageRendering:
         return int(request.meta.get("download_maxsize", default)) or MAX_BYTES
 
     def _judge(self, request: Request) -> Judge:
-        """Return a judge that checks robots.txt for navigations of a crawled page."""
+        """Return a judge of navigations: by the sites of the options, and robots.txt.
+
+        The page of a crawl obeys robots.txt.
+        """
         agents: tuple[str, ...] = request.meta.get("robots_agents") or ()
         robots = self._crawler.get_downloader_middleware(RobotsMiddleware)
 
+        options: ScrapeOptions = request.meta["options"]
+
         async def judge(url: str, *, can_leave: bool) -> None:
+            check_site(url, options)
             if not agents or robots is None:
                 return
             # Fetching a robots.txt here could block forever: it may need the slot at the host

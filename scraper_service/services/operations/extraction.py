@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from scraper_service.content.text.stored_pages import StoredPage
     from scraper_service.crawling.converter_pool.pool import ConverterPool
     from scraper_service.crawling.pricing import Prices
-    from scraper_service.services.operations.operations import Operation, Sources
+    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.operations.sources import Sources
 
 MAX_PAGES = 5000  # of one operation
 SEARCHED_PAGES = 10  # of a search, unless the caller sets a limit

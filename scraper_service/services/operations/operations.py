@@ -1,4 +1,4 @@
-"""Runs deep research, extract and llms.txt jobs, here called operations.
+"""Runs extract, agent, deep research and llms.txt jobs, here called operations.
 
 An operation is a coroutine of several steps. The result of a step is stored
 (:mod:`scraper_service.storage.jobs.operations`) before the next step begins. So the coroutine
@@ -11,18 +11,15 @@ import asyncio
 import json
 import logging
 import time
-import uuid
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
-from attrs import evolve, frozen
+from attrs import evolve
 
 from scraper_service.crawling.logs import job_logger, log_begin, with_facts
 from scraper_service.crawling.metrics import CREDITS
-from scraper_service.discovery.map_results import object_row
 from scraper_service.errors import (
     JobNotFound,
-    MapTimedOut,
     OptionUnavailable,
     QueueFull,
     ServiceError,
@@ -30,31 +27,23 @@ from scraper_service.errors import (
 )
 from scraper_service.options.availability import (
     missing_model,
+    require_agent,
     require_available,
     require_researchable,
 )
-from scraper_service.options.extraction import ResearchOptions
+from scraper_service.options.extraction import AgentOptions, ResearchOptions
 from scraper_service.options.limits import Retention
-from scraper_service.options.map_search import (
-    MAX_MAP_LIMIT,
-    MAX_QUERY,
-    MAX_SEARCH,
-    MapOptions,
-)
-from scraper_service.options.scrape import OVERALL_TIMEOUT_MS
 from scraper_service.options.serialization import operation_from_json
 from scraper_service.options.site_policy import under_policy
-from scraper_service.options.spider_arguments import MAP_DEFAULTS
-from scraper_service.search_engines.searches import options_for
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.metrics.tracing import job_span, note_job
 from scraper_service.storage.jobs import admission, operations
 from scraper_service.storage.jobs.admission import Terms
-from scraper_service.storage.jobs.job_records import JobState
+from scraper_service.storage.jobs.job_records import ACTIVE, JobState
 from scraper_service.storage.jobs.jobs import Jobs
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+    from collections.abc import AsyncIterator, Callable, Mapping
 
     from scrapy.settings import BaseSettings
 
@@ -62,15 +51,14 @@ if TYPE_CHECKING:
     from scraper_service.crawling.politeness.team_limits import TeamPermits
     from scraper_service.options.crawl import BatchOptions
     from scraper_service.options.extraction import OperationOptionsT
-    from scraper_service.options.scrape import ScrapeOptions
-    from scraper_service.search_engines.searches import Searches
     from scraper_service.services.accounts import Team
     from scraper_service.services.job_runner import JobRunner
-    from scraper_service.services.mapping import MapCrawler
+    from scraper_service.storage.accounts.audit import Actor
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.job_records import Job
     from scraper_service.storage.jobs.operations import (
         Entry,
+        OperationEntry,
         OperationRow,
         StepFailure,
         Taken,
@@ -83,6 +71,7 @@ LOOK_S = 1.0  # at a step that another process works on
 BETWEEN_LOOKS_S = 0.1
 RETRY_S = 1.0  # where the service is too busy for a step, or one broke
 MAX_TRIES = 3  # of what breaks
+AGENT_CREDITS = 5  # that a team must have, unless the caller set fewer: one page
 
 
 class OperationFailed(Exception):
@@ -126,6 +115,16 @@ class Operation:
         self.memory |= facts
         memory = json.dumps(self.memory)
         await self._store(operations.remember, memory)
+
+    async def advance(self, result: bytes, action: Any = None, **facts: Any) -> None:
+        """Do as :meth:`remember` and :meth:`show` in one write.
+
+        ``action`` is the JSON value of an event for the webhook, None for no event.
+        """
+        self.memory |= facts
+        memory = json.dumps(self.memory)
+        event = None if action is None else json.dumps(action)
+        await self._store(operations.advance, memory, result, event)
 
     async def store(self, function: Callable[..., bool], *args: Any) -> None:
         """Run a write of a step, ``function(connection, job_id, lease, *args)``.
@@ -212,9 +211,13 @@ class Operation:
         self.is_over = True
         self._log_end("completed", pages=pages, credits=price)
 
-    async def fail(self, error: str) -> None:
-        """End the operation without a result. It costs nothing."""
-        await self._store(operations.fail, error)
+    async def fail(self, error: str, result: bytes | None = None) -> None:
+        """End the operation without a result. It costs nothing.
+
+        ``result`` is the JSON that the caller sees beside the error; None leaves it as
+        it is.
+        """
+        await self._store(operations.fail, error, result)
         self.is_over = True
         self._log_end("failed", error=error)
 
@@ -327,6 +330,27 @@ class Operations:
             operations.read_operation, operation_id, team_id, kind
         )
 
+    async def newest(
+        self, team_id: str, kind: str, before: float | None, limit: int
+    ) -> list[OperationEntry]:
+        """Return the newest operations of a team, see :func:`operations.read_operations`."""
+        return await self._database.read(
+            operations.read_operations, team_id, kind, before, limit
+        )
+
+    async def cancel(
+        self, operation_id: str, error: str, actor: Actor | None = None
+    ) -> None:
+        """Cancel an operation unless it has ended. ``error`` is for its caller.
+
+        Its steps end soon, and no further one starts.
+        """
+        jobs = Jobs(self._database)
+        if await jobs.end(operation_id, JobState.CANCELLED, error, actor):
+            if (task := self._running.get(operation_id)) is not None:
+                task.cancel()
+            self._wanted.set()  # its steps have lost their operation
+
     async def _run(self) -> None:
         while True:
             self._wanted.clear()
@@ -431,6 +455,8 @@ class OperationCalls:
         self._no_model = missing_model(settings)
         self._retention = Retention.of(settings)
         self._disk = operations.disk
+        #: The name of the language model, None without a model.
+        self.model_name: str | None = settings["LLM_MODEL"] or None
 
     async def start(self, options: OperationOptionsT, team: Team, version: int) -> str:
         """Store an operation that is run soon; return its id.
@@ -447,6 +473,8 @@ class OperationCalls:
             raise
         if isinstance(options, ResearchOptions):
             require_researchable(self._no_model)
+        if isinstance(options, AgentOptions):
+            require_agent(self._no_model)
         work = self._operations.kinds[options.kind]
         terms = Terms(
             team_id=team.id,
@@ -458,9 +486,10 @@ class OperationCalls:
             disk_bytes=self._disk.limit(team),
         )
         self._places.limit_to(team.id, team.concurrency)
-        return await self._operations.start(
-            options, terms, version, work.pages(options)
-        )
+        pages = work.pages(options)
+        if isinstance(options, AgentOptions):
+            terms = evolve(terms, least_pages=min(pages, AGENT_CREDITS))
+        return await self._operations.start(options, terms, version, pages)
 
     async def read(
         self, operation_id: str, team: Team, kind: str, not_found: str
@@ -471,104 +500,16 @@ class OperationCalls:
             raise JobNotFound(not_found)
         return found
 
+    async def newest(
+        self, team: Team, kind: str, before: float | None, limit: int
+    ) -> list[OperationEntry]:
+        """Return the newest operations of a team that started before a time."""
+        return await self._operations.newest(team.id, kind, before, limit)
 
-MAP_TIMEOUT_S = 60.0
-
-
-@frozen
-class Listed:
-    """The URLs of a site as JSON objects."""
-
-    slices: tuple[bytes, ...] = ()
-    #: Why there are none.
-    error: str | None = None
-
-
-class Sources:
-    """Finds pages for operations by maps and searches, which are not charged."""
-
-    def __init__(self, maps: MapCrawler, searches: Searches):
-        self._maps = maps
-        self._searches = searches
-
-    async def search(
-        self, query: str, limit: int, team_id: str
-    ) -> tuple[list[str], str | None]:
-        """Return the URLs of web results, the best first, and a warning or None.
-
-        Raises the errors of :meth:`Searches.find`.
-        """
-        text = query[:MAX_QUERY]
-        found = await self._searches.find(options_for(text, limit), team_id)
-        urls = [hit.url for hit in found.groups["web"]]
-        return urls, " ".join(found.warnings) or None
-
-    async def site(
-        self,
-        url: str,
-        team_id: str,
-        scrape: ScrapeOptions,
-        until: float,
-        *,
-        limit: int,
-        words: str = "",
-        ignore_sitemap: bool = False,
-        include_subdomains: bool = True,
-    ) -> Listed:
-        """Return the URLs of a site, at most ``limit``, the most relevant first.
-
-        Relevance is by ``words``. ``until`` is a time of :func:`time.monotonic`. Raises
-        the errors of :meth:`MapCrawler.find` except its timeout.
-        """
-        left_s = min(until - time.monotonic(), MAP_TIMEOUT_S)
-        timeout_ms = min(max(1, round(left_s * 1000)), OVERALL_TIMEOUT_MS)
-        wanted = {
-            **MAP_DEFAULTS,
-            "url": url,
-            "search": words[:MAX_SEARCH],
-            "limit": min(limit, MAX_MAP_LIMIT),
-            "sitemap": "skip" if ignore_sitemap else "include",
-            "include_subdomains": include_subdomains,
-        }
-        scrape = evolve(
-            scrape,
-            formats=(),
-            actions=(),
-            wait_for_ms=0,
-            max_age_ms=0,
-            min_age_ms=None,
-            lockdown=False,
-            proxy="basic",
-            store_in_cache=False,
-            timeout_ms=timeout_ms,
-        )
-        options = MapOptions(scrape=scrape, **wanted)
-        call_id = str(uuid.uuid4())
-        try:
-            found = await self._maps.find(options, team_id, call_id, object_row)
-        except MapTimedOut:
-            return Listed(error="its map was not ready in time")
-        if found.failure is not None:
-            return Listed(error=found.failure.message)
-        return Listed(found.slices)
-
-    async def permitted(
-        self, urls: Sequence[str], *named: str
-    ) -> tuple[list[str], str | None]:
-        """Return the URLs that robots.txt allows, and a warning about the others.
-
-        URLs in ``named`` came from the caller and are always kept.
-        """
-        found = set(await self._maps.permitted(urls)) | set(named)
-        kept = [url for url in urls if url in found]
-        count = len(urls) - len(kept)
-        return kept, f"robots.txt refuses {count} of its pages." if count else None
-
-
-def with_written_start(urls: Iterable[str], start: str) -> list[str]:
-    """Return the URLs of a map, with the start URL as the caller wrote it.
-
-    A map drops its trailing slash, and some sites respond only with the slash.
-    """
-    bare = start.rstrip("/")
-    return [start if url == bare else url for url in urls]
+    async def cancel(self, found: OperationRow, team: Team, error: str) -> JobState:
+        """Cancel an operation unless it has ended. Return its state afterwards."""
+        if found.state not in ACTIVE:
+            return found.state
+        await self._operations.cancel(found.id, error, team.actor)
+        after = await self._operations.read(found.id, team.id, found.kind)
+        return JobState.CANCELLED if after is None else after.state

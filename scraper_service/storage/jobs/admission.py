@@ -25,7 +25,7 @@ from scraper_service.errors import (
     ServiceError,
 )
 from scraper_service.options.crawl import BatchOptions, CrawlOptions, Webhook
-from scraper_service.options.extraction import ExtractOptions
+from scraper_service.options.extraction import AgentOptions, ExtractOptions
 from scraper_service.options.serialization import operation_to_json, options_to_json
 from scraper_service.storage import webhook_outbox
 from scraper_service.storage.accounts import credits as ledger
@@ -61,6 +61,7 @@ FETCHES_NOTHING = (
     "appendToId must be a batch that fetches its pages, got one that reprocesses the"
     " pages of another job"
 )
+_FEWER_CREDITS = "The run may cost {most} credits: the team has no more of them."
 ENDPOINTS = {"crawl": "crawl", "batch": "batch_scrape"}
 
 
@@ -191,7 +192,7 @@ def create_operation(
     """Store an operation that may read ``pages`` pages. Return its id.
 
     Reserves credits for as many pages as the team can pay, and lowers the page limit to
-    their number. May return :exc:`QueueFull`, :exc:`DiskQuotaExceeded` and
+    their number. For an agent, ``pages`` are credits. May return :exc:`QueueFull`, :exc:`DiskQuotaExceeded` and
     :exc:`OutOfCredits`. Locks the team.
     """
     at, team_id, job_id = now_of(connection), terms.team_id, str(uuid.uuid4())
@@ -204,11 +205,15 @@ def create_operation(
     if isinstance(bill, ServiceError):
         return bill
     hook, kept = None, options
-    if isinstance(options, ExtractOptions):  # other operations have no webhook
+    if isinstance(options, ExtractOptions | AgentOptions):  # others have no webhook
         hook = options.webhook or _common_hook(terms.webhook_url, job_id)
         kept = evolve(options, webhook=None)
     text = json.dumps(operation_to_json(kept))
-    own = {"key_id": terms.key_id, "retention_s": terms.retention_s}
+    own: dict[str, Any] = {"key_id": terms.key_id, "retention_s": terms.retention_s}
+    if isinstance(options, AgentOptions):
+        own["created_at"] = operations.next_start(connection, team_id, options.kind)
+        if "warning" in bill:
+            bill["warning"] = _FEWER_CREDITS.format(most=bill["page_limit"])
     bill = {"page_limit": pages, **own, **bill}
     operations.insert_operation(
         connection, job_id, team_id, options, text, version, **bill

@@ -50,6 +50,7 @@ JOBS: Final = {
     "extract": "extract",
     "llmstxt": "llmstxt",
     "deep_research": "deep_research",
+    "agent": "agent",
     "monitor_check": "monitor_check",
 }
 #: Kinds of single calls, which are endpoints of the activity.

@@ -123,9 +123,10 @@ def queue_job(
 ) -> None:
     """Store the row of a queued job. Its counts are 0 unless ``columns`` has others.
 
-    ``options`` is JSON. Its secrets are encrypted in a table of their own.
+    ``options`` is JSON. Its secrets are encrypted in a table of their own. A
+    ``created_at`` in ``columns`` replaces the time of now.
     """
-    at = now_of(connection)
+    at = columns.pop("created_at", None) or now_of(connection)
     kept = json.loads(options)
     scrape = kept.get("scrape", {})
     names = [name for name, _ in scrape.get("headers", ())]

@@ -1,4 +1,4 @@
-"""Operations of several steps: extract, deep research and llms.txt jobs.
+"""Operations of several steps: extract, agent, deep research and llms.txt jobs.
 
 An operation is a job without a crawler. Batches fetch its pages. Their ids follow from
 the id of the operation and the name of the step, so a process that continues after a
@@ -14,7 +14,7 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from attrs import evolve, frozen
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import func, insert, or_, select, update
 
 from scraper_service.content.text.compression import compress, decompress
 from scraper_service.errors import SecretsUnreadable
@@ -95,6 +95,18 @@ class OperationRow:
     result: bytes | None
 
 
+@frozen(kw_only=True)
+class OperationEntry:
+    """An operation in a list of a team's operations of one kind."""
+
+    id: str
+    state: JobState
+    #: JSON.
+    options: str
+    #: Seconds since 1970, a whole number of milliseconds.
+    created_at: float
+
+
 @frozen
 class Entry:
     """A page of a step: its number among the URLs of the batch, and its JSON."""
@@ -165,6 +177,53 @@ def read_operation(
         expires_at=row.expires_at,
         result=None if row.result is None else decompress(row.result),
     )
+
+
+def read_operations(
+    connection: Connection, team_id: str, kind: str, before: float | None, limit: int
+) -> list[OperationEntry]:
+    """Return the newest operations of a kind, at most ``limit``.
+
+    They were started before the time ``before``, in seconds since 1970.
+    """
+    columns = job.c
+    query = (
+        select(columns.id, columns.state, columns.options, columns.created_at)
+        .where(
+            columns.team_id == team_id,
+            columns.kind == kind,
+            or_(columns.state.in_(ACTIVE), columns.expires_at > now_of(connection)),
+        )
+        .order_by(columns.created_at.desc())
+        .limit(limit)
+    )
+    if before is not None:
+        query = query.where(columns.created_at < before)
+    return [
+        OperationEntry(
+            id=row.id,
+            state=JobState(row.state),
+            options=row.options,
+            created_at=row.created_at,
+        )
+        for row in connection.execute(query)
+    ]
+
+
+def next_start(connection: Connection, team_id: str, kind: str) -> float:
+    """Return a time for the start of an operation, in seconds since 1970.
+
+    It is a whole number of milliseconds, and later than the start of every other
+    operation of this kind of the team, which is locked. So a list that goes on before a
+    millisecond leaves nothing out.
+    """
+    last = connection.scalar(
+        select(func.max(job.c.created_at)).where(
+            job.c.team_id == team_id, job.c.kind == kind
+        )
+    )
+    now_ms = int(now_of(connection) * 1000)
+    return max(now_ms, round((last or 0) * 1000) + 1) / 1000
 
 
 # -- claims --------------------------------------------------------------------------
@@ -294,6 +353,27 @@ def remember(
     return True
 
 
+def advance(
+    connection: Connection,
+    job_id: str,
+    claim: OperationLease,
+    memory: str,
+    result: bytes,
+    action: str | None,
+) -> bool:
+    """Store the findings of the steps so far, and what the caller sees of them.
+
+    ``action`` is JSON for the webhook of an agent, None without a new action.
+    """
+    if not remember(connection, job_id, claim, memory):
+        return False
+    _store_result(connection, job_id, result)
+    if action is not None:
+        at = now_of(connection)
+        webhook_outbox.tell_one(connection, job_id, "action", at, action)
+    return True
+
+
 def show(
     connection: Connection, job_id: str, claim: OperationLease, result: bytes
 ) -> bool:
@@ -381,11 +461,20 @@ def complete(
 
 
 def fail(
-    connection: Connection, job_id: str, claim: OperationLease, error: str
+    connection: Connection,
+    job_id: str,
+    claim: OperationLease,
+    error: str,
+    result: bytes | None = None,
 ) -> bool:
-    """Fail an operation. It costs nothing."""
+    """Fail an operation. It costs nothing.
+
+    ``result`` is what the caller sees beside the error; None leaves it as it is.
+    """
     if not holds(connection, job_id, claim):
         return False
+    if result is not None:
+        _store_result(connection, job_id, result)
     return job_store.end_job(connection, job_id, JobState.FAILED, error)
 
 

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "./libraries/hooks.js";
 import { call } from "./http.js";
 import { Failure, Rows, Time, go, html, number, place, seconds } from "./ui.js";
 
-const KINDS = ["crawl", "batch_scrape", "extract", "llmstxt", "deep_research", "monitor_check", "scrape", "map", "search", "parse"];
+const KINDS = ["crawl", "batch_scrape", "extract", "llmstxt", "deep_research", "agent", "monitor_check", "scrape", "map", "search", "parse"];
 const STATES = ["queued", "running", "paused", "completed", "failed", "cancelled"];
 
 export function Jobs() {

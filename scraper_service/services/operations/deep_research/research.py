@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from scraper_service.services.operations.deep_research.report_writer import (
         ResearchWriter,
     )
-    from scraper_service.services.operations.operations import Operation, Sources
+    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.operations.sources import Sources
 
 RESULTS = 8  # of one search
 LEAST_PAGES = 3  # of one round

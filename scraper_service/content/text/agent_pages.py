@@ -1,0 +1,110 @@
+"""What an agent keeps of the pages that it has read. Runs in the converter pool."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from attrs import field, frozen
+
+from scraper_service.content.text.page_notes import notes
+from scraper_service.content.text.search_words import SearchWords
+from scraper_service.content.text.stored_pages import read_pages
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+WHOLE = 6000  # characters of a page that is kept as it is; longer ones become notes
+MAX_LINKS = 200  # of one page
+MAX_DATA = 4000  # characters of the data of a page in a prompt
+
+
+@frozen(kw_only=True)
+class AgentPage:
+    """A page of an agent."""
+
+    #: The requested URL.
+    url: str
+    #: The URL after redirects.
+    final_url: str
+    title: str
+    scrape_id: str | None
+    #: The price of the page without what the agent adds.
+    credits: int
+    #: Tokens that a language model used for the data of the page.
+    tokens: int
+    #: Why the page has no usable content; None otherwise.
+    error: str | None = None
+    #: For a prompt: the data, and the page or the sentences that share words with it.
+    text: str = field(default="", repr=False)
+    #: Data by the schema of the request; None without any.
+    data: Any = field(default=None, repr=False)
+    #: Links that may be read, those that fit the prompt first.
+    links: tuple[str, ...] = field(default=(), repr=False)
+
+
+def agent_pages(bodies: Sequence[bytes], prompt: str, words: str) -> list[AgentPage]:
+    """Return what is kept of the pages of these JSON objects.
+
+    ``words`` are the search words of the prompt.
+    """
+    pages, noted = read_pages(bodies), notes(bodies, prompt)
+    search = SearchWords(words)
+    found = []
+    for body, page, note in zip(map(json.loads, bodies), pages, noted, strict=True):
+        facts = body["metadata"]
+        text = page.markdown or ""
+        if len(text) > WHOLE and note is not None:
+            said = "\n".join(note.said)
+            text = said[:WHOLE] if said else text[:WHOLE]
+        error = page.error
+        if error is None and not text.strip() and page.data is None:
+            error = "it has no text"
+        if page.data is not None:
+            data = json.dumps(page.data, ensure_ascii=False)[:MAX_DATA]
+            text = f"Data: {data}\n{text}"
+        found.append(
+            AgentPage(
+                url=page.url,
+                final_url=facts.get("url") or page.url,
+                title=page.title or page.url,
+                scrape_id=facts.get("scrapeId"),
+                credits=facts.get("creditsUsed") or 0,
+                tokens=page.tokens or 0,
+                error=error,
+                text=text,
+                data=page.data,
+                links=_links(body.get("links") or (), search),
+            )
+        )
+    return found
+
+
+def _links(given: Sequence[Any], search: SearchWords) -> tuple[str, ...]:
+    links = dict.fromkeys(
+        link.partition("#")[0]
+        for link in given
+        if isinstance(link, str) and urlsplit(link).scheme in {"http", "https"}
+    )
+    return tuple(sorted(links, key=lambda u: -search.score(u, None, None)))[:MAX_LINKS]
+
+
+def told_pages(pages: Sequence[AgentPage], limit: int) -> str:
+    """Return the pages as numbered parts within ``limit`` bytes in UTF-8."""
+    if not pages:
+        return ""
+    room = limit // len(pages)
+    parts = []
+    for number, page in enumerate(pages, 1):
+        text = f"[{number}] {page.title[:200]} ({page.url})\n{page.text}"
+        parts.append(cut(text, room - 2))
+    return "\n\n".join(parts)
+
+
+def cut(text: str, limit: int) -> str:
+    """Return the start of a text within ``limit`` bytes in UTF-8."""
+    encoded = text.encode(errors="replace")
+    if len(encoded) <= limit:
+        return text
+    return encoded[: max(0, limit)].decode(errors="ignore")

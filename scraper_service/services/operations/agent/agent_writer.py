@@ -1,0 +1,147 @@
+"""The part of an agent that a language model does: choose actions, write the answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from typing import TYPE_CHECKING, Any
+
+from scraper_service.content.text.agent_pages import cut, told_pages
+from scraper_service.llm.model import ModelError
+from scraper_service.services.operations.agent.choices import CHOICE_SCHEMA
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.llm.model import LanguageModel, ModelAnswer
+    from scraper_service.options.extraction import AgentOptions
+    from scraper_service.services.operations.agent.run_state import AgentState
+    from scraper_service.services.operations.operations import Operation
+
+ANSWER_S = 60.0
+ANSWERED_FROM = 60_000  # bytes of pages in the prompt of the answer
+CHOSEN_FROM = 24_000  # bytes of the document in the prompt of a choice
+STEPS_SHARE = 3  # of these bytes, the part for the steps
+MIN_STEP = 300  # bytes of an early step
+MAX_SCHEMA = 4000  # characters
+MAX_STARTS = 6000  # characters of the URLs of the request
+BYTES_PER_TOKEN = 3  # as the model's client counts
+
+CHOOSE = """Somebody asks: {prompt}
+{further}You find this out in rounds. In each round you choose one action:
+- search: search the web for "query".
+- map: list pages of the site of "url".
+- scrape: read the pages "urls", at most {most} of them, the best first.
+- extract: write the answer from the pages read so far. Choose it as soon as they suffice.
+The document has the steps so far and the pages read. Use only URLs that stand in this
+request or in the document, letter by letter; others are refused.
+Left: {rounds} rounds, {pages} pages, {credits} credits.
+Choose the action of this round."""
+ANSWER = """Somebody asks: {prompt}
+Write the answer from the numbered pages of the document alone. Put the number of the page
+behind each statement, as [1]. Say what the pages leave open."""
+FILL = """Somebody asks: {prompt}
+Give the data from the numbered pages of the document alone. Use null for what no page
+says."""
+
+
+class AgentWriter:
+    """Lets a language model choose actions and write the answer.
+
+    Each method raises :exc:`ModelError`; ``model`` is None if the operator has removed it
+    since the run was started.
+    """
+
+    def __init__(self, model: LanguageModel | None, settings: BaseSettings):
+        self._model = model
+        # A longer document would be read in parts, each with a choice of its own.
+        piece = BYTES_PER_TOKEN * settings.getint("LLM_PIECE_TOKENS") - 2
+        self._chosen_from = min(CHOSEN_FROM, piece)
+
+    async def choose(
+        self,
+        operation: Operation,
+        state: AgentState,
+        pages: Sequence[AgentPage],
+        left: Mapping[str, int],
+        until: float,
+    ) -> ModelAnswer:
+        """Return the next action, a value by :data:`CHOICE_SCHEMA`.
+
+        ``left`` are the remaining ``rounds``, ``pages`` and ``credits``, and the ``most``
+        pages of this round.
+        """
+        options: AgentOptions = operation.options
+        task = CHOOSE.format(prompt=options.prompt, further=_further(options), **left)
+        steps = _told_steps(state, self._chosen_from // STEPS_SHARE)
+        room = self._chosen_from - len(steps.encode(errors="replace")) - 100
+        data = f"Steps so far:\n{steps}\n\nPages read:\n{told_pages(pages, room)}"
+        data = cut(data, self._chosen_from)
+        return await self._ask(operation, task, data, CHOICE_SCHEMA, until)
+
+    async def answer(
+        self, operation: Operation, pages: Sequence[AgentPage], until: float
+    ) -> ModelAnswer:
+        """Return the answer: a value by the schema of the request, else a text."""
+        options: AgentOptions = operation.options
+        task = (ANSWER if options.schema is None else FILL).format(
+            prompt=options.prompt
+        )
+        data = told_pages(pages, ANSWERED_FROM)
+        found = await self._ask(operation, task, data, options.schema, until)
+        if options.schema is None and not found.text.strip():
+            raise ModelError("it wrote nothing")
+        if options.schema is not None and found.value is None:
+            raise ModelError("it found no value")
+        return found
+
+    async def _ask(
+        self,
+        operation: Operation,
+        task: str,
+        data: str,
+        schema: Mapping[str, Any] | None,
+        until: float,
+    ) -> ModelAnswer:
+        if self._model is None:
+            raise ModelError("the operator has not set one up (SCRAPER_LLM_BASE_URL)")
+        return await self._model.ask(
+            task=task,
+            data=data,
+            schema=schema,
+            deadline_s=max(1.0, min(ANSWER_S, until - time.monotonic())),
+            account=operation.team_id,
+            job_id=operation.id,
+        )
+
+
+def _further(options: AgentOptions) -> str:
+    """Return what the request says beside its prompt, as lines of a task."""
+    lines = []
+    if options.urls:
+        lines.append(f"Start from: {_whole(options.urls)}")
+    if options.schema is not None:
+        schema = json.dumps(options.schema, ensure_ascii=False)[:MAX_SCHEMA]
+        lines.append(f"The answer has to fit this JSON Schema: {schema}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _whole(urls: Sequence[str]) -> str:
+    """Return as many whole URLs as fit into :data:`MAX_STARTS`, none of them in part."""
+    text = " ".join(urls)
+    return text if len(text) <= MAX_STARTS else text[:MAX_STARTS].rpartition(" ")[0]
+
+
+def _told_steps(state: AgentState, limit: int) -> str:
+    """Return the rounds so far within ``limit`` bytes, the last ones in full."""
+    if not state.rounds:
+        return "none"
+    parts: list[str] = []
+    for number, each in reversed(list(enumerate(state.rounds, 1))):
+        room = max(MIN_STEP, limit - sum(map(len, parts)))
+        given = json.dumps(each["input"], ensure_ascii=False)[:MIN_STEP]
+        parts.append(cut(f"{number}. {each['action']} {given}\n{each['said']}", room))
+    return cut("\n".join(reversed(parts)), limit + MIN_STEP * len(parts))

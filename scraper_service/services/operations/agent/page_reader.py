@@ -1,0 +1,187 @@
+"""What an agent does outside: searches, maps, and pages that it reads in batches."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from scraper_service.content.text.agent_pages import agent_pages
+from scraper_service.discovery import relevance
+from scraper_service.errors import QueueFull, ServiceError, ServiceUnavailable
+from scraper_service.options.urls import host_of
+from scraper_service.services.operations.agent.bounds import MAPPED, RESULTS, batches
+from scraper_service.services.operations.agent.run_state import is_url, url_key
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from scraper_service.content.text.agent_pages import AgentPage
+    from scraper_service.crawling.converter_pool.pool import ConverterPool
+    from scraper_service.crawling.pricing import Prices
+    from scraper_service.options.extraction import AgentOptions
+    from scraper_service.services.operations.agent.run_state import AgentState
+    from scraper_service.services.operations.operations import Operation
+    from scraper_service.services.operations.sources import Sources
+
+SHOWN_LINKS = 25  # of the pages of one round, for the model
+MAX_NAMED = 5  # pages that could not be read, in one warning
+MAX_REASON = 300  # characters
+
+
+class PageReader:
+    """Runs the actions of one run. Each returns its observation for the model.
+
+    They add what they find, and its price, to the state of the run.
+    """
+
+    def __init__(
+        self,
+        operation: Operation,
+        sources: Sources,
+        pool: ConverterPool,
+        prices: Prices,
+    ):
+        self._operation = operation
+        self._sources = sources
+        self._pool = pool
+        self._prices = prices
+        self._options: AgentOptions = operation.options
+        self._words = relevance.search_text(self._options.prompt, self._options.schema)
+        #: The pages that were read, in this order.
+        self.pages: list[AgentPage] = []
+
+    async def permitted(
+        self, urls: Sequence[str], named: Sequence[str]
+    ) -> tuple[list[str], str | None]:
+        """Return the URLs that robots.txt allows, and a warning about the others.
+
+        URLs in ``named`` came from the caller and are always kept.
+        """
+        return await self._sources.permitted(urls, *named)
+
+    async def search(self, query: str, state: AgentState) -> str:
+        """Search the web."""
+        state.searches += 1
+        try:
+            hits, warning = await self._sources.results(
+                query, RESULTS, self._operation.team_id
+            )
+        except (QueueFull, ServiceUnavailable):
+            raise
+        except ServiceError as error:
+            state.warn(f"A search failed: {error}")
+            return f"The search failed: {error}"
+        state.warn(warning)
+        state.credits += self._prices.search(len(hits))
+        found = [hit for hit in hits if is_url(hit.url)]
+        state.learn(hit.url for hit in found)
+        lines = [
+            f"- {hit.url} {hit.title[:150]}: {hit.description[:200]}" for hit in found
+        ]
+        return "\n".join(lines) or "It found nothing."
+
+    async def map(self, url: str, state: AgentState, until: float) -> str:
+        """List pages of a site."""
+        found = await self._sources.site(
+            url,
+            self._operation.team_id,
+            self._options.scrape,
+            until,
+            limit=MAPPED,
+            words=self._words,
+        )
+        if found.error is not None:
+            reason = f"{found.error:.{MAX_REASON}}"
+            state.warn(f"The pages of {url} could not be listed: {reason}")
+            return f"It could not be listed: {reason}"
+        state.credits += self._prices.map
+        rows = [row for row in relevance.rows_of(found.slices) if is_url(row[0])]
+        state.learn(row[0] for row in rows)
+        lines = [f"- {row[0]} {(row[1] or '')[:100]}" for row in rows]
+        return "\n".join(lines) or "It has no pages."
+
+    async def scrape(
+        self, number: int, urls: Sequence[str], state: AgentState, until: float
+    ) -> str:
+        """Read the pages of a round."""
+        before = len(self.pages)
+        lost = await self.read(number, urls, state, until)
+        new = self.pages[before:]
+        state.credits += sum(map(self._price, new))
+        lines = [f"{len(new)} of {len(urls)} pages were read."]
+        lines += [f"- {url} could not be read: {reason}" for url, reason in lost]
+        if lost:
+            named = "; ".join(f"{url} ({reason})" for url, reason in lost[:MAX_NAMED])
+            more = "; ..." if len(lost) > MAX_NAMED else ""
+            count = f"{len(lost)} of {len(urls)} pages could not be read"
+            state.warn(f"{count}: {named}{more}")
+        if not self._options.only_urls:
+            lines += self._links(new, state)
+        return "\n".join(lines)
+
+    def _links(self, pages: Sequence[AgentPage], state: AgentState) -> list[str]:
+        links = [url for url in _in_turns([p.links for p in pages]) if is_url(url)]
+        state.learn(links)
+        read = {url_key(url) for url in state.urls}
+        new = {url_key(url): url for url in links if url_key(url) not in read}
+        shown = [f"- {url}" for url in list(new.values())[:SHOWN_LINKS]]
+        return ["Links of them:", *shown] if shown else []
+
+    def _price(self, page: AgentPage) -> int:
+        """Return the price of a page that the model reads."""
+        is_read = self._options.schema is not None  # by the format json
+        return page.credits + (0 if is_read else self._prices.reading)
+
+    async def read(
+        self, number: int, urls: Sequence[str], state: AgentState, until: float
+    ) -> list[tuple[str, str]]:
+        """Add the pages of a round to :attr:`pages`; return the others, with reasons.
+
+        Each of its batches is started once only, also after a crash.
+        """
+        steps = [
+            await self._operation.begin(f"round-{number}-{count}", batch)
+            for count, batch in enumerate(batches(self._options, urls), 1)
+        ]
+        lost: list[tuple[str, str]] = []
+        for step in steps:
+            early = await self._operation.ended(step, until)
+            lost += await self._read_step(step)
+            if early is not None:
+                state.warn(f"A round ended early: {early}.")
+        return [(url, f"{reason:.{MAX_REASON}}") for url, reason in lost]
+
+    async def _read_step(self, step: str) -> list[tuple[str, str]]:
+        operation = self._operation
+        lost = {f.number: (f.url, f.error) for f in await operation.failures(step)}
+        found: dict[int, AgentPage] = {}
+        async for entries in operation.entries(step):
+            pages: list[AgentPage] = await self._pool.run(
+                agent_pages,
+                [entry.body for entry in entries],
+                self._options.prompt,
+                self._words,
+                team_id=operation.team_id,
+                job_id=operation.id,
+            )
+            for entry, page in zip(entries, pages, strict=True):
+                if (error := self._error(page)) is None:
+                    found[entry.number] = page
+                else:
+                    lost[entry.number] = page.url, error
+        self.pages += [found[number] for number in sorted(found)]
+        return [lost[number] for number in sorted(lost)]
+
+    def _error(self, page: AgentPage) -> str | None:
+        """Return why a page has no usable content, None if it has some."""
+        # A stored page may come from another host.
+        if self._options.only_urls and host_of(page.final_url) != host_of(page.url):
+            return "it leads to another site"
+        return page.error
+
+
+def _in_turns(lists: Sequence[Sequence[str]]) -> Iterator[str]:
+    """Yield the first URL of each list, then the second ones, and so on."""
+    for place in range(max(map(len, lists), default=0)):
+        for urls in lists:
+            if place < len(urls):
+                yield urls[place]
