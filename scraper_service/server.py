@@ -246,13 +246,15 @@ class Server:
     async def _accounts(self) -> DatabaseAccounts:
         """Return the accounts with the keys of the settings."""
         from scraper_service.services import accounts
-        from scraper_service.storage.accounts import audit, keys
+        from scraper_service.storage.accounts import audit, keys, known_secret
         from scraper_service.storage.jobs.jobs import Jobs
 
         secret = self._key_secret()
         fixed = [k.strip() for k in self.settings.getlist("API_KEYS") if k.strip()]
         enabled = self.settings.getbool("AUTH_ENABLED")
         actor = self._actor(audit.SETTINGS)
+        if not await self.database.write(known_secret.note_secret, secret):
+            logger.warning("%s", known_secret.ANOTHER)
         for end in await self.database.write(keys.use_fixed_keys, secret, fixed, actor):
             logger.warning(
                 "the key ...%s of SCRAPER_API_KEYS was revoked by `keys revoke` and stays"

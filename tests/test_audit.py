@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from scraper_service.cli.main import main
 from scraper_service.storage.accounts.keys import use_fixed_keys
 from scraper_service.storage.database import Database
+from tests.cli.command import run as run_command
 from tests.conftest import KEY
 from tests.support.crash import sqlite_of
 from tests.support.scripted_site import ScriptedSite, page
@@ -276,3 +277,33 @@ def test_services_that_start_together_store_a_new_key_once(postgres, tmp_path):
         assert count == len(keys)
         # A team of each key, and none of a key that another service stored.
         assert connection.scalar(sa.text("SELECT COUNT(*) FROM team")) == len(keys)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_another_secret_is_noticed_by_service_backup_and_keys(
+    start_service, tmp_path, kind, request
+):
+    url = request.getfixturevalue("postgres")() if kind == "postgresql" else None
+    settings = {"SCRAPER_DATABASE_URL": url, "SCRAPER_KEY_SECRET": "the right one"}
+    service = start_service(tmp_path, **settings)
+    service.stop()
+    assert "secret" not in service.stderr
+
+    def command(secret, *arguments):
+        changes = {"SCRAPER_KEY_SECRET": secret}
+        if url is not None:
+            changes["SCRAPER_DATABASE_URL"] = url
+        return run_command(tmp_path, *arguments, "--data-dir", str(tmp_path), **changes)
+
+    made = command("the right one", "keys", "create")
+    assert made.returncode == 0, made.stderr
+    for arguments in (("keys", "create"), ("backup", str(tmp_path / "copy"))):
+        done = command("a wrong one", *arguments)
+        assert done.returncode == 1
+        assert "the secret is not the one" in done.stderr
+    if kind == "sqlite":
+        done = command("the right one", "backup", str(tmp_path / "copy"))
+        assert done.returncode == 0, done.stderr
+    service = start_service(tmp_path, **{**settings, "SCRAPER_KEY_SECRET": "another"})
+    service.stop()
+    assert "the secret is not the one" in service.stderr

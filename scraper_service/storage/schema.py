@@ -603,6 +603,14 @@ worker = Table(
     Column("until", Double, nullable=False),
 )
 
+#: Facts about the installation by name; ``secret`` is what stands for its secret.
+installation = Table(
+    "installation",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("value", Text, nullable=False),
+)
+
 #: Hosts with turns or a slowed pace. Times are those of the database. ``next_at`` is the
 #: start of the next turn, ``held_by`` the process with the turn. ``opens_at`` is the end of
 #: a pause, ``at_once`` the largest number of requests in flight (None for a host that was

@@ -213,7 +213,7 @@ def create_key_command(
     concurrency and disk quota can be given only for a new team.
     """
     from scraper_service.options.limits import KeyScope
-    from scraper_service.storage.accounts import keys, teams
+    from scraper_service.storage.accounts import keys, known_secret, teams
     from scraper_service.storage.secrets import key_secret
 
     if team_name is not None and not team_name.strip():
@@ -227,6 +227,8 @@ def create_key_command(
         disk_mb=disk_mb,
     )
     with transaction(database) as connection:
+        if not known_secret.is_known(connection, secret):
+            raise click.ClickException(known_secret.ANOTHER)
         known = find_team_id(connection, team_name) if team_name else None
         if known is not None and change != teams.TeamChange():
             raise click.UsageError(

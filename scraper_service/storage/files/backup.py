@@ -21,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from attrs import asdict, field, frozen
-from sqlalchemy import URL
+from sqlalchemy import URL, inspect
 
 from scraper_service.errors import BackupFailed
+from scraper_service.storage.accounts.known_secret import ANOTHER, is_known
 from scraper_service.storage.connections import (
     SQLITE_FILE,
     database_url,
@@ -33,6 +34,7 @@ from scraper_service.storage.connections import (
 )
 from scraper_service.storage.database import BUSY_TIMEOUT_MS, HEAD, revision_of
 from scraper_service.storage.files.private_files import private_file, private_folder
+from scraper_service.storage.schema import installation
 from scraper_service.storage.secrets import KEY_FILE, OURS, derived_key, make_data_dir
 
 if TYPE_CHECKING:
@@ -109,6 +111,7 @@ def _write(folder: Path, data_dir: Path, address: URL, secret: str) -> Manifest:
     else:
         kind, name = POSTGRESQL, DUMP
         schema = _dump(address, folder / name)
+    _check_secret(address, data_dir, secret)
     hashes = {name: _sha256(folder / name)}
     _copy_files(data_dir, folder)
     if not secret and (data_dir / KEY_FILE).exists():
@@ -352,6 +355,19 @@ def _sha256(path: Path) -> str:
 
 
 # -- the secret ------------------------------------------------------------------------
+
+
+def _check_secret(address: URL, data_dir: Path, setting: str) -> None:
+    """Raise :exc:`BackupFailed` if the secret is not that of the database's service."""
+    engine = make_engine(address)
+    try:
+        with engine.connect() as connection:
+            if not inspect(connection).has_table(installation.name):
+                return  # of an older version
+            if not is_known(connection, _secret(data_dir, setting)):
+                raise BackupFailed(ANOTHER)
+    finally:
+        engine.dispose()
 
 
 def _secret(folder: Path, setting: str) -> bytes:
