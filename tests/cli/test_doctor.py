@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import pytest
 from click.testing import CliRunner
@@ -68,3 +69,21 @@ def test_doctor_names_a_store_that_does_not_respond(doctor, monkeypatch):
     line = doctor("down")[1]
     assert line.startswith("fails    artefact store: The object storage s3://")
     assert "did not read a file" in line
+
+
+def test_a_port_with_a_service_works_and_one_of_another_program_fails(
+    service, tmp_path
+):
+    def line(port):
+        arguments = ("doctor", "--port", str(port), "--data-dir", str(tmp_path))
+        done = CliRunner().invoke(main, arguments)
+        [found] = (x for x in done.output.splitlines() if " port: " in x)
+        return found
+
+    port = service.url.rpartition(":")[2]
+    assert line(port).startswith("works ")
+    assert "a service listens on" in line(port)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        found = line(other.getsockname()[1])
+    assert found.startswith("fails ")
+    assert "end what uses it, or use --port" in found

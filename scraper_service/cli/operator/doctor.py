@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
+import json
 import os
 import shutil
 import socket
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.files.blob_stores import ObjectStore
 
 LOW_SPACE_BYTES = 2**30
+PROBE_S = 2.0  # for an answer of what listens on the port
 
 
 @frozen
@@ -147,9 +150,24 @@ def _port(host: str, port: int) -> Check:
         try:
             probe.bind((host, port))
         except OSError as error:
-            text = f"{host}:{port} cannot be listened on ({error.strerror}); is the"
-            return Check("port", "fails", f"{text} service running? Else use --port")
+            if _is_ours(host, port):
+                return Check("port", "works", f"a service listens on {host}:{port}")
+            text = f"{host}:{port} cannot be listened on ({error.strerror});"
+            return Check("port", "fails", f"{text} end what uses it, or use --port")
     return Check("port", "works", f"{host}:{port} is free")
+
+
+def _is_ours(host: str, port: int) -> bool:
+    """Return True if a service answers at an address of this machine."""
+    at = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104
+    connection = http.client.HTTPConnection(at, port, timeout=PROBE_S)
+    try:
+        connection.request("GET", "/health/ready")
+        return "schemaVersion" in json.loads(connection.getresponse().read(10_000))
+    except (OSError, ValueError, http.client.HTTPException, TypeError):
+        return False
+    finally:
+        connection.close()
 
 
 def _resolution(settings: Settings) -> Check:
