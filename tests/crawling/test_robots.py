@@ -187,7 +187,8 @@ def test_the_largest_file_is_not_read_to_its_end(sites):
         found = client.ask("rules", url=sites.url("huge"))
         received = client.ask("stat", name="downloader/response_bytes")
     assert (found["state"], found["refused"]) == ("ok", SOME)
-    assert 500 * 2**10 < received < 2**20
+    # Of 10 MB; what the socket holds at the cut counts, which is more on a busy machine.
+    assert 500 * 2**10 < received < 4 * 2**20
 
 
 def test_the_memory_for_rules_is_limited(sites):
