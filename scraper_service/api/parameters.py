@@ -14,6 +14,7 @@ from scraper_service.errors import IdempotencyKeyUsed, InvalidParameter
 
 if TYPE_CHECKING:
     from scraper_service.api.http_server import JsonRequest
+    from scraper_service.api.openapi.described import Parameter
 
 MAX_PAGES = 1000  # in one response
 MAX_SKIP = 2**31 - 1
@@ -298,6 +299,18 @@ def argument(request: JsonRequest, name: str) -> str | None:
     if text is not None and "\0" in text:
         raise InvalidParameter(f"Invalid {name}: must not contain NUL")
     return text
+
+
+def check_names(request: JsonRequest, *parameters: Parameter) -> None:
+    """Raise :exc:`InvalidParameter` if the query has another name, such as a misspelt one."""
+    names = [each.name for each in parameters if each.place == "query"]
+    for given in request.args or {}:
+        name = given.decode("utf-8", "replace")
+        if name not in names:
+            allowed = ", ".join(names)
+            raise InvalidParameter(
+                f"Invalid {name[:60]!r}: the parameters are {allowed}"
+            )
 
 
 def number(request: JsonRequest, name: str, low: int, high: int) -> int | None:

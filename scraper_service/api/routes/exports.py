@@ -15,6 +15,7 @@ from scraper_service.api.parameters import (
     HeaderParameter,
     NumberParameter,
     argument,
+    check_names,
     parse_job_id,
 )
 from scraper_service.api.responses import encode, error_members
@@ -117,6 +118,7 @@ class _FieldsParameter:
 
 
 _FIELDS = _FieldsParameter()
+_PARAMETERS = (_FORMAT, _WHAT, _FIELDS, SKIP, _LIMIT, _RANGE, _IF_RANGE)
 
 
 class ExportRoutes(Routes):
@@ -130,7 +132,7 @@ class ExportRoutes(Routes):
 
     @Described(
         returns={},
-        parameters=(_FORMAT, _WHAT, _FIELDS, SKIP, _LIMIT, _RANGE, _IF_RANGE),
+        parameters=_PARAMETERS,
         errors=(
             *(JobNotFound, ExportUnavailable, JobRunning, SourcesNotStored),
             *(QueueFull, RangeInvalid),
@@ -146,6 +148,7 @@ class ExportRoutes(Routes):
         job. The file of a job that has ended has an `ETag` and can be read in ranges.
         """
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        check_names(request, *_PARAMETERS)
         query = self._query(request)
         export = await self.services.exports.open(parse_job_id(job_id), team.id, query)
         if request.method != b"HEAD":
