@@ -186,3 +186,9 @@ def test_a_selector_that_is_none_is_refused_before_the_fetch(scrape, app):
     assert reply.status == 400
     assert reply.json["details"][0]["path"] == ["actions", 0, "selector"]
     assert app.paths() == []
+
+
+def test_half_a_character_of_a_page_fails_nothing(page):
+    script = "'a' + String.fromCharCode(0xd800)"
+    found = page("/links", actions=[{"type": "executeJavascript", "script": script}])
+    assert found["actions"]["javascriptReturns"] == [{"type": "string", "value": "a?"}]
