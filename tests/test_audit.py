@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from scraper_service.cli.main import main
 from scraper_service.storage.accounts.keys import use_fixed_keys
+from scraper_service.storage.accounts.known_secret import note_secret
 from scraper_service.storage.database import Database
 from tests.cli.command import run as run_command
 from tests.conftest import KEY
@@ -267,6 +268,7 @@ def test_services_that_start_together_store_a_new_key_once(postgres, tmp_path):
     def begin(_):
         database = Database(tmp_path, url)
         with closing(database):
+            assert database.write_at_once(note_secret, b"secret")
             database.write_at_once(use_fixed_keys, b"secret", keys)
 
     with ThreadPoolExecutor(4) as threads:

@@ -102,7 +102,6 @@ class BrowserSessions:
         self._no_model = missing_model(settings)
         self._life = Lifecycle(settings, database, self._store, charges)
         self._replaying: dict[tuple[str, str], asyncio.Task[RunningSession]] = {}
-        self._opening = 0
         self._tasks = BackgroundTasks()
         self._steps = BackgroundTasks()
 

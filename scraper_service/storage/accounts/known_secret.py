@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 
 from scraper_service.storage.schema import installation
-from scraper_service.storage.secrets import derived_key
+from scraper_service.storage.secrets import mark_of
+from scraper_service.storage.transactions import upsert
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -34,15 +35,7 @@ def is_known(connection: Connection, secret: bytes) -> bool:
 
 def note_secret(connection: Connection, secret: bytes) -> bool:
     """Store what stands for a secret. Return False if another one was stored."""
-    was_known, mark = is_known(connection, secret), mark_of(secret)
-    changed = connection.execute(
-        update(installation).where(installation.c.name == NAME).values(value=mark)
-    )
-    if not changed.rowcount:
-        connection.execute(insert(installation).values(name=NAME, value=mark))
+    was_known = is_known(connection, secret)
+    # Another service may start at the same time.
+    upsert(connection, installation, [{"name": NAME, "value": mark_of(secret)}])
     return was_known
-
-
-def mark_of(secret: bytes) -> str:
-    """Return what stands for a secret; nobody can compute it back."""
-    return derived_key(secret, "mark").hex()[:32]

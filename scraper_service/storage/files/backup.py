@@ -35,7 +35,7 @@ from scraper_service.storage.connections import (
 from scraper_service.storage.database import BUSY_TIMEOUT_MS, HEAD, revision_of
 from scraper_service.storage.files.private_files import private_file, private_folder
 from scraper_service.storage.schema import installation
-from scraper_service.storage.secrets import KEY_FILE, OURS, derived_key, make_data_dir
+from scraper_service.storage.secrets import KEY_FILE, OURS, make_data_dir, mark_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,7 +124,7 @@ def _write(folder: Path, data_dir: Path, address: URL, secret: str) -> Manifest:
         schema=schema,
         database=kind,
         hashes=hashes,
-        secret=_sign_of(_secret(folder, secret)),
+        secret=mark_of(_secret(folder, secret)),
         files=len(copied),
         bytes=sum(copied),
     )
@@ -192,7 +192,7 @@ def _check(
         if not (folder / name).is_file() or _sha256(folder / name) != wanted:
             raise BackupFailed(f"{folder / name} is missing or damaged")
     here = _secret(data_dir, secret) or _secret(folder, "")
-    if manifest.secret and _sign_of(here) != manifest.secret:
+    if manifest.secret and mark_of(here) != manifest.secret:
         raise BackupFailed(
             "the backup belongs to another secret: set SCRAPER_KEY_SECRET to the one of"
             f" its service, or remove {data_dir / KEY_FILE} if it is not needed"
@@ -378,8 +378,3 @@ def _secret(folder: Path, setting: str) -> bytes:
         return (folder / KEY_FILE).read_text().strip().encode()
     except FileNotFoundError:
         return b""
-
-
-def _sign_of(secret: bytes) -> str:
-    """Return what stands for a secret in a manifest; nobody can compute it back."""
-    return derived_key(secret, "backup").hex()[:16] if secret else ""
