@@ -17,6 +17,7 @@ from scrapy.exceptions import NotConfigured
 from scraper_service.crawling.logs import job_logger, with_facts
 from scraper_service.crawling.metrics import LoopLag
 from scraper_service.crawling.politeness.host_pace import REFRESH_S, HostPace
+from scraper_service.crawling.politeness.host_permits import LOOK_S
 from scraper_service.crawling.politeness.team_limits import REFRESH_S as PERMITS_S
 from scraper_service.crawling.politeness.team_limits import TeamPermits
 from scraper_service.crawling.scheduler import LeasedScheduler
@@ -67,13 +68,14 @@ class Presence:
         """Send further heartbeats, after a first one."""
         lease_s = self._settings.getfloat("LEASE_S")
         pace = HostPace.shared(self._settings)
-        pace.connect(self._database, self._owner)
+        pace.connect(self._database, self._owner, lease_s)
         permits = TeamPermits.shared()
         permits.connect(self._database, self._owner)
         self.every(lease_s / 3, self._beat)
         self.every(lease_s / 3, self._reap)
         self.every(lease_s / 3, self._return_strays)
         self.every(REFRESH_S, pace.refresh)
+        self.every(LOOK_S, pace.look)
         self.every(PERMITS_S, permits.refresh)
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ from scraper_service.storage.jobs.job_control import pause_full_job
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.page_index import PageIndex
-from scraper_service.storage.politeness import hosts
+from scraper_service.storage.politeness import host_permits, hosts
 
 if TYPE_CHECKING:
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
@@ -134,6 +134,7 @@ async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
 async def expire(database: Database, settings: BaseSettings) -> None:
     """Delete expired jobs, pages, files and counts, and old entries of the audit log."""
     await database.write(hosts.forget_hosts)
+    await database.write(host_permits.forget)
     await database.write(model_tokens.forget)
     while await Jobs(database).expire():
         pass

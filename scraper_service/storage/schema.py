@@ -595,12 +595,14 @@ monitor_snapshot = Table(
     Column("body", LargeBinary),
 )
 
-#: Processes with leases, which end at ``until``.
+#: Processes with leases, which end at ``until``. ``shares_hosts`` is 1 for a process that
+#: asks for each request in flight that it may have at a host.
 worker = Table(
     "worker",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("until", Double, nullable=False),
+    Column("shares_hosts", SmallInteger, nullable=False, server_default=text("0")),
 )
 
 #: Facts about the installation by name; ``secret`` is what stands for its secret.
@@ -628,6 +630,19 @@ host = Table(
     Column("start_at", Double, nullable=False, server_default=text("0")),
     Column("updated_at", Double, nullable=False),
     Index("ix_host_updated_at", "updated_at"),
+)
+
+#: Requests in flight that the processes may have at a host; columns as those of ``share``.
+host_share = Table(
+    "host_share",
+    metadata,
+    Column("host", String(260), primary_key=True),
+    Column("owner", String(36), primary_key=True),
+    Column("granted", Integer, nullable=False),
+    Column("wanted", Integer, nullable=False),
+    Column("in_use", Integer, nullable=False),
+    Column("since", Double),
+    Index("ix_host_share_owner", "owner"),
 )
 
 #: Requests of a job by host, over all processes. ``facts`` is JSON of a

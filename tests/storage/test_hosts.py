@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from sqlalchemy import func, select
 
+from scraper_service.crawling.politeness import host_permits
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.storage.frontier.leases import beat
 from scraper_service.storage.politeness import hosts
 from scraper_service.storage.politeness.hosts import SharedHost
+from scraper_service.storage.schema import host_share
 
 SITE = "a.example"
 
@@ -54,7 +57,6 @@ def test_what_is_published_is_read_by_others(database):
     for owner, lease_s in (("a", 600), ("b", 600), ("gone", -1)):
         work(database, beat, owner, lease_s)
     work(database, hosts.take_turn, "turns.example", "a", 1.0)
-    assert shared().workers == 2
     assert shared().hosts == ()
     work(database, hosts.publish, SITE, SharedHost(SITE, 50.0, 4, 0.25))
     work(database, hosts.publish, SITE, SharedHost(SITE, 0.0, 2, 0.5))
@@ -72,24 +74,26 @@ def test_processes_share_ceiling_turns_and_pauses(database):
     asyncio.run(share(database))
 
 
-async def share(database):
-    for owner in ("a", "b"):
+async def paces(database, names="ab"):
+    found = []
+    for owner in names:
         await database.write(beat, owner, 600)
-    first, second = HostPace(8), HostPace(8)
-    first.connect(database, "a")
-    second.connect(database, "b")
+        found.append(HostPace(8))
+        found[-1].connect(database, owner, 600)
+    for _ in range(2):  # a process of SQLite waits until the others share
+        for pace in found:
+            await pace.look()
+    return found
+
+
+async def share(database):
+    first, second = await paces(database)
     async with first.slot(SITE) as slot:
         slot.answered(503, 0, 0.01, 500.0)
     while not second.closed_s(SITE):  # nobody waits for it to be published
         await second.refresh()
     assert second.closed_s(SITE) > 300
     assert second.report(SITE).window == 4
-    slots = [second.slot("b.example") for _ in range(5)]
-    assert [second.enter(slot) for slot in slots] == [True] * 4 + [False]
-
-    for slot in slots[:4]:
-        second.leave(slot)
-
     turn = await first.turns.take(SITE, 0.5)
     waiting = asyncio.ensure_future(second.turns.take(SITE, 0.5))
     await asyncio.sleep(0.6)
@@ -100,3 +104,203 @@ async def share(database):
     (await waiting).end()
     assert loop.time() - ended_at >= 0.5
     await asyncio.gather(*first.turns._tasks, *second.turns._tasks)
+
+
+class Crowd:
+    """Requests of one process at a host, each of which waits to be let go."""
+
+    def __init__(self, pace, name="b.example"):
+        self.pace, self.name = pace, name
+        self.running = 0
+        self._tasks = []
+        self._gates = []
+
+    def add(self, count):
+        for _ in range(count):
+            gate = asyncio.Event()
+            self._gates.append(gate)
+            self._tasks.append(asyncio.ensure_future(self._fetch(gate)))
+
+    async def _fetch(self, gate):
+        async with self.pace.slot(self.name):
+            self.running += 1
+            try:
+                await gate.wait()
+            finally:
+                self.running -= 1
+
+    def end(self, count):
+        for gate in [g for g in self._gates if not g.is_set()][:count]:
+            gate.set()
+
+    async def close(self):
+        self.end(len(self._gates))
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+async def settled(*crowds, want, most=8):
+    """Look until the crowds have so many requests in flight, never more than ``most``.
+
+    Meanwhile requests of those that have more end.
+    """
+    end = asyncio.get_running_loop().time() + 20
+    while [crowd.running for crowd in crowds] != want:
+        assert sum(crowd.running for crowd in crowds) <= most
+        assert asyncio.get_running_loop().time() < end, [c.running for c in crowds]
+        for crowd in crowds:
+            await crowd.pace.look()
+        for crowd, wanted in zip(crowds, want, strict=True):
+            crowd.end(int(crowd.running > wanted))
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.05)
+    assert [crowd.running for crowd in crowds] == want
+
+
+def test_a_process_that_is_alone_with_a_host_has_all_of_it(database):
+    async def alone():
+        first, second = map(Crowd, await paces(database))
+        first.add(12)
+        await settled(first, second, want=[8, 0])
+        await first.close()
+        # What another process leaves is free at once, not only when it is idle for long.
+        second.add(12)
+        await settled(first, second, want=[0, 8])
+        await second.close()
+
+    asyncio.run(alone())
+
+
+def test_processes_divide_what_a_host_may_have(database):
+    async def divide():
+        crowds = first, second, third = [
+            Crowd(pace) for pace in await paces(database, "abc")
+        ]
+        first.add(40)
+        await settled(*crowds, want=[8, 0, 0])
+        second.add(40)
+        await asyncio.sleep(0.1)
+        assert second.running == 0  # until a request of the first ends
+        await settled(*crowds, want=[4, 4, 0])
+        # A process that needs less leaves the rest to the others.
+        third.add(2)
+        await settled(*crowds, want=[3, 3, 2])
+        for crowd in crowds:
+            await crowd.close()
+
+    asyncio.run(divide())
+
+
+def test_more_processes_than_requests_take_turns(database):
+    async def turns():
+        crowds = [Crowd(pace, "one.example") for pace in await paces(database, "abc")]
+        for crowd in crowds:
+            crowd.pace._host("one.example").window = 1
+            crowd.add(3)
+        order = []
+        for _ in range(9):
+            while not any(crowd.running for crowd in crowds):
+                for crowd in crowds:
+                    await crowd.pace.look()
+                await asyncio.sleep(0.01)
+            for crowd in crowds:  # so that it is known who waits
+                await crowd.pace.look()
+            await asyncio.sleep(0.02)
+            assert sum(crowd.running for crowd in crowds) == 1
+            (running,) = [n for n, crowd in enumerate(crowds) if crowd.running]
+            order.append(running)
+            crowds[running].end(1)
+            await asyncio.sleep(0.02)
+        assert sorted(order) == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+        assert set(order[:4]) == {0, 1, 2}
+        for crowd in crowds:
+            await crowd.close()
+
+    asyncio.run(turns())
+
+
+def test_the_requests_of_a_process_that_is_gone_are_free(database):
+    async def gone():
+        first, second = map(Crowd, await paces(database))
+        first.add(8)
+        await settled(first, second, want=[8, 0])
+        await database.write(beat, "a", -1)
+        second.add(8)
+        await settled(first, second, want=[8, 8], most=16)
+        # It was only stopped, and starts nothing before it knows what is left.
+        first.end(8)
+        await asyncio.sleep(0.01)
+        first.add(8)
+        await settled(first, second, want=[0, 8])
+        for crowd in (first, second):
+            await crowd.close()
+
+    asyncio.run(gone())
+
+
+def test_a_process_that_slept_for_its_lease_starts_nothing(database):
+    async def slept():
+        now = 1000.0
+        await database.write(beat, "a", 600)
+        await database.write(beat, "b", 600)
+        pace = HostPace(8, lambda: now)
+        pace.connect(database, "a", 15)
+        other = HostPace(8)
+        other.connect(database, "b", 15)
+        for each in (pace, other, pace):
+            await each.look()
+        crowd = Crowd(pace)
+        crowd.add(1)
+        await settled(crowd, want=[1])
+        now += 16
+        crowd.add(1)
+        await asyncio.sleep(0.05)
+        assert crowd.running == 1
+        await settled(crowd, want=[2])
+        await crowd.close()
+
+    asyncio.run(slept())
+
+
+def test_a_process_that_joins_waits_until_all_others_share(database):
+    async def joins():
+        await database.write(beat, "a", 600)
+        alone = HostPace(8)
+        alone.connect(database, "a", 600)
+        await alone.look()
+        first = Crowd(alone)
+        first.add(8)
+        await settled(first, want=[8])
+        (second,) = map(Crowd, await paces(database, "b"))
+        second.add(8)
+        await asyncio.sleep(0.1)
+        assert second.running == 0
+        first.end(8)
+        await settled(first, second, want=[0, 8])
+        for crowd in (first, second):
+            await crowd.close()
+
+    asyncio.run(joins())
+
+
+def test_idle_hosts_are_given_back(database, monkeypatch):
+    async def idle():
+        monkeypatch.setattr(host_permits, "IDLE_S", 0.0)
+        first, _ = await paces(database)
+        for name in ("a.example", "b.example"):
+            async with first.slot(name):
+                pass
+        assert await database.read(rows_of, "a") == 2
+        await first.look()
+        await asyncio.gather(*first._permits._tasks)
+        assert await database.read(rows_of, "a") == 0
+        async with first.slot("a.example"):
+            assert await database.read(rows_of, "a") == 1
+
+    asyncio.run(idle())
+
+
+def rows_of(connection, owner):
+    query = select(func.count()).where(host_share.c.owner == owner)
+    return connection.scalar(query)

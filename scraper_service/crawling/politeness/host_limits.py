@@ -85,6 +85,12 @@ class Host:
     is_reserving: bool = False
     has_start: bool = False  # ``next_at`` is reserved for this process
 
+    # State of :class:`~scraper_service.crawling.politeness.host_permits.HostPermits`.
+    permits: int = 0  # requests may start while fewer are in flight
+    granted: int = 0  # what the other processes leave to this process
+    has_free: bool = False  # no process has all that is left
+    is_asking: bool = False
+
     # State of :class:`~scraper_service.crawling.politeness.host_turns.Turns`.
     crawl_delay_s: float = 0.0
     turns: int = 0  # waiting and running
@@ -234,7 +240,7 @@ class Host:
 
     def is_plain(self, now: float) -> bool:
         """Return True if the host has its default state, so that it may be forgotten."""
-        if self.in_flight or self.waiting or self.turns:
+        if self.in_flight or self.waiting or self.turns or self.granted:
             return False
         if max(self.opens_in(now), self.turn_at - now) > 0:
             return False

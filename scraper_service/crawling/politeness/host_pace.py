@@ -18,6 +18,7 @@ from scraper_service.crawling.politeness.crawl_report import (
 )
 from scraper_service.crawling.politeness.fair_queue import CallLaterT, call_later
 from scraper_service.crawling.politeness.host_limits import Host
+from scraper_service.crawling.politeness.host_permits import HostPermits
 from scraper_service.crawling.politeness.host_turns import Turns
 from scraper_service.discovery.retry_after import BUSY
 from scraper_service.errors import ServiceUnavailable
@@ -56,8 +57,8 @@ class HostPace:
     idle. Owners take turns. A page that needs a pause between pages takes one of ``turns``
     first. A host starts with ``ceiling`` requests in flight and slows down by its responses, see
     :class:`Host`. With ``ramps`` an unknown host starts with one request. Processes that
-    :meth:`connect` share the ceiling in equal parts, the starts of a host with a gap one by one,
-    and their learnt paces within :data:`REFRESH_S`.
+    :meth:`connect` share the ceiling by :class:`HostPermits`, the starts of a host with a gap
+    one by one, and their learnt paces within :data:`REFRESH_S`.
     """
 
     _instances: ClassVar[Singletons[HostPace]] = Singletons()
@@ -72,12 +73,14 @@ class HostPace:
     ):
         self.clock = clock
         self.turns = Turns(self._host, clock, call_later)
+        self._permits = HostPermits(
+            self._host, lambda: tuple(self._hosts.values()), self._dispatch, clock
+        )
         self._ceiling = ceiling
         self._ramps = ramps
         self._call_later = call_later
         self._hosts: dict[str, Host] = {}
         self._sweep_at = MAX_HOSTS
-        self._workers = 1
         self._database: Database | None = None
         self._since = 0.0  # time of the database
         self._tasks = BackgroundTasks()
@@ -89,12 +92,14 @@ class HostPace:
             cls, lambda: cls(settings.getint("HOST_CONCURRENCY"), ramps=True)
         )
 
-    def connect(self, database: Database, owner: str) -> None:
+    def connect(self, database: Database, owner: str, lease_s: float) -> None:
         """Share the pace with the other processes of ``database``.
 
-        ``owner`` is the id of this process in the table of workers.
+        ``owner`` is the id of this process in the table of workers. Its leases last
+        ``lease_s`` after a heartbeat.
         """
         self.turns.connect(database, owner)
+        self._permits.connect(database, owner, lease_s)
         self._database = database
 
     # -- requests --------------------------------------------------------------------
@@ -151,17 +156,17 @@ class HostPace:
         self._sweep_at = max(MAX_HOSTS, 2 * len(self._hosts))
 
     def _limit(self, host: Host) -> int:
-        """Return the limit of a host in this process."""
-        return max(1, host.limit // self._workers)
+        """Return the requests that this process may have in flight at a host."""
+        return self._permits.limit(host)
 
     def _may_start(self, host: Host, now: float) -> bool:
         if host.opens_in(now) > 0:
             return False
-        if host.in_flight >= self._limit(host):
-            if host.ramps_in(now) > 0:
-                return False
+        if host.in_flight >= host.limit and host.ramps_in(now) <= 0:
             host.ramp_up(now)
             return self._may_start(host, now)
+        if host.in_flight >= self._limit(host):
+            return False
         return host.has_start or not host.gap_s or self._database is None
 
     def enter(self, slot: Slot) -> bool:
@@ -211,6 +216,7 @@ class HostPace:
                 slot.turn.set_result(None)
         if not host.waiting:
             return
+        self._permits.want(host)
         if host.gap_s and not host.has_start and self._database is not None:
             if not host.is_reserving:
                 host.is_reserving = True
@@ -227,6 +233,7 @@ class HostPace:
     def leave(self, slot: Slot) -> None:
         """Free a slot for the next request. For :class:`Slot`."""
         slot.host.in_flight -= 1
+        self._permits.left(slot.host)
         self._dispatch(slot.host)
 
     def note(self, host: Host) -> None:
@@ -252,7 +259,6 @@ class HostPace:
         found = await self._database.read(hosts.read_shared, self._since)
         # A transaction may have an earlier time, and commit after this read.
         self._since = found.now - REFRESH_S
-        self._workers = found.workers
         for shared in found.hosts:
             host = self._host(shared.name)
             host.has_start &= host.opens_at >= self.clock() + shared.pause_s
@@ -260,13 +266,20 @@ class HostPace:
         for host in self._hosts.values():
             self._dispatch(host)
 
+    async def look(self) -> None:
+        """Look at the requests of other processes. Called every :data:`LOOK_S`.
+
+        Raises :exc:`ServiceUnavailable`.
+        """
+        await self._permits.look()
+
     async def _reserve(self, database: Database, host: Host) -> None:
         """Reserve the next start of a host among all processes."""
         gap_s = host.gap_s
         try:
             wait_s = await database.write_locking(hosts.reserve, host.name, gap_s)
         except ServiceUnavailable:
-            wait_s = gap_s * self._workers
+            wait_s = gap_s * self._permits.workers
         host.is_reserving = False
         host.has_start = True
         host.next_at = self.clock() + wait_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from sqlalchemy import and_, delete, func, or_, select, update
+from sqlalchemy import and_, delete, or_, select, update
 
 from scraper_service.storage.schema import host, worker
 from scraper_service.storage.transactions import dialect_insert, now_of, upsert
@@ -40,8 +40,6 @@ class Shared(NamedTuple):
 
     #: Time of the database.
     now: float
-    #: Number of live processes.
-    workers: int
     #: Hosts that changed since the last read.
     hosts: tuple[SharedHost, ...]
 
@@ -130,7 +128,6 @@ def publish(connection: Connection, name: str, shared: SharedHost) -> None:
 def read_shared(connection: Connection, since: float) -> Shared:
     """Return the hosts that changed from ``since`` (database time) on."""
     now = now_of(connection)
-    live = select(func.count()).select_from(worker).where(worker.c.until >= now)
     columns = host.c
     rows = connection.execute(
         select(columns.host, columns.opens_at, columns.at_once, columns.gap_s).where(
@@ -141,7 +138,7 @@ def read_shared(connection: Connection, since: float) -> Shared:
         SharedHost(row.host, max(0.0, row.opens_at - now), row.at_once, row.gap_s)
         for row in rows
     )
-    return Shared(now, connection.scalar(live) or 1, tuple(hosts))
+    return Shared(now, tuple(hosts))
 
 
 def forget_hosts(connection: Connection) -> None:

@@ -6,16 +6,17 @@ Functions run inside a transaction. Functions that write are for
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from sqlalchemy import delete, func, select
 
 from scraper_service.storage.accounts.credits import lock_team
+from scraper_service.storage.politeness.shares import Claimed, claimed, target
 from scraper_service.storage.schema import share, team, worker
 from scraper_service.storage.transactions import now_of, upsert
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from sqlalchemy import Connection
 
@@ -54,58 +55,31 @@ def ask(
 ) -> Grant:
     """Return the number of a team's pages that a process may have in flight.
 
-    The process has ``in_use`` pages in flight, and could start up to ``wanted``. If others
-    got fewer than they wanted, all get equal parts. If there are fewer pages than processes,
-    a process with a page gives it to the process with the longest wait. Without a limit
-    only ``in_use`` is stored, for :func:`in_use_elsewhere`.
+    The process has ``in_use`` pages in flight, and could have up to ``wanted``. Without a
+    limit only ``in_use`` is stored, for :func:`in_use_elsewhere`.
     """
     lock_team(connection, team_id)
-    now = now_of(connection)
     limit = connection.scalar(select(team.c.concurrency).where(team.c.id == team_id))
+    now = now_of(connection)
     live = select(worker.c.id).where(worker.c.until >= now)
     of_team = share.c.team_id == team_id
     connection.execute(delete(share).where(of_team, share.c.owner.not_in(live)))
     rows = connection.execute(select(share).where(of_team)).all()
-    mine = next((row for row in rows if row.owner == owner), None)
-    others = [row for row in rows if row.owner != owner]
-    since = (mine.since if mine else None) or now
     if not (wanted or in_use):
         connection.execute(delete(share).where(of_team, share.c.owner == owner))
         return Grant(limit, 0, 0)
-    target = in_use
-    if limit is not None:
-        target = _target(limit, wanted, in_use, since, others)
-    granted = max(target, in_use)
-    row = {
-        "team_id": team_id,
-        "owner": owner,
-        "granted": granted,
-        "wanted": wanted,
-        "in_use": in_use,
-        "since": since if wanted > granted else None,
-    }
+    others = [
+        Claimed(row.granted, row.wanted, row.since)
+        for row in rows
+        if row.owner != owner
+    ]
+    mine = next((row for row in rows if row.owner == owner), None)
+    since = (mine.since if mine else None) or now
+    goal = in_use if limit is None else target(limit, others, wanted, in_use, since)
+    stored = claimed(goal, wanted, in_use, since, now)
+    row = {"team_id": team_id, "owner": owner, "in_use": in_use, **stored._asdict()}
     upsert(connection, share, [row])
-    return Grant(limit, target, granted)
-
-
-def _target(
-    limit: int,
-    wanted: int,
-    in_use: int,
-    since: float,
-    others: Sequence[Any],
-) -> int:
-    free = limit - sum(int(row.granted) for row in others)
-    target: int = min(wanted, max(0, free))
-    short = [row for row in others if row.wanted > row.granted]
-    if not short:
-        return target
-    claimants = 1 + sum(row.wanted > 0 for row in others)
-    fair: int = limit // claimants
-    if fair:
-        return min(target, fair)
-    waits_longest = all(since <= (row.since or since) for row in short)
-    return target if waits_longest and not in_use else 0
+    return Grant(limit, goal, stored.granted)
 
 
 def in_use_elsewhere(connection: Connection, team_id: str, owner: str) -> int:
