@@ -117,7 +117,8 @@ class LeasedScheduler(BaseScheduler):
         self._storing = 0  # of these, pages that are being stored
         self._pages: dict[int, str] = {}  # row id to page id, of these
         self._look_at = 0.0
-        self._dry = False
+        self._dry = False  # the last claim found no row
+        self._has_news = False  # since the last claim began
         self._claiming = False
         self._ended = False
         self._revision = self._noticed = -1  # of the job, -1 before it was read
@@ -348,7 +349,7 @@ class LeasedScheduler(BaseScheduler):
         :exc:`ServiceUnavailable`.
         """
         self._holds = max(0, self._holds - 1)
-        self._dry = False
+        self._expect_rows()
         self._nudge()
         job = await self._jobs.get(self.job_id, None)
         if job is not None and job.revision > self._revision >= 0:
@@ -371,7 +372,7 @@ class LeasedScheduler(BaseScheduler):
         self._revision = job.revision
         self._noticed = max(self._noticed, job.revision)
         self._paused = job.paused_at is not None
-        self._dry = False
+        self._expect_rows()
 
     def _set_pace(self, options: Any) -> None:
         self._concurrency = options.max_concurrency
@@ -405,6 +406,11 @@ class LeasedScheduler(BaseScheduler):
 
     # -- claims ------------------------------------------------------------------------
 
+    def _expect_rows(self) -> None:
+        """Note that the next claim may find rows, also if one is running."""
+        self._dry = False
+        self._has_news = True
+
     def _claim_soon(self) -> None:
         if not self._claiming and not self._ended and not self._dry:
             self._claiming = True
@@ -415,6 +421,7 @@ class LeasedScheduler(BaseScheduler):
             self._claiming = False
             return
         self._claiming = True
+        self._has_news = False
         try:
             claim = await self._frontier.claim(self.job_id, self._slots)
         except ServiceUnavailable:
@@ -433,13 +440,13 @@ class LeasedScheduler(BaseScheduler):
         if claim.revision < self._revision or self.is_paused:
             await self._return_rows()  # it was made before the change
         self.notice(claim.revision)
-        if not claim.rows:
+        if not claim.rows and not self._has_news:
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
         self._nudge()
 
     def _wake(self) -> None:
-        self._dry = False
+        self._expect_rows()
         self._nudge()
 
     def _nudge(self) -> None:
@@ -472,7 +479,7 @@ class LeasedScheduler(BaseScheduler):
             self._storing -= 1
         self._forget(outcome.row_id)
         if commit.new_links or not commit.delivered:
-            self._dry = False
+            self._expect_rows()
         if commit.state not in ACTIVE:
             self._ended = True
         self.notice(commit.revision)
@@ -499,7 +506,7 @@ class LeasedScheduler(BaseScheduler):
         """Store an outcome, see :meth:`settle`. An outcome that goes on keeps its lease."""
         commit = await self.insist(lambda: self._frontier.store(self.job_id, outcome))
         if commit.new_links:
-            self._dry = False
+            self._expect_rows()
             self._nudge()
         return commit
 
@@ -567,7 +574,7 @@ class LeasedScheduler(BaseScheduler):
         with contextlib.suppress(ServiceUnavailable):  # close() returns the lease
             await self.insist(lambda: self._frontier.release(self.job_id, leases))
             self._forget(lease.row_id)
-            self._dry = False
+            self._expect_rows()
             self._nudge()
 
     async def _close(self) -> None:

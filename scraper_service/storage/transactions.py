@@ -44,7 +44,9 @@ _READ = select(
     *(job.c.revision, job.c.paused_at, job.c.sweep, job.c.copying),
 ).where(job.c.id == bindparam("job_id"))
 _NOTE = insertion(event, "job_id", "kind", "at", "detail")
+_LOOK = Statement(_READ)
 _LOCK = Statement(_READ.with_for_update())
+_LOCK_SHARED = Statement(_READ.with_for_update(key_share=True, read=True))
 _TRY_LOCK = Statement(_READ.with_for_update(skip_locked=True))
 
 
@@ -63,6 +65,21 @@ class LockedJob(NamedTuple):
 def lock_job(connection: Connection, job_id: str) -> LockedJob:
     """Lock the row of a job. A job without a row counts as cancelled."""
     found = _LOCK.one(connection, {"job_id": job_id})
+    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+
+
+def look_at_job(connection: Connection, job_id: str) -> LockedJob:
+    """Return the facts of a job without a lock. A job without a row counts as cancelled."""
+    found = _LOOK.one(connection, {"job_id": job_id})
+    return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
+
+
+def lock_job_shared(connection: Connection, job_id: str) -> LockedJob:
+    """Lock the row of a job against changes by its caller, but not against commits.
+
+    Many transactions may have this lock at a time, and one more may store pages of the job.
+    """
+    found = _LOCK_SHARED.one(connection, {"job_id": job_id})
     return LockedJob(JobState(found[0]), *found[1:]) if found else _LOST
 
 

@@ -133,20 +133,23 @@ def test_rows_that_are_late_to_be_given_back_are_so(settings, database, monkeypa
 
 def failing(monkeypatch, name, times, *, stored):
     """Have a function of leases fail some times, before or behind its commit."""
-    original = Database.write_locking
     left = [times]
 
-    async def write(self, function, *args, **kwargs):
-        is_it = function.__name__ == name and left[0] > 0
-        left[0] -= is_it
-        if is_it and not stored:
-            raise ServiceUnavailable("it does not answer")
-        found = await original(self, function, *args, **kwargs)
-        if is_it:
-            raise ServiceUnavailable("the connection was lost behind the commit")
-        return found
+    def fail(original):
+        async def write(self, function, *args, **kwargs):
+            is_it = function.__name__ == name and left[0] > 0
+            left[0] -= is_it
+            if is_it and not stored:
+                raise ServiceUnavailable("it does not answer")
+            found = await original(self, function, *args, **kwargs)
+            if is_it:
+                raise ServiceUnavailable("the connection was lost behind the commit")
+            return found
 
-    monkeypatch.setattr(Database, "write_locking", write)
+        return write
+
+    for method in ("write_locking", "write_aside"):
+        monkeypatch.setattr(Database, method, fail(getattr(Database, method)))
 
 
 async def looked(settings, database, times):

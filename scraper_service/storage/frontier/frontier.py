@@ -46,9 +46,12 @@ class Frontier:
         await self._database.write_apart(leases.beat, self.owner, lease_s)
 
     async def claim(self, job_id: str, count: int) -> Claim:
-        """Lease up to ``count`` pending URLs of a job, the oldest first."""
-        return await self._database.write_locking(
-            leases.claim, job_id, self.owner, count
+        """Lease up to ``count`` pending URLs of a job, the oldest first.
+
+        Waits for no page that this process stores.
+        """
+        return await self._database.write_aside(
+            leases.claim, f"claim {job_id}", job_id, self.owner, count
         )
 
     async def store(self, job_id: str, outcome: Outcome) -> Commit:

@@ -30,7 +30,10 @@ from scraper_service.storage.statements import Statement, constant
 from scraper_service.storage.transactions import (
     DAY_S,
     IN_ORDER,
+    LockedJob,
     lock_job,
+    lock_job_shared,
+    look_at_job,
     now_of,
     try_lock_job,
     written,
@@ -51,16 +54,21 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     """Lease up to ``count`` pending URLs, the oldest first.
 
     Leases none of a paused job, and none while the sweep of changed rules goes on. Copies
-    further rows of a source job before.
+    further rows of a source job before. Waits for no commit of pages, and holds up none.
 
     Fails the job if this process cannot decrypt the secrets of the job.
     """
-    locked = lock_job(connection, job_id)
+    locked = look_at_job(connection, job_id)
+    is_simple = _is_simple(locked)
+    if locked.state in ACTIVE:
+        locked = (lock_job_shared if is_simple else lock_job)(connection, job_id)
     found = Claim(
         (), locked.state, locked.base, locked.page_price, revision=locked.revision
     )
     if locked.state not in ACTIVE or locked.paused_at is not None:
         return found
+    if is_simple and not _is_simple(locked):
+        return found  # it was changed in between: the next claim has the right lock
     if locked.copying is not None:
         copied_rows.go_on(connection, job_id)
     if locked.sweep and not sweeps.go_on(connection, job_id):
@@ -75,6 +83,11 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
     except SecretsUnreadable as error:
         job_store.end_job(connection, job_id, JobState.FAILED, str(error))
         return Claim((), JobState.FAILED)
+
+
+def _is_simple(job: LockedJob) -> bool:
+    """Return True if a claim changes nothing but pending URLs."""
+    return job.copying is None and job.sweep is None
 
 
 @lru_cache(CLAIM_SIZES)

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from attrs import asdict
 from sqlalchemy import bindparam, select, update
 
-from scraper_service.content.text.compression import compress
 from scraper_service.discovery.sitemap import MAX_FILES
 from scraper_service.errors import OutOfCredits
 from scraper_service.options.crawl import CHANGEABLE
@@ -51,7 +50,14 @@ from scraper_service.storage.jobs.job_records import (
 from scraper_service.storage.jobs.page_sources import add_sources
 from scraper_service.storage.politeness.request_counts import add_refused
 from scraper_service.storage.schema import event, frontier, job, page
-from scraper_service.storage.statements import Statement, constant, execute, insertion
+from scraper_service.storage.statements import (
+    Statement,
+    arrays,
+    constant,
+    execute,
+    insertion,
+    run_together,
+)
 from scraper_service.storage.transactions import (
     IN_ORDER,
     note,
@@ -62,10 +68,11 @@ from scraper_service.storage.transactions import (
 from scraper_service.storage.webhook_outbox import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection, Row
 
+    from scraper_service.storage.frontier.packed_pages import PackedPage
     from scraper_service.storage.jobs.job_records import Outcome
 
 MAX_WARNING = 2000  # characters
@@ -115,17 +122,29 @@ _ADD_PAGES = insertion(
     page, "id", "job_id", "seq", "size", "frontier_id", "body", "whole"
 )
 _ADD_EVENTS = insertion(event, "job_id", "kind", "page_id", "row_id", "at")
+_ENDED = ("state", "page_id", "code", "error", "status", "ended_at")
 _ACKNOWLEDGE = Statement(
     update(frontier)
     .where(frontier.c.id == bindparam("row_id"))
-    .values(
-        {
-            name: bindparam(name)
-            for name in ("state", "page_id", "code", "error", "status")
-        }
-    )
-    .values(owner=None, ended_at=bindparam("at"))
+    .values({name: bindparam(name) for name in _ENDED})
+    .values(owner=None)
 )
+
+
+def _acknowledge(connection: Connection, rows: list[dict[str, Any]]) -> None:
+    """End the leases of rows."""
+    if len(rows) < 2 or connection.dialect.name == "sqlite":
+        _ACKNOWLEDGE.run_many(connection, rows)
+        return
+    columns = ("id", *_ENDED)
+    given = arrays(connection, frontier, columns)
+    values = ", ".join(f"{name} = ended.{name}" for name in _ENDED)
+    text = (
+        f"UPDATE frontier SET owner = NULL, {values}"  # noqa: S608  # of constants
+        f" FROM unnest({given}) AS ended ({', '.join(columns)})"
+        " WHERE frontier.id = ended.id"
+    )
+    run_together(connection, text, columns, rows)
 
 
 class OpenJob:
@@ -177,8 +196,13 @@ class OpenJob:
             return None
         return max(0, self.limit - self.open - self.pages)
 
-    def apply(self, outcomes: list[Outcome]) -> dict[int, Commit]:
-        """Store outcomes. Return the commits of accepted outcomes, by row."""
+    def apply(
+        self, outcomes: list[Outcome], packed: Mapping[int, PackedPage]
+    ) -> dict[int, Commit]:
+        """Store outcomes, whose pages are in ``packed`` by row.
+
+        Return the commits of accepted outcomes, by row.
+        """
         held = self._held_leases(outcomes)
         stale = self._stale(held)
         accepted = [outcome for outcome in held if outcome.row_id not in stale]
@@ -190,7 +214,7 @@ class OpenJob:
             if outcome.page is not None and not self._is_duplicate(outcome)
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
-        self._store_pages(delivered)
+        self._store_pages(delivered, packed)
         change_snapshots.store(
             self._connection, [x.snapshot for x in delivered if x.snapshot]
         )
@@ -252,12 +276,13 @@ class OpenJob:
             rows.append(
                 {
                     "row_id": outcome.row_id,
-                    "state": RowState.DONE if ended else RowState.FAILED,
+                    "id": outcome.row_id,
+                    "state": int(RowState.DONE if ended else RowState.FAILED),
                     "page_id": outcome.page_id,
                     "code": "duplicate" if duplicate else outcome.code,
                     "error": self._duplicate_of if duplicate else outcome.error,
                     "status": outcome.status,
-                    "at": self.at,
+                    "ended_at": self.at,
                 }
             )
             if outcome.kind is UrlKind.SITEMAP:
@@ -268,7 +293,7 @@ class OpenJob:
                 self.failed += not ended
             if outcome.code in ROBOTS_CODES and outcome.final is not None:
                 self.refused[robots_url(origin(outcome.final[1]))] += 1
-        _ACKNOWLEDGE.run_many(self._connection, rows)
+        _acknowledge(self._connection, rows)
 
     _duplicate_of: str | None = None
 
@@ -313,24 +338,24 @@ class OpenJob:
             self.skipped += other.state != RowState.SKIPPED
         return False
 
-    def _store_pages(self, outcomes: list[Outcome]) -> None:
+    def _store_pages(
+        self, outcomes: list[Outcome], packed: Mapping[int, PackedPage]
+    ) -> None:
         if not outcomes:
             return
         pages, charges = [], []
         for outcome in outcomes:
-            assert outcome.page is not None
-            body = compress(outcome.page)
-            whole = None if outcome.whole is None else compress(outcome.whole)
-            self.more_bytes += len(body) + len(whole or b"")
+            found = packed[outcome.row_id]
+            self.more_bytes += found.stored_size
             pages.append(
                 {
                     "id": outcome.page_id,
                     "job_id": self.job_id,
                     "seq": self.pages,
-                    "size": len(outcome.page),
+                    "size": found.size,
                     "frontier_id": outcome.row_id,
-                    "body": body,
-                    "whole": whole,
+                    "body": found.body,
+                    "whole": found.whole,
                 }
             )
             self.pages += 1
@@ -352,7 +377,11 @@ class OpenJob:
         if facts := [outcome.facts for outcome in outcomes if outcome.facts]:
             self.page_counts = add_pages(self.page_counts, facts)
         _ADD_PAGES.run_many(self._connection, pages)
-        self.more_bytes += add_sources(self._connection, self.job_id, outcomes)
+        responses = [
+            (outcome.page_id, outcome.kept, packed[outcome.row_id].response)
+            for outcome in outcomes
+        ]
+        add_sources(self._connection, self.job_id, responses)
         ADD_CHARGE.run_many(self._connection, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:

@@ -8,6 +8,7 @@ from attrs import evolve
 from sqlalchemy import bindparam, select
 
 from scraper_service.storage.frontier.open_job import OpenJob
+from scraper_service.storage.frontier.packed_pages import packed
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     Commit,
@@ -24,8 +25,10 @@ if TYPE_CHECKING:
 
     from scraper_service.storage.jobs.job_records import Outcome
 
+# Claims go on meanwhile: they take pending URLs, which a commit only adds. What takes
+# pending URLs away locks the whole row, as :func:`lock_job`.
 _READ_JOB = Statement(
-    select(job).where(job.c.id == bindparam("job_id")).with_for_update()
+    select(job).where(job.c.id == bindparam("job_id")).with_for_update(key_share=True)
 )
 _READ_ENDED = (
     select(frontier.c.id, frontier.c.page_id, page.c.id.label("page"))
@@ -47,6 +50,8 @@ def append(
     already stored is accepted again without a change, since callers repeat a call whose
     response was lost.
     """
+    # Before the lock of the job, for which others wait.
+    pages = {each.row_id: packed(each) for each in outcomes if each.page is not None}
     counts = _READ_JOB.one(connection, {"job_id": job_id})
     commits: dict[int, Commit] = {}
     revision = 0 if counts is None else counts.revision
@@ -55,7 +60,7 @@ def append(
     else:
         open_job = OpenJob(connection, counts)
         for run in _runs(outcomes):
-            commits |= open_job.apply(run)
+            commits |= open_job.apply(run, pages)
         state = open_job.write(JobState.SCRAPING)
     if late := [outcome for outcome in outcomes if outcome.row_id not in commits]:
         commits |= _stored_before(connection, late, state)

@@ -9,7 +9,6 @@ from sqlalchemy import delete, exists, func, select
 from scraper_service.content.text.kept_responses import (
     StoredResponse,
     archive_row,
-    pack,
 )
 from scraper_service.storage.accounts import disk_use
 from scraper_service.storage.schema import page, page_source
@@ -20,35 +19,31 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from scraper_service.storage.jobs.job_records import Outcome
+    from scraper_service.items import KeptResponse
 
 DROPPED_AT_ONCE = 200  # in one transaction
 _ADD = insertion(page_source, "page_id", "job_id", "size", "facts", "head", "body")
 
 
 def add_sources(
-    connection: Connection, job_id: str, outcomes: Iterable[Outcome]
-) -> int:
-    """Store the responses of delivered pages that have one. Return their stored bytes."""
-    rows, size = [], 0
-    for outcome in outcomes:
-        if (kept := outcome.kept) is None:
-            continue
-        packed = pack(kept)
-        size += len(packed.head) + len(packed.body)
-        rows.append(
-            {
-                "page_id": outcome.page_id,
-                "job_id": job_id,
-                "size": len(kept.body),
-                "facts": packed.facts,
-                "head": packed.head,
-                "body": packed.body,
-            }
-        )
-    if rows:
-        _ADD.run_many(connection, rows)
-    return size
+    connection: Connection,
+    job_id: str,
+    pages: Iterable[tuple[str, KeptResponse | None, StoredResponse | None]],
+) -> None:
+    """Store the responses of delivered pages, by the ids of the pages. Some have none."""
+    rows = [
+        {
+            "page_id": page_id,
+            "job_id": job_id,
+            "size": len(kept.body),
+            "facts": stored.facts,
+            "head": stored.head,
+            "body": stored.body,
+        }
+        for page_id, kept, stored in pages
+        if kept is not None and stored is not None
+    ]
+    _ADD.run_many(connection, rows)
 
 
 def drop_sources(connection: Connection, job_id: str) -> int:
