@@ -66,6 +66,7 @@ bench: $(VENV)/.bench-installed
 	$(BIN)/python -m tools.bench.sentences $(ARGS)
 	$(BIN)/python -m tools.bench.search $(ARGS)
 	$(BIN)/python -m tools.bench.scrapyd $(ARGS)
+	$(BIN)/python -m tools.bench.scale $(ARGS)
 	$(BIN)/python -m tools.bench.browser $(ARGS)
 	$(BIN)/python -m tools.bench.exports $(ARGS)
 

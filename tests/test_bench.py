@@ -131,6 +131,11 @@ def test_processes_on_nodes_fetch_all_pages():
     assert [len(rows(output, f"| {count} | 40 |")) for count in (1, 2)] == [1, 1]
 
 
+def test_workers_of_one_database_are_measured():
+    (row,) = rows(run_quick("tools.bench.scale"), "| 2 | 2 |")
+    assert "nan" not in row
+
+
 def test_pages_are_rendered_both_ways():
     if why := why_no_browser():
         pytest.skip(why)

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import random
 import threading
+import time
 import uuid
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from attrs import evolve
-from sqlalchemy import select, update
+from sqlalchemy import select, text, update
+from sqlalchemy.exc import OperationalError
 
 from scraper_service.errors import JobNotFound
 from scraper_service.options.spider_arguments import batch_options, crawl_options
 from scraper_service.storage.accounts import credits as ledger_of
 from scraper_service.storage.accounts.credits import Call
+from scraper_service.storage.connections import ASIDE
 from scraper_service.storage.frontier import leases as frontier
 from scraper_service.storage.frontier import outcomes
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.jobs import admission, job_listing, job_store
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import (
+    ACTIVE,
     Job,
     JobState,
     Link,
@@ -30,6 +35,7 @@ from scraper_service.storage.jobs.job_records import (
 )
 from scraper_service.storage.schema import event, job, ledger, page, worker
 from scraper_service.storage.schema import frontier as rows_of
+from scraper_service.storage.transactions import lock_job
 from tests.support.waiting import WAIT_S
 
 TEAM = "team"
@@ -432,3 +438,65 @@ def test_an_idempotency_key_starts_one_job(harness):
     assert len([found for found in made if isinstance(found, Job)]) == 1
     assert harness.run(admission.is_key_used, TEAM, key)
     assert not harness.run(admission.is_key_used, TEAM, str(uuid.uuid4()))
+
+
+def test_leases_wait_for_no_page_that_is_stored(harness):
+    engine = harness.database.engine
+    if engine.dialect.name != "postgresql":
+        pytest.skip("SQLite has one writer at a time")
+    job_id = harness.start(range(9), limit=6)
+    first, *_ = harness.claim(job_id, 3)
+    with engine.connect() as storing, engine.connect() as claiming:
+        for each in (storing, claiming):
+            each.execute(text("SET lock_timeout = '200ms'"))
+        outcome = harness.outcome(first, page=b"{}", links=harness.links(20, 21))
+        outcomes.append(storing, job_id, [outcome])
+        found = frontier.claim(claiming, job_id, "other", 3)
+        assert [row.key for row in found.rows] == [3, 4, 5]
+        # What takes pending URLs away waits for both.
+        with engine.connect() as changing:
+            changing.execute(text("SET lock_timeout = '200ms'"))
+            with pytest.raises(OperationalError):
+                lock_job(changing, job_id)
+        claiming.commit()
+        storing.commit()
+    counted = harness.check(job_id)
+    assert (counted.pages, counted.open, counted.held) == (1, 5, 5)
+
+
+def test_processes_that_claim_and_store_together_keep_the_limit(harness):
+    if harness.database.engine.dialect.name == "sqlite":
+        pytest.skip("SQLite has one writer at a time")
+    job_id = harness.start(limit=200)
+
+    def work(owner):
+        rng = random.Random(owner)
+        engine = harness.database.engine.execution_options(waits=ASIDE)
+        state = JobState.QUEUED
+        while state in ACTIVE:
+            with engine.begin() as connection:
+                found = frontier.claim(connection, job_id, owner, rng.randint(1, 8))
+            state = found.state
+            if not found.rows:
+                time.sleep(0.01)
+                continue
+            ended = [
+                harness.outcome(
+                    row,
+                    owner,
+                    page=b"{}" if rng.random() > 0.1 else None,
+                    credits=1,
+                    links=harness.links(*(rng.randrange(1000) for _ in range(20))),
+                )
+                for row in found.rows
+            ]
+            with engine.begin() as connection:
+                commits = outcomes.append(connection, job_id, ended)
+            state = commits[-1].state
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(work, "abcd", timeout=WAIT_S))
+    counted = harness.check(job_id)
+    assert counted.state is JobState.COMPLETED
+    assert counted.pages == 200
+    assert harness.events(job_id)["completed"] == 1

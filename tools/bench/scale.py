@@ -1,0 +1,248 @@
+"""Measures how crawls scale over worker processes that share one PostgreSQL.
+
+A model of the web answers instead of a network (``tools/bench/scale_worker.py``), so the
+figures are those of the frontier, the pace of hosts and the storage of pages: pages a second,
+CPU and statements for each page, and what a page takes of the database and its log. Starts a
+server of the system's packages, with its usual settings for safety but ``fsync``.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from attrs import frozen
+
+from scraper_service.options.spider_arguments import crawl_options
+from scraper_service.storage.database import Database
+from scraper_service.storage.jobs import admission, job_store
+from scraper_service.storage.jobs.admission import Terms
+from tools.bench.processes import ServerProcess
+from tools.bench.report import MACHINE, arguments, publish, table
+
+RESULT = "scale.md"
+HEADINGS = (
+    *(
+        "Jobs",
+        "Workers",
+        "Pages/s",
+        "First page of all jobs, s",
+        "Last job / first job",
+    ),
+    *("Worker CPU ms", "Database CPU ms", "Transactions", "Database kB", "Log kB"),
+)
+TEAMS = 10
+POLL_S = 0.05
+
+
+@frozen
+class Run:
+    """One measurement. All but the rate are for each page."""
+
+    jobs: int
+    workers: int
+    pages: int
+    seconds: float
+    first_s: float
+    spread: float
+    worker_cpu_s: float
+    database_cpu_s: float
+    transactions: int
+    bytes: int
+    log_bytes: int
+
+    def cells(self) -> tuple[str, ...]:
+        per = 1000 / self.pages
+        return (
+            str(self.jobs),
+            str(self.workers),
+            f"{self.pages / self.seconds:.0f}",
+            f"{self.first_s:.1f}",
+            f"{self.spread:.2f}",
+            f"{self.worker_cpu_s * per:.2f}",
+            f"{self.database_cpu_s * per:.2f}",
+            f"{self.transactions / self.pages:.2f}",
+            f"{self.bytes / self.pages / 1000:.1f}",
+            f"{self.log_bytes / self.pages / 1000:.1f}",
+        )
+
+
+class Server:
+    """Figures of the database server."""
+
+    def __init__(self, url: str, pid: int):
+        plain = url.replace("postgresql+psycopg:", "postgresql:")
+        self._connection = psycopg.connect(plain, autocommit=True)
+        self._pid = pid
+
+    def ask(self, query: str, *values: Any) -> Any:
+        row = self._connection.execute(query, values).fetchone()
+        return None if row is None else row[0]
+
+    def rows(self, query: str) -> list[Any]:
+        return self._connection.execute(query).fetchall()
+
+    def figures(self) -> tuple[int, int, int, float]:
+        """Return transactions, bytes of the database and of its log, and CPU seconds."""
+        self._connection.execute("SELECT pg_stat_clear_snapshot()")
+        commits = self.ask(
+            "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
+        )
+        size = self.ask("SELECT pg_database_size(current_database())")
+        log = self.ask("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')")
+        return commits, size, int(log), cpu_of_group(self._pid)
+
+
+def cpu_of_group(pid: int) -> float:
+    """Return the CPU seconds of a process and its children, those that ended included."""
+    ticks = 0
+    for folder in Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(folder.name) == pid:
+            ticks += sum(map(int, fields[11:15]))  # with its children that ended
+        elif int(fields[1]) == pid:
+            ticks += sum(map(int, fields[11:13]))
+    return ticks / 100
+
+
+def make_jobs(url: str, folder: Path, count: int, pages: int) -> list[str]:
+    """Store jobs of :data:`TEAMS` teams, each with a limit of ``pages``."""
+    database = Database(folder, url, "bench")
+    options = crawl_options(
+        {"url": "http://host-1.example/", "limit": str(pages), "sitemap": "skip"}
+    )
+    found = []
+    for number in range(count):
+        team = f"team-{number % TEAMS}"
+        database.write_at_once(job_store.make_team, team)
+        job: Any = database.write_at_once(
+            admission.create_job, Terms(team_id=team), options, 2
+        )
+        found.append(job.id)
+    database.close()
+    return found
+
+
+def measure(
+    url: str, pid: int, jobs: int, workers: int, pages: int, latency_s: float
+) -> Run:
+    """Crawl ``pages`` in all, and check that each was stored once."""
+    with tempfile.TemporaryDirectory() as name:
+        ids = make_jobs(url, Path(name), jobs, pages // jobs)
+        running = [
+            ServerProcess(
+                *("tools.bench.scale_worker", url, name, ",".join(ids)),
+                str(latency_s),
+            )
+            for _ in range(workers)
+        ]
+        try:
+            for each in running:
+                each.line("ready")
+            server = Server(url, pid)
+            before = server.figures()
+            begin = time.perf_counter()
+            for each in running:
+                each.write("go")
+            first_s = wait_for_first(server, running, ids, begin)
+            reports = [json.loads(each.line("{")) for each in running]
+            seconds = time.perf_counter() - begin
+            after = server.figures()
+            check(server, ids, pages // jobs)
+            spans = [
+                row[0]
+                for row in server.rows("SELECT completed_at - created_at FROM job")
+            ]
+        finally:
+            for each in running:
+                each.stop()
+    return Run(
+        jobs=jobs,
+        workers=workers,
+        pages=sum(report["pages"] for report in reports),
+        seconds=seconds,
+        first_s=first_s,
+        spread=max(spans) / min(spans),
+        worker_cpu_s=sum(report["cpu_s"] for report in reports),
+        database_cpu_s=after[3] - before[3],
+        transactions=after[0] - before[0],
+        bytes=after[1] - before[1],
+        log_bytes=after[2] - before[2],
+    )
+
+
+def wait_for_first(
+    server: Server, running: list[ServerProcess], ids: list[str], begin: float
+) -> float:
+    """Return the seconds until each job has a page."""
+    while server.ask("SELECT count(*) FROM job WHERE pages > 0") < len(ids):
+        if not all(each.is_running for each in running):
+            raise RuntimeError(f"a worker ended: {running[0].stderr}")
+        time.sleep(POLL_S)
+    return time.perf_counter() - begin
+
+
+def check(server: Server, ids: list[str], pages: int) -> None:
+    """Raise :exc:`AssertionError` unless pages, URLs, credits and events agree."""
+    for query in (
+        "SELECT count(*) FROM page",
+        "SELECT count(DISTINCT frontier_id) FROM page",
+        "SELECT count(*) FROM ledger WHERE page_id IS NOT NULL",
+        "SELECT sum(pages) FROM job",
+    ):
+        found = server.ask(query)
+        assert found == pages * len(ids), f"{query}: {found}"
+    states = server.rows("SELECT DISTINCT state FROM job")
+    assert states == [("completed",)], states
+
+
+def run(counts: list[int], jobs: list[int], pages: int, latency_s: float) -> str:
+    from tests.support.postgres import Postgres  # noqa: PLC0415  # not in the package
+
+    found = []
+    with Postgres() as postgres:
+        for number in jobs:
+            for workers in counts:
+                url = postgres()
+                found.append(
+                    measure(
+                        url, postgres._process.pid, number, workers, pages, latency_s
+                    )
+                )
+                print(" | ".join(found[-1].cells()), file=sys.stderr)
+    cells = table(HEADINGS, (each.cells() for each in found))
+    return (
+        f"# Scale benchmark\n\n{MACHINE}, PostgreSQL on the same machine, {pages} pages in"
+        f" all, latency {latency_s * 1000:.0f} ms. Times, transactions and kB are for each"
+        f" page.\n\n{cells}\n"
+    )
+
+
+def main() -> int:
+    parser = arguments(__doc__, RESULT)
+    parser.add_argument("--workers", default="1,2,4,8")
+    parser.add_argument("--jobs", default="1,20")
+    parser.add_argument("--pages", type=int, default=4000)
+    parser.add_argument("--latency", type=float, default=0.02, help="mean, in seconds")
+    options = parser.parse_args()
+    workers = [int(each) for each in options.workers.split(",")]
+    jobs = [int(each) for each in options.jobs.split(",")]
+    pages = options.pages
+    if options.quick:
+        workers, jobs, pages = [2], [2], 100
+    publish(run(workers, jobs, pages, options.latency), RESULT, save=options.save)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
