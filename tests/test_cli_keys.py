@@ -89,7 +89,7 @@ def test_a_new_key_says_whose_it_is_and_whether_that_is_new(tmp_path):
 
 def served(monkeypatch, *arguments):
     """Return what `serve` says before it would start, and its exit code."""
-    monkeypatch.setattr("scraper_service.server.serve", lambda *_: 0)
+    monkeypatch.setattr("scraper_service.server.service.serve", lambda *_: 0)
     done = CliRunner().invoke(main, [*arguments[:-1], "serve", "--host", arguments[-1]])
     assert done.stdout == ""
     return done.stderr, done.exit_code

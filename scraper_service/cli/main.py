@@ -113,7 +113,7 @@ def serve_command(
     settings = fetch_settings(overrides, HOST=host, PORT=port, DATA_DIR=data_dir)
     warn_of_exposure(settings)
     from scraper_service.errors import DatabaseUnusable
-    from scraper_service.server import serve
+    from scraper_service.server.service import serve
 
     try:
         sys.exit(serve(settings, announce))

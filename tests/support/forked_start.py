@@ -42,7 +42,9 @@ if TYPE_CHECKING:
 
 PRELOADED = """
 lxml.html numpy scraper_service.content.convert
-scraper_service.cli.main scraper_service.cli.settings scraper_service.server
+scraper_service.cli.main scraper_service.cli.settings
+scraper_service.server.background scraper_service.server.listener
+scraper_service.server.process scraper_service.server.service
 scrapy.crawler scrapy.core.engine scrapy.core.scraper scrapy.utils.project
 scraper_service.api.application scraper_service.api.errors
 scraper_service.api.parameters scraper_service.api.requests.crawl

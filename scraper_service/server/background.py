@@ -1,0 +1,266 @@
+"""The parts of a process that work without requests.
+
+Jobs, operations, checks of monitors, webhooks, mail and channels: each process that has them
+shares this work with all others of its database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable, Iterator
+
+    from scrapy.crawler import Crawler
+    from scrapy.settings import Settings
+
+    from scraper_service.crawling.metrics import LoopLag
+    from scraper_service.services.job_runner import JobRunner
+    from scraper_service.services.metrics.health import Health
+    from scraper_service.services.monitoring.channels import ChannelSender
+    from scraper_service.services.monitoring.mail import Mailer
+    from scraper_service.services.monitoring.scheduler import MonitorScheduler
+    from scraper_service.services.operations.operations import (
+        OperationCalls,
+        Operations,
+        Work,
+    )
+
+logger = logging.getLogger(__name__)
+
+
+class Background:
+    """Makes, starts and stops these parts.
+
+    The constructor raises :exc:`ValueError` for invalid settings, and
+    :exc:`~scraper_service.errors.DatabaseUnusable`.
+    """
+
+    def __init__(self, settings: Settings):
+        from scrapy.crawler import AsyncCrawlerProcess
+
+        from scraper_service.api.application import with_base
+        from scraper_service.api.webhook_payloads import event_body
+        from scraper_service.crawling.artefacts import object_store
+        from scraper_service.crawling.converter_pool.pool import ConverterPool
+        from scraper_service.search_engines.searches import Searches
+        from scraper_service.services.mapping import MapCrawler
+        from scraper_service.services.metrics.sentry import error_reports
+        from scraper_service.services.metrics.tracing import shared_traces
+        from scraper_service.services.webhooks import Webhooks
+        from scraper_service.storage.database import Database
+        from scraper_service.storage.secrets import forget_secrets
+
+        # First: it installs the reactor that other modules import.
+        settings.set("LOG_INSTALL_ROOT_HANDLER", False, priority="cmdline")
+        self.process = AsyncCrawlerProcess(settings)
+        _configure_logs(settings)
+        self.reports = error_reports(settings)
+        self.traces = shared_traces()
+        self.settings = settings
+        # It reads its credentials here, or is None.
+        self.stored = object_store(settings)
+        forget_secrets(of_stores=True)
+        self.data_dir = Path(settings["DATA_DIR"])
+        self.database = Database.shared(settings)
+        self.pool = ConverterPool.shared(settings)
+        #: Stored pages have a placeholder, which this URL replaces in webhook deliveries.
+        self.own_url: str = settings["PUBLIC_URL"].rstrip("/")
+        self.webhooks = Webhooks(
+            settings,
+            self.database,
+            lambda event, hook: with_base(event_body(event, hook), self.own_url),
+        )
+        self.searches = Searches(settings)
+        self.runner = self._make_runner()
+        self.maps = MapCrawler(self.process, self.database)
+        self.calls = self._operation_calls()
+        self.checks, self.scheduler = self._monitoring()
+        self.mailer, self.channels = self._messengers()
+        #: True from the signal to end on.
+        self.is_leaving = False
+        self.lag, self.health = self._health()
+
+    def _make_runner(self) -> JobRunner:
+        from scrapy.utils.misc import load_object
+
+        try:
+            make_runner = load_object(self.settings["JOB_RUNNER"])
+        except (ImportError, NameError, TypeError, ValueError) as error:
+            raise ValueError(f"setting SCRAPER_JOB_RUNNER: {error}") from error
+        runner: JobRunner = make_runner(self.process, self.database)
+        return runner
+
+    def _operation_calls(self) -> OperationCalls:
+        from scraper_service.crawling.download.engines import Engines
+        from scraper_service.crawling.politeness.team_limits import TeamPermits
+        from scraper_service.crawling.pricing import Prices
+        from scraper_service.llm.model import language_model
+        from scraper_service.services.operations.agent.agent import Agent
+        from scraper_service.services.operations.agent.agent_writer import AgentWriter
+        from scraper_service.services.operations.deep_research.report_writer import (
+            ResearchWriter,
+        )
+        from scraper_service.services.operations.deep_research.research import Research
+        from scraper_service.services.operations.extraction import Extract
+        from scraper_service.services.operations.llms_txt import LlmsText
+        from scraper_service.services.operations.operations import (
+            OperationCalls,
+            Operations,
+        )
+        from scraper_service.services.operations.sources import Sources
+
+        settings, prices = self.settings, Prices(self.settings)
+        sources = Sources(self.maps, self.searches)
+        model = language_model(settings)
+        writer = ResearchWriter(model, self.pool)
+        chooser = AgentWriter(model, settings)
+        kinds: dict[str, Work] = {
+            "extract": Extract(sources, self.pool, prices, settings),
+            "agent": Agent(sources, self.pool, prices, chooser, settings),
+            "llmstxt": LlmsText(sources, self.pool, prices, settings),
+            "deep_research": Research(sources, self.pool, prices, writer),
+        }
+        self.operations = Operations(
+            self.database,
+            self.runner,
+            kinds,
+            settings.getint("MAX_RUNNING_OPERATIONS"),
+        )
+        return OperationCalls(
+            self.operations,
+            Engines.shared(settings),
+            TeamPermits.shared(),
+            settings,
+        )
+
+    def _monitoring(self) -> tuple[Operations, MonitorScheduler]:
+        """Return what runs the checks of monitors, and what starts them."""
+        from scraper_service.crawling.pricing import Prices
+        from scraper_service.llm.model import language_model
+        from scraper_service.services.monitoring.check_run import MonitorCheck
+        from scraper_service.services.monitoring.scheduler import MonitorScheduler
+        from scraper_service.services.operations.operations import Operations
+        from scraper_service.storage.jobs.job_records import MONITOR_CHECK
+
+        settings = self.settings
+        work = MonitorCheck(
+            self.database,
+            self.runner,
+            self.pool,
+            self.searches,
+            Prices(settings),
+            language_model(settings),
+            settings,
+        )
+        checks = Operations(
+            self.database,
+            self.runner,
+            {MONITOR_CHECK: work},
+            settings.getint("MONITOR_CONCURRENCY"),
+        )
+        usual_mb = settings.getint("TEAM_DISK_MB")
+        scheduler = MonitorScheduler(self.database, checks.wake, usual_disk_mb=usual_mb)
+        return checks, scheduler
+
+    def _messengers(self) -> tuple[Mailer, ChannelSender]:
+        """Return what sends the mail and the messages of checks."""
+        from scraper_service.services.monitoring.channels import (
+            Channels,
+            ChannelSender,
+        )
+        from scraper_service.services.monitoring.mail import Mailer, MailServer
+
+        settings = self.settings
+        mail = settings["SMTP_URL"]
+        server = MailServer.parse(mail) if mail else None
+        channels = Channels.parse(
+            settings.getlist("NOTIFICATION_CHANNELS"), settings.getlist("EGRESS_ALLOW")
+        )
+        return Mailer(self.database, server), ChannelSender(self.database, channels)
+
+    def _health(self) -> tuple[LoopLag, Health]:
+        from scraper_service.crawling.metrics import LoopLag
+        from scraper_service.services.metrics.health import Health, service_checks
+
+        lag = LoopLag()
+        found = service_checks(
+            self.settings, self.database, self.pool, lag, self.stored
+        )
+        return lag, Health(found, lambda: self.is_leaving)
+
+    async def start(self) -> None:
+        """Start the parts that others need, and begin to run jobs."""
+        await asyncio.gather(self.pool.warm_up(), self.maps.start(), self.runner.open())
+
+    def open(self) -> None:
+        """Begin to run operations and checks, and to send mail and messages."""
+        self.operations.open()
+        self.checks.open()
+        self.scheduler.open()
+        self.mailer.open()
+        self.channels.open()
+
+    def first_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Yield what begins no further work, in order."""
+        yield self.scheduler.close
+        yield self.mailer.close
+        yield self.channels.close
+        yield self.checks.close
+        yield self.operations.close
+        yield self.runner.close
+
+    async def finish_crawls(
+        self, kept: Iterable[Crawler | None], answered: Awaitable[None]
+    ) -> None:
+        """Let running work end, for at most ``SHUTDOWN_TIMEOUT_S``.
+
+        Jobs stop after their running pages. Calls end first, as ``answered`` waits for:
+        a search may still need ``kept``, the crawlers of single pages.
+        """
+        from scraper_service.services.job_runner import stop_crawlers
+
+        timeout = self.settings.getfloat("SHUTDOWN_TIMEOUT_S")
+        stay = (self.maps.crawler, *kept)
+        jobs = [each for each in self.process.crawlers if each not in stay]
+        try:
+            async with asyncio.timeout(timeout):
+                ending = (answered, *(each.stop_async() for each in jobs))
+                await asyncio.wait([asyncio.ensure_future(each) for each in ending])
+                await stop_crawlers(self.process)
+        except TimeoutError:
+            logger.warning("some work was still running after %s s", timeout)
+
+    def last_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
+        """Yield what closes the rest after the last response, in order."""
+        from scraper_service.crawling.page_index import SearchIndex
+
+        yield SearchIndex.close_all
+        yield self.database.drain
+        for each in (self.traces, self.reports):
+            if each is not None:
+                yield each.stop
+
+    def release(self) -> None:
+        """Close converters and database at once."""
+        self.pool.close()
+        self.database.close()
+
+
+def _configure_logs(settings: Settings) -> None:
+    """Configure the log, with or without access log and without Scrapy's messages."""
+    from scraper_service.crawling.logs import configure_logs
+    from scraper_service.settings import unknown_settings
+
+    configure_logs(settings)
+    if not settings.getbool("ACCESS_LOG"):
+        logging.getLogger("scraper_service.access").disabled = True
+    if settings["LOG_LEVEL"] == "INFO":
+        logging.getLogger("scrapy").setLevel(logging.WARNING)
+        logging.getLogger("scrapy-playwright").setLevel(logging.WARNING)
+        logging.getLogger("alembic").setLevel(logging.WARNING)
+    if unknown := unknown_settings():
+        logger.warning("no setting has the name %s", ", ".join(unknown))

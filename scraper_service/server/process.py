@@ -1,0 +1,201 @@
+"""The life of a process: start, signals, drain, end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import math
+import os
+import signal
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Protocol
+
+from scraper_service.shared_objects import BackgroundTasks
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, Iterable
+
+    from scrapy.crawler import Crawler
+
+    from scraper_service.server.background import Background
+    from scraper_service.services.metrics.health import ServiceManager
+
+logger = logging.getLogger("scraper_service")
+
+RESOLVER_THREADS = 64  # a host name that does not resolve blocks a thread for seconds
+# A signal to the group of make and the service reaches the service twice.
+SAME_SIGNAL_S = 0.5
+LEAVE_S = 10  # from the end of the parts to the end of the process
+
+
+class Front(Protocol):
+    """What a process shows to others, in front of its background work."""
+
+    @property
+    def kept(self) -> Iterable[Crawler | None]:
+        """Crawlers that end after the last response."""
+        ...
+
+    async def start(self) -> None:
+        """Make what the front needs. Raises errors of the database."""
+        ...
+
+    async def warm_up(self) -> None:
+        """Start what takes time, beside the background work."""
+        ...
+
+    async def open(self) -> None:
+        """Begin to accept requests, when the background work has begun.
+
+        Raises :exc:`~twisted.internet.error.CannotListenError`.
+        """
+        ...
+
+    def announce(self) -> None:
+        """Print that the process is ready."""
+        ...
+
+    async def drain(self) -> None:
+        """Let load balancers turn away, after the signal to end."""
+        ...
+
+    def leave(self) -> None:
+        """Accept no further requests."""
+        ...
+
+    async def close(self) -> None:
+        """End streams and sessions."""
+        ...
+
+    async def answered(self) -> None:
+        """Wait until all requests have their responses."""
+        ...
+
+    async def flush(self) -> None:
+        """Wait a little until the last responses are sent."""
+        ...
+
+
+class MainProcess:
+    """Runs the background work and its front until SIGTERM or SIGINT."""
+
+    def __init__(self, manager: ServiceManager, background: Background, front: Front):
+        self._manager = manager
+        self._background = background
+        self._front = front
+        self._signalled_at = -math.inf
+        self._exit_code = 0
+        self._tasks = BackgroundTasks()
+
+    def run(self) -> int:
+        """Run until the end; return the exit code."""
+        from twisted.internet import reactor
+
+        reactor.callWhenRunning(lambda: self._tasks.spawn(self._start()))
+        self._background.process.start(
+            stop_after_crawl=False, install_signal_handlers=False
+        )
+        return self._exit_code
+
+    async def _start(self) -> None:
+        from twisted.internet.error import CannotListenError
+
+        from scraper_service.errors import ConvertersFailed
+
+        loop = asyncio.get_running_loop()
+        loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._signalled)
+        try:
+            await self._open()
+        except CannotListenError as error:
+            text = "%s:%s cannot be listened on (%s); is the service running?"
+            cause = getattr(error.socketError, "strerror", None) or error.socketError
+            logger.error(f"{text} Else use --port", error.interface, error.port, cause)
+        except ConvertersFailed as error:
+            logger.error("the service could not start: %s", error)
+        except Exception:
+            logger.exception("the service could not start")
+        else:
+            return
+        self._exit_code = 1
+        await self._stop()
+
+    async def _open(self) -> None:
+        background, front = self._background, self._front
+        await front.start()
+        await asyncio.gather(background.start(), front.warm_up())
+        # Imported modules stay, so full collections can skip them. A collection
+        # before would take 0.1 s, and free a few thousand small objects.
+        gc.freeze()
+        gc.enable()
+        background.open()
+        await front.open()
+        background.lag.start()
+        background.webhooks.open()
+        front.announce()
+        self._manager.ready()
+
+    def _signalled(self) -> None:
+        now = time.monotonic()
+        if not self._background.is_leaving:
+            self._background.is_leaving = True
+            self._signalled_at = now
+            logger.info("stopping after running work has ended")
+            self._tasks.spawn(self._drain_and_stop())
+        elif now - self._signalled_at > SAME_SIGNAL_S:
+            logger.warning("second signal: stopping at once, running work is lost")
+            _end_process()
+
+    async def _drain_and_stop(self) -> None:
+        await self._front.drain()
+        await self._stop()
+
+    async def _stop(self) -> None:
+        """Close all parts in order, then leave. Continues after parts that fail."""
+        background, front = self._background, self._front
+        background.is_leaving = True
+        self._manager.stopping()
+        background.lag.stop()
+        front.leave()
+        for close in (
+            front.close,
+            *background.first_closers(),
+            self._finish_crawls,
+            background.webhooks.close,
+            background.searches.close,
+            front.flush,
+            *background.last_closers(),
+        ):
+            await _close(close)
+        self._leave()
+
+    async def _finish_crawls(self) -> None:
+        front = self._front
+        await self._background.finish_crawls(front.kept, front.answered())
+
+    def _leave(self) -> None:
+        from twisted.internet import reactor
+
+        # Scrapy's shutdown waits for its crawls, and the interpreter for its threads.
+        end = threading.Timer(LEAVE_S, _end_process, (self._exit_code,))
+        end.daemon = True
+        end.start()
+        self._background.release()
+        reactor.stop()
+
+
+async def _close(close: Callable[[], Awaitable[None]]) -> None:
+    try:
+        await close()
+    except Exception:
+        logger.exception("a part of the service could not be closed")
+
+
+def _end_process(code: int = 1) -> None:
+    """End as after a crash: child processes end with the connections to this one."""
+    logging.shutdown()
+    os._exit(code)
