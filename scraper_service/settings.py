@@ -96,6 +96,8 @@ DATA_DIR = "data"
 HOST = "127.0.0.1"
 # Port to listen on; 0 takes a free one.
 PORT = 3002
+# Port on which a process of `scraper-service worker` has /health and /metrics; 0 for none.
+WORKER_PORT = 0
 # Base of the URLs in responses. Empty: the host of the request; in webhooks then the
 # address that the service listens on.
 PUBLIC_URL = ""
@@ -201,19 +203,21 @@ MAX_QUEUED_SCRAPES = 500
 JOB_CONCURRENCY = 16
 # Jobs of one team that run or wait. Further ones get a 429.
 MAX_ACTIVE_JOBS = 20_000
-# Jobs that run at a time in one process. Further ones wait; teams take turns.
+# Jobs that run at a time in one process. Further ones wait; teams take turns. 0 for an API
+# process whose jobs run in others: `scraper-service worker`.
 MAX_RUNNING_JOBS = 20
 # Maps that run at a time in one process, each with up to four sitemaps at once.
 MAX_RUNNING_MAPS = 8
 # Maps that run or wait in one process. Further ones get a 429.
 MAX_PENDING_MAPS = 200
-# Extract, agent, deep research and llms.txt jobs that run at a time in one process.
+# Extract, agent, deep research and llms.txt jobs that run at a time in one process; 0 as in
+# MAX_RUNNING_JOBS.
 MAX_RUNNING_OPERATIONS = 50
 # Time after which such a job ends with what it has read so far; an agent fails.
 OPERATION_TIMEOUT_S = 3600
 # Monitors of one team.
 MAX_MONITORS = 1000
-# Checks of monitors that run at a time in one process.
+# Checks of monitors that run at a time in one process; 0 as in MAX_RUNNING_JOBS.
 MONITOR_CONCURRENCY = 4
 # Time after which a check ends with the pages it has.
 MONITOR_CHECK_TIMEOUT_S = 3600
@@ -450,12 +454,9 @@ _minima = {
     "MAX_ACTIVE_JOBS": 1,
     "MAX_EXPORTS": 1,
     "MAX_PENDING_MAPS": 1,
-    "MAX_RUNNING_JOBS": 1,
     "MAX_RUNNING_MAPS": 1,
-    "MAX_RUNNING_OPERATIONS": 1,
     "MAX_MONITORS": 1,
     "MCP_MAX_TOKENS": 200,
-    "MONITOR_CONCURRENCY": 1,
     "MONITOR_CHECK_TIMEOUT_S": 1,
     "EXPORT_CONCURRENCY": 1,
     "EXTRACT_PAGES": 1,
@@ -484,6 +485,7 @@ _fractions = {"RETENTION_DAYS", "MAX_RETENTION_DAYS"}
 _of_commands = {"KEY", "SERVER"}  # the key and the URL that commands use
 _maxima = {
     "PORT": 65_535,
+    "WORKER_PORT": 65_535,
     "RETENTION_DAYS": 36_500,
     "MAX_RETENTION_DAYS": 36_500,
     "ROBOTS_MAX_AGE_S": 86_400,

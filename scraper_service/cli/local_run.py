@@ -435,6 +435,7 @@ class LocalRun:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._settings.getfloat("SHUTDOWN_TIMEOUT_S")):
                 await stop_crawlers(self._process)
+        await self._runner.leave()
 
     def _how_to_resume(self, job: Job) -> str:
         return f"to go on: {self._command('resume', job)}"

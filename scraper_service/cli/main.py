@@ -47,6 +47,8 @@ MODULES = {
     "search": "pages:search_command",
     "serve": "main:serve_command",
     "teams": "operator.keys:teams_group",
+    "worker": "main:worker_command",
+    "workers": "operator.workers:workers_command",
 }
 
 
@@ -87,7 +89,8 @@ class Commands(click.Group):
 def main(context: click.Context, overrides: tuple[str, ...]) -> None:
     """Scrape any web page as Markdown, HTML, links, images and metadata.
 
-    `serve` runs the HTTP API; `scrape` fetches one page and prints it, `parse` converts
+    `serve` runs the HTTP API, `worker` its jobs on further cores and machines;
+    `scrape` fetches one page and prints it, `parse` converts
     a file, `map` lists the URLs of a site, `search` searches the web, `crawl` and
     `batch` fetch many pages, `jobs` manages crawls and batches.
     """
@@ -119,6 +122,45 @@ def serve_command(
         sys.exit(serve(settings, announce))
     except (DatabaseUnusable, OSError, ValueError) as error:
         raise click.ClickException(str(error)) from error
+
+
+@click.command("worker")
+@click.option("--host", help="Address of --port.  [default: 127.0.0.1]")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65_535),
+    help="Port for /health and /metrics, 0 for a free one.  [default: none]",
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False),
+    help="Directory of the key secret, and of a job database in SQLite.  [default: data]",
+)
+@click.pass_obj
+def worker_command(
+    overrides: tuple[str, ...], host: str | None, port: int | None, data_dir: str | None
+) -> None:
+    """Run the jobs of services without an API, until SIGTERM or Ctrl-C.
+
+    Takes part in all jobs, operations, checks of monitors and webhooks of the database in
+    SCRAPER_DATABASE_URL. Start as many as there are processor cores, on any machines.
+    """
+    settings = fetch_settings(overrides, HOST=host, DATA_DIR=data_dir)
+    from scraper_service.errors import DatabaseUnusable
+    from scraper_service.server.worker import work
+
+    if port is None:
+        port = settings.getint("WORKER_PORT") or None
+    try:
+        sys.exit(work(settings, port, announce_worker))
+    except (DatabaseUnusable, OSError, ValueError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def announce_worker(worker_id: str, address: str | None) -> None:
+    """Print the id of the worker in `workers`, and the URL of its probes."""
+    where = f", listening on {address}" if address else ""
+    print(f"working as {worker_id}{where}", flush=True)
 
 
 def warn_of_exposure(settings: Settings) -> None:

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
+import platform
 from typing import TYPE_CHECKING, Any, Self
 
 from scrapy import signals
@@ -27,6 +29,7 @@ from scraper_service.settings import check_settings
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.connections import end_half_sent
 from scraper_service.storage.database import Database
+from scraper_service.storage.frontier import workers
 from scraper_service.storage.frontier.frontier import Frontier
 from scraper_service.storage.jobs import job_secrets, runs
 from scraper_service.storage.jobs.job_log import TAKEN_OVER, record
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LEAVE_S = 3.0  # for the last words to the database
+
 
 class Presence:
     """Heartbeats of this process, ``owner``, for other processes of the database.
@@ -49,14 +54,35 @@ class Presence:
     Leases last for ``LEASE_S`` after a heartbeat. While it is open, this class also returns
     the leases of dead processes, and leases of this process that no crawler holds. It
     refreshes the shared pace of hosts and the shared limits of teams.
+
+    ``kind`` and ``takes`` are those of a :class:`~scraper_service.storage.frontier.workers.WorkerState`,
+    and ``running`` returns the number of jobs that run in this process.
     """
 
-    def __init__(self, settings: BaseSettings, database: Database, owner: str):
+    def __init__(
+        self,
+        settings: BaseSettings,
+        database: Database,
+        owner: str,
+        kind: str = workers.COMMAND,
+        takes: tuple[str, ...] = (),
+        running: Callable[[], int] = lambda: 0,
+    ):
         self._settings = settings
+        self._kind = kind
+        self._takes = takes
+        self._running = running
+        self._drains = False
+        #: Processes that take jobs and do not end, as of the last heartbeat; at least 1.
+        self.takers = 1
+        #: True if no other process was live at the last heartbeat.
+        self.is_alone = True
         self._database = database
         self._owner = owner
         self._frontier = Frontier(database, owner)
         self._tasks = BackgroundTasks()
+        self._beats = BackgroundTasks()  # they go on while running pages end
+        self._beating = asyncio.Lock()  # a late heartbeat would bring the row back
         self._unknown: set[tuple[str, int, int]] = set()  # leases without a crawler
 
     async def open(self) -> None:
@@ -71,16 +97,39 @@ class Presence:
         pace.connect(self._database, self._owner, lease_s)
         permits = TeamPermits.shared()
         permits.connect(self._database, self._owner)
-        self.every(lease_s / 3, self._beat)
+        for seconds, work in (
+            (lease_s / 3, self._beat),
+            (REFRESH_S, pace.refresh),
+            (LOOK_S, pace.look),
+            (PERMITS_S, permits.refresh),
+        ):
+            self._beats.spawn(_repeat(seconds, work, asyncio.Event()))
         self.every(lease_s / 3, self._reap)
         self.every(lease_s / 3, self._return_strays)
-        self.every(REFRESH_S, pace.refresh)
-        self.every(LOOK_S, pace.look)
-        self.every(PERMITS_S, permits.refresh)
+
+    def drain(self) -> None:
+        """Stop all periodic work but the heartbeats, which keep the leases of this process.
+
+        Others see that this process ends.
+        """
+        self._tasks.cancel()
+        if not self._drains:
+            self._drains = True
+            self._beats.spawn(self._beat_once())
+
+    async def leave(self) -> None:
+        """End the heartbeats. Leases that are left are free at once."""
+        with contextlib.suppress(ServiceUnavailable, TimeoutError):
+            # Without an answer they end by themselves.
+            async with asyncio.timeout(LEAVE_S), self._beating:
+                self.close()
+                await self._frontier.end_leases()
+        self.close()
 
     def close(self) -> None:
-        """Stop all periodic work."""
+        """Stop all periodic work and the heartbeats."""
         self._tasks.cancel()
+        self._beats.cancel()
 
     def every(
         self,
@@ -95,8 +144,24 @@ class Presence:
         self._tasks.spawn(_repeat(seconds, work, wanted or asyncio.Event()))
 
     async def _beat(self) -> None:
+        state = workers.WorkerState(
+            kind=self._kind,
+            host=platform.node(),
+            pid=os.getpid(),
+            takes=self._takes,
+            jobs=self._running(),
+            drains=self._drains,
+        )
         lease_s = self._settings.getfloat("LEASE_S")
-        await self._frontier.beat(lease_s)
+        async with self._beating:
+            await self._database.write_apart(workers.beat, self._owner, lease_s, state)
+        found = await self._database.read(workers.live_workers)
+        self.takers = max(1, workers.takers(found, workers.JOBS))
+        self.is_alone = len(found) < 2
+
+    async def _beat_once(self) -> None:
+        with contextlib.suppress(ServiceUnavailable):
+            await self._beat()
 
     async def _reap(self) -> None:
         if ended := await self._database.write_apart(end_half_sent):
@@ -214,7 +279,13 @@ class JobProcess:
         self._owner: str = settings["JOB_OWNER"]
         self._run_id: str | None = settings["JOB_RUN"]
         self._database = Database.shared(settings)
-        self._presence = Presence(settings, self._database, self._owner)
+        self._presence = Presence(
+            settings,
+            self._database,
+            self._owner,
+            workers.SPIDER if self._run_id is None else workers.RUN,
+            running=lambda: 1,
+        )
         self._lag = LoopLag()
         self._closing: asyncio.Task[None] | None = None
         crawler.signals.connect(self._opened, signals.spider_opened)

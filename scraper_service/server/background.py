@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Iterator
@@ -47,6 +47,7 @@ class Background:
         from scraper_service.crawling.artefacts import object_store
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.search_engines.searches import Searches
+        from scraper_service.services.live_workers import LiveWorkers
         from scraper_service.services.mapping import MapCrawler
         from scraper_service.services.metrics.sentry import error_reports
         from scraper_service.services.metrics.tracing import shared_traces
@@ -80,6 +81,7 @@ class Background:
         self.calls = self._operation_calls()
         self.checks, self.scheduler = self._monitoring()
         self.mailer, self.channels = self._messengers()
+        self.workers = LiveWorkers(self.database)
         #: True from the signal to end on.
         self.is_leaving = False
         self.lag, self.health = self._health()
@@ -200,12 +202,27 @@ class Background:
         """Begin to run operations and checks, and to send mail and messages."""
         self.operations.open()
         self.checks.open()
-        self.scheduler.open()
+        if self.settings.getint("MONITOR_CONCURRENCY"):
+            self.scheduler.open()
         self.mailer.open()
         self.channels.open()
+        self.workers.open()
+
+    def facts(self) -> dict[str, Any]:
+        """Return the members of ``/health`` of a ready process that each one has."""
+        return {
+            "success": True,
+            "status": "ok",
+            "loopLagP99Ms": self.lag.p99_ms(),
+            "runningJobs": self.runner.running,
+            "runningOperations": self.operations.running + self.checks.running,
+            "workers": dict(self.workers.counts),
+            "warnings": self.workers.warnings,
+        }
 
     def first_closers(self) -> Iterator[Callable[[], Awaitable[None]]]:
         """Yield what begins no further work, in order."""
+        yield self.workers.close
         yield self.scheduler.close
         yield self.mailer.close
         yield self.channels.close
@@ -239,6 +256,7 @@ class Background:
         from scraper_service.crawling.page_index import SearchIndex
 
         yield SearchIndex.close_all
+        yield self.runner.leave
         yield self.database.drain
         for each in (self.traces, self.reports):
             if each is not None:

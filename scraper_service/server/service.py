@@ -368,13 +368,11 @@ class ApiFront:
     def facts(self) -> dict[str, Any]:
         """Return the members of ``/health`` of a ready service."""
         return {
-            "success": True,
-            "status": "ok",
+            **self._background.facts(),
             "pendingMaps": self._background.maps.pending,
             "pendingScrapes": self.resident.pending,
             "pendingSearches": self._background.searches.pending,
             "watchers": self.watchers.count,
-            "loopLagP99Ms": self._background.lag.p99_ms(),
         }
 
 

@@ -6,59 +6,41 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import uuid
 from collections import Counter
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from scraper_service.crawling.artefacts import shared_artefacts
 from scraper_service.crawling.job_process import Presence, broken, early_end
-from scraper_service.crawling.logs import job_logger, log_end, with_facts
+from scraper_service.crawling.logs import log_end
 from scraper_service.crawling.politeness.crawl_report import JobRecorder
 from scraper_service.crawling.scheduler import LeasedScheduler
-from scraper_service.errors import (
-    SecretsUnreadable,
-    ServiceUnavailable,
-    StoreUnavailable,
-)
+from scraper_service.errors import SecretsUnreadable, ServiceUnavailable
 from scraper_service.options.serialization import options_from_json
+from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks
-from scraper_service.storage.accounts import (
-    audit,
-    browser_sessions,
-    disk_use,
-    feedback,
-    model_tokens,
-)
-from scraper_service.storage.accounts.audit import SERVICE, Actor
-from scraper_service.storage.accounts.keys import record_expired_keys
-from scraper_service.storage.files import artefacts
-from scraper_service.storage.files.uploads import Uploads
-from scraper_service.storage.jobs.job_control import pause_full_job
+from scraper_service.storage.frontier import workers
 from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
-from scraper_service.storage.page_index import PageIndex
-from scraper_service.storage.politeness import host_permits, hosts
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from scrapy.crawler import AsyncCrawlerProcess, Crawler
     from scrapy.settings import BaseSettings
 
     from scraper_service.storage.database import Database
     from scraper_service.storage.jobs.job_records import Job
+    from scraper_service.storage.jobs.turns import WaitingJob
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 2.0  # for jobs that other or earlier processes have stored
-EXPIRE_S = 30.0
-QUOTA_S = 1.0
-DAY_S = 86_400
+POLL_S = 2.0  # for changes of jobs, and for jobs that need one more process
+NEW_S = 0.25  # for jobs that other processes have stored, while there is room for one
+MOST_TEAMS = 1000  # whose last turns are remembered
 OPENING_S = 0.05
 CLOSING_S = 0.01
-PAUSED = (
-    "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
-    " jobs or raise the quota, then let it go on with PATCH and paused: false."
-)
+HOLD_S = 2.0  # for the return of leases at shutdown
 
 
 class JobRunner(Protocol):
@@ -71,12 +53,26 @@ class JobRunner(Protocol):
     settings: BaseSettings
     owner: str  # the id of this process in the table of workers
 
+    @property
+    def running(self) -> int:
+        """The number of jobs that run in this process."""
+        ...
+
+    @property
+    def is_alone(self) -> bool:
+        """True if no other process shares the database, as of a few seconds ago."""
+        ...
+
     async def open(self) -> None:
         """Start to run jobs. Raises errors of the database."""
         ...
 
     async def close(self) -> None:
         """Start no more jobs. The Scrapy process closes its crawlers itself."""
+        ...
+
+    async def leave(self) -> None:
+        """End the heartbeats of this process, after its crawlers have closed."""
         ...
 
     def wake(self) -> None:
@@ -106,57 +102,13 @@ class JobRunner(Protocol):
         ...
 
 
-async def end_long_pauses(database: Database, most_days: int) -> None:
-    """Cancel jobs that have been paused for ``most_days``."""
-    days = "1 day" if most_days == 1 else f"{most_days} days"
-    reason = f"The job was paused for {days}, the longest time for a pause."
-    jobs = Jobs(database)
-    for job_id in await jobs.end_long_pauses(most_days * DAY_S, reason):
-        if (job := await jobs.get(job_id, None)) is not None:
-            log_end(job)
-
-
-async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
-    """Pause the crawls and batches of teams that have no room on the disk.
-
-    Their running pages are still stored, and nothing is lost.
-    """
-    usual_mb = settings.getint("TEAM_DISK_MB")
-    actor = Actor(SERVICE) if settings.getint("AUDIT_DAYS") else None
-    for team_id, limit in await database.read(disk_use.full_teams, usual_mb):
-        warning = PAUSED.format(limit // disk_use.MIB)
-        for job_id in await database.read(disk_use.running_jobs, team_id):
-            if await database.write_locking(pause_full_job, job_id, warning, actor):
-                facts = with_facts(job=job_id, event="paused")
-                job_logger.warning("job %s: %s", job_id, warning, extra=facts)
-
-
-async def expire(database: Database, settings: BaseSettings) -> None:
-    """Delete expired jobs, pages, files and counts, and old entries of the audit log."""
-    await database.write(hosts.forget_hosts)
-    await database.write(host_permits.forget)
-    await database.write(model_tokens.forget)
-    while await Jobs(database).expire():
-        pass
-    while await PageIndex(database).expire():
-        pass
-    while await database.write(artefacts.expire):
-        pass
-    while await database.write(feedback.expire):
-        pass
-    while await database.write(browser_sessions.expire):
-        pass
-    while await database.write(disk_use.fold):
-        pass
-    if days := settings.getint("AUDIT_DAYS"):
-        await database.write(record_expired_keys, days)
-    while await database.write(audit.expire, days):
-        pass
-    await Uploads(database).expire()
-    try:
-        await shared_artefacts(settings).sweep(database)
-    except StoreUnavailable as error:
-        logger.warning("files of expired pages are deleted later: %s", error)
+def work_of(settings: BaseSettings) -> tuple[str, ...]:
+    """Return what a process with these settings takes of the work of all teams."""
+    rooms = {
+        workers.OPERATIONS: "MAX_RUNNING_OPERATIONS",
+        workers.CHECKS: "MONITOR_CONCURRENCY",
+    }
+    return (workers.JOBS, *(k for k, name in rooms.items() if settings.getint(name)))
 
 
 async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
@@ -178,6 +130,7 @@ class LocalRunner:
     this process last ``LEASE_S`` beyond its last heartbeat. With ``only``, the id of a
     job, only that job runs. Without it, jobs of :data:`LOCAL_TEAM` do not run here:
     they belong to the commands that started them, and an interrupt has to stop them.
+    With ``MAX_RUNNING_JOBS`` 0 no job runs here.
     """
 
     def __init__(
@@ -189,32 +142,64 @@ class LocalRunner:
         self._only = only
         self.settings = process.settings
         self.owner = str(uuid.uuid4())
-        self._presence = Presence(self.settings, database, self.owner)
+        # A command runs its own job, whatever services leave to workers.
+        self._most = 1 if only else self.settings.getint("MAX_RUNNING_JOBS")
+        takes = work_of(self.settings)[0 if self._most else 1 :]
+        self._presence = Presence(
+            self.settings,
+            database,
+            self.owner,
+            workers.COMMAND
+            if only
+            else self.settings.get("PROCESS_KIND", workers.SERVICE),
+            () if only else takes,
+            lambda: self.running,
+        )
         self._crawlers: dict[str, Crawler] = {}
         self._teams: dict[str, str] = {}  # by job, the first started first
+        self._turn = 0  # counts the starts
+        self._last_turns: dict[str, int] = {}  # by team
         self._leaving: set[str] = set()  # jobs that stop so that others can run
         self._cancelling: dict[str, asyncio.Task[None]] = {}
         self._tasks = BackgroundTasks()
         self._wanted = asyncio.Event()
         self._closing = False
 
+    @property
+    def running(self) -> int:
+        """The number of jobs that run in this process."""
+        return len(self._crawlers)
+
+    @property
+    def is_alone(self) -> bool:
+        """True if no other process shares the database, as of a few seconds ago."""
+        return self._presence.is_alone
+
     async def open(self) -> None:
         """Start to run jobs. Raises errors of the database."""
         await self._presence.open()
-        self._presence.every(POLL_S, self._take_up, self._wanted)
-        self._presence.every(EXPIRE_S, partial(expire, self._database, self.settings))
-        pause = partial(pause_full_jobs, self._database, self.settings)
-        self._presence.every(QUOTA_S, pause)
-        most_days = self.settings.getint("PAUSE_MAX_DAYS")
-        self._presence.every(
-            EXPIRE_S, partial(end_long_pauses, self._database, most_days)
-        )
+        if self._most:
+            self._presence.every(POLL_S, self._take_up, self._wanted)
+            if self._only is None:
+                self._presence.every(NEW_S, self._look)
+        keep_up(self._presence, self._database, self.settings)
 
     async def close(self) -> None:
-        """Start no more jobs. The Scrapy process closes its crawlers itself."""
+        """Start no more jobs and pages. Return the leases of pages that do not run.
+
+        The Scrapy process closes its crawlers itself.
+        """
         self._closing = True
-        self._presence.close()
+        self._presence.drain()
+        # Their crawlers close after the running pages: others go on with the rest now.
+        holds = [asyncio.ensure_future(self.hold(each)) for each in self._crawlers]
+        if holds:
+            await asyncio.wait(holds, timeout=HOLD_S)
         self._tasks.cancel()
+
+    async def leave(self) -> None:
+        """End the heartbeats of this process, after its crawlers have closed."""
+        await self._presence.leave()
 
     def wake(self) -> None:
         """Look for new jobs at once."""
@@ -264,26 +249,52 @@ class LocalRunner:
         except Exception:
             logger.exception("a crawler could not be closed")
 
+    async def _look(self) -> None:
+        """Take up jobs at once that other processes have stored."""
+        if self.is_alone:
+            return
+        if self._running().total() < self._most and await self._jobs.has_queued():
+            self.wake()
+
     async def _take_up(self) -> None:
-        most = self.settings.getint("MAX_RUNNING_JOBS")
-        turns = await self._jobs.turns(tuple(self._crawlers), most, self._only)
+        turns = await self._jobs.turns(
+            tuple(self._crawlers),
+            self._most,
+            self.settings.getint("JOB_CONCURRENCY"),
+            self._only,
+        )
         for job_id in self._crawlers.keys() - turns.active.keys():
             await self.cancel(job_id)
         for job_id, revision in turns.active.items():
             if scheduler := self._scheduler(job_id):
                 scheduler.notice(revision)
-        waiting = sorted(turns.waiting, key=self._has_fewest)
-        for job_id, team_id in waiting:
-            if self._closing or not self._has_room_for(team_id, most):
+        waiting = list(self._share(turns.waiting))
+        while waiting:
+            each = self._next(waiting)
+            waiting.remove(each)
+            if self._closing or not self._has_room_for(each.team_id):
                 return
             try:
-                job = await self._jobs.get_whole(job_id)
+                job = await self._jobs.get_whole(each.id)
             except SecretsUnreadable as error:
-                await self._fail(job_id, str(error))
+                await self._fail(each.id, str(error))
                 continue
-            if job is not None and job.is_active and job_id not in self._crawlers:
-                await self._jobs.start(job_id)
-                self._start(job)
+            if job is None or not job.is_active or each.id in self._crawlers:
+                continue
+            is_first = await self._jobs.start(each.id)
+            is_known = job.state is not JobState.QUEUED
+            if is_first or is_known or self._only or self.is_alone:
+                self._start(job)  # else another process has just started it
+
+    def _share(self, waiting: tuple[WaitingJob, ...]) -> Iterator[WaitingJob]:
+        """Yield the jobs without the queued ones that other processes have to take."""
+        left = math.ceil(
+            sum(each.is_queued for each in waiting) / self._presence.takers
+        )
+        for each in waiting:
+            if not each.is_queued or left > 0:
+                yield each
+            left -= each.is_queued
 
     async def _fail(self, job_id: str, error: str) -> None:
         if await self._jobs.end(job_id, JobState.FAILED, error):
@@ -296,17 +307,28 @@ class LocalRunner:
         stay = self._teams.keys() - self._leaving
         return Counter(self._teams[job_id] for job_id in stay)
 
-    def _has_fewest(self, waiting: tuple[str, str]) -> int:
-        return self._running()[waiting[1]]
+    def _next(self, waiting: list[WaitingJob]) -> WaitingJob:
+        """Return the job whose team has the fewest running ones here.
 
-    def _has_room_for(self, team_id: str, most: int) -> bool:
+        Of several teams, it is the one whose last job started first. Further processes for
+        large jobs come after jobs that nobody runs.
+        """
+        running = self._running()
+
+        def turn(each: WaitingJob) -> tuple[bool, int, int]:
+            last = self._last_turns.get(each.team_id, 0)
+            return each.processes > 0, running[each.team_id], last
+
+        return min(waiting, key=turn)
+
+    def _has_room_for(self, team_id: str) -> bool:
         """Return True if a job of a team may run.
 
         At the limit, a job may run if another team has at least two running jobs more.
         The latest job of that team then stops for a while and loses nothing.
         """
         running = self._running()
-        if running.total() < most:
+        if running.total() < self._most:
             return True
         [(largest, count)] = running.most_common(1)
         if count <= running[team_id] + 1:
@@ -340,6 +362,11 @@ class LocalRunner:
         crawler.settings.set("JOB_OWNER", self.owner, priority="cmdline")
         self._crawlers[job.id] = crawler
         self._teams[job.id] = job.team_id
+        self._turn += 1
+        self._last_turns.pop(job.team_id, None)
+        self._last_turns[job.team_id] = self._turn
+        if len(self._last_turns) > MOST_TEAMS:
+            del self._last_turns[next(iter(self._last_turns))]  # the longest ago
         try:
             options = options_from_json(job.kind, json.loads(job.options))
         except ValueError as error:

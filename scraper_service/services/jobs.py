@@ -31,8 +31,8 @@ from scraper_service.options.serialization import options_from_json
 from scraper_service.options.site_policy import under_policy
 from scraper_service.services.accounts import DiskQuota
 from scraper_service.services.crawl_preview import explain
-from scraper_service.services.job_runner import expire
 from scraper_service.services.metrics.tracing import note_job
+from scraper_service.services.upkeep import expire
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.jobs import admission, base_pages
 from scraper_service.storage.jobs.job_records import JobState

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import (
     DDL,
     BigInteger,
+    Boolean,
     Column,
     DateTime,
     Double,
@@ -595,14 +596,22 @@ monitor_snapshot = Table(
     Column("body", LargeBinary),
 )
 
-#: Processes with leases, which end at ``until``. ``shares_hosts`` is 1 for a process that
-#: asks for each request in flight that it may have at a host.
+#: Processes with leases, which end at ``until``. ``takes`` has names separated by spaces;
+#: see :mod:`scraper_service.storage.frontier.workers`. ``shares_hosts`` is 1 for a process
+#: that asks for each request in flight that it may have at a host.
 worker = Table(
     "worker",
     metadata,
     Column("id", String(36), primary_key=True),
     Column("until", Double, nullable=False),
     Column("shares_hosts", SmallInteger, nullable=False, server_default=text("0")),
+    Column("kind", String(20)),
+    Column("host", String(255)),
+    Column("pid", Integer),
+    Column("takes", String(40)),
+    Column("jobs", Integer),
+    Column("drains", Boolean),
+    Column("started_at", Double),
 )
 
 #: Facts about the installation by name; ``secret`` is what stands for its secret.

@@ -105,7 +105,8 @@ def test_all_is_well(service):
     assert reply.status == 200
     assert reply.json.keys() == {
         *("success", "status", "pendingMaps", "pendingScrapes", "pendingSearches"),
-        *("watchers", "loopLagP99Ms"),
+        *("watchers", "loopLagP99Ms", "runningJobs", "runningOperations"),
+        *("workers", "warnings"),
     }
     assert (reply.json["success"], reply.json["status"]) == (True, "ok")
     ready = service.get("/health/ready", key=None)

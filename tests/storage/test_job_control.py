@@ -25,6 +25,7 @@ from scraper_service.storage.jobs import (
     job_events,
     job_store,
     runs,
+    turns,
 )
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_control import ChangeRequest
@@ -155,17 +156,19 @@ def test_processes_notice_a_change_by_the_revision(control):
     control.pause(job_id)
     assert control.run(leases.claim, job_id, OWNER, 1).revision == 1
     assert control.deliver(job_id, row).revision == 1
-    assert control.run(job_store.job_turns, [job_id], 10).active == {job_id: 1}
+    assert control.run(turns.job_turns, [job_id], 10).active == {job_id: 1}
     assert control.run(runs.standing, job_id, None) == ("scraping", 1, True)
 
 
 def test_a_paused_job_needs_no_process(control):
     job_id = control.start()
     control.pause(job_id)
-    assert control.run(job_store.job_turns, (), 10).waiting == ()
+    assert control.run(turns.job_turns, (), 10).waiting == ()
     assert control.run(runs.demands)[0] == []
     control.resume(job_id)
-    assert control.run(job_store.job_turns, (), 10).waiting == ((job_id, TEAM),)
+    assert control.run(turns.job_turns, (), 10).waiting == (
+        turns.WaitingJob(job_id, TEAM, is_queued=True),
+    )
     assert [demand.id for demand in control.run(runs.demands)[0]] == [job_id]
 
 

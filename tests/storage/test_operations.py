@@ -17,6 +17,7 @@ from scraper_service.storage.accounts.teams import TeamChange, change_team
 from scraper_service.storage.accounts.usage import read_queue
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.jobs import admission, job_store, operations
+from scraper_service.storage.jobs import turns as turns_of
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
 from scraper_service.storage.jobs.operations import (
@@ -180,8 +181,8 @@ def test_steps_are_no_jobs_of_the_team_and_cost_nothing(world):
     assert world.do(job_store.get_job, one, None) is None
     assert world.do(job_store.active_jobs, TEAM) == []
     assert world.do(job_store.all_jobs) == []
-    turns = world.do(job_store.job_turns, (), 10)
-    assert turns.waiting == ((step, TEAM),)
+    turns = world.do(turns_of.job_turns, (), 10)
+    assert [each.id for each in turns.waiting] == [step]
     refused = world.do(admission.add_entries, step, Terms(team_id=TEAM), BATCH)
     assert str(refused) == "Job not found"
     assert world.do(read_queue, TEAM).pages == 2

@@ -17,7 +17,7 @@ from scraper_service.content.text.search_query import parse_query
 from scraper_service.crawling.page_index import SearchIndex
 from scraper_service.items import SearchPage
 from scraper_service.options.map_search import ResultList
-from scraper_service.services.job_runner import expire
+from scraper_service.services.upkeep import expire
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.links import Seed
 from scraper_service.storage.jobs import job_store

@@ -192,7 +192,7 @@ def test_the_leases_of_dead_processes_are_returned_past_a_locked_job(opened, url
 def test_a_job_that_is_locked_is_begun_without_a_wait(opened, url):
     [job_id] = begin(opened)
     with idle_with(url, LOCK, job_id):
-        assert run(opened.write_locking(start_job, job_id))[0] == [None]
+        assert run(opened.write_locking(start_job, job_id))[0] == [False]
 
 
 def test_a_process_that_stops_amid_its_statements_keeps_no_lock(

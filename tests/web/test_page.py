@@ -488,3 +488,16 @@ def test_a_deleted_job_says_so(tab):
     expect(tab.page.get_by_role("alert")).to_contain_text("Job not found")
     expect(tab.page.get_by_role("link", name="All jobs")).to_be_visible()
     tab.faults[:] = [f for f in tab.faults if "404" not in f]
+
+
+def test_work_that_nobody_takes_is_shown(browser, start_service):
+    service = start_service(SCRAPER_MAX_RUNNING_JOBS="0")
+    wait_until(lambda: service.get("/health", key=None).json["warnings"])
+    tab = Tab(browser, service.url)
+    tab.sign_in()
+    tab.go("health")
+    warning = tab.page.get_by_role("alert")
+    expect(warning).to_contain_text("No process runs crawls and batches")
+    expect(tab.page.get_by_role("main")).to_contain_text("service: 1")
+    tab.context.close()
+    assert tab.faults == []

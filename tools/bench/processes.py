@@ -151,6 +151,10 @@ class ServiceProcess(ServerProcess):
     ``environment`` adds variables; the value None removes a variable.
     """
 
+    #: The subcommand, and how its line of output begins that ends with the URL.
+    subcommand = "serve"
+    ready = "listening on "
+
     def __init__(self, data_dir: Path, environment: Mapping[str, str | None]):
         inherited = {
             name: value
@@ -161,7 +165,7 @@ class ServiceProcess(ServerProcess):
         super().__init__(
             "scraper_service",
             *(
-                "serve",
+                self.subcommand,
                 "--host",
                 "127.0.0.1",
                 "--port",
@@ -170,5 +174,4 @@ class ServiceProcess(ServerProcess):
             *("--data-dir", str(data_dir)),
             environment={k: v for k, v in merged.items() if v is not None},
         )
-        prefix = "listening on "
-        self.url = self.line(prefix).removeprefix(prefix).strip()
+        self.url = self.line(self.ready).rpartition("listening on ")[2].strip()

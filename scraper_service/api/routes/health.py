@@ -14,6 +14,7 @@ from scraper_service.api.openapi.shapes import (
     NUMBER,
     TEXT,
     ShapeT,
+    array,
     mapping,
     one_of,
     said,
@@ -57,6 +58,10 @@ _FACTS: dict[str, ShapeT] = {
     "pendingSearches": COUNT,
     "watchers": said(COUNT, "Open streams."),
     "loopLagP99Ms": said(NUMBER, "How late the event loop is, in milliseconds."),
+    "runningJobs": said(COUNT, "Crawls and batches that run in this process."),
+    "runningOperations": said(COUNT, "Other jobs that run in this process."),
+    "workers": said(mapping(COUNT), "Live processes of the database by kind."),
+    "warnings": said(array(TEXT), "Work that waits because no process takes it."),
 }
 _CHECKS = said(mapping(TEXT), "By name: ok, or why the check fails.")
 _VERSIONS: dict[str, ShapeT] = {"version": TEXT, "schemaVersion": TEXT}

@@ -39,7 +39,7 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
     """
     from scraper_service.crawling.artefacts import shared_artefacts
     from scraper_service.errors import ServiceUnavailable
-    from scraper_service.services.job_runner import expire
+    from scraper_service.services.upkeep import expire
     from scraper_service.storage.connections import is_sqlite
 
     database, settings = open_database(overrides, data_dir)

@@ -124,6 +124,14 @@ def _stored(counts: StoredCounts, age_s: float) -> Iterator[Metric]:
     for labels, count in sorted(counts.jobs.items()):
         jobs.add_metric(labels, count)
     yield jobs
+    live = GaugeMetricFamily(
+        "scraper_live_processes",
+        "Live processes of the job database by kind: running, or draining.",
+        labels=["kind", "state"],
+    )
+    for labels, count in sorted(counts.processes.items()):
+        live.add_metric(labels, count)
+    yield live
     yield family(
         "scraper_urls",
         "URLs of active jobs: pending, leased, or held back by a limit.",
@@ -139,6 +147,11 @@ def _stored(counts: StoredCounts, age_s: float) -> Iterator[Metric]:
             counts.stored_bytes,
         ),
         ("workers", "Processes that work on jobs.", counts.workers),
+        (
+            "running_jobs",
+            "Jobs that run, counted in each process that runs them.",
+            counts.running_jobs,
+        ),
         (
             "queue_age_seconds",
             "Age of the oldest job that waits.",

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import math
 import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 POLL_S = 2.0  # for operations of processes that are gone
+NEW_S = 0.5  # for operations that other processes have stored
 LOOK_S = 1.0  # at a step that another process works on
 BETWEEN_LOOKS_S = 0.1
 RETRY_S = 1.0  # where the service is too busy for a step, or one broke
@@ -263,7 +265,7 @@ class Operations:
     """Runs the stored operations, together with other processes.
 
     ``kinds`` is the work by kind of operation. This process runs at most ``most`` of them
-    at a time.
+    at a time, none with 0.
     """
 
     def __init__(
@@ -287,6 +289,11 @@ class Operations:
     def open(self) -> None:
         """Start to run operations."""
         self._loop = asyncio.ensure_future(self._run())
+
+    @property
+    def running(self) -> int:
+        """The number of operations that run in this process."""
+        return len(self._running)
 
     async def close(self) -> None:
         """Stop this process's work. Other processes or a restart continue it."""
@@ -352,17 +359,23 @@ class Operations:
             self._wanted.set()  # its steps have lost their operation
 
     async def _run(self) -> None:
+        orphans_at = -math.inf
         while True:
             self._wanted.clear()
             try:
                 await self._take_up()
-                await self._end_orphans()
+                if time.monotonic() >= orphans_at:
+                    await self._end_orphans()
+                    orphans_at = time.monotonic() + POLL_S
             except ServiceUnavailable:
                 pass  # logged where it was raised; the next turn tries again
             except Exception:
                 logger.exception("operations could not be taken up")
+            is_alone = self._runner.is_alone or not self._most
             try:
-                await asyncio.wait_for(self._wanted.wait(), POLL_S)
+                pause_s = POLL_S if is_alone else NEW_S
+                await asyncio.wait_for(self._wanted.wait(), pause_s)
+                orphans_at = -math.inf
             except TimeoutError:
                 continue
 

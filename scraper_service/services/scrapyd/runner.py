@@ -17,20 +17,16 @@ from typing import TYPE_CHECKING
 
 from scraper_service.crawling.job_process import Presence
 from scraper_service.errors import ServiceUnavailable
-from scraper_service.services.job_runner import (
-    EXPIRE_S,
-    QUOTA_S,
-    end_long_pauses,
-    expire,
-    pause_full_jobs,
-)
+from scraper_service.services.job_runner import work_of
 from scraper_service.services.scrapyd.nodes import (
     NodeRefused,
     NodeSilent,
     ScrapydNode,
     read_addresses,
 )
+from scraper_service.services.upkeep import keep_up
 from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.storage.frontier import workers
 from scraper_service.storage.jobs import runs
 from scraper_service.storage.jobs.job_records import RunState
 
@@ -65,7 +61,10 @@ class ScrapydRunner:
         self.settings = settings = process.settings
         self.owner = str(uuid.uuid4())
         self._database = database
-        self._presence = Presence(settings, database, self.owner)
+        # Jobs are taken by the nodes for it.
+        self._presence = Presence(
+            settings, database, self.owner, workers.SERVICE, work_of(settings)
+        )
         project = settings["SCRAPYD_PROJECT"]
         addresses = read_addresses(settings.getlist("SCRAPYD_NODES"))
         self._nodes = {
@@ -81,6 +80,16 @@ class ScrapydRunner:
         self._told: dict[str, float] = {}  # when a process was last stopped
         self._tasks = BackgroundTasks()
 
+    @property
+    def running(self) -> int:
+        """0: its jobs run on the nodes."""
+        return 0
+
+    @property
+    def is_alone(self) -> bool:
+        """True if no other process shares the database, as of a few seconds ago."""
+        return self._presence.is_alone
+
     async def open(self) -> None:
         """Start to run jobs. Raises errors of the database."""
         await self._presence.open()
@@ -89,20 +98,18 @@ class ScrapydRunner:
         for node in self._nodes.values():
             self._presence.every(TURN_S, partial(self._poll, node))
         self._presence.every(TURN_S, self._turn, self._wanted)
-        self._presence.every(EXPIRE_S, partial(expire, self._database, self.settings))
-        pause = partial(pause_full_jobs, self._database, self.settings)
-        self._presence.every(QUOTA_S, pause)
-        most_days = self.settings.getint("PAUSE_MAX_DAYS")
-        self._presence.every(
-            EXPIRE_S, partial(end_long_pauses, self._database, most_days)
-        )
+        keep_up(self._presence, self._database, self.settings)
 
     async def close(self) -> None:
         """Start no more processes. Running processes go on."""
-        self._presence.close()
+        self._presence.drain()
         self._tasks.cancel()
         for node in self._nodes.values():
             await node.close()
+
+    async def leave(self) -> None:
+        """End the heartbeats of this process."""
+        await self._presence.leave()
 
     def wake(self) -> None:
         """Look for new jobs at once."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from attrs import evolve, fields, frozen
-from sqlalchemy import and_, delete, exists, func, insert, or_, select, update
+from attrs import evolve, fields
+from sqlalchemy import delete, exists, func, insert, or_, select, update
 
 from scraper_service.content.text.compression import decompress
 from scraper_service.storage import webhook_outbox
@@ -20,7 +19,6 @@ from scraper_service.storage.jobs import job_secrets
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     CRAWLED,
-    LOCAL_TEAM,
     Job,
     JobState,
     RowState,
@@ -60,8 +58,6 @@ from scraper_service.storage.transactions import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
-
     from sqlalchemy import ColumnElement, Connection, Row, Table
 
     from scraper_service.storage.accounts.audit import Actor
@@ -227,61 +223,22 @@ def all_jobs(connection: Connection) -> list[Job]:
     return [_job(row) for row in connection.execute(query)]
 
 
-@frozen
-class RunnableJobs:
-    """Jobs that may run now, as a process sees them."""
+def start_job(connection: Connection, job_id: str) -> bool:
+    """Mark a queued job as running. Return True if this call did so.
 
-    #: The revisions of running jobs that are still active, by id.
-    active: Mapping[str, int]
-    #: Other active jobs that are not paused, as (job id, team id). The oldest job of each
-    #: team comes first.
-    waiting: tuple[tuple[str, str], ...]
-
-
-def job_turns(
-    connection: Connection, running: Collection[str], most: int, only: str | None = None
-) -> RunnableJobs:
-    """Return the active jobs of ``running``, and at most ``most`` others per team.
-
-    Paused jobs are not among the others: they need no process. ``only`` limits the result
-    to one job. Without ``only``, jobs of :data:`LOCAL_TEAM` are left out.
-    """
-    is_ours = job.c.team_id != LOCAL_TEAM if only is None else job.c.id == only
-    goes_on = and_(job.c.state.in_(ACTIVE), job.c.kind.in_(CRAWLED), is_ours)
-    known = select(job.c.id, job.c.revision).where(job.c.id.in_(running), goes_on)
-    place = func.row_number().over(
-        partition_by=job.c.team_id, order_by=(job.c.created_at, job.c.id)
-    )
-    ranked = (
-        select(job.c.id, job.c.team_id, job.c.created_at, place.label("place"))
-        .where(goes_on, job.c.paused_at.is_(None), job.c.id.not_in(running))
-        .subquery()
-    )
-    waiting = (
-        select(ranked.c.id, ranked.c.team_id)
-        .where(ranked.c.place <= most)
-        .order_by(ranked.c.place, ranked.c.created_at)
-    )
-    found = tuple((row.id, row.team_id) for row in connection.execute(waiting))
-    revisions = {row.id: row.revision for row in connection.execute(known)}
-    return RunnableJobs(revisions, found)
-
-
-def start_job(connection: Connection, job_id: str) -> None:
-    """Mark a queued job as running. Leave a locked row as it is.
-
-    The first page of the job marks the job too, so this call never waits for a lock.
+    Leave a locked row as it is. The first page of the job marks the job too, so this call never waits for a lock.
     """
     queued = (
         select(job.c.id)
         .where(job.c.id == job_id, job.c.state == JobState.QUEUED)
         .with_for_update(skip_locked=True)
     )
-    connection.execute(
+    started = connection.execute(
         update(job)
         .where(job.c.id.in_(queued.scalar_subquery()))
         .values(state=JobState.SCRAPING, started_at=now_of(connection))
     )
+    return started.rowcount == 1
 
 
 def end_job(

@@ -15,6 +15,7 @@ from scraper_service.storage.jobs import (
     job_retry,
     job_store,
     reprocessing,
+    turns,
 )
 
 if TYPE_CHECKING:
@@ -178,18 +179,26 @@ class Jobs:
     # -- run -------------------------------------------------------------------------
 
     async def turns(
-        self, running: Collection[str], most: int, only: str | None = None
-    ) -> job_store.RunnableJobs:
-        """Return the active jobs of ``running`` and up to ``most`` others per team."""
-        return await self._database.read(job_store.job_turns, running, most, only)
+        self,
+        running: Collection[str],
+        most: int,
+        at_once: int = 1,
+        only: str | None = None,
+    ) -> turns.RunnableJobs:
+        """Return the active jobs of ``running`` and others, see :func:`turns.job_turns`."""
+        return await self._database.read(turns.job_turns, running, most, at_once, only)
 
     async def get_whole(self, job_id: str) -> Job | None:
         """Return a job with its secrets. Raises :exc:`SecretsUnreadable`."""
         return await self._database.read(job_store.get_whole_job, job_id)
 
-    async def start(self, job_id: str) -> None:
-        """Mark a queued job as running."""
-        await self._database.write_locking(job_store.start_job, job_id)
+    async def has_queued(self) -> bool:
+        """Return True if a job waits that no process has started. Costs one statement."""
+        return await self._database.read(turns.has_queued)
+
+    async def start(self, job_id: str) -> bool:
+        """Mark a queued job as running. Return True if this call did so."""
+        return await self._database.write_locking(job_store.start_job, job_id)
 
     async def end(
         self,

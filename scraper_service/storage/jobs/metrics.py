@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,7 @@ from attrs import frozen
 from sqlalchemy import exists, func, select
 
 from scraper_service.storage.accounts.disk_use import used_by_all
+from scraper_service.storage.frontier.workers import live_workers
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     DeliveryState,
@@ -46,8 +48,12 @@ class StoredCounts:
     hosts_held: int
     #: Bytes that teams have stored.
     stored_bytes: int
-    #: Processes that work on jobs.
+    #: Processes that work on jobs, without those that end.
     workers: int
+    #: Live processes by kind and state: ``running`` or ``draining``.
+    processes: Mapping[tuple[str, str], int]
+    #: Jobs that run, counted in each process that runs them.
+    running_jobs: int
     #: Age of the oldest job that has not started.
     queue_age_s: float
     #: Time since the leases of the longest silent process that holds URLs ended.
@@ -72,6 +78,7 @@ def read_counts(connection: Connection) -> StoredCounts:
     )
     silent = select(func.min(worker.c.until)).where(worker.c.until < now, holds_urls)
     leases_end = connection.scalar(silent)
+    live = live_workers(connection)
     return StoredCounts(
         jobs=_jobs(connection),
         urls=_urls(connection),
@@ -88,7 +95,12 @@ def read_counts(connection: Connection) -> StoredCounts:
             connection, select(func.count()).where(host.c.opens_at > now)
         ),
         stored_bytes=used_by_all(connection),
-        workers=_count(connection, select(func.count()).where(worker.c.until > now)),
+        workers=sum(each.runs_jobs and not each.drains for each in live),
+        processes=Counter(
+            (each.kind or "unknown", "draining" if each.drains else "running")
+            for each in live
+        ),
+        running_jobs=sum(each.jobs for each in live),
         queue_age_s=0.0 if oldest is None else max(0.0, now - oldest),
         lost_age_s=0.0 if leases_end is None else max(0.0, now - leases_end),
     )

@@ -1,0 +1,103 @@
+"""Work that any process may do for all: expiry, ends of long pauses, quotas of disks."""
+
+from __future__ import annotations
+
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from scraper_service.crawling.artefacts import shared_artefacts
+from scraper_service.crawling.logs import job_logger, log_end, with_facts
+from scraper_service.errors import StoreUnavailable
+from scraper_service.storage.accounts import (
+    audit,
+    browser_sessions,
+    disk_use,
+    feedback,
+    model_tokens,
+)
+from scraper_service.storage.accounts.audit import SERVICE, Actor
+from scraper_service.storage.accounts.keys import record_expired_keys
+from scraper_service.storage.files import artefacts
+from scraper_service.storage.files.uploads import Uploads
+from scraper_service.storage.jobs.job_control import pause_full_job
+from scraper_service.storage.jobs.jobs import Jobs
+from scraper_service.storage.page_index import PageIndex
+from scraper_service.storage.politeness import host_permits, hosts
+
+if TYPE_CHECKING:
+    from scrapy.settings import BaseSettings
+
+    from scraper_service.crawling.job_process import Presence
+    from scraper_service.storage.database import Database
+
+logger = logging.getLogger(__name__)
+
+EXPIRE_S = 30.0
+QUOTA_S = 1.0
+DAY_S = 86_400
+PAUSED = (
+    "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
+    " jobs or raise the quota, then let it go on with PATCH and paused: false."
+)
+
+
+def keep_up(presence: Presence, database: Database, settings: BaseSettings) -> None:
+    """Repeat this work while a process is present."""
+    presence.every(EXPIRE_S, partial(expire, database, settings))
+    presence.every(QUOTA_S, partial(pause_full_jobs, database, settings))
+    most_days = settings.getint("PAUSE_MAX_DAYS")
+    presence.every(EXPIRE_S, partial(end_long_pauses, database, most_days))
+
+
+async def end_long_pauses(database: Database, most_days: int) -> None:
+    """Cancel jobs that have been paused for ``most_days``."""
+    days = "1 day" if most_days == 1 else f"{most_days} days"
+    reason = f"The job was paused for {days}, the longest time for a pause."
+    jobs = Jobs(database)
+    for job_id in await jobs.end_long_pauses(most_days * DAY_S, reason):
+        if (job := await jobs.get(job_id, None)) is not None:
+            log_end(job)
+
+
+async def pause_full_jobs(database: Database, settings: BaseSettings) -> None:
+    """Pause the crawls and batches of teams that have no room on the disk.
+
+    Their running pages are still stored, and nothing is lost.
+    """
+    usual_mb = settings.getint("TEAM_DISK_MB")
+    actor = Actor(SERVICE) if settings.getint("AUDIT_DAYS") else None
+    for team_id, limit in await database.read(disk_use.full_teams, usual_mb):
+        warning = PAUSED.format(limit // disk_use.MIB)
+        for job_id in await database.read(disk_use.running_jobs, team_id):
+            if await database.write_locking(pause_full_job, job_id, warning, actor):
+                facts = with_facts(job=job_id, event="paused")
+                job_logger.warning("job %s: %s", job_id, warning, extra=facts)
+
+
+async def expire(database: Database, settings: BaseSettings) -> None:
+    """Delete expired jobs, pages, files and counts, and old entries of the audit log."""
+    await database.write(hosts.forget_hosts)
+    await database.write(host_permits.forget)
+    await database.write(model_tokens.forget)
+    while await Jobs(database).expire():
+        pass
+    while await PageIndex(database).expire():
+        pass
+    while await database.write(artefacts.expire):
+        pass
+    while await database.write(feedback.expire):
+        pass
+    while await database.write(browser_sessions.expire):
+        pass
+    while await database.write(disk_use.fold):
+        pass
+    if days := settings.getint("AUDIT_DAYS"):
+        await database.write(record_expired_keys, days)
+    while await database.write(audit.expire, days):
+        pass
+    await Uploads(database).expire()
+    try:
+        await shared_artefacts(settings).sweep(database)
+    except StoreUnavailable as error:
+        logger.warning("files of expired pages are deleted later: %s", error)

@@ -1,0 +1,152 @@
+"""Which jobs a process takes beside others, and what it sees of them."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import update
+
+from scraper_service.options.spider_arguments import batch_options
+from scraper_service.storage.frontier import leases, workers
+from scraper_service.storage.frontier.workers import WorkerState
+from scraper_service.storage.jobs import admission, job_store, turns
+from scraper_service.storage.jobs.admission import Terms
+from scraper_service.storage.jobs.job_records import LOCAL_TEAM
+from scraper_service.storage.schema import job as job_table
+from scraper_service.storage.schema import worker
+
+AT_ONCE = 4
+
+
+class World:
+    """Jobs of a database, and the transactions of the processes that look for them."""
+
+    def __init__(self, database):
+        self.engine = database.engine.execution_options(immediate=True)
+        for team in ("one", "two", LOCAL_TEAM):
+            self.do(job_store.make_team, team)
+
+    def do(self, function, *args):
+        with self.engine.begin() as connection:
+            return function(connection, *args)
+
+    def job(self, urls=1, team="one"):
+        text = ",".join(f"http://a.test/{n}" for n in range(urls))
+        options = batch_options({"urls": text})
+        return self.do(admission.create_job, Terms(team_id=team), options, 2).id
+
+    def beat(self, name, *, takes=workers.EVERYTHING, drains=False, jobs=0):
+        state = WorkerState(
+            kind=workers.WORKER,
+            host="a machine",
+            pid=7,
+            takes=takes,
+            jobs=jobs,
+            drains=drains,
+        )
+        self.do(workers.beat, name, 15, state)
+
+    def run(self, job_id, name, count):
+        """Have a process start a job and lease some of its URLs."""
+        self.do(job_store.start_job, job_id)
+        assert len(self.do(leases.claim, job_id, name, count).rows) == count
+        long_ago = update(job_table).values(started_at=1.0)
+        self.do(lambda connection: connection.execute(long_ago))
+
+    def die(self, name):
+        dead = update(worker).where(worker.c.id == name).values(until=0)
+        self.do(lambda connection: connection.execute(dead))
+
+    def waiting(self, running=(), most=10, only=None):
+        found = self.do(turns.job_turns, running, most, AT_ONCE, only)
+        return [each.id for each in found.waiting]
+
+
+@pytest.fixture
+def world(database):
+    return World(database)
+
+
+def test_the_first_process_of_a_job_is_the_one_that_starts_it(world):
+    job_id = world.job()
+    assert world.do(turns.has_queued)
+    assert world.waiting() == [job_id]
+    assert world.do(job_store.start_job, job_id) is True
+    assert world.do(job_store.start_job, job_id) is False
+    assert not world.do(turns.has_queued)
+
+
+def test_a_job_that_has_just_started_needs_no_second_process(world):
+    job_id = world.job()
+    world.do(job_store.start_job, job_id)
+    assert world.waiting() == []
+    assert world.waiting(only=job_id) == [job_id]
+
+
+def test_a_small_job_needs_one_process_and_a_large_one_more(world):
+    small, large = world.job(urls=AT_ONCE), world.job(urls=AT_ONCE + 1)
+    world.beat("first")
+    world.run(small, "first", 1)
+    world.run(large, "first", AT_ONCE)
+    assert world.waiting() == [large]
+    world.beat("second")
+    world.run(large, "second", 1)
+    assert world.waiting() == []
+
+
+def test_a_job_of_a_dead_process_comes_before_queued_ones_and_those_before_large_ones(
+    world,
+):
+    lost, large = world.job(), world.job(urls=AT_ONCE + 1)
+    queued = world.job(team="two")
+    for name in ("dead", "alive"):
+        world.beat(name)
+    world.run(lost, "dead", 1)
+    world.run(large, "alive", 1)
+    world.die("dead")
+    assert world.waiting() == [lost, queued, large]
+
+
+def test_jobs_that_others_run_do_not_hide_queued_ones(world):
+    served = [world.job() for _ in range(5)]
+    queued = world.job()
+    world.beat("other")
+    for each in served:
+        world.run(each, "other", 1)
+    assert world.waiting(most=2) == [queued]
+
+
+def test_queued_jobs_of_teams_take_turns(world):
+    first = [world.job() for _ in range(3)]
+    second = world.job(team="two")
+    assert world.waiting(most=2) == [first[0], second, first[1]]
+
+
+def test_jobs_of_commands_are_left_to_them(world):
+    job_id = world.job(team=LOCAL_TEAM)
+    assert not world.do(turns.has_queued)
+    assert world.waiting() == []
+    assert world.waiting(only=job_id) == [job_id]
+
+
+def test_processes_show_where_they_run_and_what_they_take(world):
+    world.beat("first", jobs=3)
+    world.beat("second", takes=(), drains=True)
+    world.do(leases.beat, "of an earlier version", 15)
+    world.beat("dead")
+    world.die("dead")
+    found = {each.id: each for each in world.do(workers.live_workers)}
+    assert found.keys() == {"first", "second", "of an earlier version"}
+    first = found["first"]
+    assert (first.kind, first.host, first.pid, first.jobs) == (
+        *(workers.WORKER, "a machine", 7),
+        3,
+    )
+    assert 10 < first.lease_s <= 15
+    assert workers.takers(found.values(), workers.JOBS) == 2
+    second = found["second"]
+    assert (second.takes, second.drains, second.runs_jobs) == ((), True, False)
+    assert found["of an earlier version"].takes == workers.EVERYTHING
+    started_at = first.started_at
+    world.beat("first")
+    again = {each.id: each for each in world.do(workers.live_workers)}["first"]
+    assert again.started_at == started_at
