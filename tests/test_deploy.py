@@ -7,18 +7,25 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import tempfile
+import urllib.request
 from pathlib import Path
 
 import kubernetes_validate
 import pytest
+import sqlalchemy as sa
 import yaml
 
 from scraper_service import settings
+from scraper_service.cli.main import worker_command
+from scraper_service.storage.schema import metadata
 from tests.support.compose import profile_of, services
 from tests.support.image import steps
-from tests.support.waiting import WAIT_S
+from tests.support.pgbouncer import PROGRAM as PGBOUNCER
+from tests.support.waiting import WAIT_S, wait_until
 from tools.bench.processes import ROOT
 
 DEPLOY = ROOT / "deploy"
@@ -29,7 +36,11 @@ COMPOSE = sorted(DEPLOY.glob("compose*.yaml"))
 KUBERNETES = DEPLOY / "kubernetes"
 KUBERNETES_VERSIONS = ("1.28", "1.35")
 # Their schemas are not part of Kubernetes.
-ELSEWHERE = {"Kustomization", "ServiceMonitor"}
+ELSEWHERE = {
+    *("Kustomization", "Component", "ServiceMonitor", "PodMonitor"),
+    *("ScaledObject", "TriggerAuthentication", "Cluster", "Pooler"),
+}
+OVERLAYS = ("base", "postgresql", "workers")
 
 
 def lint(*command):
@@ -68,7 +79,7 @@ DENIED |= {"open_by_handle_at", "perf_event_open", "pivot_root", "setns", "umoun
 def test_containers_with_the_browser_have_the_profile_of_its_sandbox():
     found = services(*(path.name for path in COMPOSE))
     ours = {k: v for k, v in found.items() if v["image"] == "scraper-service"}
-    assert ours.keys() == {"api", "node1", "node2"}
+    assert ours.keys() == {"api", "node1", "node2", "worker1", "worker2"}
     assert {profile_of(service) for service in ours.values()} == {PROFILE}
 
 
@@ -122,41 +133,147 @@ def validate(objects):
 
 
 def test_manifests_follow_the_schemas_of_kubernetes():
-    paths = [*KUBERNETES.glob("*.yaml"), *KUBERNETES.glob("base/*.yaml")]
+    paths = [
+        *KUBERNETES.glob("*.yaml"),
+        *KUBERNETES.glob("base/*.yaml"),
+        *KUBERNETES.glob("workers/*.yaml"),
+    ]
+    paths.remove(KUBERNETES / "workers/api.yaml")  # a patch
     objects = [each for path in paths for each in manifests(path.read_text())]
     validate(objects)
     assert {each["kind"] for each in objects} >= {"Deployment", "Service", "Ingress"}
 
 
 def test_every_file_of_an_overlay_is_used():
-    for folder in (KUBERNETES / "base", KUBERNETES / "postgresql"):
+    for folder in map(KUBERNETES.joinpath, (*OVERLAYS, "object-storage")):
         [found] = manifests((folder / "kustomization.yaml").read_text())
         patches = [each["path"] for each in found.get("patches", ())]
-        names = {*found["resources"], *patches, "kustomization.yaml"} - {"../base"}
+        names = {*found.get("resources", ()), *patches, "kustomization.yaml"}
+        names -= {f"../{name}" for name in OVERLAYS}
         assert {path.name for path in folder.iterdir()} == names
 
 
-@pytest.mark.parametrize("name", ["base", "postgresql"])
-def test_overlays_are_rendered_by_kubectl(name):
+def rendered(folder):
+    """Return the objects of an overlay by kind and name."""
     if shutil.which("kubectl") is None:
         pytest.skip("there is no kubectl")
     done = subprocess.run(
-        ("kubectl", "kustomize", KUBERNETES / name),
+        ("kubectl", "kustomize", folder),
         capture_output=True,
         text=True,
         timeout=WAIT_S,
         check=True,
     )
-    objects = {each["kind"]: each for each in manifests(done.stdout)}
-    validate(objects.values())
-    deployment = objects["Deployment"]["spec"]
-    assert ("PersistentVolumeClaim" in objects) == (name == "base")
+    objects = manifests(done.stdout)
+    validate(objects)
+    return {(each["kind"], each["metadata"]["name"]): each for each in objects}
+
+
+@pytest.mark.parametrize("name", OVERLAYS)
+def test_overlays_are_rendered_by_kubectl(name):
+    objects = rendered(KUBERNETES / name)
+    deployment = objects["Deployment", "scraper-service"]["spec"]
+    has_volume = ("PersistentVolumeClaim", "scraper-service") in objects
+    assert has_volume == (name == "base")
     assert deployment["replicas"] == (1 if name == "base" else 2)
     data = deployment["template"]["spec"]["volumes"][0]
     assert set(data) == {
         "name",
         "persistentVolumeClaim" if name == "base" else "emptyDir",
     }
+
+
+def variables(deployment):
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    return {each["name"]: each["value"] for each in container["env"]}
+
+
+def test_services_beside_workers_run_no_jobs(tmp_path):
+    shutil.copytree(KUBERNETES, tmp_path / "kubernetes")
+    folder = tmp_path / "kubernetes" / "workers"
+    text = (folder / "kustomization.yaml").read_text()
+    stored = text.replace("# components:\n#   -", "components:\n  -")
+    assert stored != text
+    (folder / "kustomization.yaml").write_text(stored)
+    objects = rendered(folder)
+    service = variables(objects["Deployment", "scraper-service"])
+    worker = variables(objects["Deployment", "scraper-worker"])
+    zeros = {name for name, value in service.items() if value == "0"}
+    assert zeros == {
+        "SCRAPER_MAX_RUNNING_JOBS",
+        "SCRAPER_MAX_RUNNING_OPERATIONS",
+        "SCRAPER_MONITOR_CONCURRENCY",
+    }
+    assert service["SCRAPER_ARTEFACTS"] == worker["SCRAPER_ARTEFACTS"] == "files"
+    budgets = {name for kind, name in objects if kind == "PodDisruptionBudget"}
+    assert budgets == {"scraper-service", "scraper-worker"}
+    # The service must not send calls to workers.
+    selected = objects["Service", "scraper-service"]["spec"]["selector"]
+    pods = objects["Deployment", "scraper-worker"]["spec"]["template"]["metadata"]
+    assert selected.items().isdisjoint(pods["labels"].items())
+
+
+def test_the_number_of_workers_follows_what_the_database_has(postgres, service):
+    _, found = manifests((KUBERNETES / "autoscaling-postgresql.yaml").read_text())
+    assert found["spec"]["scaleTargetRef"] == {"name": "scraper-worker"}
+    [trigger] = found["spec"]["triggers"]
+    address = postgres()
+    engine = sa.create_engine(address, poolclass=sa.NullPool)
+    with engine.begin() as connection:
+        metadata.create_all(connection)
+        assert connection.scalar(sa.text(trigger["metadata"]["query"])) == 0
+    [found] = manifests((KUBERNETES / "autoscaling-prometheus.yaml").read_text())
+    query = found["spec"]["triggers"][0]["metadata"]["query"]
+    with urllib.request.urlopen(f"{service.url}/metrics") as reply:
+        text = reply.read().decode()
+    names = set(re.findall(r"scraper_\w+", query))
+    assert names == {"scraper_urls", "scraper_jobs"}
+    assert all(f"# TYPE {name} gauge" in text for name in names)
+
+
+def test_a_worker_is_started_with_options_that_it_has():
+    [worker] = manifests((KUBERNETES / "workers/worker.yaml").read_text())
+    [container] = worker["spec"]["template"]["spec"]["containers"]
+    unit = (DEPLOY / "scraper-worker@.service").read_text()
+    [line] = re.findall(r"^ExecStart=(.+)", unit, re.MULTILINE)
+    compose = services("compose.workers.yaml")["worker1"]["command"]
+    for words in (container["args"], line.replace("%i", "1").split(), compose):
+        arguments = words[words.index("worker") + 1 :]
+        context = worker_command.make_context("worker", list(arguments))
+        assert context.params["port"] is not None
+    probes = ("startupProbe", "livenessProbe", "readinessProbe")
+    assert {container[probe]["httpGet"]["port"] for probe in probes} == {"probes"}
+
+
+@pytest.mark.skipif(PGBOUNCER is None, reason="there is no PgBouncer")
+def test_pgbouncer_understands_its_file():
+    text = (DEPLOY / "pgbouncer.ini").read_text()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    folder = Path(tempfile.mkdtemp(prefix="pgbouncer-"))
+    path = folder / "pgbouncer.ini"
+    path.write_text(text.replace("6432", str(port)) + "unix_socket_dir =\n")
+    folder.chmod(0o755)  # PgBouncer has another user
+    user = "nobody" if os.geteuid() == 0 else None
+    process = subprocess.Popen(
+        (PGBOUNCER, path), user=user, stderr=subprocess.PIPE, text=True, cwd="/"
+    )
+
+    def listens():
+        assert process.poll() is None, process.stderr.read()
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            return False
+        return True
+
+    try:
+        wait_until(listens)
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+        shutil.rmtree(folder)
 
 
 def test_manifests_name_what_the_service_has(service):
