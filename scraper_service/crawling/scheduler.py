@@ -504,7 +504,11 @@ class LeasedScheduler(BaseScheduler):
 
     async def store(self, outcome: Outcome) -> Commit:
         """Store an outcome, see :meth:`settle`. An outcome that goes on keeps its lease."""
-        commit = await self.insist(lambda: self._frontier.store(self.job_id, outcome))
+        # Without further URLs the job waits for this commit: for its links, or for its end.
+        waits = not self._dry
+        commit = await self.insist(
+            lambda: self._frontier.store(self.job_id, outcome, waits=waits)
+        )
         if commit.new_links:
             self._expect_rows()
             self._nudge()

@@ -15,11 +15,12 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.errors import ServiceUnavailable
 from scraper_service.items import Lease
 from scraper_service.options.spider_arguments import batch_options
+from scraper_service.storage import write_queue
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier import leases, outcomes
 from scraper_service.storage.jobs import job_store
 from scraper_service.storage.jobs.admission import Terms, create_job
-from scraper_service.storage.jobs.job_records import Outcome, RowState
+from scraper_service.storage.jobs.job_records import JobState, Outcome, RowState
 from scraper_service.storage.schema import frontier, job
 
 TEAM, OWNER = "team", "owner"
@@ -255,6 +256,33 @@ def test_a_page_whose_storing_was_not_heard_of_counts_once(settings, database):
         columns = select(job.c.done, job.c.pages, job.c.credits, job.c.open)
         counts = await database.read(lambda c: tuple(c.execute(columns).one()))
         assert counts == (1, 1, 1, PAGES - 1)
+        await scheduler._close()
+
+    run(main())
+
+
+def test_pages_wait_for_no_others_where_no_url_is_left(settings, database, monkeypatch):
+    """The job waits for their commit: its end, or new links, depend on it."""
+    monkeypatch.setattr(write_queue, "ITEMS_EVERY_S", 10 * TIMEOUT_S)
+
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        for _ in range(2):  # the other half of the URLs, then none
+            await scheduler._claim()
+        pages = [
+            Outcome(
+                row_id=row.id,
+                key=row.key,
+                token=row.token,
+                owner=OWNER,
+                page_id=f"page {row.id}",
+                page=b"{}",
+            )
+            for _, row in scheduler._queue.rows
+        ]
+        found = [await scheduler.settle(each) for each in pages]
+        assert [each.delivered for each in found] == [True] * PAGES
+        assert found[-1].state is JobState.COMPLETED
         await scheduler._close()
 
     run(main())

@@ -54,10 +54,15 @@ class Frontier:
             leases.claim, f"claim {job_id}", job_id, self.owner, count
         )
 
-    async def store(self, job_id: str, outcome: Outcome) -> Commit:
-        """Store the outcome of a leased URL. Outcomes of a moment share a transaction."""
+    async def store(
+        self, job_id: str, outcome: Outcome, *, waits: bool = True
+    ) -> Commit:
+        """Store the outcome of a leased URL. Outcomes of a moment share a transaction.
+
+        An outcome that ``waits`` does so a moment for others.
+        """
         return await self._database.write_each(
-            outcomes.append, job_id, outcome, waits=not outcome.goes_on
+            outcomes.append, job_id, outcome, waits=waits and not outcome.goes_on
         )
 
     async def release(self, job_id: str, held: Sequence[tuple[int, int]]) -> None:
