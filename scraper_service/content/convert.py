@@ -101,8 +101,8 @@ def render(
     options: ScrapeOptions,
     deadline_s: float | None = None,
     converter: str = NATIVE,
-) -> tuple[bytes, dict[str, bytes], tuple[bytes, ...]]:
-    """Return the result of :func:`make_content` as bytes for another process."""
+) -> tuple[dict[str, Any], dict[str, bytes], tuple[bytes, ...]]:
+    """Return the result of :func:`make_content` for another process."""
     content = make_content(source, options, deadline_s, converter)
     if source.check_links is not None:
         links = source.check_links(content.found, source.link_depth, source.url)

@@ -1,73 +1,47 @@
-"""Serialises :class:`PageContent` for transport between processes."""
+"""Parts of :class:`PageContent` for transport between processes."""
 
 from __future__ import annotations
 
-import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from attrs import asdict, fields
+from attrs import fields
 
-from scraper_service.items import MetaRefresh, PageContent, PageError
+from scraper_service.items import PageContent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-_BESIDE = {
-    "values",
-    "links",
-    "search",
-    "packed",
-    "text",
-    "fetch",
-    "follow",
-    "base",
-}  # sent as values, or set by the spider
-_SENT = tuple(f.name for f in fields(PageContent) if f.name not in _BESIDE)
-# Extra values in transport; no format has these names.
-_SEARCH, _TEXT, _PACKED = "search entry", "text for a model", "compressed body"
+_BESIDE = {"values", "links", "text"}
+_OF_SPIDER = {"fetch", "follow", "base"}  # set after the transport
+_EMPTY = PageContent()
+_SENT = {
+    each.name: getattr(_EMPTY, each.name)
+    for each in fields(PageContent)
+    if each.name not in _BESIDE | _OF_SPIDER
+}
 
 
 def wire_from_content(
     content: PageContent,
-) -> tuple[bytes, dict[str, bytes], tuple[bytes, ...]]:
-    """Return the content as a JSON header, its values and its links.
+) -> tuple[dict[str, Any], dict[str, bytes], tuple[bytes, ...]]:
+    """Return the facts of a content that are not those of an empty one, its values and links.
 
     The values are JSON texts.
     """
-    header = {name: getattr(content, name) for name in _SENT}
-    values = dict(content.values)
-    if content.search:
-        values[_SEARCH] = content.search
-    if content.packed:
-        values[_PACKED] = content.packed
-    if content.text:
-        values[_TEXT] = content.text.encode(errors="replace")
-    return json.dumps(header, default=asdict).encode(), values, content.links
+    facts = {
+        name: found
+        for name, usual in _SENT.items()
+        if (found := getattr(content, name)) != usual
+    }
+    if content.text:  # may have lone surrogates
+        facts["text"] = content.text.encode(errors="replace").decode()
+    return facts, dict(content.values), content.links
 
 
 def content_from_wire(
-    header: bytes, values: Mapping[str, bytes], links: tuple[bytes, ...] = ()
+    facts: Mapping[str, Any],
+    values: Mapping[str, bytes],
+    links: tuple[bytes, ...] = (),
 ) -> PageContent:
-    """Return the content that :func:`wire_from_content` serialised."""
-    facts = json.loads(header)
-    if facts["refresh"]:
-        facts["refresh"] = MetaRefresh(**facts["refresh"])
-    if facts["error"]:
-        facts["error"] = PageError(**facts["error"])
-    facts["found"] = tuple(facts["found"])
-    facts["blocks"] = tuple(map(tuple, facts["blocks"]))
-    facts["warnings"] = tuple(facts["warnings"])
-    facts["rule_warnings"] = {
-        k: tuple(texts) for k, texts in facts["rule_warnings"].items()
-    }
-    values = dict(values)
-    search = values.pop(_SEARCH, b"")
-    text = values.pop(_TEXT, b"").decode()
-    return PageContent(
-        values=values,
-        links=links,
-        search=search,
-        packed=values.pop(_PACKED, b""),
-        text=text,
-        **facts,
-    )
+    """Return the content that :func:`wire_from_content` took apart."""
+    return PageContent(values=values, links=links, **facts)
