@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import gc
 import json
-from contextlib import contextmanager
 from functools import partial
 from subprocess import SubprocessError
 from typing import TYPE_CHECKING, Any
@@ -84,7 +83,7 @@ from scraper_service.options.formats import (
 from scraper_service.options.scrape import ScrapeOptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from scraper_service.content.html.document import Document
 
@@ -130,7 +129,23 @@ def make_content(
     ``deadline_s`` is the time limit for a PDF or an image, in seconds. ``converter`` is
     one of ``MARKDOWN_CONVERTERS``. A bad document raises nothing: the result has
     ``error`` instead of values.
+
+    The garbage collector is paused while a page is converted.
     """
+    was_enabled = gc.isenabled()
+    try:
+        return _make_content(source, options, deadline_s, converter)
+    finally:  # the elements of the page are freed by now
+        if was_enabled:
+            gc.enable()
+
+
+def _make_content(
+    source: PageSource,
+    options: ScrapeOptions,
+    deadline_s: float | None,
+    converter: str,
+) -> PageContent:
     conversion = _Conversion(source, options, deadline_s, converter)
     try:
         body = conversion.decode()
@@ -241,8 +256,9 @@ class _Conversion:
             self._pdf(body)
             return
         if kind == "html" and not is_rich_text(body):
-            with _collector_paused():
-                self._html(utf8_of(body, self.source.content_type))
+            # A collection would visit the elements of the page, and all are in use.
+            gc.disable()
+            self._html(utf8_of(body, self.source.content_type))
             return
         text = text_of(body, self.source.content_type, xml=kind == "xml")
         if kind == "xml" and self.source.find_links:
@@ -570,22 +586,6 @@ class _Conversion:
             if name in values:
                 self.add(name, partial(values.__getitem__, name))
         self._skip_page_formats()
-
-
-@contextmanager
-def _collector_paused() -> Iterator[None]:
-    """Pause the garbage collector while a page is converted.
-
-    Its searches would walk the elements of the page repeatedly, and all are in use.
-    """
-    if not gc.isenabled():
-        yield
-        return
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
 
 
 def _fenced(text: str, language: str) -> str:
