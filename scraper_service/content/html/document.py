@@ -85,10 +85,17 @@ class Document:
     warnings: list[str] = field(factory=list)
     #: Whether this is main content, whose Markdown omits elements of no use to readers.
     is_main: bool = False
+    #: The element of the last search for it.
+    _body: Any = field(default=None, init=False, eq=False, repr=False)
 
     @property
     def body(self) -> Any:
         """The ``body`` element, created if the page has no body."""
+        if self._body is None or self._body.getparent() is not self.root:
+            self._body = self._find_body()
+        return self._body
+
+    def _find_body(self) -> Any:
         body = self.root.find("body")
         if body is None:
             body = etree.SubElement(self.root, "body")
