@@ -30,7 +30,7 @@ FORUM = 0.5  # chance of a forum from which rows of siblings are separate lists
 LEAST_KEPT = 0.25  # share of a list's words; with fewer kept, the whole list is dropped
 
 # The numbers that page builders put into the class names of their elements.
-_NUMBER = re.compile(r"[_-]\d[0-9a-f]*(?=$|[\s_-])")
+_NUMBER = re.compile(r"[_-]\d[0-9a-f]*(?=$|[\s\0_-])")
 Column = list[int]  # the blocks of one part in all cards of a list
 
 
@@ -68,9 +68,11 @@ def unite_cards(draft: Draft) -> None:
 def _paths(draft: Draft) -> list[int]:
     """Return the path number of each node, comparing class names without numbers."""
     nodes, shapes = draft.walk.nodes, draft.walk.shapes
-    if not _NUMBER.search("\n".join(shapes)):
+    joined = "\0".join(shapes)  # no class contains NUL
+    without = _NUMBER.sub("", joined)
+    if without == joined:
         return nodes.path
-    plain = {shape: _NUMBER.sub("", shape) for shape in shapes}
+    plain = dict(zip(shapes, without.split("\0"), strict=True))
     if len(set(plain.values())) == len(shapes):
         return nodes.path
     return path_numbers(nodes.parent, nodes.shape, plain)

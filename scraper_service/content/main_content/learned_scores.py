@@ -75,7 +75,8 @@ class Tables:
         )
         self.words_at_start = WordTable(self.words)
         self.known_phrases = WordTable(self.phrases)
-        self.kind_columns = np.array(list(self.kind_names.values())).T
+        columns = np.array(list(self.kind_names.values())).T
+        self.kind_columns = np.ascontiguousarray(columns)
         self.of_names = lru_cache(maxsize=20_000)(self._score)
 
     def _score(self, names: str) -> NameScores:

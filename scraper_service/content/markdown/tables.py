@@ -129,4 +129,7 @@ def _skip_covered(line: list[Any], pending: dict[int, int]) -> None:
 
 
 def _span(cell: Any, name: str) -> int:
-    return min(max(parse_digits(cell.get(name, "1")), 1), MAX_COLUMNS)
+    given = cell.get(name)
+    if given is None:
+        return 1
+    return min(max(parse_digits(given), 1), MAX_COLUMNS)
