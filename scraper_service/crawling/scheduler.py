@@ -204,7 +204,7 @@ class LeasedScheduler(BaseScheduler):
             return self._again.popleft()
         if self.is_paused:
             return None
-        if len(self._queue.rows) <= self._slots // 2:
+        if len(self._queue.rows) <= self._slots:  # a claim takes a transaction
             self._claim_soon()
         if self._out - len(self._queue.held) >= self._limit():
             return None
