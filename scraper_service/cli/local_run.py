@@ -314,7 +314,9 @@ class LocalRun:
         from scraper_service.crawling.converter_pool.pool import ConverterPool
         from scraper_service.crawling.page_index import SearchIndex
         from scraper_service.errors import ServiceUnavailable
+        from scraper_service.shared_objects import begin_collections
 
+        begin_collections()
         loop = asyncio.get_running_loop()
         loop.set_default_executor(ThreadPoolExecutor(RESOLVER_THREADS, "resolver"))
         for number in stop_signals():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import math
 import os
@@ -13,7 +12,7 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol
 
-from scraper_service.shared_objects import BackgroundTasks
+from scraper_service.shared_objects import BackgroundTasks, begin_collections
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable
@@ -128,10 +127,7 @@ class MainProcess:
         background, front = self._background, self._front
         await front.start()
         await asyncio.gather(background.start(), front.warm_up())
-        # Imported modules stay, so full collections can skip them. A collection
-        # before would take 0.1 s, and free a few thousand small objects.
-        gc.freeze()
-        gc.enable()
+        begin_collections()
         background.open()
         await front.open()
         background.lag.start()
