@@ -156,6 +156,44 @@ def test_neighbours_hide_nothing(text, left):
     assert Redaction(RedactPii(), None).text(text) == left
 
 
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("jo**hn@x**.org", "<EMAIL>"),
+        ("**jo**hn@x.org and **more**", "**<EMAIL>** and **more**"),
+        ("to jo**hn@x.org or** me", "to **<EMAIL> or** me"),
+        ("**to jo**hn@*x*.org", "**to <EMAIL>**"),
+        ("jo\u00adhn@x\u200b.org", "<EMAIL>"),
+        ("`john`@x.org", "`<EMAIL>`"),
+        ("+49 **30** 901820", "<PHONE>"),
+        ("4111 11**11 1111** 1111", "<FINANCIAL>"),
+        ("a **b** c@ 1 *2* 3", "a **b** c@ 1 *2* 3"),
+        ("* john@x.org\n* **jane@x.org**", "* <EMAIL>\n* **<EMAIL>**"),
+    ],
+)
+def test_marks_of_markdown_hide_nothing(text, left):
+    assert Redaction(RedactPii(), "de").text(text) == left
+
+
+def test_an_address_that_inline_tags_split_is_redacted(service):
+    parts = (
+        "jo<b>hn@x</b>.org",
+        "<i>ja</i>ne<wbr>@x.org",
+        "ji&shy;m@<span>x</span>.org",
+        "4111 <em>1111</em> 1111 <strong>1111</strong>",
+        "+49 <b>30</b> 901<i>820</i>",
+    )
+    page = "".join(f"<p>Write {part} now.</p>" for part in parts)
+    with ScriptedSite({"/": f"<html lang=de><title>x</title>{page}"}) as web:
+        found = scrape(service, web, redactPII={"mode": "fast"})
+    lines = found["markdown"].split("\n\n")
+    wanted = ["<EMAIL>"] * 3 + ["<FINANCIAL>", "<PHONE>"]
+    assert [line.replace("*", "") for line in lines] == [
+        f"Write {each} now." for each in wanted
+    ]
+    assert found["metadata"]["redacted"] == {"EMAIL": 3, "FINANCIAL": 1, "PHONE": 1}
+
+
 def test_links_names_of_metadata_and_numbers_are_redacted():
     redaction = Redaction(RedactPii(), None)
     links = b'["https://a.example/u/jane@a.example", "https://a.example/"]'

@@ -12,10 +12,11 @@ from attrs import define, field
 from scraper_service.options.scrape import EMAIL, FINANCIAL, PHONE, SECRET, RedactPii
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     #: Start and end of something found.
     SpanT = tuple[int, int]
+    FinderT = Callable[[str, str | None], Iterator[SpanT]]
 
 # Before the @ also what Markdown escapes, such as \_, and an apostrophe in a name.
 _EMAIL = re.compile(
@@ -101,6 +102,10 @@ _REGIONS = {
     "zh": "CN",
 }
 _DIGITS = re.compile(r"\d")
+# What a reader does not see between the letters of an address: marks of Markdown, which
+# inline tags of the page leave, and characters without width.
+_MARKS = re.compile(r"\*{1,3}|~~|`{1,3}|[\u00ad\u200b-\u200d\u2060\ufeff]+")
+_MARKED_LINE = re.compile(r".*(?:[*~`\u00ad\u200b-\u200d\u2060\ufeff]).*")
 _GONE = ("mailto:", "tel:", "sms:")  # links that are personal data themselves
 _TEXTS = (
     "markdown",
@@ -172,15 +177,27 @@ class Redaction:
             if entity not in self.options.replaced:
                 continue
             parts, last = [], 0
-            for start, end in find(text, self.language):
-                if start < last:
-                    continue
-                parts += [text[last:start], self._instead(entity, text[start:end])]
+            for start, end in _joined(self._spans(find, text)):
+                before, after = _open_marks(text, start, end)
+                found = _MARKS.sub("", text[start:end])
+                parts += [text[last:start], before, self._instead(entity, found), after]
                 last = end
                 self.counts[entity] += 1
             if parts:
                 text = "".join((*parts, text[last:]))
         return text
+
+    def _spans(self, find: FinderT, text: str) -> Iterator[SpanT]:
+        """Yield what is found in a text as it is, and as a reader sees it."""
+        yield from find(text, self.language)
+        for line in _MARKED_LINE.finditer(text):
+            if _DIGITS.search(line[0]) is None and not any(x in line[0] for x in _AT):
+                continue
+            shown, places = _shown(line[0])
+            for start, end in find(shown, self.language):
+                first, last = places[start], places[end - 1] + 1
+                if last - first > end - start:  # else it was found already
+                    yield line.start() + first, line.start() + last
 
     def _instead(self, entity: str, found: str) -> str:
         match self.options.replace_style:
@@ -189,6 +206,53 @@ class Redaction:
             case "remove":
                 return ""
         return f"<{entity}>"
+
+
+def _shown(text: str) -> tuple[str, list[int]]:
+    """Return a text without marks, and the place of each of its characters in the text."""
+    parts: list[str] = []
+    places: list[int] = []
+    last = 0
+    for mark in _MARKS.finditer(text):
+        parts.append(text[last : mark.start()])
+        places += range(last, mark.start())
+        last = mark.end()
+    parts.append(text[last:])
+    places += range(last, len(text))
+    return "".join(parts), places
+
+
+def _joined(spans: Iterable[SpanT]) -> Iterator[SpanT]:
+    """Yield spans in their order, those that overlap as one."""
+    first = last = 0
+    for start, end in sorted(spans):
+        if start < last:
+            last = max(last, end)
+            continue
+        if last:
+            yield first, last
+        first, last = start, end
+    if last:
+        yield first, last
+
+
+def _open_marks(text: str, start: int, end: int) -> tuple[str, str]:
+    """Return the marks in a span that belong to marks before or behind it.
+
+    They stay before it if they begin something, and behind it if they end something.
+    """
+    odd = [
+        mark
+        for mark, count in Counter(_MARKS.findall(text, start, end)).items()
+        if count % 2 and mark[0] in "*~`"
+    ]
+    if not odd:
+        return "", ""
+    block = text.rfind("\n\n", 0, start) + 1
+    earlier = Counter(_MARKS.findall(text, block, start))
+    ends = [mark for mark in odd if earlier[mark] % 2]
+    begins = [mark for mark in odd if not earlier[mark] % 2]
+    return "".join(begins), "".join(ends)
 
 
 def _encoded(value: Any) -> bytes:
@@ -306,7 +370,7 @@ def is_iban(text: str) -> bool:
 
 
 # Secrets first: parts of them may look like numbers.
-_FINDERS: dict[str, Callable[[str, str | None], Iterator[SpanT]]] = {
+_FINDERS: dict[str, FinderT] = {
     SECRET: _secrets,
     EMAIL: _emails,
     FINANCIAL: _financial,
