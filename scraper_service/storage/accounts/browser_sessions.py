@@ -13,7 +13,7 @@ from attrs import evolve, fields, frozen
 from sqlalchemy import and_, func, insert, select, update
 
 from scraper_service.storage.accounts.credits import lock_team
-from scraper_service.storage.schema import browser_session, worker
+from scraper_service.storage.schema import browser_session, ledger, worker
 from scraper_service.storage.transactions import DAY_S, delete_some, now_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,17 @@ class SessionRecord:
         return round(max(0.0, end - self.created_at) * 1000)
 
 
-_COLUMNS = [browser_session.c[each.name] for each in fields(SessionRecord)]
+# A process may die when it has charged a session and not yet stored its end.
+_CHARGED = func.coalesce(
+    select(ledger.c.credits)
+    .where(ledger.c.page_id == browser_session.c.id)
+    .scalar_subquery(),
+    0,
+)
+_COLUMNS = [
+    *(browser_session.c[each.name] for each in fields(SessionRecord)),
+    _CHARGED.label("charged"),
+]
 
 
 def open_session(
@@ -154,7 +164,8 @@ def _record(row: object) -> SessionRecord:
     values["has_view"] = bool(values["has_view"])
     if values["ended_at"] is None and not row.is_active:  # type: ignore[attr-defined]
         # Its process has died; the row gets its end later.
-        values |= {"ended_at": values["last_at"], "credits": 0}
+        charged = row.charged  # type: ignore[attr-defined]
+        values |= {"ended_at": values["last_at"], "credits": charged}
     return SessionRecord(**values)
 
 
@@ -222,13 +233,16 @@ def asked_ends(connection: Connection, owner: str) -> list[str]:
 
 
 def end_lost(connection: Connection) -> int:
-    """End the sessions of dead processes, free of charge. Return their number."""
+    """End the sessions of dead processes. Return their number.
+
+    They are free, unless their process had charged them.
+    """
     columns = browser_session.c
     live = select(worker.c.id).where(worker.c.until >= now_of(connection))
     return connection.execute(
         update(browser_session)
         .where(columns.ended_at.is_(None), columns.owner.not_in(live))
-        .values(ended_at=columns.last_at, credits=0)
+        .values(ended_at=columns.last_at, credits=_CHARGED)
     ).rowcount
 
 
