@@ -127,6 +127,8 @@ def node_options(home: str, max_bytes: int) -> str:
     return f'{os.environ.get("NODE_OPTIONS", "")} --require "{quoted}"'.strip()
 
 
+# Then the id of the process and the time of its start: a restarted container gives the
+# same id to the next process.
 HOME_PREFIX = "scraper-browser-"
 KILL_S = 5.0  # for the end of killed processes
 _PAUSE_S = 0.02
@@ -138,7 +140,8 @@ def make_home() -> str:
     The exit of this process removes the directory.
     """
     _at_exit()
-    return tempfile.mkdtemp(prefix=f"{HOME_PREFIX}{os.getpid()}-")
+    pid = os.getpid()
+    return tempfile.mkdtemp(prefix=f"{HOME_PREFIX}{pid}-{_started(pid)}-")
 
 
 @functools.cache
@@ -147,13 +150,22 @@ def _at_exit() -> None:
 
 
 def _remove_own() -> None:
-    for home in _homes(os.getpid()):
+    pid = os.getpid()
+    for home in _homes(f"{pid}-{_started(pid)}"):
         remove(str(home))
 
 
-def _homes(pid: int | None = None) -> Iterator[Path]:
-    """Yield the browser directories of the process ``pid``, or of all processes."""
-    owner = "*" if pid is None else pid
+def _started(pid: int | str) -> str:
+    """Return when a process started, in ticks since the boot; empty if it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
+
+
+def _homes(owner: str = "*") -> Iterator[Path]:
+    """Yield the browser directories of a process, or of all processes."""
     return Path(tempfile.gettempdir()).glob(f"{HOME_PREFIX}{owner}-*")
 
 
@@ -193,8 +205,12 @@ def remove(home: str) -> None:
 def remove_orphans() -> None:
     """Remove browsers and files of killed processes of the service."""
     for home in _homes():
-        pid = home.name.removeprefix(HOME_PREFIX).partition("-")[0]
-        if pid.isdigit() and not Path(f"/proc/{pid}").exists():
+        pid, started, *_ = f"{home.name.removeprefix(HOME_PREFIX)}-".split("-")
+        if not pid.isdigit():
+            continue
+        now = _started(pid)
+        # The name of another release may have no time.
+        if not now or (started.isdigit() and started != now):
             remove(str(home))
 
 
