@@ -13,7 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
 from scraper_service.cli.main import main
-from scraper_service.crawling.browser.devtools_rules import MethodRefused, permitted
+from scraper_service.crawling.browser.devtools_rules import decide
 from tests.browser.conftest import SETTINGS, chromium_processes
 from tests.conftest import Service
 from tests.support.waiting import wait_until
@@ -148,15 +148,18 @@ def test_methods_beyond_the_page_are_refused(session, method):
         ("Target.attachToTarget", {"targetId": "1"}),
         ("Target.setAutoAttach", {"autoAttach": True, "flatten": False}),
         ("Input.dispatchDragEvent", {"data": {"files": ["/etc/passwd"]}}),
+        ("Input.dispatchDragEvent", {"data": {"files": ["/etc/passwd"], "items": 1}}),
+        ("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": "/tmp"}),
+        ("Page.setDownloadBehavior", {"behavior": "allow"}),
         ("Nothing.known", {}),
     ],
 )
 def test_parameters_beyond_the_page_are_refused(method, params):
     text = json.dumps({"id": 7, "sessionId": "S", "method": method, "params": params})
-    with pytest.raises(MethodRefused) as refused:
-        permitted(text, "own")
-    reply = json.loads(refused.value.reply)
-    assert (reply["id"], reply["sessionId"]) == (7, "S")
+    decision = decide(text, "own")
+    reply = json.loads(decision.reply)
+    assert (reply["id"], reply["sessionId"], decision.sent) == (7, "S", "")
+    assert reply["error"]["code"] == -32000
 
 
 @pytest.mark.parametrize(
@@ -164,14 +167,10 @@ def test_parameters_beyond_the_page_are_refused(method, params):
     [
         (
             "Browser.setDownloadBehavior",
-            {"behavior": "allow", "downloadPath": "/tmp", "browserContextId": "x"},
+            {"behavior": "allowAndName", "downloadPath": "/", "browserContextId": "x"},
             {"behavior": "deny", "browserContextId": "own"},
         ),
-        (
-            "Page.setDownloadBehavior",
-            {"behavior": "allow", "downloadPath": "/tmp"},
-            {"behavior": "deny"},
-        ),
+        ("Page.setDownloadBehavior", {"behavior": "default"}, {"behavior": "deny"}),
         (
             "Target.createTarget",
             {"url": "about:blank", "browserContextId": "other"},
@@ -181,7 +180,62 @@ def test_parameters_beyond_the_page_are_refused(method, params):
 )
 def test_contexts_and_downloads_are_those_of_the_session(method, params, sent):
     text = json.dumps({"id": 1, "method": method, "params": params})
-    assert json.loads(permitted(text, "own"))["params"] == sent
+    assert json.loads(decide(text, "own").sent)["params"] == sent
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("{", -32700),
+        (b"\0\1", -32700),
+        ("[" * 200_000, -32700),
+        ("[]", -32600),
+        ('{"method": "Browser.getVersion"}', -32600),
+        ('{"id": "1", "method": "Browser.getVersion"}', -32600),
+        ('{"id": 5, "method": 5}', -32600),
+        ('{"id": 5, "method": "Browser.getVersion", "params": [1]}', -32600),
+    ],
+)
+def test_what_is_no_message_gets_an_error_and_the_connection_goes_on(
+    session, message, code
+):
+    with connect(session["cdpUrl"], max_size=None) as socket:
+        socket.send(message)
+        reply = json.loads(socket.recv(60))
+        assert reply["error"]["code"] == code
+        assert reply.get("id") == (5 if '"id": 5' in str(message) else None)
+        socket.send('{"id": 6, "method": "Browser.getVersion"}')
+        assert json.loads(socket.recv(60))["result"]
+
+
+def test_many_messages_at_once_are_answered_in_their_order(session):
+    count = 5000
+    with connect(session["cdpUrl"], max_size=None, max_queue=None) as socket:
+        for number in range(count):
+            socket.send(json.dumps({"id": number, "method": "Nothing.known"}))
+        found = [json.loads(socket.recv(60))["id"] for _ in range(count)]
+    assert found == [*range(count)]
+
+
+def test_a_session_never_has_more_pages_than_it_may(service):
+    opened = service.post("/v2/interact", {}).json
+    with connect(opened["cdpUrl"]) as one, connect(opened["cdpUrl"]) as other:
+        for number in range(6):
+            for socket in (one, other):
+                message = {"id": number, "method": "Target.createTarget"}
+                message["params"] = {"url": "about:blank"}
+                socket.send(json.dumps(message))
+        replies = [json.loads(each.recv(60)) for each in (one, other) for _ in range(6)]
+        made = [r["result"]["targetId"] for r in replies if "result" in r]
+        refused = {r["error"]["message"] for r in replies if "error" in r}
+        assert len(made) == 9  # beside the page of the session
+        assert refused == {"a session has at most 10 pages; close one"}
+        for number, method in enumerate(("closeTarget", "createTarget")):
+            params = {"targetId": made[0], "url": "about:blank"}
+            message = {"id": number, "method": f"Target.{method}", "params": params}
+            one.send(json.dumps(message))
+            assert "result" in json.loads(one.recv(60))
+    service.request("DELETE", f"/v2/interact/{opened['id']}")
 
 
 def test_a_token_opens_its_session_only(service, session):

@@ -35,12 +35,31 @@ PIECE_BYTES = 128 * 2**10  # written at once; the next piece waits until it is s
 PAUSE_S = 0.05  # between two reads, which collects changes
 RETRIES_S = (1, 2, 4, 8, 15)  # while the database is unavailable; then it is an error
 CLOSE_S = 5.0  # for streams to end at shutdown
+TURN_S = 0.002  # of work, until others have a turn
 
 logger = logging.getLogger(__name__)
 
 
 class Stalled(Exception):
     """Raised when a client stops reading or stops answering pings."""
+
+
+class FairTurns:
+    """Gives others a turn on the event loop after each :data:`TURN_S` of a long work."""
+
+    def __init__(self) -> None:
+        self._end = time.monotonic() + TURN_S
+
+    @property
+    def is_over(self) -> bool:
+        """Return True if others should have a turn."""
+        return time.monotonic() >= self._end
+
+    async def take(self) -> None:
+        """Let others run if the turn is over."""
+        if self.is_over:
+            await asyncio.sleep(0)
+            self._end = time.monotonic() + TURN_S
 
 
 @implementer(IPushProducer)

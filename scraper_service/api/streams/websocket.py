@@ -15,6 +15,7 @@ import h11
 from wsproto.connection import ConnectionState, ConnectionType
 from wsproto.events import (
     AcceptConnection,
+    BytesMessage,
     CloseConnection,
     Ping,
     RejectConnection,
@@ -26,7 +27,7 @@ from wsproto.utilities import ProtocolError
 from scraper_service.api.errors import answer_to
 from scraper_service.api.parameters import parse_job_id
 from scraper_service.api.responses import encode, job_error, job_snapshot
-from scraper_service.api.streams.streaming import Stalled, Stream, pieces
+from scraper_service.api.streams.streaming import FairTurns, Stalled, Stream, pieces
 from scraper_service.errors import InvalidParameter, JobNotFound, Unauthorized
 from scraper_service.options.limits import Mode
 from scraper_service.services.job_following import SLICE_BYTES
@@ -147,12 +148,13 @@ class SocketStream(Stream):
         self._handshake = handshake
         self._unanswered = 0  # pings since the last data from the client
         self._closed = asyncio.Event()
+        self._is_reading_later = False
 
     def open(self) -> None:
         answer, self._wire = self._handshake.accept()
         self.request.take_over(answer, self._received)
 
-    def heard(self, event: TextMessage) -> None:
+    def heard(self, event: TextMessage | BytesMessage) -> None:
         """Take a part of a message of the client."""
 
     async def goodbye(self) -> None:
@@ -205,15 +207,36 @@ class SocketStream(Stream):
         if self._wire.state is ConnectionState.CLOSED:
             return
         self._wire.receive_data(data)
+        if not self._is_reading_later:
+            self._read_some()
+
+    def _read_some(self) -> None:
+        """Read what has arrived, for one turn; the rest follows later.
+
+        Until then no more is taken from the connection.
+        """
+        is_late, self._is_reading_later = self._is_reading_later, False
+        turn = FairTurns()
         for event in self._wire.events():
-            # No pongs are queued for a client that sends pings and reads nothing.
-            if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
-                if self.valve.is_open:
-                    self._write(event.response())
-            elif isinstance(event, TextMessage):
-                self.heard(event)
-            elif isinstance(event, CloseConnection):
-                self._ended_by(event)
+            self._take(event)
+            if turn.is_over:
+                if not is_late:
+                    self.transport.pauseProducing()
+                self._is_reading_later = True
+                asyncio.get_running_loop().call_soon(self._read_some)
+                return
+        if is_late and not self.is_gone:
+            self.transport.resumeProducing()
+
+    def _take(self, event: Event) -> None:
+        # No pongs are queued for a client that sends pings and reads nothing.
+        if isinstance(event, Ping) and self._wire.state is ConnectionState.OPEN:
+            if self.valve.is_open:
+                self._write(event.response())
+        elif isinstance(event, TextMessage | BytesMessage):
+            self.heard(event)
+        elif isinstance(event, CloseConnection):
+            self._ended_by(event)
 
     def _ended_by(self, event: CloseConnection) -> None:
         self._closed.set()

@@ -10,6 +10,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
+from attrs import frozen
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
@@ -44,43 +46,76 @@ REFUSED: Final = frozenset(
 )
 _SCHEMES = ("http://", "https://", "data:")
 CLOSE = "Browser.close"
+OPEN_PAGE = "Target.createTarget"
+#: The codes of Chromium's own errors (JSON-RPC 2.0).
+NOT_JSON, INVALID, REFUSED_CODE = -32700, -32600, -32000
+MOST_ID = 2**31 - 1
 
 
-class MethodRefused(ValueError):
-    """Raised for a message that a caller may not send. ``reply`` is the answer to it."""
+@frozen
+class Decision:
+    """What happens with a message of a caller: the browser gets it, or the caller a reply."""
 
-    def __init__(self, reply: str):
-        self.reply = reply
-        super().__init__(reply)
+    #: The message as the browser gets it.
+    sent: str = ""
+    #: The reply in its place.
+    reply: str = ""
+    #: True if it ends the session.
+    is_end: bool = False
+    #: The id of a message that opens a page, else None.
+    opening: int | None = None
 
 
-def permitted(text: str, context_id: str) -> str:
-    """Return a message of a caller as the browser may get it.
+def decide(text: str, context_id: str) -> Decision:
+    """Return what happens with a message.
 
-    ``context_id`` is that of the session's own context, where new pages are opened. Raises
-    :exc:`MethodRefused` with an error reply, and :exc:`ValueError` for what is no message.
+    ``context_id`` is that of the session's own context, where new pages are opened. Replies to
+    what is no message are those of Chromium.
     """
-    message = json.loads(text)
-    if not isinstance(message, dict) or not isinstance(message.get("method"), str):
-        raise ValueError("a message must be an object with a method")
-    params = message.get("params") or {}
-    if not isinstance(params, dict):
-        raise ValueError("params must be an object")
-    method = message["method"]
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return Decision(reply=error_reply({}, "the message is not JSON", NOT_JSON))
+    if why := _fault(message):
+        return Decision(reply=error_reply(message, why, INVALID))
+    method, params = message["method"], message.get("params") or {}
     domain, _, name = method.partition(".")
     if why := _refusal(method, domain, name, params):
-        raise MethodRefused(error_reply(message, why))
+        return Decision(reply=error_reply(message, why))
+    if method == CLOSE:
+        reply = {"id": message["id"], "result": {}}
+        return Decision(reply=json.dumps(reply), is_end=True)
     if (change := _CHANGES.get(method)) is not None:
         message["params"] = change(params, context_id)
-        return json.dumps(message)
-    return text
+        text = json.dumps(message)
+    opening = message["id"] if method == OPEN_PAGE else None
+    return Decision(sent=text, opening=opening)
 
 
-def error_reply(message: Mapping[str, Any], why: str) -> str:
+def _fault(message: object) -> str | None:
+    """Return why a value is no message of the protocol, None if it is."""
+    if not isinstance(message, dict):
+        return "the message must be an object"
+    if type(message.get("id")) is not int or abs(message["id"]) > MOST_ID:
+        return "the message must have an id, a whole number of 32 bits"
+    if not isinstance(message.get("method"), str):
+        return "the message must have a method, a string"
+    if not isinstance(message.get("params") or {}, dict):
+        return "params must be an object"
+    if not isinstance(message.get("sessionId", ""), str):
+        return "sessionId must be a string"
+    return None
+
+
+def error_reply(message: object, why: str, code: int = REFUSED_CODE) -> str:
     """Return the protocol's error reply to a message."""
-    reply = {"id": message.get("id"), "error": {"code": -32000, "message": why}}
-    if "sessionId" in message:
-        reply["sessionId"] = message["sessionId"]
+    reply: dict[str, Any] = {"error": {"code": code, "message": why}}
+    if isinstance(message, dict):
+        reply |= {
+            name: message[name]
+            for name, kind in (("id", int), ("sessionId", str))
+            if type(message.get(name)) is kind
+        }
     return json.dumps(reply)
 
 
@@ -103,9 +138,16 @@ def _refusal(
         is_off = method.endswith("AutoAttach") and not params.get("autoAttach")
         if not is_off and not params.get("flatten"):
             return f"{method} needs flatten: true"
-    if method == "Input.dispatchDragEvent" and (params.get("data") or {}).get("files"):
+    if method == "Input.dispatchDragEvent" and _has_files(params.get("data")):
         return "files of the server cannot be dropped"
+    # Playwright sends allowAndName when it connects, and would not without its success.
+    if name == "setDownloadBehavior" and params.get("behavior") == "allow":
+        return "a session keeps no downloads: behavior must be deny"
     return None
+
+
+def _has_files(data: object) -> bool:
+    return isinstance(data, dict) and bool(data.get("files"))
 
 
 def _in_own_context(params: dict[str, Any], context_id: str) -> dict[str, Any]:

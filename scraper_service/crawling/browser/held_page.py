@@ -237,6 +237,14 @@ class HeldPage:
         found = await session.send("Target.getTargetInfo")
         return str(found["targetInfo"]["browserContextId"])
 
+    async def count_pages(self, context_id: str) -> int:
+        """Return the number of pages of a context in the DevTools protocol."""
+        found = await self.running.session.send("Target.getTargets")
+        return sum(
+            target["type"] == "page" and target.get("browserContextId") == context_id
+            for target in found["targetInfos"]
+        )
+
     async def storage(self) -> dict[str, Any]:
         """Return the cookies and the local storage, as Playwright's storage state."""
         state: dict[str, Any] = await self.opened.context.storage_state()

@@ -34,7 +34,10 @@ from scraper_service.llm.model import language_model
 from scraper_service.options.crawl import PageOptions
 from scraper_service.options.site_policy import under_policy
 from scraper_service.services.browser_sessions.failures import FAILURES
-from scraper_service.services.browser_sessions.running_session import RunningSession
+from scraper_service.services.browser_sessions.running_session import (
+    MOST_PAGES,
+    RunningSession,
+)
 from scraper_service.shared_objects import BackgroundTasks
 from scraper_service.storage.accounts.browser_sessions import (
     SessionRecord,
@@ -66,7 +69,6 @@ ENDPOINT = "interact"  # of its call in the activity of the team
 CLOSE_S = 20.0  # for all sessions to end at shutdown
 SAVE_S = 10.0  # for the cookies and storage of a page
 MINUTE_S = 60
-MOST_PAGES = 10  # of a session whose caller can open some
 TOKEN_BYTES = 24
 EMPTY: dict[str, Any] = {"cookies": [], "origins": []}
 

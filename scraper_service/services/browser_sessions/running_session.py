@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import time
 from contextlib import asynccontextmanager
@@ -17,7 +16,7 @@ from scraper_service.crawling.browser.command_lines import (
     parse_lines,
 )
 from scraper_service.crawling.browser.devtools import DevTools
-from scraper_service.crawling.browser.devtools_rules import CLOSE, permitted
+from scraper_service.crawling.browser.devtools_rules import error_reply
 from scraper_service.crawling.download.download_errors import (
     ActionFailed,
     BrowserGone,
@@ -47,6 +46,8 @@ logger = logging.getLogger(__name__)
 
 PICTURE_S = 5.0
 MOST_SOCKETS = 5  # connections of callers to one browser
+MOST_PAGES = 10  # of a session whose caller can open some
+CLOSING_TRIES, CLOSING_PAUSE_S = 5, 0.1
 MOST_WAITING = 10  # steps of one session
 GONE = "The browser of the session ended: {}. The session is over."
 
@@ -106,6 +107,8 @@ class RunningSession:
     ending: asyncio.Event = field(factory=asyncio.Event)
     #: Done with its stored end.
     ended: asyncio.Future[SessionRecord] = field(factory=asyncio.Future)
+    #: Held while a caller opens a page.
+    opening: asyncio.Lock = field(factory=asyncio.Lock)
     _lock: asyncio.Lock = field(factory=asyncio.Lock)
     _waiting: int = 0
 
@@ -134,16 +137,19 @@ class RunningSession:
             self.sockets -= 1
             self.last_at = time.monotonic()
 
-    def permit(self, text: str) -> str | None:
-        """Return a message of a caller as the browser may get it, None for its end.
-
-        Raises :exc:`MethodRefused`, and :exc:`ValueError` for what is no message.
-        """
+    def note_message(self) -> None:
+        """Note a message of a caller to its browser; it counts as a call."""
         self.last_at = time.monotonic()
         self.page.opened.moves.go_on()
-        allowed = permitted(text, self.context_id)
-        is_end = CLOSE in text and json.loads(text)["method"] == CLOSE
-        return None if is_end else allowed
+
+    async def full_reply(self, message_id: int) -> str | None:
+        """Return the reply to a message that opens a page too many, else None."""
+        for _ in range(CLOSING_TRIES):  # a page that was closed is there for a moment
+            if await self.page.count_pages(self.context_id) < MOST_PAGES:
+                return None
+            await asyncio.sleep(CLOSING_PAUSE_S)
+        why = f"a session has at most {MOST_PAGES} pages; close one"
+        return error_reply({"id": message_id}, why)
 
     async def picture(self) -> bytes:
         """Return a picture of the page as a JPEG; empty if it gives none in time.
