@@ -349,6 +349,16 @@ BROWSER_SESSIONS = 4
 # Let callers connect to the browser of a session with Playwright or Puppeteer (cdpUrl). Then
 # the browser of a session has a port on 127.0.0.1, which other users of the machine can reach.
 BROWSER_CDP = False
+# DevTools address of a Chromium elsewhere that renders pages in place of one on this machine:
+# ws://HOST:9222/devtools/browser/ID, or http://HOST:9222. Sessions need one on this machine.
+# See docs/browser.md, A browser elsewhere, for what holds there.
+BROWSER_CDP_URL = ""
+# Where that browser reaches this service: a name or an IP address of this machine. The proxies
+# of pages listen there, to the addresses of the browser's host only.
+BROWSER_PROXY_ADDRESS = "127.0.0.1"
+# Let that browser reach the network by itself. Then the rule for networks (EGRESS_ALLOW) is only
+# checked ahead, by name, and cannot be promised.
+BROWSER_CDP_DIRECT = False
 # Form of screenshots and PDFs in responses: files (signed URLs), or inline (data: URLs).
 ARTEFACTS = "files"
 # Object storage for these files: s3://BUCKET/PREFIX, gs://BUCKET/PREFIX or

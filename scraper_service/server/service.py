@@ -204,7 +204,7 @@ class ApiFront:
             page_json,
             Retention.of(settings),
             keeps_replays=settings.getint("BROWSER_SESSIONS") > 0
-            and engines.missing is None,
+            and engines.missing_for_sessions is None,
         )
         jobs = TeamJobs(
             self.database,
@@ -355,7 +355,7 @@ class ApiFront:
                 read=read,
                 usual_tokens=settings.getint("MCP_MAX_TOKENS"),
                 chosen=check_tools(settings.getlist("MCP_TOOLS")),
-                has_browser=lambda: engines.missing is None,
+                has_browser=lambda: engines.missing_for_sessions is None,
                 key=derived_key(self._key_secret(), "cursors of tools"),
                 has_model=bool(settings["LLM_BASE_URL"]),
             ),

@@ -148,6 +148,7 @@ def _features(
         return Capability(name, None if is_there else missing)
 
     yield Capability("browser", engines.missing)
+    yield Capability("browserSessions", engines.missing_for_sessions)
     yield Capability("model", missing_model(settings))
     yield Capability("agent", missing_model(settings))
     yield needs("webSearch", searches.names != (OWN,), NO_ENGINE)

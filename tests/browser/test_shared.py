@@ -16,7 +16,12 @@ import pytest
 from playwright.async_api import Error as PlaywrightError
 from scrapy.utils.project import get_project_settings
 
-from scraper_service.crawling.browser import chromium, running_browser, shared_browser
+from scraper_service.crawling.browser import (
+    chromium,
+    devtools,
+    running_browser,
+    shared_browser,
+)
 from scraper_service.crawling.browser.running_browser import (
     RunningBrowser,
     processes_of,
@@ -260,7 +265,7 @@ def test_messages_that_would_end_the_driver_do_not_reach_it():
             heard = []
             page.on("console", lambda message: heard.append(message.text))
             page.on("pageerror", lambda error: heard.append(error.message))
-            large = f"'x'.repeat({running_browser.MAX_EVENT_BYTES})"
+            large = f"'x'.repeat({devtools.MAX_EVENT_BYTES})"
             await page.evaluate(f"console.log({large})")
             await page.evaluate(f"void setTimeout(() => {{ throw Error({large}) }})")
             await page.evaluate("setTimeout(() => console.log('small'))")
@@ -268,7 +273,7 @@ def test_messages_that_would_end_the_driver_do_not_reach_it():
             assert heard == ["small"]
             with pytest.raises(PlaywrightError) as raised:
                 await page.evaluate(f"'x'.repeat({6 * most})")
-            assert running_browser.is_too_large(raised.value)
+            assert devtools.is_too_large(raised.value)
             session = await context.new_cdp_session(page)
             with pytest.raises(PlaywrightError, match="the reply has more than 6 MiB"):
                 await session.send(

@@ -166,7 +166,7 @@ class BrowserSessionRoutes(Routes):
             ProfileInUse,
             *PAGE_STATUSES,
         ),
-        needs=("browser",),
+        needs=("browserSessions",),
     )
     async def start(self, request: JsonRequest) -> bytes:
         """Open a session: a page in a browser of its own."""
@@ -278,7 +278,7 @@ class BrowserSessionRoutes(Routes):
             "formats": ["markdown"],
         },
         errors=(OptionUnavailable, DiskQuotaExceeded, *_GONE, 429),
-        needs=("browser",),
+        needs=("browserSessions",),
     )
     async def execute(self, request: JsonRequest, session_id: str) -> bytes:
         """Do one step in the page of a session.
@@ -306,7 +306,7 @@ class BrowserSessionRoutes(Routes):
             *_GONE,
             *PAGE_STATUSES,
         ),
-        needs=("browser",),
+        needs=("browserSessions",),
     )
     async def execute_after(self, request: JsonRequest, scrape_id: str) -> bytes:
         """Do one step in the page of a scrape.

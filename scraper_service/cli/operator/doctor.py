@@ -204,7 +204,13 @@ def _browser(settings: Settings) -> Check:
 
     if missing := why_missing(settings):
         text = f"screenshots, actions and scripts do not work: {missing}"
-        return Check("browser", "missing", text)
+        state = "fails" if settings["BROWSER_CDP_URL"] else "missing"
+        return Check("browser", state, text)
+    if settings["BROWSER_CDP_URL"]:
+        from scraper_service.cli.operator.remote_browser import try_browser
+
+        is_fine, text = asyncio.run(try_browser(settings))
+        return Check("browser", "works" if is_fine else "fails", text)
     path = find_chromium(settings) or ""
     try:
         done = subprocess.run(  # noqa: S603  # the operator's own browser

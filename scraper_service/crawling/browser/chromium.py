@@ -16,6 +16,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from scraper_service.crawling.browser.remote_browser import why_invalid
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -110,9 +112,25 @@ def _found(path: str, browsers_path: str, search_path: str) -> str | None:
 
 
 def why_missing(settings: BaseSettings) -> str | None:
-    """Return why no browser is usable, None if one is."""
+    """Return why no page can be rendered, None if it can."""
+    if url := str(settings["BROWSER_CDP_URL"] or ""):
+        return _why_off(settings) or why_invalid(url)
+    return why_none_here(settings)
+
+
+def _why_off(settings: BaseSettings) -> str | None:
     if str(settings["RENDER"]) == "never":
         return "the operator has switched the browser off (SCRAPER_RENDER is never)"
+    return None
+
+
+def why_none_here(settings: BaseSettings) -> str | None:
+    """Return why no browser of this machine is usable, None if one is.
+
+    Only such a one has sessions.
+    """
+    if (off := _why_off(settings)) is not None:
+        return off
     if find_chromium(settings) is None:
         named = settings["CHROMIUM_PATH"]
         text = (

@@ -17,6 +17,7 @@ from playwright.async_api import Error as PlaywrightError
 from scrapy.exceptions import DownloadFailedError
 
 from scraper_service.crawling.browser.actions import run_actions
+from scraper_service.crawling.browser.devtools import is_too_large
 from scraper_service.crawling.browser.emulation import time_zone
 from scraper_service.crawling.browser.loading import content, goto, settle
 from scraper_service.crawling.browser.open_page import OpenPage
@@ -28,11 +29,7 @@ from scraper_service.crawling.browser.render import (
     page_html,
     page_screenshot,
 )
-from scraper_service.crawling.browser.running_browser import (
-    RunningBrowser,
-    is_too_large,
-    start,
-)
+from scraper_service.crawling.browser.running_browser import RunningBrowser, start
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     NotAPage,

@@ -6,18 +6,24 @@ The headers go to the requested origin only.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from http.cookies import CookieError, SimpleCookie
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from playwright.async_api import Error as PlaywrightError
 
 from scraper_service.crawling.download.download_errors import MovedOn, TooManyRedirects
+from scraper_service.crawling.download.proxies import vetted
 from scraper_service.options.urls import origin, root_url
 from scraper_service.shared_objects import BackgroundTasks
 
 if TYPE_CHECKING:
-    from playwright.async_api import CDPSession
+    from collections.abc import Awaitable, Callable
 
+    from playwright.async_api import CDPSession, Route
+
+    from scraper_service.crawling.download.egress import EgressPolicy
     from scraper_service.options.urls import OriginT
 
 
@@ -75,10 +81,18 @@ class Moves:
 
     At most ``most`` redirects may follow each other. The first URL is the requested URL, which is
     not checked. A refused URL is not requested, and :attr:`refused` has the error. ``headers``
-    are added to matching requests.
+    are added to matching requests. ``check`` raises the error for a URL that the network of
+    the browser would reach although it may not; it is for each document, also the first.
     """
 
-    def __init__(self, headers: OwnHeaders, judge: Judge, most: int):
+    def __init__(
+        self,
+        headers: OwnHeaders,
+        judge: Judge,
+        most: int,
+        check: Callable[[str], Awaitable[None]] | None = None,
+    ):
+        self._check_network = check
         self._headers = headers
         self._judge = judge
         self._most = most
@@ -149,13 +163,69 @@ class Moves:
     async def _check(self, request: dict[str, Any]) -> None:
         self._hops += 1
         self._last_url = request["url"]
-        if self.refused.done() or (not self._hops and not self._is_acting):
+        if self.refused.done():
             return
+        is_first = not self._hops and not self._is_acting
         can_leave = request["method"] == "GET" and not self._is_acting
         try:
+            if self._check_network is not None:
+                await self._check_network(request["url"])
+            if is_first:
+                return
             if self._hops > self._most:
                 raise TooManyRedirects(f"more than {self._most} moves")
             await self._judge(request["url"], can_leave=can_leave)
         except Exception as error:  # any error, since the page must not hang
             if not self.refused.done():
                 self.refused.set_result(error)
+
+
+class DirectRules:
+    """The rules of a page whose browser has its own way to the network.
+
+    The names of its requests are resolved here, and refused before the browser connects. The
+    browser resolves them again, and requests of redirects and workers are not seen: its own
+    network has to be one from which nothing private is reached.
+    """
+
+    def __init__(
+        self,
+        policy: EgressPolicy,
+        refusal: Callable[[str], Exception | None],
+        fail: Callable[[str, Exception], None],
+    ):
+        self._policy = policy
+        self._refuse = refusal
+        self._fail = fail
+        self._known: dict[tuple[str, int | None], Exception | None] = {}
+
+    async def check(self, url: str) -> None:
+        """Raise the refusal of a URL."""
+        parts = urlsplit(url)
+        if parts.scheme not in {"http", "https", "ws", "wss"}:
+            return
+        key = (parts.hostname or "", parts.port)
+        if key not in self._known:
+            self._known[key] = await self._refusal(url, key[0])
+        if (error := self._known[key]) is not None:
+            raise error
+
+    async def _refusal(self, url: str, host: str) -> Exception | None:
+        try:
+            if (error := self._refuse(host)) is not None:
+                raise error
+            await vetted(self._policy, url)
+        except Exception as error:  # any error, since the request must not hang
+            self._fail(host, error)
+            return error
+        return None
+
+    async def route(self, route: Route) -> None:
+        """Let a request of the page go on, or abort it."""
+        with contextlib.suppress(PlaywrightError):  # the page has ended
+            try:
+                await self.check(route.request.url)
+            except Exception:
+                await route.abort("blockedbyclient")
+            else:
+                await route.continue_()

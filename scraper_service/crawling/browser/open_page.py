@@ -14,8 +14,14 @@ from playwright.async_api import Error as PlaywrightError
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.ads import PATHS, is_blocked
 from scraper_service.crawling.browser.emulation import context_options
-from scraper_service.crawling.browser.navigation import Judge, Moves, OwnHeaders
+from scraper_service.crawling.browser.navigation import (
+    DirectRules,
+    Judge,
+    Moves,
+    OwnHeaders,
+)
 from scraper_service.crawling.browser.proxy import Blocked, Passage
+from scraper_service.crawling.browser.remote_browser import WITHOUT_DATAGRAMS
 from scraper_service.crawling.browser.running_browser import RunningBrowser
 from scraper_service.crawling.download.download_errors import (
     SITE_BLOCKED,
@@ -126,8 +132,10 @@ class OpenPage:
         facts = context_options(order.options, browser.version, order.name)
         if order.state:
             facts["storage_state"] = order.state
-        # Without this rule Chromium connects to addresses of this machine directly.
-        facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
+        remote = self.running.remote
+        if remote is None or not remote.is_direct:
+            # Without this rule Chromium connects to addresses of its machine directly.
+            facts["proxy"] = {"server": self.passage.address, "bypass": "<-loopback>"}
         self.context = await browser.new_context(**facts)
         try:
             # Playwright waits forever for a page whose process dies at its start.
@@ -148,6 +156,14 @@ class OpenPage:
     async def _prepare(self) -> None:
         options = self.order.options
         await self.context.add_init_script(scripts.WATCH)
+        check = None
+        if (remote := self.running.remote) is not None:
+            await self.context.add_init_script(WITHOUT_DATAGRAMS)
+            if remote.is_direct:
+                fail = self.passage.failures.__setitem__
+                rules = DirectRules(self.order.policy, self.order.refusal, fail)
+                await self.context.route("**/*", rules.route)
+                check = rules.check
         self.page = await self.context.new_page()
         self.context.on("page", self._close_popup)
         self.page.on("crash", self._crashed)
@@ -157,7 +173,7 @@ class OpenPage:
             await self.context.add_cookies(headers.cookies)
         if options.location and len(options.location.languages) > 1:
             await self._speak(options.location.languages)
-        self.moves = Moves(headers, self.order.judge, self.order.max_moves)
+        self.moves = Moves(headers, self.order.judge, self.order.max_moves, check)
         await self.moves.attach(await self.debugger())
         if options.block_ads:
             session = await self.debugger()

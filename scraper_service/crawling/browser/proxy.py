@@ -22,6 +22,7 @@ from scrapy.exceptions import (
     IgnoreRequest,
 )
 
+from scraper_service.crawling.download.download_errors import BrowserMissing
 from scraper_service.crawling.download.egress import EgressPolicy
 from scraper_service.crawling.download.proxies import vetted
 from scraper_service.options.urls import host_of
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+LOOPBACK = "127.0.0.1"
 HEAD_BYTES = 64 * 1024  # of one request
 CHUNK_BYTES = 64 * 1024
 CONNECT_S = 15.0
@@ -45,6 +47,12 @@ METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
 _HOP = ("proxy-", "connection:", "keep-alive:", "te:", "trailer:")
 
 
+UNREACHED = (
+    "the remote browser does not reach the proxy of the service"
+    " (SCRAPER_BROWSER_PROXY_ADDRESS)"
+)
+
+
 class Blocked(DownloadFailedError):
     """Raised for a host that the options of the page block, such as advertising."""
 
@@ -53,8 +61,9 @@ class Passage:
     """The proxy of one page, an asynchronous context manager.
 
     ``refusal`` returns the error for a blocked host name, None otherwise. ``max_bytes`` limits
-    the traffic. ``upstream`` is the operator's proxy, or None. :attr:`failures` has the errors
-    by host.
+    the traffic. ``upstream`` is the operator's proxy, or None. It listens at ``place``, a name or
+    IP address of this machine, to clients at ``peers`` only, unless this is None.
+    :attr:`failures` has the errors by host.
     """
 
     def __init__(
@@ -64,7 +73,11 @@ class Passage:
         refusal: Callable[[str], Exception | None] = lambda _: None,
         max_bytes: int = 0,
         upstream: UpstreamProxy | None = None,
+        place: str = LOOPBACK,
+        peers: frozenset[str] | None = None,
     ):
+        self._place = place
+        self._peers = peers
         self._policy = policy
         self._refusal = refusal
         self._max_bytes = max_bytes
@@ -76,7 +89,7 @@ class Passage:
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(
-            self._accept, "127.0.0.1", 0, limit=HEAD_BYTES
+            self._accept, self._place, 0, limit=HEAD_BYTES, family=socket.AF_UNSPEC
         )
         return self
 
@@ -92,7 +105,8 @@ class Passage:
     def address(self) -> str:
         """The URL of the proxy for the browser."""
         assert self._server is not None
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        name = f"[{self._place}]" if ":" in self._place else self._place
+        return f"http://{name}:{self._server.sockets[0].getsockname()[1]}"
 
     def failure(self, url: str) -> Exception | None:
         """Return why the host of ``url`` was not reached, None if it was."""
@@ -103,7 +117,7 @@ class Passage:
     ) -> None:
         task = asyncio.current_task()
         assert task is not None
-        if len(self._tasks) >= MAX_CONNECTIONS:
+        if len(self._tasks) >= MAX_CONNECTIONS or not self._is_welcome(writer):
             writer.transport.abort()
             return
         self._tasks.add(task)
@@ -116,6 +130,16 @@ class Passage:
         finally:
             self._tasks.discard(task)
             writer.transport.abort() if task.cancelling() else writer.close()
+
+    def _is_welcome(self, writer: asyncio.StreamWriter) -> bool:
+        if self._peers is None:
+            return True
+        host = writer.get_extra_info("peername")[0]
+        if host.removeprefix("::ffff:") in self._peers:
+            return True
+        logger.warning("a connection from %s to the proxy of a page is refused", host)
+        self.failures[f"from {host}"] = BrowserMissing(UNREACHED)
+        return False
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter

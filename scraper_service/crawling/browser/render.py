@@ -13,6 +13,7 @@ from scrapy.exceptions import DownloadFailedError, DownloadTimeoutError
 from scraper_service.content.html.browser_styles import append_browser_styles
 from scraper_service.crawling.browser import scripts
 from scraper_service.crawling.browser.actions import run_actions, screenshot
+from scraper_service.crawling.browser.devtools import is_too_large
 from scraper_service.crawling.browser.emulation import time_zone
 from scraper_service.crawling.browser.loading import (
     content,
@@ -23,7 +24,6 @@ from scraper_service.crawling.browser.loading import (
 )
 from scraper_service.crawling.browser.open_page import OpenPage, PageOrder, RenderedPage
 from scraper_service.crawling.browser.proxy import Passage
-from scraper_service.crawling.browser.running_browser import is_too_large
 from scraper_service.crawling.download.download_errors import (
     BrowserGone,
     MovedOn,
@@ -60,6 +60,7 @@ async def render(running: RunningBrowser, order: PageOrder) -> RenderedPage:
         refusal=order.refusal,
         max_bytes=MAX_PAGE_BYTES,
         upstream=order.upstream,
+        **running.passages,
     )
     async with passage:
         try:

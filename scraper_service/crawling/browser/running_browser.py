@@ -1,10 +1,5 @@
 """A Chromium with its driver: starts, checks and ends its processes.
 
-A page determines the size of many messages of the DevTools protocol: those about its errors,
-console and requests are sent without a request. Messages above some hundred MiB end the
-driver and all its pages. So a script inside the driver, a Node process, drops large messages
-before the driver reads them.
-
 The processes of a browser are found by its directory. Works on Linux only, with ``/proc``.
 """
 
@@ -29,103 +24,15 @@ from attrs import define, field
 from scrapy.utils.misc import load_object
 
 from scraper_service.crawling.browser import chromium
-from scraper_service.crawling.browser.proxy import no_passage
+from scraper_service.crawling.browser.devtools import MAX_REPLY_BYTES, node_options
+from scraper_service.crawling.browser.proxy import LOOPBACK, no_passage
+from scraper_service.crawling.browser.remote_browser import RemoteBrowser
 from scraper_service.crawling.download.download_errors import BrowserGone
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Coroutine, Iterator
 
     from scrapy.settings import BaseSettings
-
-MAX_EVENT_BYTES = 8 * 2**20
-# The driver cannot read 512 MiB. One character may take 6 bytes in a message.
-MAX_REPLY_BYTES = 448 * 2**20
-# Playwright takes other errors of a script for a navigation of the page.
-_TOO_LARGE = "Object reference chain is too long"
-
-_FILE = "guard.js"
-_SCRIPT = """
-'use strict';
-// Chromium's messages come by its fifth pipe, each ends with a zero byte. A reply begins
-// with its id and ends with its session; it is replaced by an error.
-const childProcess = require('child_process');
-const { Transform } = require('stream');
-const MAX_EVENT = %(event)d, MAX_REPLY = %(reply)d, ENDS = 256;
-
-class Bounded extends Transform {
-  constructor() { super(); this.begin(); }
-  begin() { this.parts = []; this.size = 0; this.head = this.tail = ''; }
-  add(part) {
-    if (this.head.length < ENDS)
-      this.head += part.toString('latin1', 0, ENDS - this.head.length);
-    this.size += part.length;
-    const isReply = this.head.startsWith('{"id":');
-    if (this.size <= (isReply ? MAX_REPLY : MAX_EVENT)) { this.parts.push(part); return; }
-    this.parts = null;
-    const end = part.toString('latin1', Math.max(0, part.length - ENDS));
-    this.tail = (this.tail + end).slice(-ENDS);
-  }
-  finish() {
-    if (this.parts) {
-      for (const part of this.parts) this.push(part);
-      this.push('\\0');
-    } else {
-      const id = /^\\{"id":(\\d+)/.exec(this.head);
-      const session = /,"sessionId":"(\\w+)"\\}$/.exec(this.tail);
-      const error = { code: -32000, message: '%(text)s' };
-      const reply = { id: id && Number(id[1]), error, sessionId: session && session[1] };
-      if (!session) delete reply.sessionId;
-      if (id) this.push(JSON.stringify(reply) + '\\0');
-    }
-    this.begin();
-  }
-  _transform(chunk, _, done) {
-    let start = 0;
-    for (let end; (end = chunk.indexOf(0, start)) !== -1; start = end + 1) {
-      this.add(chunk.subarray(start, end));
-      this.finish();
-    }
-    if (start < chunk.length) this.add(chunk.subarray(start));
-    done();
-  }
-}
-
-const spawn = childProcess.spawn;
-childProcess.spawn = function (...args) {
-  const child = spawn.apply(this, args);
-  const pipe = child.stdio && child.stdio[4];
-  if (pipe) {
-    const bounded = child.stdio[4] = new Bounded();
-    pipe.on('error', (error) => bounded.destroy(error));
-    pipe.on('close', () => bounded.end());
-    pipe.pipe(bounded);
-  }
-  return child;
-};
-"""
-
-
-def is_too_large(error: Exception) -> bool:
-    """Return True if a reply of the browser was too large."""
-    return _TOO_LARGE.lower() in str(error).lower()
-
-
-def node_options(home: str, max_bytes: int) -> str:
-    """Return ``NODE_OPTIONS`` for a driver with replies of up to ``max_bytes``.
-
-    Writes the script to ``home``.
-    """
-    most = min(max_bytes, MAX_REPLY_BYTES)
-    facts = {
-        "event": MAX_EVENT_BYTES,
-        "reply": most,
-        "text": f"{_TOO_LARGE}: the reply has more than {most / 2**20:.4g} MiB",
-    }
-    path = Path(home, _FILE)
-    path.write_text(_SCRIPT % facts)
-    quoted = str(path).replace("\\", "\\\\").replace('"', '\\"')
-    return f'{os.environ.get("NODE_OPTIONS", "")} --require "{quoted}"'.strip()
-
 
 # Then the id of the process and the time of its start: a restarted container gives the
 # same id to the next process.
@@ -220,6 +127,7 @@ T = TypeVar("T")
 
 PAGE_MODULE = "scraper_service.crawling.browser.render"
 START_S = 30.0
+CONNECT_S = 10.0  # to a remote browser
 CLOSE_S = 5.0  # for a page
 END_S = 5.0  # for a responsive browser, until it is killed
 PORT_FILE = "DevToolsActivePort"  # in the profile of Chromium
@@ -246,6 +154,10 @@ class RunningBrowser:
     stack: contextlib.AsyncExitStack
     #: A session of the DevTools protocol for heartbeats.
     session: Any
+    #: None for a browser of this machine.
+    remote: RemoteBrowser | None = None
+    #: The addresses of a remote browser.
+    peers: frozenset[str] | None = None
     ended: asyncio.Future[str] = field(factory=asyncio.Future)
     #: :func:`time.monotonic` of the start.
     born: float = field(factory=time.monotonic)
@@ -262,6 +174,13 @@ class RunningBrowser:
     def is_alive(self) -> bool:
         """Return True unless the browser is known to have ended."""
         return not self.ended.done() and bool(self.browser.is_connected())
+
+    @property
+    def passages(self) -> dict[str, Any]:
+        """The arguments of a :class:`Passage` that say where the browser reaches it."""
+        if self.remote is None or self.remote.is_direct:
+            return {"place": LOOPBACK}
+        return {"place": self.remote.proxy_address, "peers": self.peers}
 
     def fail(self, reason: str) -> None:
         """Mark the browser as dead or hung."""
@@ -365,35 +284,51 @@ async def load_modules() -> None:
         await asyncio.to_thread(importlib.import_module, name)
 
 
-async def start(settings: BaseSettings, *, has_port: bool = False) -> RunningBrowser:
-    """Start a Chromium with its own driver. Raises any error.
+async def start(
+    settings: BaseSettings,
+    remote: RemoteBrowser | None = None,
+    *,
+    has_port: bool = False,
+) -> RunningBrowser:
+    """Start a Chromium with its own driver, or a driver for a remote one. Raises any error.
 
     ``has_port`` is for :meth:`RunningBrowser.devtools_url`.
     """
     home = make_home()
     stack = contextlib.AsyncExitStack()
-    trust = asyncio.to_thread(
-        chromium.trust_authorities, home, Path(settings["DATA_DIR"])
-    )
-    trusting = asyncio.ensure_future(trust)
+    peers = None
+    trusting = asyncio.ensure_future(_trust(settings, home, remote))
     try:
         await asyncio.shield(trusting)
         async with asyncio.timeout(START_S):
             await load_modules()
-            proxy = await stack.enter_async_context(no_passage())
-            browser = await _launch(stack, settings, proxy, home, has_port=has_port)
+            if remote is None:
+                proxy = await stack.enter_async_context(no_passage())
+                browser = await _launch(stack, settings, proxy, home, has_port=has_port)
+            else:
+                peers = await remote.peers()
+                browser = await _connect(stack, settings, remote, home)
             session = await browser.new_browser_cdp_session()
     except BaseException:
         # A cancelled thread runs on, and would make the home again after its removal.
         await asyncio.wait([trusting])
         await shut(stack, home, is_dead=True)
         raise
-    running = RunningBrowser(browser, home, stack, session)
+    running = RunningBrowser(browser, home, stack, session, remote, peers)
     # Earlier than the next heartbeat. Not called when the driver dies.
     browser.on("disconnected", lambda _: running.fail(DIED))
     running.watch()
-    logger.info("started Chromium %s", browser.version)
+    how = "started" if remote is None else f"connected to {remote.host}, a"
+    logger.info("%s Chromium %s", how, browser.version)
     return running
+
+
+async def _trust(
+    settings: BaseSettings, home: str, remote: RemoteBrowser | None
+) -> None:
+    if remote is None:
+        folder = Path(settings["DATA_DIR"])
+        await asyncio.to_thread(chromium.trust_authorities, home, folder)
 
 
 async def _launch(
@@ -411,6 +346,35 @@ async def _launch(
         settings, proxy, home, has_port=has_port
     )
     provider = load_object(settings["PLAYWRIGHT_BROWSER_PROVIDER"])(config)
+    await _start_driver(stack, settings, provider, home)
+    browser = await provider.launch_browser()
+    stack.push_async_callback(browser.close)
+    return browser
+
+
+async def _connect(
+    stack: contextlib.AsyncExitStack,
+    settings: BaseSettings,
+    remote: RemoteBrowser,
+    home: str,
+) -> Any:
+    from scrapy_playwright.handler import Config  # noqa: PLC0415  # slow
+    from scrapy_playwright.provider import (  # noqa: PLC0415
+        PlaywrightBrowserProvider,
+    )
+
+    provider = PlaywrightBrowserProvider(Config.from_settings(settings))
+    await _start_driver(stack, settings, provider, home)
+    assert provider.playwright is not None
+    browser = await remote.connect(provider.playwright.chromium, CONNECT_S)
+    # Ends the connection and the contexts of it, not the browser.
+    stack.push_async_callback(browser.close)
+    return browser
+
+
+async def _start_driver(
+    stack: contextlib.AsyncExitStack, settings: BaseSettings, provider: Any, home: str
+) -> None:
     most = settings.getint("DOWNLOAD_MAXSIZE")
     async with _environment(home, 6 * most if most else MAX_REPLY_BYTES):
         starting = asyncio.ensure_future(provider.start())
@@ -419,9 +383,6 @@ async def _launch(
     await starting
     _quieten(provider)
     stack.push_async_callback(provider.close)
-    browser = await provider.launch_browser()
-    stack.push_async_callback(browser.close)
-    return browser
 
 
 def _quieten(provider: Any) -> None:

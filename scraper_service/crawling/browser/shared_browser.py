@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from scraper_service.crawling.browser import ads, chromium
+from scraper_service.crawling.browser.remote_browser import RemoteBrowser
 from scraper_service.crawling.browser.running_browser import (
     END_S,
     RunningBrowser,
@@ -112,6 +113,7 @@ PAGES_PER_LONE = 4  # pages of the shared browser for each browser with a single
 DANGEROUS_S = 600.0  # for which a host is remembered whose page ended a browser
 MAX_DANGEROUS = 1000
 NOT_STARTED = "the browser could not be started; its operator finds why in the log"
+NOT_REACHED = "the remote browser cannot be reached; its operator finds why in the log"
 
 OK = "ok"
 STARTING = "starting"
@@ -134,6 +136,7 @@ class SharedBrowser:
 
     def __init__(self, settings: BaseSettings):
         self._settings = settings
+        self._remote = RemoteBrowser.of(settings)
         self._most = settings.getint("BROWSER_CONCURRENCY") or pages_at_once()
         self._queue = settings.getint("BROWSER_QUEUE")
         self._max_pages = settings.getint("BROWSER_PAGES")
@@ -191,8 +194,12 @@ class SharedBrowser:
         pages are refused (:data:`RETRY_S`).
         """
         if self._is_refusing:
-            return NOT_STARTED
+            return self._not_started
         return self._state
+
+    @property
+    def _not_started(self) -> str:
+        return NOT_STARTED if self._remote is None else NOT_REACHED
 
     @property
     def missing(self) -> str | None:
@@ -223,7 +230,9 @@ class SharedBrowser:
             raise BrowserMissing(missing)
         if not self._users:
             raise BrowserMissing("the service is shutting down")
-        lender = self._lone if alone else self._common
+        # Connections to the same remote browser would keep no page apart.
+        is_lone = alone and self._remote is None
+        lender = self._lone if is_lone else self._common
         async with lender(patient=patient) as running:
             running.pages += 1
             running.served += 1
@@ -380,7 +389,7 @@ class SharedBrowser:
         while True:
             try:
                 if self._is_refusing:
-                    raise BrowserMissing(NOT_STARTED)
+                    raise BrowserMissing(self._not_started)
                 return await start()
             except BrowserMissing:
                 since = self._failing_since or -PATIENCE_S
@@ -399,15 +408,15 @@ class SharedBrowser:
         await asyncio.to_thread(remove_orphans)
         for tries_left in reversed(range(STARTS)):
             try:
-                running = await start(self._settings)
+                running = await start(self._settings, self._remote)
                 break
             except Exception as error:
                 logger.warning("a browser could not be started: %s", error)
                 if not tries_left:
                     self._failed_at = time.monotonic()
                     self._failing_since = self._failing_since or self._failed_at
-                    logger.error("%s: %s", NOT_STARTED, error)
-                    raise BrowserMissing(NOT_STARTED) from error
+                    logger.error("%s: %s", self._not_started, error)
+                    raise BrowserMissing(self._not_started) from error
         self._failing_since = None
         self._all.add(running)
         running.ended.add_done_callback(lambda _: self._failed(running))

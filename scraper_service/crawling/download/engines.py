@@ -43,7 +43,10 @@ class Engines:
     def shared(cls, settings: BaseSettings) -> Engines:
         """Return the engines of this process. All crawlers share what is known of sites."""
         key = tuple(
-            str(settings[n]) for n in ("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX")
+            str(settings[name])
+            for name in (
+                *("RENDER", "CHROMIUM_PATH", "BROWSER_SANDBOX", "BROWSER_CDP_URL"),
+            )
         )
         return cls._instances.get(key, lambda: cls(settings))
 
@@ -51,6 +54,14 @@ class Engines:
     def missing(self) -> str | None:
         """The reason why there is no browser, None if there is one."""
         return chromium.why_missing(self._settings)
+
+    @property
+    def missing_for_sessions(self) -> str | None:
+        """The reason why there is no browser for sessions, None if there is one.
+
+        A remote browser renders pages only: the browser of a session ends with it.
+        """
+        return chromium.why_none_here(self._settings)
 
     def choose(self, url: str, options: ScrapeOptions) -> str:
         """Return ``http`` or ``browser`` for the first fetch of a page."""

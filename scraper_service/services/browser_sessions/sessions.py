@@ -299,9 +299,11 @@ class BrowserSessions:
 
     def _check_open(self) -> None:
         self._availability.check_open()
-        if (missing := self._engines.missing) is not None:
+        if (missing := self._engines.missing_for_sessions) is not None:
             raise OptionUnavailable(
-                "url", f"A session needs a browser: {missing}.", "BROWSER_REQUIRED"
+                "url",
+                f"A session needs a browser on the machine of the service: {missing}.",
+                "BROWSER_REQUIRED",
             )
         if not self._most_of_team:
             raise OptionUnavailable("url", f"No session: {OFF}.", "BROWSER_REQUIRED")
