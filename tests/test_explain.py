@@ -44,3 +44,31 @@ def test_what_cannot_be_read_is_said(tmp_path, site):
     done = explain(site.url("/drop"))
     assert done.returncode == 1
     assert "SCRAPE_SITE_ERROR" in done.stderr
+
+
+def test_selectors_show_what_they_match(tmp_path):
+    page = tmp_path / "list.html"
+    page.write_text(
+        "<ul>" + "<li class=item>\x1b[31mone <b>two</b></li>" * 25 + "</ul>"
+    )
+    done = explain(page, "--selector", "li", "--selector", "//b/text()")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "li: 25 matches"
+    assert lines[1].split() == ["1", "html", ">", "body", ">", "ul", ">", "li.item"]
+    assert "one two" in lines[2]
+    assert "\x1b" not in done.stdout
+    assert lines[41].strip() == "and 5 more"
+    assert lines[42:44] == ["//b/text(): 25 matches", "    1  two"]
+    done = explain(page, "--selector", "i", "--json")
+    assert json.loads(done.stdout) == {
+        "selectors": [{"selector": "i", "count": 0, "matches": [], "error": None}]
+    }
+
+
+def test_a_selector_that_is_none_is_said_before_the_page_is_read(tmp_path):
+    for selector, part in (("li[", "not a CSS selector: 'li['"), (" ", "1 to 1000")):
+        done = explain(tmp_path / "none.html", "--selector", selector)
+        assert done.returncode == 2
+        assert "--selector" in done.stderr
+        assert part in done.stderr

@@ -35,7 +35,7 @@ MODULES = {
     "blocklist": "operator.blocklist:blocklist_group",
     "crawl": "crawl:crawl_command",
     "doctor": "main:doctor_command",
-    "explain": "pages:explain_command",
+    "explain": "explain:explain_command",
     "gc": "operator.cleanup:gc_command",
     "jobs": "jobs:jobs_group",
     "keys": "operator.keys:keys_group",

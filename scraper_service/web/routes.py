@@ -17,6 +17,7 @@ from scraper_service.errors import (
     ServiceUnavailable,
 )
 from scraper_service.options.limits import KeyScope, Mode
+from scraper_service.options.selectors import MAX_SELECTOR, compiled
 from scraper_service.storage.accounts.keys import PREFIX
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ PREVIEW_S = 20
 markdown_preview = RemoteFunction("scraper_service.web.previews:markdown_preview")
 html_preview = RemoteFunction("scraper_service.web.previews:html_preview")
 explain = RemoteFunction("scraper_service.content.main_content.explain:explain")
+selector_matches = RemoteFunction(
+    "scraper_service.content.structured_data.selector_matches:selector_matches"
+)
 
 
 class WebRoutes(Routes):
@@ -45,6 +49,7 @@ class WebRoutes(Routes):
             ("GET", "/account", KeyScope.READ, self.account),
             ("POST", "/preview", KeyScope.READ, self.preview),
             ("POST", "/blocks", KeyScope.READ, self.blocks),
+            ("POST", "/matches", KeyScope.READ, self.matches),
         )
 
     @property
@@ -138,7 +143,14 @@ class WebRoutes(Routes):
         found = await self._run(explain, team.id, html, url)
         return encode({"success": True, **found})
 
-    async def _run(self, function: Any, team_id: str, *args: str) -> Any:
+    async def matches(self, request: JsonRequest) -> bytes:
+        """Return what ``selector``, CSS or XPath, matches in ``html``."""
+        team, body = await self.checks.admit(request, Mode.CRAWL_STATUS)
+        html, url, selector = await body.read(matches_values)
+        [found] = await self._run(selector_matches, team.id, html, url, [selector])
+        return encode({"success": True, **found})
+
+    async def _run(self, function: Any, team_id: str, *args: object) -> Any:
         """Return the result of a function that runs in a converter process.
 
         Raises :exc:`InvalidOptions` for a page that takes too much time or memory.
@@ -197,3 +209,20 @@ def blocks_values(body: object) -> tuple[str, str]:
     """Return ``html`` and ``url`` of a body."""
     found = _texts(body, ("html", "url"))
     return found.get("html", ""), found.get("url", "")
+
+
+def matches_values(body: object) -> tuple[str, str, str]:
+    """Return ``html``, ``url`` and ``selector`` of a body; the selector is valid."""
+    found = _texts(body, ("html", "url", "selector"))
+    selector = found.get("selector", "")
+    why = None
+    if not 0 < len(selector.strip()) <= MAX_SELECTOR:
+        why = f"selector must have 1 to {MAX_SELECTOR} characters"
+    else:
+        try:
+            compiled(selector, is_base=True)
+        except ValueError as error:
+            why = str(error)
+    if why is not None:
+        raise InvalidOptions([Issue("custom", ("selector",), why)])
+    return found.get("html", ""), found.get("url", ""), selector

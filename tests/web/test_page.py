@@ -90,6 +90,14 @@ def test_a_page_is_scraped_by_keyboard(tab, site):
     result.get_by_role("tab", name="Why").click()
     result.get_by_role("button", name="Show the blocks").click()
     expect(result.get_by_text("kept", exact=True).first).to_be_visible()
+    field = result.get_by_role("textbox", name="CSS or XPath")
+    field.fill("h1::text")
+    field.press("Enter")
+    expect(result.get_by_text("1 match", exact=True)).to_be_visible()
+    field.fill("h1[")
+    field.press("Enter")
+    expect(result.get_by_role("alert")).to_contain_text("not a CSS selector: 'h1['")
+    tab.faults.clear()  # the browser notes the answer 400
 
 
 def test_the_same_call_is_shown_as_code_that_does_the_same(tab, site, service):

@@ -109,7 +109,35 @@ def test_previews_and_blocks_are_made_for_a_session(service):
     blocks = post("blocks", {"html": page, "url": "http://a.example/"})
     assert blocks.status == 200, blocks.json
     assert any(block["keep"] for block in blocks.json["blocks"])
+    list_page = (
+        "<ul class='x y z'><li>one <b>1</b></li><!-- no --><li>two</li></ul>" * 15
+    )
+    found = post("matches", {"html": list_page, "url": "", "selector": "li"}).json
+    assert (found["count"], len(found["matches"]), found["error"]) == (30, 20, None)
+    assert found["matches"][0] == {
+        "text": "one 1",
+        "path": "html > body > ul.x.y > li",
+        "html": "<li>one <b>1</b></li>",
+    }
+    for selector, count, text in (
+        ("li::text", 30, "one"),
+        ("//ul/@class", 15, "x y z"),
+        ("xpath:count(//li)", 1, "30.0"),
+    ):
+        found = post("matches", {"html": list_page, "selector": selector}).json
+        assert (found["count"], found["matches"][0]) == (count, {"text": text})
+    for selector, part in (
+        ("li[", "not a CSS selector: 'li['"),
+        ("//li[", "not XPath 1.0"),
+        ("", "1 to 1000 characters"),
+        ("//a[//b[//c]]", "takes too long"),
+    ):
+        reply = post("matches", {"html": list_page, "selector": selector})
+        [issue] = reply.json["details"]
+        assert (reply.status, issue["path"]) == (400, ["selector"])
+        assert part in issue["message"]
     for path, body in (
+        ("matches", {"html": "a", "css": "b"}),
         ("preview", {}),
         ("preview", {"markdown": 1}),
         ("preview", {"markdown": "a", "html": "b"}),

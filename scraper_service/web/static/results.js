@@ -1,5 +1,5 @@
 // One page: its formats as tabs.
-import { useState } from "./libraries/hooks.js";
+import { useRef, useState } from "./libraries/hooks.js";
 import { call } from "./http.js";
 import { Copy, Failure, Frame, Notice, Tabs, html, number, useLoaded } from "./ui.js";
 
@@ -76,15 +76,41 @@ function Facts({ facts }) {
     <td>${typeof value === "object" ? JSON.stringify(value) : String(value)}</td></tr>`)}</tbody></table>`;
 }
 
-// How the page came, and which blocks of it were kept.
+// What a selector matches in the HTML, before it stands in a format.
+function Selector({ html: read }) {
+  const [text, write] = useState("");
+  const [state, set] = useState({});
+  const look = async (event) => {
+    event.preventDefault();
+    set({ running: true });
+    try {
+      set({ found: await call("POST", "/v2/matches", { ...(await read()), selector: text }) });
+    } catch (error) {
+      set({ error });
+    }
+  };
+  const { found } = state;
+  return html`<form onSubmit=${look}><p><label>CSS or XPath <input type="text" value=${text} onInput=${(event) => write(event.target.value)} placeholder="h2 a::attr(href)" spellcheck="false" required /></label>
+      <button type="submit" disabled=${state.running}>${state.running ? "Reading…" : "Show its matches"}</button></p></form>
+    <${Failure} error=${state.error} />
+    ${found && html`<div aria-live="polite">${found.error ? html`<p class="tag bad">${found.error}</p>` : html`<p>${number(found.count)} ${found.count === 1 ? "match" : "matches"}${found.count > found.matches.length ? `, the first ${found.matches.length}` : ""}</p>`}
+      ${found.matches.length > 0 && html`<div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Where</th><th>Text</th></tr></thead><tbody>
+      ${found.matches.map((match, at) => html`<tr key=${at}><td class="quiet" title=${match.html}>${match.path || "–"}</td><td>${match.text}</td></tr>`)}</tbody></table></div>`}</div>`}`;
+}
+
+// How the page came, which blocks of it were kept, and what selectors match.
 function Why({ page }) {
   const meta = page.metadata || {};
   const [state, set] = useState({});
+  const kept = useRef();
+  const read = async () => {
+    kept.current ??= page.rawHtml ?? (await call("POST", "/v2/scrape", { url: meta.url || meta.sourceURL, formats: ["rawHtml"], onlyMainContent: false })).data.rawHtml;
+    return { html: kept.current, url: meta.url || meta.sourceURL || "" };
+  };
   const explain = async () => {
     set({ running: true });
     try {
-      const source = page.rawHtml ?? (await call("POST", "/v2/scrape", { url: meta.url || meta.sourceURL, formats: ["rawHtml"], onlyMainContent: false })).data.rawHtml;
-      set({ found: await call("POST", "/v2/blocks", { html: source, url: meta.url || meta.sourceURL || "" }) });
+      set({ found: await call("POST", "/v2/blocks", await read()) });
     } catch (error) {
       set({ error });
     }
@@ -94,7 +120,8 @@ function Why({ page }) {
       <tr><th scope="row">Verdict</th><td>${meta.verdict || "–"} ${(meta.verdictEvidence || []).map((each) => html`<div class="quiet">${typeof each === "string" ? each : JSON.stringify(each)}</div>`)}</td></tr>
       <tr><th scope="row">Cache</th><td>${meta.cacheState || "–"} ${meta.cachedAt || ""}</td></tr>
       <tr><th scope="row">Queue</th><td>${meta.concurrencyQueueDurationMs ? `${meta.concurrencyQueueDurationMs} ms` : "no wait"}</td></tr></tbody></table>
-    <${Failure} error=${state.error} />
+    <h3>Selectors</h3><${Selector} html=${read} />
+    <h3>Main content</h3><${Failure} error=${state.error} />
     ${!state.found && html`<p><button type="button" onClick=${explain} disabled=${state.running}>${state.running ? "Reading…" : "Show the blocks that were kept and dropped"}</button>
       ${page.rawHtml === undefined && html` <span class="quiet">This scrapes the page again, for its HTML.</span>`}</p>`}
     ${state.found && html`<p>${state.found.kind ? `This page is of the kind “${state.found.kind}”; blocks with a chance of ${state.found.bar} and more are kept.` : "The page has no blocks of text."}</p>

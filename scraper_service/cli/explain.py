@@ -1,0 +1,143 @@
+"""The command `explain`: which blocks of a page are main content, what a selector matches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from scraper_service.cli.settings import fetch_settings
+from scraper_service.cli.terminal import end_when_interrupted
+from scraper_service.content.text.printable import printable
+
+
+@click.command("explain")
+@click.argument("page", metavar="URL|FILE")
+@click.option("--url", metavar="URL", help="The URL that FILE was fetched from.")
+@click.option(
+    "--selector",
+    "selectors",
+    metavar="CSS|XPATH",
+    multiple=True,
+    callback=lambda _context, _parameter, given: _valid_selectors(given),
+    help="Show what it matches, in place of the blocks. May be repeated.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@click.pass_obj
+def explain_command(
+    overrides: tuple[str, ...],
+    page: str,
+    url: str | None,
+    selectors: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Show which blocks of a page are main content, and why.
+
+    A line for each block: + kept or - dropped, how likely it is content, its place and
+    text, the rule that decided or the features that counted most. With --selector the
+    number of its matches and the first ones, as selectors of the format json see them.
+    """
+    from scraper_service.content.decode import text_of
+    from scraper_service.content.main_content.explain import explain
+    from scraper_service.content.structured_data.selector_matches import (
+        selector_matches,
+    )
+
+    if page.startswith(("http://", "https://")):
+        html, address = _fetched(overrides, page)
+    else:
+        try:
+            body = Path(page).read_bytes()
+        except OSError as error:
+            message = f"{page} is neither an http(s) URL nor a file: {error}"
+            raise click.UsageError(message) from error
+        html = text_of(body, "text/html", xml=False)
+        address = url or Path(page).resolve().as_uri()
+    if selectors:
+        facts = {"selectors": selector_matches(html, address, selectors)}
+        lines = _lines_of_matches(facts["selectors"])
+    else:
+        facts = explain(html, address)
+        lines = _lines(facts)
+    click.echo(json.dumps(facts, ensure_ascii=False) if as_json else "\n".join(lines))
+
+
+def _valid_selectors(given: tuple[str, ...]) -> tuple[str, ...]:
+    from scraper_service.options.selectors import MAX_SELECTOR, compiled
+
+    for selector in given:
+        if not 0 < len(selector.strip()) <= MAX_SELECTOR:
+            message = f"a selector has 1 to {MAX_SELECTOR} characters"
+            raise click.BadParameter(message)
+        try:
+            compiled(selector, is_base=True)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from error
+    return given
+
+
+def _lines_of_matches(found: list[dict[str, Any]]) -> list[str]:
+    lines = []
+    for each in found:
+        count = each["count"]
+        noun = "match" if count == 1 else "matches"
+        lines.append(f"{each['selector']}: {each['error'] or f'{count} {noun}'}")
+        for number, match in enumerate(each["matches"], 1):
+            shown = [match[name] for name in ("path", "text") if match.get(name)]
+            lines.append(f"{number:>5}  " + "\n       ".join(map(printable, shown)))
+        if count > len(each["matches"]):
+            lines.append(f"       and {count - len(each['matches'])} more")
+    return lines
+
+
+def _fetched(overrides: tuple[str, ...], url: str) -> tuple[str, str]:
+    """Return the HTML source of the page, and its final URL."""
+    from scrapy.crawler import AsyncCrawlerProcess
+
+    from scraper_service.crawling.middlewares import item_made
+
+    settings = fetch_settings(overrides, LOG_LEVEL="ERROR")
+    pages: list[Any] = []
+
+    def keep(item: Any) -> None:
+        pages.append(item)
+
+    end_when_interrupted()
+    process = AsyncCrawlerProcess(settings)
+    crawler = process.create_crawler("scrape")
+    crawler.signals.connect(keep, item_made)
+    process.crawl(crawler, url=url, formats="rawHtml")
+    process.start(install_signal_handlers=False)
+    if not pages:
+        raise click.ClickException("no page came out; see the log above")
+    if pages[0].failure:
+        failure = pages[0].failure
+        raise click.ClickException(f"{url}: {failure.message} ({failure.code})")
+    return json.loads(pages[0].values["raw_html"]), pages[0].metadata.url
+
+
+def _lines(facts: dict[str, Any]) -> list[str]:
+    if not facts["blocks"]:
+        return ["The page has no text."]
+    chances = ", ".join(
+        f"{name} {chance:.0%}"
+        for name, chance in sorted(facts["kinds"].items(), key=lambda p: -p[1])
+        if chance >= 0.05
+    )
+    lines = [f"kind: {facts['kind']} ({chances})"]
+    lines += [f"  {e['weight']:+.2f}  {e['sign']}" for e in facts["evidence"]]
+    lines.append(f"blocks with a chance of {facts['bar']:.2f} or more are kept")
+    for block in facts["blocks"]:
+        mark = "+" if block["keep"] else "-"
+        features = "; ".join(
+            f"{f['name']} = {f['value']:g} ({f['weight']:+.2f})"
+            for f in block["features"]
+        )
+        why = block["rule"] or features
+        lines += [
+            f"{mark} {block['chance']:.2f} {block['path']}: {block['text'][:70]}",
+            f"         {why}",
+        ]
+    return lines
