@@ -25,6 +25,11 @@ LEAST = {
     "MCP": 10,
     "LangChain": 5,
     "LlamaIndex": 4,
+    "Haystack": 4,
+    "OpenAI tools": 6,
+    "Agents SDK, HTTP": 6,
+    "Agents SDK, stdio": 6,
+    "mcporter": 11,
 }
 
 

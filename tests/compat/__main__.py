@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,10 +27,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).parent
 RESULT = FOLDER.parents[1] / "tools" / "bench" / "results" / "compatibility.md"
-INSTALL_TIMEOUT_S = 300
+INSTALL_TIMEOUT_S = 600
 RUN_TIMEOUT_S = 600
 PYTHON = ("python_v2", "python_v1")
-SCRIPTS = ("clients.mjs", "mcp.mjs", "mcp_upload.mjs")
+LOADERS = ("loaders", "hosts")
+SCRIPTS = ("clients.mjs", "mcp.mjs", "mcp_upload.mjs", "hosts.mjs")
 
 
 def answer_of(lamp: str) -> dict[str, Any]:
@@ -117,8 +119,10 @@ def outcomes(
     """
     python = dict.fromkeys(PYTHON, sys.executable)
     if loaders is not None:
-        python["loaders"] = _python_of(loaders)
+        python |= dict.fromkeys(LOADERS, _python_of(loaders))
     root = FOLDER.parents[1]
+    # Hosts start the service's own MCP server.
+    own = {"SERVICE_PYTHON": sys.executable, "SERVICE_FOLDER": str(root)}
     commands = [([x, "-m", f"tests.compat.{name}"], root) for name, x in python.items()]
     if scripts is not None:
         commands += [(["node", name], scripts) for name in SCRIPTS]
@@ -129,6 +133,7 @@ def outcomes(
             cwd=place,
             capture_output=True,
             text=True,
+            env={**os.environ, **own},
             timeout=RUN_TIMEOUT_S,
             check=False,
         )

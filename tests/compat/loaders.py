@@ -1,4 +1,4 @@
-"""The document loaders of two frameworks: ``python -m tests.compat.loaders``.
+"""The document loaders of three frameworks: ``python -m tests.compat.loaders``.
 
 They are in an environment of their own (``loaders.txt``).
 """
@@ -68,9 +68,51 @@ async def llama_index(service: str, key: str, site: str) -> None:
     )
 
 
+async def haystack(service: str, key: str, site: str) -> None:
+    from firecrawl import AsyncFirecrawl, Firecrawl
+    from haystack.utils import Secret
+    from haystack_integrations.components.fetchers.firecrawl import FirecrawlCrawler
+    from haystack_integrations.components.websearch.firecrawl import (
+        FirecrawlWebSearch,
+    )
+
+    call = Steps("Haystack").call
+
+    def component(kind: type, **given: Any) -> Any:
+        made = kind(api_key=Secret.from_token(key), **given)
+        # They have no option for the URL; a client that is there is used.
+        made._firecrawl_client = Firecrawl(api_key=key, api_url=service)
+        made._async_firecrawl_client = AsyncFirecrawl(api_key=key, api_url=service)
+        return made
+
+    crawler = component(FirecrawlCrawler, params={"limit": 2})
+    search = component(FirecrawlWebSearch, top_k=2)
+    await call(
+        "FirecrawlCrawler",
+        lambda: crawler.run(urls=[f"{site}/"]),
+        lambda found: len(found["documents"]) == 2,
+    )
+    await call(
+        "FirecrawlCrawler, async",
+        lambda: crawler.run_async(urls=[f"{site}/shop/lamp"]),
+        lambda found: "Brass Lamp" in found["documents"][0].content,
+    )
+    await call(
+        "FirecrawlWebSearch",
+        lambda: search.run(query="lamp"),
+        lambda found: found["links"] and found["documents"][0].content,
+    )
+    await call(
+        "FirecrawlWebSearch, async",
+        lambda: search.run_async(query="lamp"),
+        lambda found: found["links"],
+    )
+
+
 def main() -> None:
     asyncio.run(langchain(*arguments()))  # type: ignore[call-arg]
     asyncio.run(llama_index(*arguments()))  # type: ignore[call-arg]
+    asyncio.run(haystack(*arguments()))  # type: ignore[call-arg]
 
 
 if __name__ == "__main__":

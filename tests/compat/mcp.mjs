@@ -75,9 +75,9 @@ if (monitor) {
   await tool("firecrawl_monitor_check", { id: monitor, checkId }, says("summary"));
   await tool("firecrawl_monitor_delete", { id: monitor });
 }
-const kept = idOf(await tool("firecrawl_interact", {
+const kept = (await tool("firecrawl_interact", {
   url: lamp, code: "agent-browser snapshot", language: "bash",
-}, (x) => JSON.stringify(x).includes("Lamp")));
+}, (x) => JSON.stringify(x).includes("Lamp")))?.scrapeId;
 if (kept) {
   await tool("firecrawl_interact", {
     scrapeId: kept, code: "agent-browser get title", language: "bash", timeout: 20,
