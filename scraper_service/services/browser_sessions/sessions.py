@@ -321,9 +321,9 @@ class BrowserSessions:
         if step.code is not None and step.language != BASH:
             raise OptionUnavailable(
                 "code",
-                f"The service runs no code in {step.language}: no language is enabled"
-                " (INTERACT_CODE). Use actions, or lines of agent-browser with the"
-                " language bash.",
+                f"The service runs no code in {step.language}: INTERACT_CODE has no"
+                " language, see docs/browser.md. Use actions, such as executeJavascript,"
+                " lines of agent-browser with the language bash, or cdpUrl.",
                 "CODE_EXECUTION_DISABLED",
             )
 
