@@ -7,28 +7,12 @@ The public clients call ``/v2/browser``, the documentation of the reference API 
 from __future__ import annotations
 
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from scraper_service.api.application import note_caller, with_base, write
 from scraper_service.api.errors import PAGE_STATUSES, failed_page
 from scraper_service.api.openapi.described import Described
-from scraper_service.api.openapi.shapes import (
-    BOOL,
-    COUNT,
-    ID,
-    INTEGER,
-    TEXT,
-    TIME,
-    array,
-    either,
-    mapping,
-    one_of,
-    own,
-    ref,
-    said,
-    shape,
-    success,
-)
+from scraper_service.api.openapi.shapes import TEXT
 from scraper_service.api.parameters import ChoiceParameter, TextParameter, parse_job_id
 from scraper_service.api.requests.interact import (
     SESSION,
@@ -36,7 +20,9 @@ from scraper_service.api.requests.interact import (
     session_options,
     step_request,
 )
-from scraper_service.api.responses import encode, iso, page_json
+from scraper_service.api.responses import encode, iso
+from scraper_service.api.streams import session_input
+from scraper_service.api.streams.session_input import InputSocket
 from scraper_service.api.streams.session_socket import SessionSocket
 from scraper_service.api.streams.session_view import (
     PAGE,
@@ -45,6 +31,17 @@ from scraper_service.api.streams.session_view import (
 )
 from scraper_service.api.streams.websocket import Handshake, is_wanted
 from scraper_service.api.v2.responses import STATUS
+from scraper_service.api.v2.session_responses import (
+    ACTIVE,
+    DESTROYED,
+    DONE,
+    ENDED,
+    LISTED,
+    OPENED,
+    ended_json,
+    listed_json,
+    step_json,
+)
 from scraper_service.api.version import Routes
 from scraper_service.crawling.download.download_errors import SITE_BLOCKED
 from scraper_service.errors import (
@@ -66,7 +63,7 @@ from scraper_service.options.limits import KeyScope, Mode
 from scraper_service.services.browser_sessions.lifecycle import PageFailed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from scraper_service.api.http_server import JsonRequest
     from scraper_service.api.version import RouteT
@@ -74,63 +71,9 @@ if TYPE_CHECKING:
         RunningSession,
     )
     from scraper_service.services.browser_sessions.steps import StepResult
-    from scraper_service.storage.accounts.browser_sessions import SessionRecord
 
-MAX_TEXT = 2**20  # bytes of each of stdout and stderr
-ACTIVE, DESTROYED = "active", "destroyed"
 _STATUS = ChoiceParameter("status", "Only sessions in this state.", (ACTIVE, DESTROYED))
 _TOKEN = TextParameter("token", "The secret in the URL.")
-_OPENED = success(
-    {
-        "id": ID,
-        "cdpUrl?": TEXT,
-        "liveViewUrl?": TEXT,
-        "expiresAt": TIME,
-    }
-)
-_LISTED = success(
-    {
-        "sessions": array(
-            shape(
-                {
-                    "id": ID,
-                    "status": one_of(ACTIVE, DESTROYED),
-                    "cdpUrl": said(
-                        TEXT,
-                        "Empty where it is not offered, and for keys that only read.",
-                    ),
-                    "liveViewUrl": said(TEXT, "Empty where it is not offered."),
-                    "streamWebView": BOOL,
-                    "createdAt": TIME,
-                    "lastActivity": TIME,
-                }
-            )
-        )
-    }
-)
-_ENDED = success(
-    {"status": one_of(DESTROYED), "sessionDurationMs": COUNT, "creditsBilled": COUNT}
-)
-_DONE = shape(
-    {
-        "success": said(BOOL, "False if the step failed; error has the reason."),
-        "output?": said(TEXT, "The answer to a prompt."),
-        "result?": said(TEXT, "The value of the last expression, as text or JSON."),
-        "stdout": TEXT,
-        "stderr": TEXT,
-        "truncated?": own(said(BOOL, "True if stdout or stderr was cut at 1 MiB.")),
-        "exitCode": said(
-            INTEGER, "0; 1 after a failure, 124 after the timeout, 127 for a shell."
-        ),
-        "killed": said(BOOL, "True after the timeout."),
-        "url": own(said(TEXT, "The URL of the page after the step.")),
-        "cdpUrl?": TEXT,
-        "liveViewUrl?": TEXT,
-        "actions?": own(mapping(array(either(TEXT, {"type": "object"})))),
-        "data?": own(ref("Page")),
-        "error?": TEXT,
-    }
-)
 _GONE = (SessionNotFound, SessionDestroyed, SessionElsewhere)
 
 
@@ -149,12 +92,14 @@ class BrowserSessionRoutes(Routes):
         yield ("GET", f"{watched}/cdp", KeyScope.READ, self.connect)
         yield ("GET", f"{watched}/view", KeyScope.READ, self.view)
         yield ("GET", f"{watched}/view/pictures", KeyScope.READ, self.pictures)
+        yield ("GET", f"{watched}/control", KeyScope.READ, self.control)
+        yield ("GET", f"{watched}/control/socket", KeyScope.READ, self.inputs)
         of_scrape = "/scrape/<scrape_id>/interact"
         yield ("POST", of_scrape, KeyScope.SCRAPE, self.execute_after)
         yield ("DELETE", of_scrape, KeyScope.SCRAPE, self.end_after)
 
     @Described(
-        returns=_OPENED,
+        returns=OPENED,
         body=SESSION,
         example={"url": "https://example.com", "ttl": 600},
         errors=(
@@ -193,8 +138,9 @@ class BrowserSessionRoutes(Routes):
     ) -> dict[str, str]:
         """Return the URLs of a session that are offered to a key with this scope."""
         tokens = self.services.browser_sessions.tokens(session_id)
-        if not scope.includes(KeyScope.SCRAPE):  # with cdpUrl it could act in the page
+        if not scope.includes(KeyScope.SCRAPE):  # with these it could act in the page
             tokens.pop("cdp", None)
+            tokens.pop("input", None)
         base = f"{self.base_url(request)}/v2/interact/{session_id}"
         found = {}
         if "cdp" in tokens:
@@ -202,6 +148,9 @@ class BrowserSessionRoutes(Routes):
             found["cdpUrl"] = f"{place}/cdp?token={tokens['cdp']}"
         if "view" in tokens:
             found["liveViewUrl"] = f"{base}/view?token={tokens['view']}"
+        if "input" in tokens:
+            place = f"{base}/control?token={tokens['input']}"
+            found["interactiveLiveViewUrl"] = place
         return found
 
     @Described(
@@ -251,13 +200,49 @@ class BrowserSessionRoutes(Routes):
         self.api.watchers.sessions.check(session.team)
         return PictureStream(self.api, session)
 
+    @Described(
+        returns=TEXT,
+        parameters=(_TOKEN,),
+        media=("text/html",),
+        errors=(Unauthorized,),
+        is_own=True,
+    )
+    async def control(self, request: JsonRequest, session_id: str) -> bytes:
+        """Return a web page with the page of a session, which takes mouse and keys."""
+        self._by_token(request, session_id, "input")
+        for name, value in session_input.PAGE_HEADERS.items():
+            request.setHeader(name, value)
+        return session_input.PAGE.encode()
+
+    @Described(
+        returns=TEXT,
+        parameters=(_TOKEN,),
+        errors=(Unauthorized, QueueFull),
+        failures={101: TEXT},
+        summary="Use the page of a session by hand, over a WebSocket.",
+        is_own=True,
+    )
+    async def inputs(self, request: JsonRequest, session_id: str) -> InputSocket:
+        """Use the page of a session by hand, over a WebSocket.
+
+        Binary messages are pictures (JPEG) of the page. Messages of the caller are JSON with
+        `action`: `move`, `down`, `up`, `wheel` with `x` and `y` (0 to 1, shares of the picture),
+        `button`, `dx` and `dy` (pixels); `keydown`, `keyup` with `key`; `text` with `text`.
+        """
+        session = self._by_token(request, session_id, "input")
+        if not is_wanted(request):
+            raise InvalidParameter("This URL is for a WebSocket")
+        handshake = Handshake(request)
+        self.api.watchers.sessions.check(session.team)
+        return InputSocket(self.api, session, handshake)
+
     def _by_token(
         self, request: JsonRequest, session_id: str, kind: str
     ) -> RunningSession:
         token = _TOKEN.read(request) or ""
         return self.services.browser_sessions.by_token(session_id, kind, token)
 
-    @Described(returns=_LISTED, parameters=(_STATUS,))
+    @Described(returns=LISTED, parameters=(_STATUS,))
     async def sessions(self, request: JsonRequest) -> bytes:
         """Return the sessions of the team, the newest first, ended ones for 24 hours."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -266,12 +251,13 @@ class BrowserSessionRoutes(Routes):
             team, None if status is None else status == ACTIVE
         )
         rows = [
-            _listed(each) | self._urls(request, each.id, team.scope) for each in found
+            listed_json(each) | self._urls(request, each.id, team.scope)
+            for each in found
         ]
         return encode({"success": True, "sessions": rows})
 
     @Described(
-        returns=_DONE,
+        returns=DONE,
         body=STEP,
         example={
             "actions": [{"type": "click", "selector": "#more"}],
@@ -292,7 +278,7 @@ class BrowserSessionRoutes(Routes):
         return self._done(request, found)
 
     @Described(
-        returns=_DONE,
+        returns=DONE,
         body=STEP,
         example={"code": "agent-browser snapshot -i", "language": "bash"},
         errors=(
@@ -326,7 +312,7 @@ class BrowserSessionRoutes(Routes):
             return write(request, failed_page(failed.error, STATUS))
         return self._done(request, found)
 
-    @Described(returns=_ENDED, errors=(SessionNotFound, SessionElsewhere))
+    @Described(returns=ENDED, errors=(SessionNotFound, SessionElsewhere))
     async def end_after(self, request: JsonRequest, scrape_id: str) -> bytes:
         """End the session of a scrape. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -336,7 +322,7 @@ class BrowserSessionRoutes(Routes):
             )
         )
 
-    @Described(returns=_ENDED, errors=(SessionNotFound, SessionElsewhere))
+    @Described(returns=ENDED, errors=(SessionNotFound, SessionElsewhere))
     async def end(self, request: JsonRequest, session_id: str) -> bytes:
         """End a session. A second call returns the same figures."""
         team, _ = await self.checks.admit(request, Mode.CRAWL_STATUS)
@@ -350,59 +336,3 @@ def _id(text: str) -> str:
         return str(uuid.UUID(text))
     except ValueError:
         raise SessionNotFound from None
-
-
-def _listed(record: SessionRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "status": ACTIVE if record.is_active else DESTROYED,
-        "cdpUrl": "",
-        "liveViewUrl": "",
-        "streamWebView": record.has_view,
-        "createdAt": iso(record.created_at),
-        "lastActivity": iso(record.last_at),
-    }
-
-
-def ended_json(record: SessionRecord) -> bytes:
-    """Return the response to the end of a session."""
-    return encode(
-        {
-            "success": True,
-            "status": DESTROYED,
-            "sessionDurationMs": record.duration_ms,
-            "creditsBilled": record.credits or 0,
-        }
-    )
-
-
-def step_json(found: StepResult, urls: Mapping[str, str]) -> bytes:
-    """Return the response to a step, with the URLs of its session."""
-    stdout, stderr = _cut(found.stdout), _cut(found.stderr)
-    is_cut = (stdout, stderr) != (found.stdout, found.stderr)
-    facts = {
-        "success": found.error is None,
-        "output": found.output,
-        "result": found.result,
-        "stdout": stdout,
-        "stderr": stderr,
-        "truncated": True if is_cut else None,
-        "exitCode": found.exit_code,
-        "killed": found.is_killed,
-        "url": found.url,
-        "error": found.error,
-        **urls,
-    }
-    members = [encode({k: v for k, v in facts.items() if v is not None})[1:-1]]
-    if found.actions is not None:
-        members.append(b'"actions":' + found.actions)
-    if found.page is not None:
-        members.append(b'"data":' + page_json(found.page))
-    return b"{%s}" % b",".join(members)
-
-
-def _cut(text: str) -> str:
-    """Return at most :data:`MAX_TEXT` bytes of a text."""
-    if len(text) * 4 <= MAX_TEXT:
-        return text
-    return text.encode("utf-8", "replace")[:MAX_TEXT].decode("utf-8", "ignore")

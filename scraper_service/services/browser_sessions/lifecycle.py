@@ -197,6 +197,7 @@ class Lifecycle:
                     session.cdp_token = secrets.token_urlsafe(TOKEN_BYTES)
                 if terms.has_view:
                     session.view_token = secrets.token_urlsafe(TOKEN_BYTES)
+                    session.input_token = secrets.token_urlsafe(TOKEN_BYTES)
                 self.running[session_id] = session
                 # From here on the session's own task ends it, and settles its charge.
                 rest = stack.pop_all()

@@ -35,6 +35,11 @@ from scraper_service.services.browser_sessions.steps import (
     NO_PROGRAM,
     StepResult,
 )
+from scraper_service.services.browser_sessions.visitor_input import (
+    InputInvalid,
+    parse_input,
+    send_input,
+)
 from scraper_service.storage.accounts.browser_sessions import SessionRecord
 
 if TYPE_CHECKING:
@@ -45,6 +50,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PICTURE_S = 5.0
+INPUT_S = 5.0
 MOST_SOCKETS = 5  # connections of callers to one browser
 MOST_PAGES = 10  # of a session whose caller can open some
 CLOSING_TRIES, CLOSING_PAUSE_S = 5, 0.1
@@ -96,6 +102,8 @@ class RunningSession:
     cdp_token: str = ""
     #: The secret of its ``liveViewUrl``; empty where it is not offered.
     view_token: str = ""
+    #: The secret of its ``interactiveLiveViewUrl``; empty where it is not offered.
+    input_token: str = ""
     #: Its context in the DevTools protocol; empty where it is not offered.
     context_id: str = ""
     #: Connections of callers to its browser.
@@ -158,6 +166,27 @@ class RunningSession:
         """
         found: bytes = await self.page.picture(PICTURE_S)
         return found
+
+    async def give_input(self, message: str) -> str | None:
+        """Give an input of a person to the page. Return why that was not possible, else None.
+
+        It counts as a call.
+        """
+        from playwright.async_api import Error as PlaywrightError  # noqa: PLC0415  # slow
+
+        try:
+            given = parse_input(message)
+        except InputInvalid as error:
+            return str(error)
+        self.note_message()
+        try:
+            async with asyncio.timeout(INPUT_S):
+                await send_input(self.page.opened.page, given)
+        except TimeoutError:
+            return f"The page did not take it within {INPUT_S:g} s."
+        except PlaywrightError:
+            return "The page did not take it."
+        return None
 
     # -- steps ---------------------------------------------------------------------------
 

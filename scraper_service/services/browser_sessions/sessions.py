@@ -249,13 +249,18 @@ class BrowserSessions:
     def tokens(self, session_id: str) -> dict[str, str]:
         """Return the secrets of the URLs of a session that are offered.
 
-        ``cdp`` is that of ``cdpUrl``, ``view`` that of ``liveViewUrl``. A session that has
-        ended, or that another process has, offers none.
+        ``cdp`` is that of ``cdpUrl``, ``view`` that of ``liveViewUrl``, ``input`` that of
+        ``interactiveLiveViewUrl``. A session that has ended, or that another process has,
+        offers none.
         """
         session = self._life.running.get(session_id)
         if session is None or session.ending.is_set():
             return {}
-        found = {"cdp": session.cdp_token, "view": session.view_token}
+        found = {
+            "cdp": session.cdp_token,
+            "view": session.view_token,
+            "input": session.input_token,
+        }
         return {kind: token for kind, token in found.items() if token}
 
     async def listed(self, team: Team, is_active: bool | None) -> list[SessionRecord]:

@@ -1,0 +1,194 @@
+"""The page of a session for a person who uses it: pictures out, mouse and keys in."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from base64 import b64encode
+from contextlib import suppress
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+from wsproto.events import BytesMessage, TextMessage
+
+from scraper_service.api.streams.websocket import (
+    GOING_AWAY,
+    INTERNAL,
+    REFUSED,
+    SocketStream,
+)
+
+if TYPE_CHECKING:
+    from scraper_service.api.streams.websocket import Handshake
+    from scraper_service.api.version import Api
+    from scraper_service.services.browser_sessions.running_session import (
+        RunningSession,
+    )
+
+REST_S = 1.0  # between two pictures of a page that nobody touches
+BUSY_REST_S = 0.2  # between two pictures after an input
+BUSY_S = 3.0  # after an input
+BEAT_S = 20.0  # between two pings
+MAX_WAITING = 500  # inputs that wait for the page
+MAX_MESSAGE = 20_000  # characters
+
+SCRIPT = """
+'use strict';
+const picture = document.querySelector('img'), told = document.querySelector('p');
+const at = new URL('control/socket' + location.search, location);
+at.protocol = at.protocol.replace('http', 'ws');
+const socket = new WebSocket(at);
+socket.binaryType = 'blob';
+let shown = '', moved = 0;
+const send = (action, more) => {
+  if (socket.readyState === 1) socket.send(JSON.stringify({ action, ...more }));
+};
+const place = (event) => {
+  const box = picture.getBoundingClientRect(), part = (n) => Math.min(1, Math.max(0, n));
+  return { x: part((event.clientX - box.left) / box.width), y: part((event.clientY - box.top) / box.height),
+    button: ['left', 'middle', 'right'][Math.max(0, event.button)] || 'left' };
+};
+socket.onmessage = (event) => {
+  if (typeof event.data === 'string') { told.textContent = JSON.parse(event.data).error; return; }
+  URL.revokeObjectURL(shown);
+  picture.src = shown = URL.createObjectURL(event.data);
+};
+socket.onclose = () => { told.textContent = 'The session has ended, or the connection is lost.'; };
+for (const [name, action] of [['pointerdown', 'down'], ['pointerup', 'up'], ['pointermove', 'move']])
+  picture.addEventListener(name, (event) => {
+    if (action === 'move' && event.timeStamp - moved < 50) return;
+    if (action === 'move') moved = event.timeStamp;
+    if (action === 'down') { picture.focus({ preventScroll: true }); picture.setPointerCapture(event.pointerId); }
+    send(action, place(event));
+    event.preventDefault();
+  });
+picture.addEventListener('wheel', (event) => {
+  const turn = (n) => Math.min(10000, Math.max(-10000, n));
+  send('wheel', { ...place(event), dx: turn(event.deltaX), dy: turn(event.deltaY) });
+  event.preventDefault();
+}, { passive: false });
+picture.addEventListener('contextmenu', (event) => event.preventDefault());
+for (const name of ['keydown', 'keyup'])
+  picture.addEventListener(name, (event) => {
+    if (event.key === 'Escape' && event.shiftKey) { picture.blur(); return; }
+    if (event.isComposing || event.key === 'Dead' || event.key === 'Unidentified') return;
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === 'v') return;
+    send(name, { key: event.key });
+    event.preventDefault();
+  });
+document.addEventListener('paste', (event) => {
+  const text = event.clipboardData.getData('text').slice(0, 10000);
+  if (document.activeElement === picture && text) { send('text', { text }); event.preventDefault(); }
+});
+"""
+_HASH = b64encode(sha256(SCRIPT.encode()).digest()).decode()
+PAGE = (
+    '<!doctype html><html lang="en"><meta charset="utf-8"><title>Browser session</title>'
+    '<p role="status">Click into the page to use mouse and keys; Shift+Escape leaves it.</p>'
+    '<img alt="The page of the session, which takes mouse and keys" width="100%"'
+    f' tabindex="0" draggable="false"><script>{SCRIPT}</script>'
+)
+PAGE_HEADERS = {
+    "Content-Type": "text/html; charset=utf-8",
+    "Content-Security-Policy": (
+        f"default-src 'none'; script-src 'sha256-{_HASH}'; img-src blob:;"
+        " connect-src 'self'; frame-ancestors *"
+    ),
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class InputSocket(SocketStream):
+    """The connection of a person to the page of a session.
+
+    Pictures are JPEG in binary messages. Inputs are JSON, see
+    :func:`~scraper_service.services.browser_sessions.visitor_input.parse_input`; what is none gets
+    ``{"error"}``.
+    """
+
+    def __init__(self, api: Api, session: RunningSession, handshake: Handshake):
+        super().__init__(
+            api.watchers.sessions,
+            api.checks,
+            api.urls,
+            session.record.id,
+            session.team,
+            handshake,
+        )
+        self._session = session
+        self._parts: list[str] = []
+        self._size = 0
+        self._inputs: asyncio.Queue[str] = asyncio.Queue()
+        self._is_flooded = asyncio.Event()
+        self._touched = asyncio.Event()
+        self._touched_at = 0.0
+
+    def heard(self, event: TextMessage | BytesMessage) -> None:
+        self._size += len(event.data)
+        if self._size > MAX_MESSAGE or self._inputs.qsize() >= MAX_WAITING:
+            self._is_flooded.set()
+            return
+        self._parts.append(event.data if isinstance(event, TextMessage) else "")
+        if event.message_finished:
+            self._inputs.put_nowait("".join(self._parts))
+            self._parts.clear()
+            self._size = 0
+
+    async def tell(self) -> None:
+        waits = (
+            self._show(),
+            self._obey(),
+            self._beats(),
+            self._session.ending.wait(),
+            self._is_flooded.wait(),
+        )
+        tasks = [asyncio.ensure_future(each) for each in waits]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            is_flooded = tasks[-1].done()
+            for task in tasks[:3]:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if is_flooded:
+            await self.close(REFUSED, "a message is too large, or too many wait")
+        else:
+            await self.close(GOING_AWAY, "the session has ended")
+
+    async def _obey(self) -> None:
+        while True:
+            text = await self._inputs.get()
+            if (error := await self._session.give_input(text)) is not None:
+                await self.send_text([json.dumps({"error": error}).encode()])
+            self._touched_at = time.monotonic()
+            self._touched.set()
+
+    async def _show(self) -> None:
+        last = b""
+        while True:
+            picture = await self._session.picture()
+            if picture and picture != last:
+                last = picture
+                await self.valve.wait()
+                self._write(BytesMessage(picture))
+            is_busy = time.monotonic() < self._touched_at + BUSY_S
+            self._touched.clear()
+            if is_busy:
+                await asyncio.sleep(BUSY_REST_S)
+            else:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(REST_S):
+                        await self._touched.wait()
+
+    async def _beats(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            self.beat()
+
+    async def fail(self, error: Exception) -> None:
+        await self.close(INTERNAL, "the page of the session failed")
