@@ -51,6 +51,7 @@ def told(reply):
 def test_what_is_off_has_a_reason_that_names_what_to_do(service):
     data, features, formats = told(service.get("/v2/capabilities"))
     assert "RENDER" in features["browser"]["reason"]
+    assert "RENDER" in features["browserSessions"]["reason"]
     assert "LLM_BASE_URL" in features["model"]["reason"]
     assert "LLM_BASE_URL" in features["agent"]["reason"]
     assert "SEARXNG_URL" in features["webSearch"]["reason"]

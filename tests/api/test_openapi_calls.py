@@ -39,7 +39,9 @@ SITE = {
     "/robots.txt": text("User-agent: *\nDisallow: /private\nSitemap: /map.xml\n"),
     "/map.xml": sitemap("{site}/a"),
 }
-FEATURES = ("authentication", "browser", "model", "webSearch", "searchIndex")
+FEATURES = (
+    *("authentication", "browserSessions", "model", "webSearch", "searchIndex"),
+)
 
 
 def labels():
