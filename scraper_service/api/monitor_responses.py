@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import TYPE_CHECKING, Any
 
 from scraper_service.api.openapi.shapes import (
@@ -21,6 +23,7 @@ from scraper_service.api.openapi.shapes import (
     said,
     shape,
 )
+from scraper_service.api.requests.monitors import FOREVER
 from scraper_service.api.responses import encode, iso, json_array
 from scraper_service.services.monitoring.monitors import SentMessage, monthly_credits
 from scraper_service.storage.monitors.check_records import STATES
@@ -62,6 +65,11 @@ MONITOR = shape(
         "targets": array(mapping(ANY)),
         "judgeEnabled": BOOL,
         "retentionDays": COUNT,
+        "mutedUntil": own(
+            or_null(
+                said(TEXT, "A time, or forever. Mail and channels get nothing before.")
+            )
+        ),
         "estimatedCreditsPerMonth": COUNT,
         "createdAt": TIME,
         "updatedAt": TIME,
@@ -142,10 +150,19 @@ def monitor_json(found: Monitor) -> dict[str, Any]:
         "targets": list(found.definition.shown),
         "judgeEnabled": found.judge,
         "retentionDays": found.retention_days,
+        "mutedUntil": _muted(found),
         "estimatedCreditsPerMonth": monthly_credits(found),
         "createdAt": iso(found.created_at),
         "updatedAt": iso(found.updated_at),
     }
+
+
+def _muted(found: Monitor) -> str | None:
+    """Return until when a monitor is muted; None if that is over."""
+    if not found.is_muted(time.time()):
+        return None
+    assert found.muted_until is not None
+    return FOREVER if math.isinf(found.muted_until) else iso(found.muted_until)
 
 
 def summary_json(counts: Mapping[str, int]) -> dict[str, int]:

@@ -517,6 +517,7 @@ monitor = Table(
     Column("check_id", String(36)),
     Column("summary", Text),
     Column("failures", Integer, nullable=False, server_default=text("0")),
+    Column("muted_until", Double),
     Column("created_at", Double, nullable=False),
     Column("updated_at", Double, nullable=False),
     Index("ix_monitor_team_id", "team_id", "created_at", "id"),

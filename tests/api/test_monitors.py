@@ -60,7 +60,7 @@ def test_a_monitor_has_all_its_keys(service):
         *("id", "name", "status", "schedule", "nextRunAt", "lastRunAt"),
         *("currentCheckId", "lastCheckSummary", "goal", "webhook", "notification"),
         *("targets", "judgeEnabled", "retentionDays", "estimatedCreditsPerMonth"),
-        *("createdAt", "updatedAt"),
+        *("createdAt", "updatedAt", "mutedUntil"),
     }
     assert made["schedule"] == {"cron": "0 4 * * *", "timezone": "UTC"}
     assert (made["status"], made["retentionDays"]) == ("active", 30)
@@ -516,6 +516,53 @@ def test_mail_is_sent_once_per_check_with_news(start_service, web, spot):
     assert (second["To"], second["Bcc"]) == ("x@b.example", None)
     assert second["Message-ID"] == f"<{check['id']}@a.example>"
     assert "+The price is 20." in second.get_content()
+
+
+def mute(service, monitor, until):
+    path = f"/v2/monitor/{monitor['id']}"
+    reply = service.request("PATCH", path, {"mutedUntil": until})
+    assert reply.status == 200, reply.json
+    return reply.json["data"]["mutedUntil"]
+
+
+def test_a_muted_monitor_sends_no_mail_until_its_time_is_over(
+    start_service, web, receiver, spot
+):
+    with MailReceiver() as mail:
+        service = start_service(
+            SCRAPER_SMTP_URL=mail.url, SCRAPER_EGRESS_ALLOW="127.0.0.2/31"
+        )
+        email = {"enabled": True, "recipients": ["x@b.example"]}
+        made = create(
+            service,
+            scrape(web.url(f"{spot}/a")),
+            notification={"email": email},
+            webhook=receiver.url(f"/ok{spot}/"),
+        )
+        for version, (until, shown) in enumerate(
+            [
+                ("forever", "forever"),
+                ("2999-01-31T12:00:00+01:00", "2999-01-31T11:00:00.000Z"),
+                ("2001-01-31", None),  # over
+                (None, None),
+            ]
+        ):
+            web.put(f"{spot}/a", page(text=f"The price is {version}."))
+            assert mute(service, made, until) == shown
+            run(service, made)
+        wait_until(lambda: len(mail.messages) >= 2)
+        wait_until(lambda: len(receiver.received(f"/ok{spot}/")) >= 8)
+    assert len(mail.messages) == 2
+    assert all(each["Subject"].endswith("1 changed") for each in mail.messages)
+
+
+@pytest.mark.parametrize("until", ["tomorrow", "", 5, True])
+def test_a_wrong_time_of_muting_is_a_400_with_its_path(service, until):
+    made = create(service, scrape("https://a.example/"))
+    path = f"/v2/monitor/{made['id']}"
+    reply = service.request("PATCH", path, {"mutedUntil": until})
+    assert reply.status == 400
+    assert [each["path"] for each in reply.json["details"]] == [["mutedUntil"]]
 
 
 def test_a_deleted_monitor_stops_its_check(service, web, spot):

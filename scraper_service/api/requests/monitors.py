@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from attrs import frozen
@@ -49,9 +51,9 @@ MAX_NAME = 256
 MAX_GOAL = 2000
 MAX_RECIPIENTS = 25
 MAX_CHANNELS = 10
-MAX_CHANNELS = 25
 USUAL_RETENTION_DAYS = 30
 STATES = ("active", "paused")
+FOREVER = "forever"
 
 _ADDRESS = re.compile(r"[^@\s]+@[^@\s]+\.[^@\s]+")
 
@@ -167,6 +169,21 @@ _NOTIFICATION = Object(
 )
 
 
+def _muted_until(text: str) -> float:
+    """Return seconds since 1970, infinite for :data:`FOREVER`."""
+    if text == FOREVER:
+        return math.inf
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(
+            f"mutedUntil must be a time of ISO 8601, or {FOREVER!r}, got {short(text)}"
+        ) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return moment.timestamp()
+
+
 def _some_targets(given: tuple[TargetT, ...]) -> tuple[TargetT, ...]:
     if not given:
         text = "targets must have at least 1 item"
@@ -237,6 +254,14 @@ def _keys(*, is_change: bool) -> KeysT:
     }
     if is_change:
         keys["status"] = Key(choice(*STATES), "state", help="Pause or resume.")
+        keys["mutedUntil"] = Key(
+            Then(Text(64, minimum=1), _muted_until),
+            "muted_until",
+            help="No mail and no messages to channels before this time of ISO 8601; forever"
+            " until it is null again. The webhook gets its events all the same.",
+            nullable=True,
+            is_own=True,
+        )
     return keys
 
 
@@ -282,7 +307,7 @@ CREATED = Object(_keys(is_change=False), _created, pages.EXPERIMENTAL)
 CHANGED = Object(_keys(is_change=True), _changed, pages.EXPERIMENTAL)
 _CHANGEABLE = frozenset(
     {"name", "status", "schedule", "targets", "goal", "judgeEnabled"}
-    | {"webhook", "notification", "retentionDays"}
+    | {"webhook", "notification", "retentionDays", "mutedUntil"}
 )
 
 

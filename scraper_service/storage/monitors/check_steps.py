@@ -394,6 +394,7 @@ def _end(connection: Connection, job_id: str, end: CheckEnd, at: float) -> None:
         snapshots.prune(connection, found.id, found.definition.targets)
         counts = json.loads(check.counts)
         is_news = end.has_news and sum(counts.values()) > counts["same"]
+        is_news = is_news and not found.is_muted(at)
         if is_news and found.wants_mail:
             mail_at = at
         if is_news:

@@ -104,6 +104,8 @@ class Monitor:
     summary: dict[str, int] | None = None
     #: Checks in a row without a good page.
     failures: int = 0
+    #: No mail and no messages are sent before; None if they are, infinite without an end.
+    muted_until: float | None = None
     created_at: float = 0.0
     updated_at: float = 0.0
     #: Whether ``check_id`` is queued or running.
@@ -119,6 +121,10 @@ class Monitor:
     def channels(self) -> tuple[str, ...]:
         """The channels that get a message after a check with changes."""
         return tuple((self.notification or {}).get("channels") or ())
+
+    def is_muted(self, at: float) -> bool:
+        """Return True if checks that end at ``at`` send no mail and no messages."""
+        return self.muted_until is not None and at < self.muted_until
 
     @property
     def schedule(self) -> Schedule:
