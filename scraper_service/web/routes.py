@@ -90,7 +90,8 @@ class WebRoutes(Routes):
     async def account(self, request: JsonRequest) -> bytes:
         """Return the caller's team, its limits, and its keys without their secrets.
 
-        ``lastUsedOn`` is the last day with charged credits, None without one.
+        ``channels`` are the names that monitors may send messages to, and ``sendsMail`` is
+        true with a mail server. ``lastUsedOn`` is the last day with charged credits, None without one.
         """
         team, _ = await self.checks.admit(request, Mode.ACCOUNT)
         found, keys = await self._sessions.accounts.account(team)
@@ -111,6 +112,8 @@ class WebRoutes(Routes):
                     "diskLimitBytes": self.services.usage.disk.limit(team),
                 },
                 "scope": team.scope,
+                "channels": list(self.services.monitors.channels),
+                "sendsMail": self.services.monitors.sends_mail,
                 "callsPerMinute": {name: most or None for name, most in limits.items()},
                 "keys": [
                     {

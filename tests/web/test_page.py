@@ -460,36 +460,6 @@ def test_what_was_typed_outlives_a_restart(browser, start_service, site, tmp_pat
     assert [f for f in tab.faults if "ERR_CONNECTION_REFUSED" not in f] == []
 
 
-def test_a_monitor_is_run_and_its_changes_are_shown(tab, service):
-    with ScriptedSite({"/a": page(text="The price is 10.")}) as shop:
-        body = {
-            "name": "Prices of lamps",
-            "schedule": {"cron": "0 0 29 2 *"},
-            "targets": [{"type": "scrape", "urls": [shop.url("/a")]}],
-        }
-        made = service.post("/v2/monitor", body).json["data"]["id"]
-        shown = tab.page
-        tab.go("monitors")
-        shown.get_by_role("link", name="Prices of lamps").click()
-        checks = shown.get_by_role("region", name="Checks").get_by_role("row")
-        for number, text in ((1, "1 new"), (2, "1 changed")):
-            shown.get_by_role("button", name="Run now").click()
-            expect(checks).to_have_count(number + 1)
-            expect(checks.nth(1)).to_contain_text(text)
-            shop.put("/a", page(text="The price is 20."))
-        checks.nth(1).get_by_role("button").click()
-        pages = shown.get_by_role("region", name="Pages of the check")
-        pages.get_by_text("What has changed").click()
-        expect(pages).to_contain_text("+The price is 20.")
-        settle(shown)
-        assert not has_overflow(shown)
-        assert Axe().run(shown).response["violations"] == []
-        shown.get_by_role("button", name="Pause").click()
-        expect(shown.get_by_role("region", name="Monitor")).to_contain_text("paused")
-        path = f"/v2/monitor/{made}"
-        assert service.get(path).json["data"]["status"] == "paused"
-
-
 def test_a_deleted_job_says_so(tab):
     gone = "00000000-0000-4000-8000-000000000000"
     tab.go(f"jobs/{gone}?kind=crawl")

@@ -123,6 +123,16 @@ class TeamMonitors:
         self._messengers = messengers
         self._usual_disk_mb = settings.getint("TEAM_DISK_MB")
 
+    @property
+    def channels(self) -> tuple[str, ...]:
+        """The names of the operator's channels."""
+        return self._messengers.channels.names
+
+    @property
+    def sends_mail(self) -> bool:
+        """Whether there is a mail server."""
+        return self._messengers.mailer.is_used
+
     async def create(
         self, values: Mapping[str, Any], definition: Definition, team: Team
     ) -> MonitorAnswer:

@@ -5,6 +5,7 @@ import { readSession, session, signIn, signOut } from "./http.js";
 import { Failure, html, place } from "./ui.js";
 import { Job } from "./job.js";
 import { Jobs } from "./jobs.js";
+import { MonitorForm } from "./monitor_form.js";
 import { Monitor, Monitors } from "./monitors.js";
 import { Playground } from "./playground.js";
 import { Reference } from "./reference.js";
@@ -46,6 +47,7 @@ function App() {
 
 function Screen({ name, path }) {
   if (name === "jobs") return path[1] ? html`<${Job} key=${path[1]} id=${path[1]} />` : html`<${Jobs} />`;
+  if (name === "monitors" && (path[1] === "new" || path[2] === "edit")) return html`<${MonitorForm} key=${path[1]} id=${path[1] === "new" ? undefined : path[1]} />`;
   if (name === "monitors") return path[1] ? html`<${Monitor} key=${path[1]} id=${path[1]} />` : html`<${Monitors} />`;
   if (name === "usage") return html`<${Usage} />`;
   if (name === "health") return html`<${Health} />`;

@@ -6,7 +6,7 @@ import { control, fault, members, range } from "./schema.js";
 // One option. `value` is undefined if it is not set; `set(undefined)` unsets it.
 export function Field({ document, option, value, set, error, path }) {
   const { name, schema, required } = option;
-  const { kind, choices, schema: own } = control(document, schema);
+  const { kind, choices, schema: own, isText } = control(document, schema);
   const [draft, setDraft] = useState(null);
   const [wrong, setWrong] = useState();
   const id = `field-${path}`;
@@ -21,7 +21,8 @@ export function Field({ document, option, value, set, error, path }) {
   const head = html`<label for=${id}>${name}${required && html`<span class="required" title="required"> *</span>`}${schema["x-own"] && html` <span class="tag">addition</span>`}</label>`;
   const foot = html`<div class="help" id="${id}-help">${told ? html`<span class="wrong">${told}</span>` : help}</div>`;
   if (kind === "group") {
-    return html`<details class="group"><summary>${name}${value && html` <span class="tag">set</span>`}</summary>
+    return html`<details class="group" open=${Boolean(told)}><summary>${name}${value && html` <span class="tag">set</span>`}</summary>
+      ${told && html`<div class="help wrong">${told}</div>`}
       <${Fields} document=${document} options=${members(document, own)} values=${value || {}} path=${path}
         set=${(next) => set(Object.keys(next).length ? next : undefined)} /></details>`;
   }
@@ -59,11 +60,14 @@ export function Field({ document, option, value, set, error, path }) {
       ? html`<textarea ...${shared} rows="2" value=${value ?? ""} onInput=${onInput}></textarea>`
       : html`<input type=${name === "url" ? "url" : "text"} ...${shared} spellcheck=${false} value=${value ?? ""} onInput=${onInput} />`;
   } else {
-    input = html`<textarea ...${shared} rows="3" spellcheck=${false} class="code" placeholder="JSON" value=${draft ?? (value === undefined ? "" : JSON.stringify(value, null, 1))}
+    const isPlain = (text) => isText && !/^\s*[[{"]/.test(text);
+    const written = value === undefined ? "" : typeof value === "string" && isPlain(value) ? value : JSON.stringify(value, null, 1);
+    input = html`<textarea ...${shared} rows=${isText ? 1 : 3} spellcheck=${false} class="code" placeholder=${isText ? "text or JSON" : "JSON"} value=${draft ?? written}
       onInput=${(event) => {
-        setDraft(event.target.value);
+        const text = event.target.value;
+        setDraft(text);
         try {
-          given(event.target.value.trim() ? JSON.parse(event.target.value) : undefined);
+          given(!text.trim() ? undefined : isPlain(text) ? text.trim() : JSON.parse(text));
         } catch {
           setWrong("this is not valid JSON yet");
         }

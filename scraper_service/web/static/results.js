@@ -45,7 +45,7 @@ function Panel({ name, page }) {
 }
 
 // Files of pages are at this address too, whatever address the service has in its answers.
-function picture(url) {
+export function picture(url) {
   if (/^data:image\//.test(url)) return url;
   const { pathname, search } = new URL(url, location.origin);
   return pathname + search;

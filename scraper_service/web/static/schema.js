@@ -32,7 +32,8 @@ export function forms(document, schema) {
 
 const typeOf = (schema) => (Array.isArray(schema.type) ? schema.type.find((type) => type !== "null") : schema.type);
 
-// How a form asks for a value: {kind, choices, schema}.
+// How a form asks for a value: {kind, choices, schema}. JSON may be a text without quotes
+// if isText is true.
 export function control(document, schema) {
   const all = forms(document, schema);
   const first = { ...all[0], type: typeOf(all[0] || {}) };
@@ -47,7 +48,7 @@ export function control(document, schema) {
   }
   if (all.length === 1 && first.type === "object" && first.properties) return { kind: "group", schema: first };
   if (all.every((each) => ["string", "integer", "number"].includes(typeOf(each)))) return { kind: "string", schema: first };
-  return { kind: "json", schema: first };
+  return { kind: "json", schema: first, isText: all.some((each) => typeOf(each) === "string" && !each.enum) };
 }
 
 // Why a value is not allowed, or undefined.
