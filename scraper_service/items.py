@@ -47,10 +47,16 @@ class PageSource:
     content_type: str = ""
     #: The header ``Refresh``; empty without one.
     refresh: str = ""
+    #: The header ``Last-Modified``; empty without one.
+    last_modified: str = ""
     #: Compute :attr:`PageContent.found`.
     find_links: bool = False
-    #: Computes :attr:`PageContent.links` of ``found``, the depth of the links, and the URL.
-    check_links: Callable[[tuple[str, ...], int, str], tuple[bytes, ...]] | None = None
+    #: Computes :attr:`PageContent.links` of ``found``, the depth of the links, the URL, and
+    #: ``found_times``.
+    check_links: (
+        Callable[[tuple[str, ...], int, str, Mapping[str, str]], tuple[bytes, ...]]
+        | None
+    ) = None
     #: The depth of the links in the crawl.
     link_depth: int = 0
     #: Compute ``fingerprint`` also for a page without a canonical URL of its own.
@@ -282,6 +288,8 @@ class PageContent:
     other: Mapping[str, str | list[str]] = field(factory=dict)
     #: Absolute http(s) URLs of the raw page in document order, each once.
     found: tuple[str, ...] = ()
+    #: The times of the last change of some of ``found``, as a feed has them.
+    found_times: Mapping[str, str] = field(factory=dict)
     #: The links of ``found`` instead of it, checked by ``PageSource.check_links``: slices
     #: for :func:`scraper_service.discovery.link_checks.link_rows`.
     links: tuple[bytes, ...] = ()
@@ -349,6 +357,8 @@ class SitemapFile:
     error: PageError | None = None
     #: Why there is no response.
     cause: BaseException | None = None
+    #: The response, if the job keeps it.
+    kept: KeptResponse | None = None
 
 
 @frozen

@@ -341,6 +341,7 @@ class PageSpider(scrapy.Spider):
             "body": response.body,
             "content_type": _text(headers.get("Content-Type")),
             "refresh": _text(headers.get("Refresh")),
+            "last_modified": _text(headers.get("Last-Modified")),
             "content_encodings": encoding_names(headers.getlist("Content-Encoding")),
             "is_cut": DATA_LOSS in response.flags,
             "max_bytes": self.max_bytes,

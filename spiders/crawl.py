@@ -24,7 +24,11 @@ from scraper_service.discovery import (
     sitemap_key,
 )
 from scraper_service.discovery.crawl_prompt import options_from_prompt
-from scraper_service.discovery.sitemap import FETCH_TIMEOUT_S
+from scraper_service.discovery.sitemap import (
+    FETCH_TIMEOUT_S,
+    MAX_KEPT_BYTES,
+    MAX_KEPT_TOTAL,
+)
 from scraper_service.discovery.sitemap_locations import (
     first_scope,
     sitemap_places,
@@ -50,7 +54,7 @@ if TYPE_CHECKING:
     from twisted.python.failure import Failure
 
     from scraper_service.discovery import CrawlScope
-    from scraper_service.items import Lease, LinkRowT
+    from scraper_service.items import KeptResponse, Lease, LinkRowT
     from scraper_service.options.crawl import CrawlOptions
     from scraper_service.options.scrape import ScrapeOptions
 
@@ -83,6 +87,7 @@ class CrawlSpider(JobSpider):
         self._originals = Originals()
         self._too_deep: set[int] = set()
         self._sections: Counter[str] = Counter()
+        self._kept_bytes = 0  # of sitemaps
 
     def change_options(self, options: Any) -> None:
         super().change_options(options)
@@ -277,7 +282,18 @@ class CrawlSpider(JobSpider):
             nested=self._files(found.nested),
             warnings=found.warnings,
             error=found.error,
+            kept=None if found.error else self._kept_sitemap(response),
         )
+
+    def _kept_sitemap(self, response: Response) -> KeptResponse | None:
+        """Return the response of a sitemap for the job, within limits of size."""
+        size = len(response.body)
+        if not self._is_kept(response) or size > MAX_KEPT_BYTES:
+            return None
+        if (self._kept_bytes + size) > MAX_KEPT_TOTAL:
+            return None
+        self._kept_bytes += size
+        return self._kept(response, self.page_source(response), b"")
 
     def _files(self, urls: Iterable[str]) -> tuple[FoundLink, ...]:
         """Return the sitemap files of the crawl's hosts as links."""

@@ -104,8 +104,10 @@ def render(
     """Return the result of :func:`make_content` for another process."""
     content = make_content(source, options, deadline_s, converter)
     if source.check_links is not None:
-        links = source.check_links(content.found, source.link_depth, source.url)
-        content = evolve(content, found=(), links=links)
+        links = source.check_links(
+            content.found, source.link_depth, source.url, content.found_times
+        )
+        content = evolve(content, found=(), found_times={}, links=links)
     if source.pack_body and content.error is None:
         content = evolve(content, packed=pack_body(source))
     return wire_from_content(content)
@@ -262,7 +264,9 @@ class _Conversion:
             return
         text = text_of(body, self.source.content_type, xml=kind == "xml")
         if kind == "xml" and self.source.find_links:
-            self.facts["found"] = feed_links(text, self.source.url)
+            self.facts["found"], self.facts["found_times"] = feed_links(
+                text, self.source.url, self.source.last_modified
+            )
         found = text_kind(text, kind, mime, self.source.url)
         if found and self._file(found, body, text):
             return

@@ -18,6 +18,7 @@ from scraper_service.content.html.page_urls import (
     without_session,
 )
 from scraper_service.content.passes import COMPLETE_URL, ROOTED_URL, url_kind, values_in
+from scraper_service.content.text.w3c_times import w3c_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,6 +32,12 @@ _FEED = (
     "//*[local-name()='link' or local-name()='loc' or local-name()='guid']/text()"
     " | //*[local-name()='link' or local-name()='a']/@href"
 )
+_ENTRIES = "//*[local-name()='item' or local-name()='entry']"
+_ENTRY_LINKS = (
+    "*[local-name()='link']/text()"
+    " | *[local-name()='link'][not(@rel) or @rel='alternate']/@href"
+)
+_TIMES = ("updated", "pubdate", "date", "published")  # the first that an entry has
 
 
 def links(document: Document) -> list[str]:
@@ -78,23 +85,48 @@ def page_links(document: Document) -> tuple[str, ...]:
     return tuple(found)
 
 
-def feed_links(text: str, url: str) -> tuple[str, ...]:
-    """Return the http(s) URLs in an RSS, Atom or sitemap document."""
+def feed_links(
+    text: str, url: str, last_modified: str = ""
+) -> tuple[tuple[str, ...], dict[str, str]]:
+    """Return the http(s) URLs in an RSS, Atom or sitemap document, and times of entries.
+
+    The time of an entry is a W3C time: its last change, else its publication, else that of
+    the header ``Last-Modified`` of the document.
+    """
     parser = etree.XMLParser(
         recover=True, resolve_entities=False, no_network=True, encoding="utf-8"
     )
     try:
         root = etree.fromstring(text.encode(), parser)
     except etree.XMLSyntaxError:
-        return ()
+        root = None
+    if root is None:
+        return (), {}
     found: dict[str, None] = {}
-    for value in root.xpath(_FEED) if root is not None else ():
+    for value in root.xpath(_FEED):
         address = absolute(url, str(value))
         if is_web(address):
             found[str(address)] = None
             if len(found) == MAX_FOUND:
                 break
-    return tuple(found)
+    return tuple(found), _times_of(root, url, w3c_time(last_modified))
+
+
+def _times_of(root: etree._Element, url: str, modified: str | None) -> dict[str, str]:
+    """Return the time of each entry of a feed by its URL."""
+    found: dict[str, str] = {}
+    for entry in root.xpath(_ENTRIES):
+        links = [text for text in entry.xpath(_ENTRY_LINKS) if text.strip()]
+        address = absolute(url, str(links[0])) if links else None
+        times = {
+            etree.QName(child).localname.lower(): (child.text or "").strip()
+            for child in entry.iterchildren("{*}*")
+        }
+        given = next((times[name] for name in _TIMES if times.get(name)), "")
+        time = w3c_time(given) or modified
+        if is_web(address) and time is not None:
+            found.setdefault(str(address), time)
+    return found
 
 
 MAX_IMAGES = 20_000

@@ -314,10 +314,11 @@ class FeedPipeline:
                 file.nested, lease, lease.depth + 1, self._sites, UrlKind.SITEMAP
             ),
             warnings=file.warnings,
+            kept=file.kept if scheduler.keeps_pages else None,
         )
         for rows in file.slices:
             links = _Links(tuple(json.loads(rows)), lease, 0, self._sites)
-            await scheduler.store(evolve(whole, links=links, goes_on=True))
+            await scheduler.store(evolve(whole, links=links, goes_on=True, kept=None))
         await scheduler.settle(whole)
 
     def _outcome(self, page: Page, lease: Lease, scheduler: LeasedScheduler) -> Outcome:

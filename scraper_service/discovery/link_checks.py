@@ -16,7 +16,7 @@ from scraper_service.discovery.scope_rules import CrawlScope
 from scraper_service.discovery.sitemap_locations import crawl_key
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from scraper_service.items import LinkRowT
     from scraper_service.options.crawl import CrawlOptions
@@ -44,10 +44,20 @@ class LinkCheck:
         return pickle.dumps((self._options, self.scope.base.href), protocol=5)
 
     def __call__(
-        self, urls: Iterable[str], depth: int, found_on: str
+        self,
+        urls: Iterable[str],
+        depth: int,
+        found_on: str,
+        times: Mapping[str, str] | None = None,
     ) -> tuple[bytes, ...]:
-        """Return the rows of links, see :meth:`rows`, in slices for :func:`link_rows`."""
-        left = iter(self.rows(urls, depth, found_on))
+        """Return the rows of links, see :meth:`rows`, in slices for :func:`link_rows`.
+
+        ``times`` are those of entries of a feed, by URL.
+        """
+        rows = self.rows(urls, depth, found_on)
+        if times:
+            rows = _with_times(rows, urls, times)
+        left = iter(rows)
         slices = iter(lambda: list(islice(left, SLICE_ROWS)), [])
         return tuple(pickle.dumps(each, protocol=5) for each in slices)
 
@@ -83,6 +93,13 @@ class LinkCheck:
         if refusal is None:
             return url, key, None, None, None
         return url, key, refusal.reason.value, refusal.rule, None
+
+
+def _with_times(
+    rows: Iterable[LinkRowT], urls: Iterable[str], times: Mapping[str, str]
+) -> Iterator[LinkRowT]:
+    for url, row in zip(urls, rows, strict=True):
+        yield *row[:4], times.get(url)
 
 
 @lru_cache(maxsize=16)

@@ -23,6 +23,7 @@ from scraper_service.content.decode import (
     decode_start,
     sniff,
 )
+from scraper_service.content.text.w3c_times import w3c_time
 from scraper_service.content.text.xml_repair import cut_of
 from scraper_service.discovery.sitemap_xml import (
     ROOTS,
@@ -47,12 +48,17 @@ FETCH_TIMEOUT_S = 120
 MAX_FILES = 500
 MAX_LEVELS = 3  # levels of nesting: an index, its sitemaps, and one more
 
+# Responses that a crawl keeps for the next one, as received.
+MAX_KEPT_BYTES = 8 * 2**20  # of one file
+MAX_KEPT_TOTAL = 64 * 2**20  # of one process of a job
+
 UNREADABLE = "SITEMAP_UNREADABLE"  # the code of the error of a file
 SLICE_ROWS = 1000  # about 100 kB of JSON; decoded in 1 ms
 MAX_GZIP_LAYERS = 2  # in the file itself: some servers compress a .gz file again
 PIECE = 256 * 2**10  # characters
 MAX_PIECE = 2**20  # characters without a cut
 
+FEED_RECORDS = frozenset({"item", "entry"})
 _GZIP = b"\x1f\x8b\x08"
 _ADDRESS = re.compile(r"https?://(?:[^/?#\s\[]|\[[0-9a-f:.]+\])", re.IGNORECASE)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.DOTALL)
@@ -120,6 +126,13 @@ class _Reading:
     nested: dict[str, None] = field(factory=dict)
     #: The URLs of pages.
     seen: set[str] = field(factory=set)
+    #: The time of the last change of the file, which is that of entries of feeds without a
+    #: time of their own.
+    modified: str | None = field(init=False)
+
+    @modified.default
+    def _modified(self) -> str | None:
+        return w3c_time(self.source.last_modified)
 
     def entries(self) -> Iterator[SitemapEntry]:
         """Yield the entry of each page."""
@@ -137,6 +150,8 @@ class _Reading:
                     self.nested[url] = None
             elif url not in self.seen:
                 self.seen.add(url)
+                if record in FEED_RECORDS and entry.lastmod is None:
+                    entry = entry._replace(lastmod=self.modified)  # noqa: PLW2901
                 yield entry
 
     def content(self, rows: Any) -> SitemapContent:

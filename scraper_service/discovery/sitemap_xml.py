@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import html
 import re
-from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from lxml import etree
 
 from scraper_service.content.html.page_urls import absolute
+from scraper_service.content.text.w3c_times import w3c_time
 from scraper_service.content.text.xml_repair import (
     FORBIDDEN,
     repair_text,
@@ -83,11 +83,6 @@ _PLAIN_RUN = re.compile(f"(?:{_PLAIN_RECORD}){{8,}}".replace("([", "(?:["))
 _MARK = "_run"  # the name of the marker element
 _OURS = re.compile(rf"<{_MARK}/?>?")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>")
-_W3C_TIME = re.compile(
-    r"\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)? ?"
-    r"(?:Z|[+-]\d\d:?\d\d)?)?)?)?",
-    re.ASCII,
-)
 
 
 class SitemapEntry(NamedTuple):
@@ -210,7 +205,7 @@ class _Records:
         for given, time in plain:
             text = given.strip()
             if text and (url := absolute(self.base, text)):
-                self.found.append(("url", SitemapEntry(url, _time(time.strip()))))
+                self.found.append(("url", SitemapEntry(url, w3c_time(time.strip()))))
 
     def start(self, tag: str, attributes: Mapping[str, str]) -> None:
         self.depth += 1
@@ -273,7 +268,7 @@ class _Records:
         self._values, self._record = {}, ""
         given = get("address") or get("guid")
         if given and (url := absolute(self.base, given)):
-            time = _time(get("time") or get("published") or "")
+            time = w3c_time(get("time") or get("published") or "")
             about = _plain(get("title")), _plain(get("description"))
             self.found.append((record, SitemapEntry(url, time, *about)))
 
@@ -286,18 +281,6 @@ def _split(tag: str) -> tuple[str, str]:
 
 def _is_no_link(attributes: Mapping[str, str]) -> bool:
     return attributes.get("isPermaLink", "true") != "true"
-
-
-def _time(text: str) -> str | None:
-    """Return a W3C time unchanged, a time of RSS (RFC 822) as W3C time, or None."""
-    if not text:
-        return None
-    if _W3C_TIME.fullmatch(text):
-        return text
-    try:
-        return parsedate_to_datetime(text[:64]).isoformat()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
 
 
 def _plain(text: str | None) -> str | None:

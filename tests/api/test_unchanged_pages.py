@@ -162,14 +162,15 @@ def crawl(web, path, **options):
     return {"type": "crawl", "url": web.url(path), "crawlOptions": options}
 
 
-def put_sitemap(web, spot, times):
+def put_sitemap(web, spot, times, padding=0, **headers):
     rows = "".join(
         f"<url><loc>{web.url(f'{spot}/{name}')}</loc><lastmod>{at}</lastmod></url>"
         for name, at in times.items()
     )
     space = "http://www.sitemaps.org/schemas/sitemap/0.9"
-    body = f'<urlset xmlns="{space}">{rows}</urlset>'
-    web.put(f"{spot}/sitemap.xml", answer(body, Content_Type="application/xml"))
+    body = f'<urlset xmlns="{space}">{rows}{" " * padding}</urlset>'
+    found = answer(body, Content_Type="application/xml", **headers)
+    web.put(f"{spot}/sitemap.xml", found)
 
 
 def test_a_page_is_not_fetched_if_its_sitemap_has_the_same_time(service, web, spot):
@@ -189,6 +190,77 @@ def test_a_page_is_not_fetched_if_its_sitemap_has_the_same_time(service, web, sp
     counts = {name: len(found) for name, found in statuses(web, spot).items()}
     # c may have changed today after its fetch.
     assert {name: counts[name] for name in times} == {"a": 1, "b": 2, "c": 2, "d": 1}
+
+
+@pytest.mark.parametrize("kind", ["etag", "date"])
+def test_an_unchanged_sitemap_is_not_sent_again(service, web, spot, kind):
+    names = [f"p{number}" for number in range(20)]
+    for name in names:
+        web.put(f"{spot}/{name}", answer(page(title=f"Page {name}"), ETag='"1"'))
+    put_sitemap(web, spot, dict.fromkeys(names, "2999-01-01"), **as_validators(kind))
+    made = create(service, crawl(web, f"{spot}/sitemap.xml"))
+    expected = dict.fromkeys(names, "new")
+    for count in (1, 2, 3):
+        assert states(run(service, made)) == expected
+        found = statuses(web, spot)
+        assert found["sitemap.xml"] == [200, 304, 304][:count]
+        assert found["p0"] == [200, 304, 304][:count]
+        expected = dict.fromkeys(names, "same")
+    put_sitemap(web, spot, dict.fromkeys(names[:15], "2999-01-01"), ETag='"2"')
+    check = run(service, made)
+    assert statuses(web, spot)["sitemap.xml"] == [200, 304, 304, 200]
+    assert check["summary"]["same"] == 15
+    assert check["summary"]["removed"] == 5
+
+
+def test_a_large_sitemap_is_fetched_again(service, web, spot):
+    web.put(f"{spot}/a", answer(page(), ETag='"1"'))
+    put_sitemap(web, spot, {"a": "2999-01-01"}, ETag='"1"', padding=9 * 2**20)
+    made = create(service, crawl(web, f"{spot}/sitemap.xml"))
+    for expected in ("new", "same"):
+        assert states(run(service, made)) == {"a": expected}
+    assert statuses(web, spot) == {"a": [200, 304], "sitemap.xml": [200, 200]}
+
+
+def put_feed(web, path, entries, **headers):
+    """Put an RSS feed; ``entries`` have the time of each page, empty for none."""
+    rows = "".join(
+        f"<item><title>{name}</title><link>{web.url(name)}</link>"
+        f"{at and f'<pubDate>{at}</pubDate>'}</item>"
+        for name, at in entries.items()
+    )
+    body = f'<rss version="2.0"><channel><title>News</title>{rows}</channel></rss>'
+    web.put(path, answer(body, Content_Type="application/rss+xml", **headers))
+
+
+OLD, NEWER = "Sun, 04 Jan 2026 10:00:00 GMT", "Mon, 05 Jan 2026 10:00:00 GMT"
+
+
+@pytest.mark.parametrize("name", ["news", "news.xml"])  # a page, and a sitemap
+@pytest.mark.parametrize("has_times", [False, True])
+def test_entries_of_an_unchanged_feed_are_not_fetched(
+    service, web, spot, name, has_times
+):
+    paths = [f"{spot}/{each}" for each in "abc"]
+    for path in paths:
+        web.put(path, page(title=f"Page {path}"))
+    times = dict.fromkeys(paths[:2], OLD if has_times else "")
+    put_feed(web, f"{spot}/{name}", times, Last_Modified=OLD)
+    target = crawl(web, f"{spot}/{name}", crawlEntireDomain=True)
+    made = create(service, target)
+    first = run(service, made)
+    assert {"a": "new", "b": "new"}.items() <= states(first).items()
+    again = states(run(service, made))
+    assert again == dict.fromkeys(states(first), "same")
+    found = statuses(web, spot)
+    found.pop(f"{name}/sitemap.xml", None)  # looked for below each start page
+    assert found == {name: [200, 304], "a": [200], "b": [200]}
+    later = dict.fromkeys(paths[1:], NEWER if has_times else "")
+    put_feed(web, f"{spot}/{name}", later, Last_Modified=NEWER)
+    assert states(run(service, made))["c"] == "new"
+    found = statuses(web, spot)
+    assert (found[name], found["c"]) == ([200, 304, 200], [200])
+    assert (found["a"], found["b"]) == ([200], [200, 200])
 
 
 def test_sitemaps_are_trusted_only_as_long_as_the_operator_says(

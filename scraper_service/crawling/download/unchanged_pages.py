@@ -17,7 +17,11 @@ from scraper_service.crawling.scheduler import LeasedScheduler
 from scraper_service.discovery.lastmod import proves_no_change
 from scraper_service.options.availability import HTTP
 from scraper_service.options.serialization import scrape_options_from_json
-from scraper_service.storage.jobs.base_pages import base_scrape, read_base_page
+from scraper_service.storage.jobs.base_pages import (
+    base_scrape,
+    read_base_page,
+    read_base_sitemap,
+)
 from scraper_service.storage.jobs.job_records import LOCAL_TEAM
 
 if TYPE_CHECKING:
@@ -34,7 +38,7 @@ _VALUE = re.compile(rb"[\x20-\x7e]{1,1000}")  # others are not sent back
 
 
 class UnchangedPages:
-    """Finds pages that have not changed since the job ``BASE_JOB_ID``.
+    """Finds pages and sitemap files that have not changed since the job ``BASE_JOB_ID``.
 
     Sends the ``ETag`` and ``Last-Modified`` of a page's last response to the URL that sent
     them. In place of a 304 the stored response is returned, and no request is made for a page
@@ -65,10 +69,9 @@ class UnchangedPages:
         if not await self._is_usual(request):
             return None
         if "base_page" not in meta:
-            lease: Lease = meta["lease"]
-            meta["base_page"] = await self._read(lease.row_id)
+            meta["base_page"] = await self._read(meta["lease"])
         base: BasePage | None = meta["base_page"]
-        if base is None or {base.kept.engine, meta.get("engine")} != {HTTP}:
+        if base is None or {base.kept.engine, meta.get("engine", HTTP)} != {HTTP}:
             return None
         status, headers = read_head(base.kept.head)
         if status >= HTTPStatus.BAD_REQUEST:
@@ -88,14 +91,19 @@ class UnchangedPages:
         meta = request.meta
         options: ScrapeOptions | None = meta.get("options")
         lease: Lease | None = meta.get("lease")
-        if options is None or lease is None or lease.is_sitemap:
+        if options is None or lease is None:
+            return False
+        if lease.is_sitemap and meta.get("robots_only"):
             return False
         if not options.accepts_copies or options.max_tokens is not None:
             return False
         if self._known is None:
-            team_id = meta["team_id"] or LOCAL_TEAM
+            # Sitemaps have no team of their own.
+            team_id = meta.get("team_id") or meta.get("converter_team") or LOCAL_TEAM
             self._known = asyncio.ensure_future(self._base_options(team_id))
         known = await asyncio.shield(self._known)
+        if known is not None and lease.is_sitemap:  # formats make no difference to it
+            known, options = evolve(known, formats=()), evolve(options, formats=())
         return known is not None and known.as_made == options.as_made
 
     async def _base_options(self, team_id: str) -> ScrapeOptions | None:
@@ -103,9 +111,11 @@ class UnchangedPages:
         found = await scheduler.read(base_scrape, self._base_id, team_id)
         return None if found is None else scrape_options_from_json(found)
 
-    async def _read(self, row_id: int) -> BasePage | None:
+    async def _read(self, lease: Lease) -> BasePage | None:
         scheduler = LeasedScheduler.of(self._crawler)
-        return await scheduler.read(read_base_page, self._base_id, row_id)
+        if lease.is_sitemap:
+            return await scheduler.read(read_base_sitemap, self._base_id, lease.key)
+        return await scheduler.read(read_base_page, self._base_id, lease.row_id)
 
     def process_response(self, request: Request, response: Response) -> Response:
         base: BasePage | None = request.meta.get("base_page")

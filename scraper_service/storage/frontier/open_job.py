@@ -68,11 +68,11 @@ from scraper_service.storage.transactions import (
 from scraper_service.storage.webhook_outbox import tell
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
     from sqlalchemy import Connection, Row
 
-    from scraper_service.storage.frontier.packed_pages import PackedPage
+    from scraper_service.storage.frontier.packed_pages import Packed
     from scraper_service.storage.jobs.job_records import Outcome
 
 MAX_WARNING = 2000  # characters
@@ -196,10 +196,8 @@ class OpenJob:
             return None
         return max(0, self.limit - self.open - self.pages)
 
-    def apply(
-        self, outcomes: list[Outcome], packed: Mapping[int, PackedPage]
-    ) -> dict[int, Commit]:
-        """Store outcomes, whose pages are in ``packed`` by row.
+    def apply(self, outcomes: list[Outcome], packed: Packed) -> dict[int, Commit]:
+        """Store outcomes, with what is ``packed`` of them.
 
         Return the commits of accepted outcomes, by row.
         """
@@ -215,6 +213,10 @@ class OpenJob:
         ]
         self._acknowledge([x for x in accepted if not x.goes_on], delivered)
         self._store_pages(delivered, packed)
+        files = [x for x in accepted if x.kind is UrlKind.SITEMAP and x.kept]
+        self.more_bytes += add_sources(
+            self._connection, self.job_id, files, packed.responses
+        )
         change_snapshots.store(
             self._connection, [x.snapshot for x in delivered if x.snapshot]
         )
@@ -338,14 +340,12 @@ class OpenJob:
             self.skipped += other.state != RowState.SKIPPED
         return False
 
-    def _store_pages(
-        self, outcomes: list[Outcome], packed: Mapping[int, PackedPage]
-    ) -> None:
+    def _store_pages(self, outcomes: list[Outcome], packed: Packed) -> None:
         if not outcomes:
             return
         pages, charges = [], []
         for outcome in outcomes:
-            found = packed[outcome.row_id]
+            found = packed.pages[outcome.row_id]
             self.more_bytes += found.stored_size
             pages.append(
                 {
@@ -377,11 +377,9 @@ class OpenJob:
         if facts := [outcome.facts for outcome in outcomes if outcome.facts]:
             self.page_counts = add_pages(self.page_counts, facts)
         _ADD_PAGES.run_many(self._connection, pages)
-        responses = [
-            (outcome.page_id, outcome.kept, packed[outcome.row_id].response)
-            for outcome in outcomes
-        ]
-        add_sources(self._connection, self.job_id, responses)
+        self.more_bytes += add_sources(
+            self._connection, self.job_id, outcomes, packed.responses
+        )
         ADD_CHARGE.run_many(self._connection, charges)
 
     def _tell_of(self, accepted: list[Outcome], delivered: set[int]) -> None:

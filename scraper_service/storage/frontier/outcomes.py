@@ -8,7 +8,7 @@ from attrs import evolve
 from sqlalchemy import bindparam, select
 
 from scraper_service.storage.frontier.open_job import OpenJob
-from scraper_service.storage.frontier.packed_pages import packed
+from scraper_service.storage.frontier.packed_pages import pack_all
 from scraper_service.storage.jobs.job_records import (
     ACTIVE,
     Commit,
@@ -50,8 +50,7 @@ def append(
     already stored is accepted again without a change, since callers repeat a call whose
     response was lost.
     """
-    # Before the lock of the job, for which others wait.
-    pages = {each.row_id: packed(each) for each in outcomes if each.page is not None}
+    stored = pack_all(outcomes)  # before the lock of the job, for which others wait
     counts = _READ_JOB.one(connection, {"job_id": job_id})
     commits: dict[int, Commit] = {}
     revision = 0 if counts is None else counts.revision
@@ -60,7 +59,7 @@ def append(
     else:
         open_job = OpenJob(connection, counts)
         for run in _runs(outcomes):
-            commits |= open_job.apply(run, pages)
+            commits |= open_job.apply(run, stored)
         state = open_job.write(JobState.SCRAPING)
     if late := [outcome for outcome in outcomes if outcome.row_id not in commits]:
         commits |= _stored_before(connection, late, state)

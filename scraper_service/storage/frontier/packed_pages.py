@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from attrs import frozen
@@ -10,35 +11,49 @@ from scraper_service.content.text.compression import compress
 from scraper_service.content.text.kept_responses import StoredResponse, pack
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from scraper_service.storage.jobs.job_records import Outcome
 
 
 @frozen
 class PackedPage:
-    """A page of an outcome, compressed."""
+    """A page, compressed."""
 
     #: Bytes of its JSON.
     size: int
     body: bytes
     #: The page with its whole Markdown, if ``body`` has a part of it.
     whole: bytes | None
-    #: The response that the page was made of, if the job keeps it.
-    response: StoredResponse | None
 
     @property
     def stored_size(self) -> int:
         """The bytes that it takes."""
-        found = self.response
-        response = 0 if found is None else len(found.head) + len(found.body)
-        return len(self.body) + len(self.whole or b"") + response
+        return len(self.body) + len(self.whole or b"")
 
 
-def packed(outcome: Outcome) -> PackedPage:
-    """Return the page of an outcome that has one."""
-    assert outcome.page is not None
-    return PackedPage(
-        size=len(outcome.page),
-        body=compress(outcome.page),
-        whole=None if outcome.whole is None else compress(outcome.whole),
-        response=None if outcome.kept is None else pack(outcome.kept),
+@frozen
+class Packed:
+    """What outcomes store, by their rows."""
+
+    pages: Mapping[int, PackedPage]
+    #: The responses that jobs keep, of pages and sitemap files.
+    responses: Mapping[int, StoredResponse]
+
+
+def pack_all(outcomes: Sequence[Outcome]) -> Packed:
+    """Return the pages and responses of outcomes that have one."""
+    return Packed(
+        pages={
+            each.row_id: PackedPage(
+                len(each.page),
+                compress(each.page),
+                None if each.whole is None else compress(each.whole),
+            )
+            for each in outcomes
+            if each.page is not None
+        },
+        responses={
+            each.row_id: pack(each.kept) for each in outcomes if each.kept is not None
+        },
     )

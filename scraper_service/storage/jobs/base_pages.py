@@ -23,7 +23,7 @@ from scraper_service.storage.jobs.job_records import (
     RowState,
     UrlKind,
 )
-from scraper_service.storage.jobs.page_sources import has_sources
+from scraper_service.storage.jobs.page_sources import has_sources, sitemap_source
 from scraper_service.storage.schema import frontier, job, page, page_source
 from scraper_service.storage.transactions import now_of
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 class BasePage:
     """A page of the base with its response."""
 
-    #: The compressed JSON of the page.
+    #: The compressed JSON of the page, empty for a sitemap file.
     body: bytes
     kept: KeptResponse
     #: The age of the response in seconds.
@@ -97,6 +97,24 @@ def read_base_page(
             return None
         next_id = found.base_job_id
     return None
+
+
+def read_base_sitemap(
+    connection: Connection, base_id: str, key: int
+) -> BasePage | None:
+    """Return a sitemap file of the base by the key of its URL, None without one."""
+    facts, head, body = page_source.c.facts, page_source.c.head, page_source.c.body
+    at = now_of(connection)
+    found = connection.execute(
+        select(facts, head, body)
+        .join(job, job.c.id == page_source.c.job_id)
+        .where(page_source.c.page_id == sitemap_source(base_id, key))
+        .where(job.c.expires_at > at)
+    ).one_or_none()
+    if found is None:
+        return None
+    kept = unpack(StoredResponse(found.facts, bytes(found.head), bytes(found.body)))
+    return None if kept.is_cut else BasePage(b"", kept, max(0.0, at - kept.at), None)
 
 
 def _page_of(job_id: str, key: int, url: str) -> Select[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import TYPE_CHECKING
 
 from sqlalchemy import delete, exists, func, select
@@ -15,11 +16,11 @@ from scraper_service.storage.schema import page, page_source
 from scraper_service.storage.statements import insertion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from sqlalchemy import Connection
 
-    from scraper_service.items import KeptResponse
+    from scraper_service.storage.jobs.job_records import Outcome
 
 DROPPED_AT_ONCE = 200  # in one transaction
 _ADD = insertion(page_source, "page_id", "job_id", "size", "facts", "head", "body")
@@ -28,22 +29,39 @@ _ADD = insertion(page_source, "page_id", "job_id", "size", "facts", "head", "bod
 def add_sources(
     connection: Connection,
     job_id: str,
-    pages: Iterable[tuple[str, KeptResponse | None, StoredResponse | None]],
-) -> None:
-    """Store the responses of delivered pages, by the ids of the pages. Some have none."""
-    rows = [
-        {
-            "page_id": page_id,
-            "job_id": job_id,
-            "size": len(kept.body),
-            "facts": stored.facts,
-            "head": stored.head,
-            "body": stored.body,
-        }
-        for page_id, kept, stored in pages
-        if kept is not None and stored is not None
-    ]
+    outcomes: Iterable[Outcome],
+    responses: Mapping[int, StoredResponse],
+) -> int:
+    """Store the responses of pages and sitemap files that have one, by their rows.
+
+    Returns their stored bytes.
+    """
+    rows, size = [], 0
+    for outcome in outcomes:
+        if (kept := outcome.kept) is None:
+            continue
+        found = responses[outcome.row_id]
+        size += len(found.head) + len(found.body)
+        rows.append(
+            {
+                "page_id": outcome.page_id or sitemap_source(job_id, outcome.key),
+                "job_id": job_id,
+                "size": len(kept.body),
+                "facts": found.facts,
+                "head": found.head,
+                "body": found.body,
+            }
+        )
     _ADD.run_many(connection, rows)
+    return size
+
+
+def sitemap_source(job_id: str, key: int) -> str:
+    """Return what stands for the id of a page in the source of a sitemap file.
+
+    ``key`` is that of its URL.
+    """
+    return str(uuid.uuid5(uuid.UUID(job_id), f"sitemap {key}"))
 
 
 def drop_sources(connection: Connection, job_id: str) -> int:
@@ -63,7 +81,9 @@ def drop_sources(connection: Connection, job_id: str) -> int:
 
 def has_sources(connection: Connection, job_id: str) -> bool:
     """Return True if a job has kept the response of any page."""
-    found = exists().where(page_source.c.job_id == job_id)
+    found = exists().where(
+        page_source.c.job_id == job_id, page.c.id == page_source.c.page_id
+    )
     return bool(connection.scalar(select(found)))
 
 
