@@ -287,3 +287,39 @@ def test_only_the_last_check_keeps_responses(start_service, web, spot, tmp_path)
         count = connection.scalar(sa.text("SELECT count(*) FROM page_source"))
     engine.dispose()
     assert count == 1
+
+
+@pytest.mark.parametrize("kind", ["etag", "bytes"])
+@pytest.mark.parametrize("is_crawl", [False, True])
+def test_an_unchanged_page_costs_no_call_of_the_model(
+    clever, chat, web, spot, kind, is_crawl
+):
+    schema = {"type": "object", "properties": {"title": {"type": "string"}}}
+    data = {"type": "changeTracking", "modes": ["json"], "schema": schema}
+    options = {"formats": [{**data, "prompt": "The title"}, "summary"]}
+    headers = as_validators(kind) if kind == "etag" else {}
+    web.put(f"{spot}/a", answer(page(text="One " * 50), **headers))
+    target = scrape(web.url(f"{spot}/a"), **options)
+    if is_crawl:
+        target = {**crawl(web, f"{spot}/a", sitemap="skip"), "scrapeOptions": options}
+    verdict = {"meaningful": True, "confidence": "high", "reason": "It is another."}
+    replies = {"matters": verdict, "": {"title": "Lamp"}}
+    chat.behave(answer={"by_text": replies})
+    made = create(clever, target, goal="Other titles")
+    assert states(run(clever, made)) == {"a": "new"}
+    calls = len(chat.asked())
+    assert calls >= 2
+    for _ in range(2):
+        [found] = run(clever, made)["pages"]
+        assert found["status"] == "same"
+        assert found["snapshot"]["json"] == {"title": "Lamp"}
+    assert len(chat.asked()) == calls
+    replies[""] = {"title": "Lamp of the year"}
+    chat.behave(answer={"by_text": replies})
+    web.put(f"{spot}/a", page(text="Two " * 50))
+    [found] = run(clever, made)["pages"]
+    assert (found["status"], found["judgment"]["reason"]) == (
+        "changed",
+        "It is another.",
+    )
+    assert len(chat.asked()) == calls + 1
