@@ -1,6 +1,8 @@
 """Two services on one database check many monitors, and are killed one after the other.
 
-``MONITOR_KILLS`` is the number of kills, 2 unless given; ``CRASH_SEED`` repeats a run.
+``MONITOR_KILLS`` is the number of kills, 2 unless given, ``MONITOR_COUNT`` that of the
+monitors, 6 unless given; ``CRASH_SEED`` repeats a run. Each turn sets the run times of all
+monitors to the past, in place of a clock.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from tests.support.crash import kill
+from tests.support.mail_server import MailReceiver
 from tests.support.monitors import create, scrape
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, page, slow
@@ -21,10 +24,12 @@ from tests.support.waiting import wait_until
 
 KILLS = int(os.environ.get("MONITOR_KILLS", "2"))
 SEED = os.environ.get("CRASH_SEED", "tides")
-MONITORS = max(6, min(40, KILLS))
+MONITORS = int(os.environ.get("MONITOR_COUNT", "6"))
+MAILED = 5  # one in so many monitors sends mail
+MAIL = {"enabled": True, "recipients": ["x@b.example"]}
 PAGES = 2  # of a monitor: one that changes with a check, and one that never does
 LONGEST_S = 3.0  # from the due time to the kill: schedulers look every 2 s
-SECONDS_PER_KILL = 100  # far more than one takes
+SECONDS_PER_KILL = 100 + 2 * MONITORS  # far more than one takes
 OVER = ("completed", "partial", "failed")
 
 
@@ -60,7 +65,7 @@ def pages_of(service, monitor, check):
 def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
     start_service, postgres, tmp_path
 ):
-    chance = random.Random(SEED)
+    chance, begun = random.Random(SEED), time.monotonic()
     database = postgres()
     settings = {
         "SCRAPER_DATABASE_URL": database,
@@ -69,7 +74,10 @@ def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
         "SCRAPER_EGRESS_ALLOW": "127.0.0.2/31",
     }
     folders = [tmp_path / name for name in ("one", "two")]
-    with ScriptedSite({}) as web, Receiver() as receiver:
+    with ScriptedSite({}) as web, Receiver() as receiver, MailReceiver() as mail:
+        channel = receiver.url("/ok/channel").replace("http://", "json://")
+        settings["SCRAPER_NOTIFICATION_CHANNELS"] = f"team={channel}"
+        settings["SCRAPER_SMTP_URL"] = mail.url
         services = [start_service(folder, **settings) for folder in folders]
         made = []
         for number in range(MONITORS):
@@ -77,7 +85,11 @@ def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
             web.put(f"/{number}/b", slow(page(text=f"Page {number}."), 0.2))
             urls = [web.url(f"/{number}/{name}") for name in "ab"]
             hook = receiver.url(f"/ok/{number}/")
-            made.append(create(services[0], scrape(*urls), webhook=hook))
+            told = {} if number % MAILED else {"email": MAIL}
+            if number == 0:  # a channel takes one message in 5 s
+                told["channels"] = ["team"]
+            more = {"webhook": hook, "notification": told}
+            made.append(create(services[0], scrape(*urls), **more))
         changed: list[set[int]] = []
         for turn in range(KILLS + 1):
             changed.append(
@@ -97,6 +109,7 @@ def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
                 )
             if turn < KILLS:
                 services[victim] = start_service(folders[victim], **settings)
+        mails = set()
         for number, monitor in enumerate(made):
             checks = checks_of(services[0], monitor)
             assert len(checks) == KILLS + 1
@@ -108,6 +121,27 @@ def test_no_check_is_missed_or_run_twice_and_each_change_is_told_once(
                 )
                 assert pages_of(services[0], monitor, check) == expected, (number, turn)
             assert_told_once(receiver, number, checks)
+            turns = [t for t in range(KILLS + 1) if t == 0 or number in changed[t]]
+            news = {checks[turn]["id"] for turn in turns}
+            if number == 0:
+                wait_until(lambda x=news: messages_of(receiver) >= x)
+                assert messages_of(receiver) == news
+            if number % MAILED == 0:
+                mails |= {f"<{check_id}@a.example>" for check_id in news}
+        # A mail may come twice, with the same id.
+        wait_until(lambda: {each["Message-ID"] for each in mail.messages} >= mails)
+        assert {each["Message-ID"] for each in mail.messages} == mails
+        spent = time.monotonic() - begun
+        print(  # the figures of docs/monitors.md
+            f"{MONITORS} monitors, {KILLS} kills, {MONITORS * (KILLS + 1)} checks,"
+            f" {len(mails)} mails ({len(mail.messages)} received), {spent:.0f} s"
+        )
+
+
+def messages_of(receiver):
+    """Return the checks that the messages to the channel are about."""
+    texts = [each.json["message"] for each in receiver.received("/ok/channel")]
+    return {text.split("Check ")[1].split(":")[0] for text in texts}
 
 
 def assert_told_once(receiver, number, checks):
