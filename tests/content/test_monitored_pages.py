@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import random
 
 import pytest
 
 from scraper_service.content.change_tracking.monitored_pages import (
     MAX_DIFF,
+    MAX_TOLD,
     changed_fields,
     compare_monitored,
 )
@@ -104,6 +106,26 @@ def test_a_long_diff_is_cut_at_the_end_of_a_line():
     assert len(diff["text"]) <= MAX_DIFF
     assert diff["text"].endswith(f"+{line}")
     assert diff["text"].startswith("--- previous\n+++ current\n@@")
+
+
+@pytest.mark.parametrize("form", ["few", "half", "other", "one line"])
+def test_a_diff_of_pages_of_5_mb_keeps_its_limits(form):
+    chance = random.Random(form)
+    old = [f"{chance.random():.16f} {'word ' * 7}" for _ in range(95_000)]
+    new = {
+        "few": [*old[:7], "changed", *old[8:]],
+        "half": [line if chance.random() < 0.5 else f"{line} too" for line in old],
+        "other": sorted(old),
+        "one line": ["x" * 5_000_000],
+    }[form]
+    first = compare(page("\n".join(old)))
+    found = compare(page("\n".join(new)), first)
+    assert found.status == "changed"
+    assert len(found.diff) < 4 * MAX_DIFF
+    assert len(found.told) <= MAX_TOLD
+    diff = json.loads(found.diff)
+    assert len(diff["text"]) <= MAX_DIFF
+    assert diff.get("truncated", False) == (form != "few")
 
 
 def state(old, new, mode="markdown", **rules):

@@ -389,7 +389,7 @@ def look(*schedulers):
     """Let schedulers of several processes look at once; return the checks of each."""
 
     async def run():
-        return await asyncio.gather(*(each.look() for each in schedulers))
+        return await asyncio.gather(*(each.do_due() for each in schedulers))
 
     return asyncio.run(run())
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import email
 import email.policy
 import socketserver
 import threading
+import time
 from typing import TYPE_CHECKING, Self
 
 if TYPE_CHECKING:
@@ -18,6 +20,23 @@ class _Handler(socketserver.StreamRequestHandler):
     server: _Server
 
     def handle(self) -> None:
+        mode = self.server.mode
+        with contextlib.suppress(OSError):  # the client may have had enough
+            if mode == "endless":
+                while True:
+                    self.wfile.write(b"220-more\r\n" * 100)
+            elif mode == "long":
+                self.wfile.write(b"220 " + b"x" * 2**20)
+            elif mode == "drips":
+                while True:
+                    self.wfile.write(b"2")
+                    time.sleep(0.05)
+            elif mode == "silent":
+                self.rfile.read()
+            else:
+                self._converse(mode)
+
+    def _converse(self, mode: str) -> None:
         self._say("220 ready")
         for line in self.rfile:
             word = line[:4].upper()
@@ -29,7 +48,9 @@ class _Handler(socketserver.StreamRequestHandler):
                 self.server.messages.append(found)
                 self._say("250 taken")
             elif word == b"QUIT":
-                self._say("221 bye")
+                self._say("500 stay" if mode == "rude" else "221 bye")
+                return
+            elif word == b"MAIL" and mode == "drops":
                 return
             elif word == b"RCPT" and self.server.refusals:
                 self.server.refusals -= 1
@@ -46,18 +67,22 @@ class _Server(socketserver.ThreadingTCPServer):
     daemon_threads = True
     messages: list[EmailMessage]
     refusals: int
+    mode: str
 
 
 class MailReceiver:
     """The server in a thread, a context manager.
 
-    It refuses the first ``refusals`` recipients.
+    It refuses the first ``refusals`` recipients. Modes: ``endless`` (a greeting without an
+    end), ``long`` (a line of 1 MiB), ``drips`` (a byte at a time), ``silent``, ``drops``
+    (closes in the middle), ``rude`` (an error for the goodbye).
     """
 
-    def __init__(self, refusals: int = 0):
+    def __init__(self, refusals: int = 0, mode: str = ""):
         self._server = _Server((HOST, 0), _Handler)
         self._server.messages = []
         self._server.refusals = refusals
+        self._server.mode = mode
         self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
 
     @property

@@ -26,7 +26,8 @@ from scraper_service.services.monitoring.channel_process import (
     REFUSED,
     SENT,
 )
-from scraper_service.services.monitoring.mail import Sender, title_of, told_of
+from scraper_service.services.monitoring.mail import title_of, told_of
+from scraper_service.services.monitoring.polling import Poller
 from scraper_service.storage.monitors import messages
 
 if TYPE_CHECKING:
@@ -142,10 +143,10 @@ class Channels:
         return found
 
 
-class ChannelSender(Sender):
+class ChannelSender(Poller):
     """Sends the messages of checks to channels."""
 
-    what = "messages"
+    failure = "messages of monitors could not be sent"
 
     def __init__(self, database: Database, channels: Channels):
         self._database = database
@@ -155,7 +156,7 @@ class ChannelSender(Sender):
     def is_used(self) -> bool:
         return bool(self._channels.names)
 
-    async def send_due(self) -> None:
+    async def do_due(self) -> None:
         due = await self._database.read(messages.due_messages, AT_ONCE)
         await asyncio.gather(*(self._attempt(*each) for each in due))
 

@@ -6,14 +6,18 @@ import asyncio
 import json
 import logging
 import smtplib
+import socket
 import ssl
+import threading
+from contextlib import suppress
 from email.message import EmailMessage
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from attrs import frozen
 
-from scraper_service.errors import ServiceUnavailable, variable
+from scraper_service.errors import variable
+from scraper_service.services.monitoring.polling import Poller
 from scraper_service.storage.monitors import mails
 
 if TYPE_CHECKING:
@@ -22,9 +26,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 2.0
 AT_ONCE = 4  # mails in one look
 SEND_S = 30.0  # for each step of a conversation with the server
+TALK_S = 100.0  # for a conversation, so that no other process has tried again
+MAX_LINES = 1000  # of the server in a conversation
 RETRIES_S = (60.0, 300.0, 900.0)
 MAX_DIFF = 20_000  # characters of a diff in a mail
 PORTS = {"smtp": 587, "smtps": 465}
@@ -70,14 +75,7 @@ class MailServer:
     def send(self, message: EmailMessage) -> None:
         """Send a message. Blocks; raises :exc:`OSError` and :exc:`smtplib.SMTPException`."""
         context = ssl.create_default_context()
-        server: smtplib.SMTP
-        if self.scheme == "smtps":
-            server = smtplib.SMTP_SSL(
-                self.host, self.port, timeout=SEND_S, context=context
-            )
-        else:
-            server = smtplib.SMTP(self.host, self.port, timeout=SEND_S)
-        with server:
+        with _Conversation.of(self, context) as server:
             server.ehlo()
             if self.scheme == "smtp" and server.has_extn("starttls"):
                 server.starttls(context=context)
@@ -92,53 +90,79 @@ class MailServer:
             server.send_message(message)
 
 
-class Sender:
-    """Sends what is due again and again, together with other processes.
+class _Conversation(smtplib.SMTP):
+    """A conversation with limits on its time and on what the server says."""
 
-    A subclass sends what is due in :meth:`send_due`, and does nothing unless
-    :attr:`is_used`.
-    """
+    talk_s = TALK_S
+    _lines = 0
+    _watch: threading.Timer | None = None
 
-    #: What it sends, for the log.
-    what: ClassVar[str]
+    @classmethod
+    def of(cls, server: MailServer, context: ssl.SSLContext) -> _Conversation:
+        """Return a conversation that has begun."""
+        place = server.host, server.port
+        if server.scheme == "smtps":
+            return _EncryptedConversation(*place, timeout=SEND_S, context=context)
+        return cls(*place, timeout=SEND_S)
 
-    _loop: asyncio.Task[None] | None = None
+    def getreply(self) -> tuple[int, bytes]:
+        if self._watch is None:
+            # A server that drips bytes keeps within the limit of each step.
+            self._watch = threading.Timer(self.talk_s, self._cut_off)
+            self._watch.daemon = True
+            self._watch.start()
+        if self.file is None and self.sock is not None:
+            self.file = _Lines(self.sock.makefile("rb"), self)
+        return super().getreply()
 
-    @property
-    def is_used(self) -> bool:
-        """Whether anything can be sent."""
-        raise NotImplementedError
+    def count_line(self) -> None:
+        """Raise :exc:`OSError` for a server that says too much."""
+        self._lines += 1
+        if self._lines > MAX_LINES:
+            raise OSError("the server says too much")
 
-    async def send_due(self) -> None:
-        """Send some of what is due."""
-        raise NotImplementedError
+    def _cut_off(self) -> None:
+        sock = self.sock  # None if the conversation has just ended
+        with suppress(OSError):
+            if sock is not None:
+                sock.shutdown(socket.SHUT_RDWR)
 
-    def open(self) -> None:
-        """Start to send."""
-        if self.is_used:
-            self._loop = asyncio.ensure_future(self._run())
+    def close(self) -> None:
+        if self._watch is not None:
+            self._watch.cancel()
+        super().close()
 
-    async def close(self) -> None:
-        """Stop. What was not sent is sent later."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.wait([self._loop])
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.send_due()
-            except ServiceUnavailable:
-                pass  # logged where it was raised; the next turn tries again
-            except Exception:
-                logger.exception("%s of monitors could not be sent", self.what)
-            await asyncio.sleep(POLL_S)
+    def __exit__(self, *args: object) -> None:
+        # The message was taken, whatever the server says to the goodbye.
+        with suppress(OSError, smtplib.SMTPException):
+            self.quit()
+        self.close()
 
 
-class Mailer(Sender):
+class _EncryptedConversation(_Conversation, smtplib.SMTP_SSL):
+    """A conversation that is encrypted from its start."""
+
+
+class _Lines:
+    """The lines of a server, which are counted."""
+
+    def __init__(self, lines: Any, conversation: _Conversation):
+        self._lines = lines
+        self._conversation = conversation
+
+    def readline(self, most: int) -> bytes:
+        self._conversation.count_line()
+        line: bytes = self._lines.readline(most)
+        return line
+
+    def close(self) -> None:
+        self._lines.close()
+
+
+class Mailer(Poller):
     """Sends the mail of checks. Without a server it does nothing."""
 
-    what = "mail"
+    failure = "mail of monitors could not be sent"
 
     def __init__(self, database: Database, server: MailServer | None):
         self._database = database
@@ -148,7 +172,7 @@ class Mailer(Sender):
     def is_used(self) -> bool:
         return self._server is not None
 
-    async def send_due(self) -> None:
+    async def do_due(self) -> None:
         for check_id in await self._database.read(mails.due_mails, AT_ONCE):
             await self._attempt(check_id)
 

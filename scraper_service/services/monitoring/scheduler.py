@@ -7,11 +7,10 @@ processes look; and after a downtime one check stands for all times that were mi
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from scraper_service.errors import ServiceUnavailable
+from scraper_service.services.monitoring.polling import Poller
 from scraper_service.storage.monitors import check_steps, checks, monitors
 
 if TYPE_CHECKING:
@@ -21,19 +20,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-POLL_S = 2.0
 DUE_AT_ONCE = 100  # monitors in one look
 LOST_AT_ONCE = 20  # checks
 CLOCK_STEP_S = 60.0  # back; then the next run times are computed again
 
 
-class MonitorScheduler:
-    """Looks for due monitors every :data:`POLL_S`.
+class MonitorScheduler(Poller):
+    """Looks for due monitors.
 
     ``wake`` is called when there are new checks. ``clock`` returns the time in seconds
     since 1970; None is the clock of the database, which all processes share.
     ``usual_disk_mb`` is the quota in MiB of teams without one of their own, 0 for none.
     """
+
+    failure = "the due monitors could not be started"
 
     def __init__(
         self,
@@ -47,29 +47,8 @@ class MonitorScheduler:
         self._clock = clock
         self._usual_disk_mb = usual_disk_mb
         self._looked_at: float | None = None
-        self._loop: asyncio.Task[None] | None = None
 
-    def open(self) -> None:
-        """Start to look."""
-        self._loop = asyncio.ensure_future(self._run())
-
-    async def close(self) -> None:
-        """Stop to look. Other processes or a restart go on."""
-        if self._loop is not None:
-            self._loop.cancel()
-            await asyncio.wait([self._loop])
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except ServiceUnavailable:
-                pass  # logged where it was raised; the next turn tries again
-            except Exception:
-                logger.exception("the due monitors could not be started")
-            await asyncio.sleep(POLL_S)
-
-    async def look(self) -> int:
+    async def do_due(self) -> int:
         """Start the checks that are due, and return their number.
 
         Also ends checks that were lost with their job.
