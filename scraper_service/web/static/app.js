@@ -2,7 +2,7 @@
 import { render } from "./libraries/preact.js";
 import { useEffect, useState } from "./libraries/hooks.js";
 import { readSession, session, signIn, signOut } from "./http.js";
-import { Failure, html, place } from "./ui.js";
+import { Failure, Notice, html, place } from "./ui.js";
 import { Job } from "./job.js";
 import { Jobs } from "./jobs.js";
 import { MonitorForm } from "./monitor_form.js";
@@ -63,10 +63,12 @@ function SignIn() {
     try {
       await signIn({ key: key.trim() });
     } catch (failed) {
+      if (failed.status === 401) failed.message = "The service does not know this key. Look whether it was copied as a whole; it may also have been revoked, or have expired.";
       fail(failed);
     }
   };
   return html`<form class="card sign-in" onSubmit=${submit}><h1>Sign in</h1>
+    ${session.value.wasSignedIn && html`<${Notice} kind="warning">Your session is over. Sign in again: what you typed is still there.<//>`}
     <p>Enter an API key of this service once. It is exchanged for a cookie, which lasts 12 hours.</p>
     <div class="field"><label for="key">API key</label><input id="key" type="password" autocomplete="current-password" value=${key} onInput=${(event) => setKey(event.target.value)} autofocus /></div>
     <${Failure} error=${error} />

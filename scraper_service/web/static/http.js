@@ -44,7 +44,7 @@ export async function call(method, path, body, signal) {
   }
   // A session whose key may not do this goes on.
   const isSignedOut = response.status === 401 && value.code !== "MISSING_SCOPE";
-  if (isSignedOut) session.value = { ...session.value, signedIn: false };
+  if (isSignedOut) session.value = { ...session.value, signedIn: false, wasSignedIn: session.value?.wasSignedIn || session.value?.signedIn };
   if (!response.ok) throw new CallError(response.status, value);
   return value;
 }
@@ -61,12 +61,12 @@ export async function readSession() {
 
 export async function signIn(secret) {
   const found = await call("POST", "/v2/session", secret);
-  session.value = { ...session.value, ...found, signedIn: true };
+  session.value = { ...session.value, ...found, signedIn: true, wasSignedIn: false };
 }
 
 export async function signOut() {
   await call("DELETE", "/v2/session");
-  session.value = { ...session.value, signedIn: false, token: "" };
+  session.value = { ...session.value, signedIn: false, wasSignedIn: false, token: "" };
 }
 
 let described;

@@ -34,7 +34,7 @@ export function Job({ id }) {
     return follow(id, load, live.current);
   }, [id]);
   const { job, error } = state;
-  if (!job) return error ? html`<h1>Job</h1><${Failure} error=${error} retry=${load} /><p><a href="#/jobs">All jobs</a></p>` : html`<p class="quiet">Reading the job…</p>`;
+  if (!job) return error ? html`<h1>Job</h1><${Failure} error=${error} retry=${load} /><p>${error.status === 404 && "It was deleted, or its time is over: jobs are kept for a limited time. "}<a href="#/jobs">All jobs</a></p>` : html`<p class="quiet">Reading the job…</p>`;
   const path = PATHS[job.kind] && `${PATHS[job.kind]}/${id}`;
   return html`<p class="crumbs"><a href="#/jobs">Jobs</a></p>
     <div class="bar"><h1 class="cut">${job.target || job.kind}</h1><${StateTag} state=${job.state} /></div>

@@ -45,7 +45,7 @@ export function Jobs() {
     <${Rows} label="Jobs" rows=${state.jobs} height=${46} more=${() => state.next && load(state.next, state.jobs)}
       row=${(job) => html`<a class="row jobs-grid" href=${job.monitorId ? `#/monitors/${job.monitorId}` : `#/jobs/${job.id}?kind=${job.kind}`}>
         <span><${StateTag} state=${job.state} /></span>
-        <span class="cut"><b>${job.kind.replace("_", " ")}</b> ${job.target || html`<span class="quiet">not kept</span>`}</span>
+        <span class="cut"><b>${job.kind.replace("_", " ")}</b> ${job.target?.replace(/^https?:\/\//, "") || html`<span class="quiet">not kept</span>`}</span>
         <span>${job.completed === undefined ? "" : number(job.completed)}${job.total ? html`<span class="quiet"> of ${number(job.total)}</span>` : ""}</span>
         <span>${seconds(job.duration)}</span><span><${Time} at=${job.createdAt} /></span></a>`} />`}`;
 }

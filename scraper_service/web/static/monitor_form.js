@@ -1,8 +1,8 @@
 // The form that makes or changes a monitor.
 import { useState } from "./libraries/hooks.js";
-import { call, description } from "./http.js";
+import { CallError, call, description } from "./http.js";
 import { Failure, go, html, useLoaded } from "./ui.js";
-import { Field, Fields } from "./form.js";
+import { Field, Fields, forget, unfinished } from "./form.js";
 import { forms, members, optionsOf, resolved } from "./schema.js";
 
 // The options of each kind of target that stand above the others.
@@ -49,14 +49,16 @@ function Form({ id, document, account, monitor }) {
   };
   const options = Object.fromEntries(optionsOf(document, "/v2/monitor").map((each) => [each.name, each]));
   const errors = byField(state.error);
-  const field = (name, schema) => html`<${Field} key=${name} document=${document} path=${name} value=${values[name]} error=${errors[name]}
+  const field = (name, schema) => html`<${Field} key=${name} document=${document} path="${own}-${name}" value=${values[name]} error=${errors[name]}
     option=${{ ...options[name], schema: { ...options[name].schema, ...schema } }} set=${(value) => put(name, value)} />`;
   const submit = async (event) => {
     event.preventDefault();
+    const open = unfinished(`${own}-`);
+    if (open.length) return set({ error: new CallError(400, { error: `Not valid JSON yet: ${open.join(", ")}.` }) });
     set({ running: true });
     try {
       const found = id ? await save() : await call("POST", "/v2/monitor", values);
-      delete entered[own];
+      drop();
       go(`monitors/${found?.data.id || id}`);
     } catch (error) {
       set({ error });
@@ -67,15 +69,19 @@ function Form({ id, document, account, monitor }) {
     const body = Object.fromEntries(changed.map((key) => [key, values[key] ?? null]));
     return changed.length ? call("PATCH", `/v2/monitor/${id}`, body) : undefined;
   };
-  const dropped = () => {
+  const drop = () => {
     delete entered[own];
+    forget(`${own}-`);
+  };
+  const dropped = () => {
+    drop();
     go(id ? `monitors/${id}` : "monitors");
   };
   return html`<form class="monitor-form" aria-label="Monitor" onSubmit=${submit} novalidate>
-    <section class="card">${field("name")}<${Schedule} document=${document} option=${options.schedule} values=${values.schedule || {}} error=${errors.schedule} set=${(value) => put("schedule", value)} /></section>
-    <${Targets} document=${document} schema=${options.targets.schema} values=${values.targets || []} errors=${state.error?.details || []} set=${(value) => put("targets", value)} />
+    <section class="card">${field("name")}<${Schedule} own=${own} document=${document} option=${options.schedule} values=${values.schedule || {}} error=${errors.schedule} set=${(value) => put("schedule", value)} /></section>
+    <${Targets} own=${own} document=${document} schema=${options.targets.schema} values=${values.targets || []} errors=${state.error?.details || []} set=${(value) => put("targets", value)} />
     <section class="card" aria-label="Messages"><h2>Who is told</h2>
-      <${Told} document=${document} option=${options.notification} account=${account} values=${values.notification || {}} error=${errors.notification} set=${(value) => put("notification", value)} />${field("webhook")}</section>
+      <${Told} own=${own} document=${document} option=${options.notification} account=${account} values=${values.notification || {}} error=${errors.notification} set=${(value) => put("notification", value)} />${field("webhook")}</section>
     <section class="card" aria-label="Judging and storing"><h2>What matters, and how long it is kept</h2>${field("goal")}${field("judgeEnabled")}${field("retentionDays")}</section>
     <${Failure} error=${state.error} />
     <div class="bar"><button type="submit" class="primary" disabled=${state.running}>${state.running ? "Saving…" : id ? "Save" : "Create the monitor"}</button>
@@ -89,33 +95,33 @@ function byField(error) {
 }
 
 // Words or an expression: what is typed into one takes the place of the other.
-function Schedule({ document, option, values, error, set }) {
+function Schedule({ own, document, option, values, error, set }) {
   const change = (next) => {
     if (next.text !== values.text && next.text !== undefined) delete next.cron;
     if (next.cron !== values.cron && next.cron !== undefined) delete next.text;
     set(next);
   };
   const all = members(document, option.schema);
-  return html`<fieldset class="field"><legend>schedule</legend><div class="thirds"><${Fields} document=${document} options=${["text", "cron", "timezone"].map((name) => all.find((each) => each.name === name))} values=${values} set=${change} path="schedule" /></div>
+  return html`<fieldset class="field"><legend>schedule</legend><div class="thirds"><${Fields} document=${document} options=${["text", "cron", "timezone"].map((name) => all.find((each) => each.name === name))} values=${values} set=${change} path="${own}-schedule" /></div>
     ${error && html`<div class="help wrong">${error}</div>`}</fieldset>`;
 }
 
-function Targets({ document, schema, values, errors, set }) {
+function Targets({ own, document, schema, values, errors, set }) {
   const kinds = Object.fromEntries(forms(document, resolved(document, schema).items).map((each) => [each.properties.type.const, each]));
   const replace = (at, value) => set(values.map((each, number) => (number === at ? value : each)));
-  return html`${values.map((each, at) => html`<${Target} key=${each.id || at} at=${at} document=${document} kinds=${kinds} values=${each} set=${(value) => replace(at, value)}
+  return html`${values.map((each, at) => html`<${Target} key=${each.id || at} own=${own} at=${at} document=${document} kinds=${kinds} values=${each} set=${(value) => replace(at, value)}
       errors=${Object.fromEntries(errors.filter(({ path }) => path?.[0] === "targets" && path[1] === at).map(({ path, message }) => [path[2] || "type", message]))}
       remove=${values.length > 1 && (() => set(values.filter((_, number) => number !== at)))} />`)}
     <p><button type="button" onClick=${() => set([...values, { type: "scrape" }])}>Add a target</button></p>`;
 }
 
-function Target({ at, document, kinds, values, errors, set, remove }) {
+function Target({ own, at, document, kinds, values, errors, set, remove }) {
   const { type, id, ...rest } = values;
   const options = members(document, kinds[type]).filter(({ name }) => !["type", "id"].includes(name));
   const main = MAIN[type].map((name) => options.find((each) => each.name === name)).filter(Boolean);
   const others = options.filter(({ name }) => !MAIN[type].includes(name));
   const change = (next) => set({ type, ...(id && { id }), ...next });
-  const shared = { document, values: rest, set: change, errors, path: `target-${at}` };
+  const shared = { document, values: rest, set: change, errors, path: `${own}-target-${at}` };
   return html`<section class="card" aria-label="Target ${at + 1}"><div class="bar"><h2>Target ${at + 1}</h2><span class="spring"></span>${remove && html`<button type="button" class="small" onClick=${remove}>Remove</button>`}</div>
     <div class="field"><label for="type-${at}">type</label><select id="type-${at}" value=${type} onChange=${(event) => set({ type: event.target.value })}>
       ${Object.keys(kinds).map((each) => html`<option key=${each} value=${each}>${each}</option>`)}</select><div class="help">${HINT[type]}</div></div>
@@ -123,12 +129,12 @@ function Target({ at, document, kinds, values, errors, set, remove }) {
 }
 
 // Mail, and the channels of the operator by their names.
-function Told({ document, option, account, values, error, set }) {
+function Told({ own, document, option, account, values, error, set }) {
   const known = [...new Set([...account.channels, ...(values.channels || [])])];
   const options = members(document, option.schema).map((each) => (each.name === "channels" ? { ...each, schema: { ...each.schema, items: { enum: known } } } : each));
   const shown = options.filter(({ name }) => name !== "channels" || known.length);
   return html`${!known.length && html`<p class="quiet">The operator has named no channels, such as chats and push services.</p>`}
     ${!account.sendsMail && html`<p class="quiet">This service sends no mail: the operator has set no mail server.</p>`}
-    <${Fields} document=${document} options=${shown} values=${values} path="notification" set=${(next) => set(Object.keys(next).length ? next : undefined)} />
+    <${Fields} document=${document} options=${shown} values=${values} path="${own}-notification" set=${(next) => set(Object.keys(next).length ? next : undefined)} />
     ${error && html`<div class="help wrong">${error}</div>`}`;
 }

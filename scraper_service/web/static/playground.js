@@ -2,7 +2,7 @@
 import { useEffect, useRef, useState } from "./libraries/hooks.js";
 import { CallError, call, description } from "./http.js";
 import { Copy, Failure, Notice, Tabs, go, html, place, seconds, useLoaded } from "./ui.js";
-import { Fields } from "./form.js";
+import { Fields, forget, unfinished } from "./form.js";
 import { members, optionsOf } from "./schema.js";
 import { PageResult } from "./results.js";
 import { snippets } from "./snippets.js";
@@ -67,6 +67,8 @@ function Operation({ name, document }) {
 
   const run = async () => {
     if (missing.length) return setState({ error: new CallError(400, { error: `Still missing: ${missing.join(", ")}.` }) });
+    const open = unfinished(name);
+    if (open.length) return setState({ error: new CallError(400, { error: `Not valid JSON yet: ${open.join(", ")}.` }) });
     stop.current?.abort();
     const own = (stop.current = new AbortController());
     const begun = performance.now();
@@ -106,7 +108,7 @@ function Operation({ name, document }) {
       <div class="bar">
         <button type="button" class="primary" onClick=${run} disabled=${state.running} title="Ctrl-Enter">${state.running ? "Running…" : operation.job ? `Start ${name}` : `Run ${name}`}</button>
         ${state.running && html`<button type="button" onClick=${() => stop.current.abort()}>Stop</button>`}
-        <button type="button" onClick=${() => set(operation.start)}>Reset</button>
+        <button type="button" onClick=${() => { forget(name); setState({}); set(operation.start); }}>Reset</button>
         <${Copy} text=${link} label="Copy link to this form" />
       </div>
     </form>

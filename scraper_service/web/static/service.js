@@ -31,11 +31,11 @@ export function Usage() {
   const left = found?.credits.remainingCredits;
   const figures = found && [
     ["Credits left", left >= UNLIMITED ? "unlimited" : number(left)],
-    ["Of", left >= UNLIMITED ? "–" : number(found.credits.planCredits)],
+    left < UNLIMITED && ["Of", number(found.credits.planCredits)],
     ["Pages at a time", found.queue.maxConcurrency >= UNLIMITED ? "unlimited" : number(found.queue.maxConcurrency)],
     ["Running now", number(found.queue.activeJobsInQueue)],
     ["Waiting", number(found.queue.waitingJobsInQueue)],
-  ];
+  ].filter(Boolean);
   return html`<h1>Usage</h1><${Failure} error=${error} retry=${again} />
     ${found && html`<section class="card"><dl class="figures">${figures.map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>
       ${found.periods.length > 0 ? html`<${Plot} bars label="Credits used by day" unit="credits" points=${days(found.periods)} />` : html`<p class="empty">No credits were used yet.</p>`}</section>
@@ -55,7 +55,7 @@ function Account({ account: { team, callsPerMinute, keys } }) {
       <tr><th scope="row">Credits of the plan</th><td>${most(team.planCredits)}</td></tr>
       <tr><th scope="row">Calls a minute</th><td>${limited.length ? limited.map(([mode, count]) => html`<div key=${mode}>${mode} ${number(count)}</div>`) : most(null)}</td></tr></tbody></table></section>
     <section class="card" aria-label="Keys"><h2>Keys</h2>${!session.value?.needsKey ? html`<p class="empty">This service asks nobody for a key.</p>` : html`
-      <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Key</th><th>Name</th><th>KeyScope</th><th>Made</th><th>Last used</th><th>Now</th></tr></thead><tbody>
+      <div class="scroll" tabindex="0"><table class="list"><thead><tr><th>Key</th><th>Name</th><th>Scope</th><th>Made</th><th>Last used</th><th>Now</th></tr></thead><tbody>
       ${keys.map((each) => html`<tr key=${each.key + each.createdAt}><td><code>${each.key}</code></td><td>${each.name}</td><td>${each.scope}</td><td><${Time} at=${each.createdAt} /></td><td>${each.lastUsedOn || html`<span class="quiet">not in a year</span>`}</td>
         <td>${each.state !== "valid" ? html`<span class="tag bad">${each.state}</span>` : each.isOwn ? html`<span class="tag good">signed in with it</span>` : ""}</td></tr>`)}</tbody></table></div>
       <p class="quiet">Keys are stored as hashes, so they cannot be shown again. They and the limits are changed on the command line of the service: <code>scraper-service keys create</code>, <code>scraper-service teams</code>. This browser is signed in until <${Time} at=${session.value.expiresAt} />.</p>`}</section>`;
@@ -74,6 +74,9 @@ function Stored() {
       <td><button type="button" class="small" onClick=${() => remove(each.name)}>Delete</button></td></tr>`)}</tbody></table>`}</section>`;
 }
 
+// A name of the interface in words: loopLagP99Ms as "loop lag P99 ms".
+const worded = (name) => name.replace(/([a-z0-9])([A-Z])/g, (_, end, start) => `${end} ${start}`).replace(/\b[A-Z](?=[a-z])/g, (letter) => letter.toLowerCase());
+
 export function Health() {
   const [found, error, again] = useLoaded(async (signal) => {
     const [ready, facts] = await Promise.all(["/health/ready", "/health"].map(async (path) => (await fetch(path, { signal })).json()));
@@ -81,9 +84,9 @@ export function Health() {
   }, []);
   return html`<div class="bar"><h1>Health</h1><span class="spring"></span><button type="button" onClick=${again}>Refresh</button></div><${Failure} error=${error} retry=${again} />
     ${found && html`<section class="card"><h2>Checks</h2><${Notice} kind=${found.ready.success ? "info" : "error"}>${found.ready.success ? "All parts work." : "A part does not work; see below."}<//>
-      <table class="facts"><tbody>${Object.entries(found.ready.checks || {}).map(([name, told]) => html`<tr key=${name}><th scope="row">${name}</th><td><span class="tag ${told === "ok" ? "good" : "bad"}">${told}</span></td></tr>`)}</tbody></table></section>
-    <section class="card"><h2>Work under way</h2>${(found.facts.warnings || []).map((each) => html`<${Notice} key=${each}>${each}<//>`)}<table class="facts"><tbody>${Object.entries(found.facts).filter(([name]) => !["success", "status", "checks", "warnings"].includes(name)).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td>${typeof value === "object" ? Object.entries(value).map(([kind, count]) => `${kind}: ${count}`).join(", ") : String(value)}</td></tr>`)}</tbody></table></section>
+      <table class="facts"><tbody>${Object.entries(found.ready.checks || {}).map(([name, told]) => html`<tr key=${name}><th scope="row">${worded(name)}</th><td><span class="tag ${told === "ok" ? "good" : "bad"}">${told}</span></td></tr>`)}</tbody></table></section>
+    <section class="card"><h2>Work under way</h2>${(found.facts.warnings || []).map((each) => html`<${Notice} key=${each}>${each}<//>`)}<table class="facts"><tbody>${Object.entries(found.facts).filter(([name]) => !["success", "status", "checks", "warnings"].includes(name)).map(([name, value]) => html`<tr key=${name}><th scope="row">${worded(name)}</th><td>${typeof value === "object" ? Object.entries(value).map(([kind, count]) => `${kind}: ${count}`).join(", ") : String(value)}</td></tr>`)}</tbody></table></section>
     <section class="card"><h2>What this installation can do</h2><table class="facts"><tbody>
       <tr><th scope="row">Version</th><td>${found.can.version}</td></tr><tr><th scope="row">Database</th><td>${found.can.database}</td></tr><tr><th scope="row">Search</th><td>${found.can.searchEngines.join(", ") || "none"}</td></tr>
-      ${[...found.can.features, ...found.can.formats].map((each) => html`<tr key=${each.name}><th scope="row">${each.name}</th><td><span class="tag ${each.available ? "good" : ""}">${each.available ? "yes" : "no"}</span> <span class="quiet">${each.reason || ""}</span></td></tr>`)}</tbody></table></section>`}`;
+      ${[...found.can.features, ...found.can.formats].map((each) => html`<tr key=${each.name}><th scope="row">${worded(each.name)}</th><td><span class="tag ${each.available ? "good" : ""}">${each.available ? "yes" : "no"}</span> <span class="quiet">${each.reason || ""}</span></td></tr>`)}</tbody></table></section>`}`;
 }
