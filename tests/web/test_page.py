@@ -12,6 +12,7 @@ from playwright.sync_api import expect
 
 from tests.conftest import KEY
 from tests.support.crash import kill
+from tests.support.monitors import create, run, scrape
 from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.receiver import Receiver
 from tests.support.scripted_site import ScriptedSite, answer, page
@@ -302,6 +303,31 @@ def test_lists_of_any_length_make_few_rows(tab, crawled):
     ).to_be_visible()
 
 
+def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):
+    with ScriptedSite({}) as lists:
+        links = [f"/{number}" for number in range(60)]
+        lists.put("/", page(*links))
+        body = {"url": lists.url("/"), "limit": 1, "sitemap": "skip"}
+        job = service.post("/v2/crawl", body).json["id"]
+        wait_until(lambda: service.get(f"/v2/crawl/{job}").json["status"] != "scraping")
+    shown = tab.go(f"jobs/{job}?kind=crawl&tab=urls")
+    rows = shown.get_by_role("list", name="URLs")
+    expect(rows.get_by_role("button").first).to_be_visible()
+    shown.get_by_role("button", name="Refresh").focus()
+    shown.keyboard.press("Tab")
+    expect(rows.get_by_role("button").first).to_be_focused()
+    focused = rows.locator("button:focus")
+    for key, text in (("End", "/59"), ("PageUp", "/46"), ("ArrowDown", "/47")):
+        shown.keyboard.press(key)
+        expect(focused).to_contain_text(f"{text}limit")
+        expect(focused).to_be_in_viewport()
+    shown.keyboard.press("Enter")
+    told = shown.get_by_role("region", name="This URL")
+    expect(told).to_contain_text("/47")
+    shown.get_by_role("list", name="URLs").locator("button:focus").press("Tab")
+    expect(rows.locator("button:focus")).to_have_count(0)
+
+
 def test_failed_pages_are_grouped_and_retried(tab, crawled):
     shown = tab.page
     tab.go(f"jobs/{crawled}?kind=crawl&tab=errors")
@@ -388,6 +414,21 @@ def test_nothing_of_a_hostile_page_runs(browser, service):
             settle(shown)
         tab.go(f"jobs?q={urllib.parse.quote(HOSTILE)}")
         settle(shown)
+        data = {"modes": ["json", "git-diff"], "schema": {"properties": {"title": {}}}}
+        formats = [{"type": "changeTracking", **data}]
+        made = create(service, scrape(hostile.url("/"), formats=formats), name=HOSTILE)
+        run(service, made)
+        hostile.put("/", page(title=f"{HOSTILE} 2", text=f"2 {HOSTILE}"))
+        check = run(service, made)
+        tab.go("monitors")
+        settle(shown)
+        tab.go(f"monitors/{made['id']}?check={check['id']}")
+        shown.get_by_text("What has changed").click()
+        for name in ("One column", "Side by side"):
+            shown.get_by_role("button", name=name).click()
+            expect(shown.get_by_role("table", name="Diff")).to_contain_text("taken")
+        tab.go(f"monitors/{made['id']}/edit")
+        expect(shown.locator("[id$=-name]")).to_have_value(HOSTILE)
         assert shown.evaluate("window.taken") is None
         assert "taken" not in shown.title()
     tab.context.close()

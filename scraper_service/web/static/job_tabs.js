@@ -78,7 +78,7 @@ function Urls({ path }) {
       <button type="button" onClick=${first}>Refresh</button><span class="quiet">${state.total !== undefined && `${number(state.total)} URLs`}</span></form>
     <${Failure} error=${state.error} retry=${first} />
     ${state.urls.length > 0 && html`<${Rows} label="URLs" rows=${state.urls} height=${34} more=${() => state.next && load(state.next, state.urls)}
-      row=${(each) => html`<button type="button" class="row urls-grid" aria-pressed=${chosen === each} onClick=${() => choose(each)}>
+      row=${(each, reach) => html`<button type="button" class="row urls-grid" ...${reach} aria-pressed=${chosen === each} onClick=${() => choose(each)}>
         <span class="tag ${{ done: "good", failed: "bad", skipped: "" }[each.state] ?? "busy"}">${each.state}</span><span class="cut">${each.url}</span><span class="quiet cut">${each.reason || ""}</span></button>`} />`}
     ${chosen && html`<${Explained} each=${chosen} />`}`;
 }

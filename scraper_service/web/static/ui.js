@@ -1,6 +1,6 @@
 // Parts that several screens use.
 import { h } from "./libraries/preact.js";
-import { useEffect, useState } from "./libraries/hooks.js";
+import { useEffect, useRef, useState } from "./libraries/hooks.js";
 import { signal } from "./libraries/signals.js";
 import htm from "./libraries/htm.js";
 
@@ -112,21 +112,46 @@ export function Frame({ body, title }) {
     sandbox="allow-popups allow-popups-to-escape-sandbox"></iframe>`;
 }
 
-// A list of any length: only rows in view are made. `more` is called near the end.
+// A list of any length: only rows in view are made. `more` is called near the end. One row can
+// be reached with Tab, the others from there with the arrows, Page Up, Page Down, Home and End;
+// `row` gets the attributes for this.
 export function Rows({ rows, height, row, more, label }) {
   const [top, setTop] = useState(0);
+  const [active, activate] = useState(0);
+  const list = useRef(null);
+  const isMoved = useRef(false);
   const shown = 480;
   const first = Math.max(0, Math.floor(top / height) - 5);
   const last = Math.min(rows.length, Math.ceil((top + shown) / height) + 5);
+  const reached = active >= first && active < last ? active : Math.min(Math.ceil(top / height), last - 1);
   const scrolled = (event) => {
     setTop(event.currentTarget.scrollTop);
     if (more && event.currentTarget.scrollTop + shown * 2 > rows.length * height) more();
   };
+  const move = (event) => {
+    const page = Math.floor(shown / height) - 1;
+    const step = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -rows.length, End: rows.length }[event.key];
+    if (step === undefined) return;
+    event.preventDefault();
+    const to = Math.max(0, Math.min(rows.length - 1, reached + step));
+    const box = list.current;
+    box.scrollTop = Math.max((to + 1) * height - box.clientHeight, Math.min(box.scrollTop, to * height));
+    isMoved.current = true;
+    setTop(box.scrollTop);
+    activate(to);
+  };
+  useEffect(() => {
+    if (isMoved.current) list.current.querySelector('[tabindex="0"]')?.focus();
+    isMoved.current = false;
+  }, [active]);
   const above = { style: { height: `${first * height}px` } };
   const below = { style: { height: `${(rows.length - last) * height}px` } };
-  return html`<div class="rows" tabindex="0" role="list" aria-label=${label} onScroll=${scrolled}>
+  return html`<div class="rows" role="list" aria-label=${label} ref=${list} onScroll=${scrolled} onKeyDown=${move}>
     <div role="presentation" ...${above}></div>
-    ${rows.slice(first, last).map((item, at) => html`<div role="listitem" key=${first + at}>${row(item)}</div>`)}
+    ${rows.slice(first, last).map((item, place) => {
+      const at = first + place;
+      return html`<div role="listitem" key=${at}>${row(item, { tabindex: at === reached ? 0 : -1, onFocus: () => activate(at) })}</div>`;
+    })}
     <div role="presentation" ...${below}></div>
   </div>`;
 }
