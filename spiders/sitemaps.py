@@ -13,8 +13,8 @@ from scraper_service.discovery.sitemap import (
     MAX_BYTES,
     MAX_LEVELS,
     SitemapContent,
+    absent,
 )
-from scraper_service.items import PageError
 from scraper_service.options.urls import request_url
 
 if TYPE_CHECKING:
@@ -58,8 +58,7 @@ async def read_sitemap(
     ``level`` is the nesting level of the file. ``choice`` makes the rows.
     """
     if not 200 <= response.status < 300:
-        text = f"HTTP status {response.status}"
-        return SitemapContent(error=PageError("SITEMAP_ABSENT", text))
+        return SitemapContent(error=absent(response.status))
     source = spider.page_source(response, max_bytes=MAX_BYTES)
     content: SitemapContent = await spider.pool.read_sitemap(
         source, time_s, choice, **spider.owner(response)

@@ -93,6 +93,11 @@ def read_sitemap(source: PageSource, choice: ChoiceT = list) -> SitemapContent:
     return reading.content(rows)
 
 
+def absent(status: int) -> PageError:
+    """Return the error of a file that the site does not send."""
+    return PageError("SITEMAP_ABSENT", f"HTTP status {status}")
+
+
 def json_slices(rows: Iterable[Sequence[Any]]) -> tuple[bytes, ...]:
     """Return JSON arrays of up to :data:`SLICE_ROWS` rows each."""
     left = iter(rows)

@@ -392,6 +392,34 @@ def test_a_crawl_reports_pages_that_it_does_not_find_any_more(service, web, spot
     assert states(run(service, made)) == {"": "same", "a": "same"}
 
 
+def test_pages_are_not_removed_while_what_leads_to_them_fails(service, web, spot):
+    for name, links in {"": ["hub"], "hub": ["a"], "a": ["b"], "b": []}.items():
+        paths = [f"{spot}/{each}" for each in links]
+        web.put(f"{spot}/{name}", page(*paths, title=f"Page {name}"))
+    hub = page(f"{spot}/a", title="Page hub")
+    rows = f"<url><loc>{web.url(f'{spot}/s')}</loc></url>"
+    listed = answer(f"<urlset>{rows}</urlset>", Content_Type="application/xml")
+    web.put(f"{spot}/sitemap.xml", listed)
+    web.put(f"{spot}/s", page(title="Page s"))
+    target = {"type": "crawl", "url": web.url(f"{spot}/")}
+    made = create(service, target)
+    assert set(states(run(service, made))) == {"", "hub", "a", "b", "s"}
+    web.put(f"{spot}/hub", answer("no", status=403))
+    web.put(f"{spot}/sitemap.xml", answer("no", status=403))
+    for _ in range(2):
+        check = run(service, made)
+        assert states(check) == {"": "same", "hub": "error"}
+        assert check["targetResults"][0]["warning"].startswith("3 pages were not found")
+    web.put(f"{spot}/hub", hub)
+    web.put(f"{spot}/sitemap.xml", answer("gone", status=404))
+    check = run(service, made)
+    assert states(check) == {
+        **dict.fromkeys(["", "hub", "a", "b"], "same"),
+        "s": "removed",
+    }
+    assert "warning" not in check["targetResults"][0]
+
+
 def test_a_crawl_that_ends_at_its_limit_removes_nothing(service, web, spot):
     web.put(f"{spot}/", page(f"{spot}/a", f"{spot}/b"))
     for name in "ab":

@@ -134,6 +134,17 @@ def _compared(
     )
 
 
+def is_outage(text: bytes) -> bool:
+    """Return True if a page is there in place of one that may come back.
+
+    ``text`` is the JSON of the page. An empty shell is the page itself, with its links.
+    """
+    metadata = _metadata(json.loads(text))
+    code, verdict = metadata.get("statusCode"), metadata.get("verdict")
+    has_failed = code is not None and code >= 400 and code not in GONE
+    return has_failed or (verdict in NO_PAGE and verdict != EMPTY_SHELL)
+
+
 def _error(
     page: Mapping[str, Any], code: int | None, verdict: str | None, mode: str
 ) -> str | None:

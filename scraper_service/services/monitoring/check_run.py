@@ -28,7 +28,12 @@ from scraper_service.storage.jobs.job_records import JobState
 from scraper_service.storage.jobs.jobs import Jobs
 from scraper_service.storage.jobs.operations import step_id
 from scraper_service.storage.jobs.page_sources import drop_sources
-from scraper_service.storage.monitors import check_steps, checks, snapshots
+from scraper_service.storage.monitors import (
+    check_steps,
+    checks,
+    missing_pages,
+    snapshots,
+)
 from scraper_service.storage.monitors.check_records import (
     STATES,
     CheckedPages,
@@ -52,6 +57,7 @@ if TYPE_CHECKING:
     from scraper_service.storage.jobs.operations import Entry
     from scraper_service.storage.monitors.check_records import CheckPlan
 
+UNSURE = "{} pages were not found, and may still be there: what led to them could not be read."
 ROWS = 100  # of pages without a comparison, in one transaction
 NO_CREDITS = "The credits of the team do not suffice for a page of the crawl."
 GONE = "The job of the target is gone."
@@ -295,23 +301,33 @@ class _Run:
             await self._store(CheckedPages(target_id=target.id, rows=rows, kept=kept))
 
     async def _add_removed(self, target: CrawlTarget) -> None:
-        """Add the pages of the last complete check that this crawl has not found."""
-        while found := await self._work._database.read(
-            snapshots.missing,
-            self._plan.monitor_id,
-            target.id,
-            self._operation.id,
-            ROWS,
-        ):
+        """Add the pages of earlier checks that this crawl has not found."""
+        after: str | None = ""
+        unsure = 0
+        while after is not None:
+            found = await self._work._database.read(
+                missing_pages.read_missing,
+                self._plan.monitor_id,
+                target.id,
+                self._operation.id,
+                target.crawl,
+                after,
+                ROWS,
+            )
+            after, unsure = found.last, unsure + found.unsure
             rows = [
                 PageRow({"url": x.url, "status": "removed", "previous": x.scrape_id})
-                for x in found
+                for x in found.removed
             ]
-            await self._store(
-                CheckedPages(
-                    target_id=target.id, rows=rows, dropped=[x.key for x in found]
+            if rows:
+                dropped = [x.key for x in found.removed]
+                await self._store(
+                    CheckedPages(target_id=target.id, rows=rows, dropped=dropped)
                 )
-            )
+        if unsure:
+            progress = self._progress[target.id]
+            told = [progress.warning, UNSURE.format(unsure)]
+            progress.warning = " ".join(text for text in told if text)
 
     async def _search(self, target: Any) -> None:
         judge = self._judge(target)

@@ -66,23 +66,6 @@ def read_snapshots(
     return {row.key: PageSnapshot(*row) for row in rows}
 
 
-def missing(
-    connection: Connection, monitor_id: str, target_id: str, check_id: str, limit: int
-) -> list[PageSnapshot]:
-    """Return snapshots of URLs that a check has not found, without their bodies."""
-    rows = connection.execute(
-        select(table.c.key, table.c.url, table.c.scrape_id)
-        .where(
-            table.c.monitor_id == monitor_id,
-            table.c.target_id == target_id,
-            table.c.check_id != check_id,
-        )
-        .order_by(table.c.key)
-        .limit(limit)
-    )
-    return [PageSnapshot(*row) for row in rows]
-
-
 def store(
     connection: Connection,
     monitor_id: str,

@@ -1,0 +1,122 @@
+"""Pages that the crawl of a check has not found. Functions run inside a transaction.
+
+A page is removed if the pages and sitemaps that led to it were read again, and lead to it no
+more. While one of them cannot be read, nobody knows.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from attrs import frozen
+from sqlalchemy import select
+
+from scraper_service.content.change_tracking.comparison import GONE
+from scraper_service.content.change_tracking.monitored_pages import is_outage
+from scraper_service.content.text.compression import decompress
+from scraper_service.discovery.sitemap import absent
+from scraper_service.discovery.sitemap_locations import crawl_key
+from scraper_service.storage.jobs.job_records import RowState
+from scraper_service.storage.jobs.operations import step_id
+from scraper_service.storage.monitors.snapshots import PageSnapshot
+from scraper_service.storage.schema import frontier, page
+from scraper_service.storage.schema import monitor_snapshot as table
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from scraper_service.options.crawl import CrawlOptions
+
+MAX_STEPS = 100  # from a page towards the start of its crawl
+_GONE_FILES = frozenset(absent(status).message for status in GONE)
+
+
+@frozen
+class MissingPages:
+    """Some of the pages that a crawl has not found, without their bodies."""
+
+    removed: tuple[PageSnapshot, ...]
+    #: The number of those that may still be there.
+    unsure: int
+    #: The key of the last page; None if there are no more.
+    last: str | None
+
+
+def read_missing(
+    connection: Connection,
+    monitor_id: str,
+    target_id: str,
+    check_id: str,
+    options: CrawlOptions,
+    after: str,
+    limit: int,
+) -> MissingPages:
+    """Return pages with a snapshot that a check has not found, behind the key ``after``."""
+    rows = connection.execute(
+        select(table.c.key, table.c.url, table.c.scrape_id, table.c.check_id)
+        .where(
+            table.c.monitor_id == monitor_id,
+            table.c.target_id == target_id,
+            table.c.check_id != check_id,
+            table.c.key > after,
+        )
+        .order_by(table.c.key)
+        .limit(limit)
+    ).all()
+    own = step_id(check_id, target_id)
+    known: dict[int, bool] = {}
+    removed = []
+    for row in rows:
+        earlier = step_id(row.check_id, target_id)
+        found = _row(connection, earlier, crawl_key(options, row.url))
+        if not _is_unsure(connection, own, found, known):
+            removed.append(PageSnapshot(row.key, row.url, row.scrape_id))
+    last = rows[-1].key if rows else None
+    return MissingPages(tuple(removed), len(rows) - len(removed), last)
+
+
+def _row(connection: Connection, job_id: str, key: int) -> Any:
+    """Return the row of a URL in a crawl, None without one."""
+    columns = frontier.c
+    query = select(
+        *(columns.id, columns.found_on, columns.state, columns.status, columns.error)
+    )
+    return connection.execute(
+        query.where(columns.job_id == job_id, columns.key == key)
+    ).one_or_none()
+
+
+def _has_failed(connection: Connection, row: Any) -> bool:
+    """Return True if a URL was not read, and may be read again later."""
+    if row.state == RowState.FAILED:
+        return not (row.status in GONE or row.error in _GONE_FILES)
+    body = connection.scalar(select(page.c.body).where(page.c.frontier_id == row.id))
+    return body is not None and is_outage(decompress(body))
+
+
+def _is_unsure(
+    connection: Connection, own: str, found: Any, known: dict[int, bool]
+) -> bool:
+    """Return True if what led to a page in an earlier crawl failed in the crawl ``own``.
+
+    ``known`` has the results for earlier rows.
+    """
+    passed: list[int] = []
+    result = False
+    while found is not None and found.found_on is not None and len(passed) < MAX_STEPS:
+        if (before := known.get(found.found_on)) is not None:
+            result = before
+            break
+        passed.append(found.found_on)
+        found = connection.execute(
+            select(frontier.c.key, frontier.c.found_on).where(
+                frontier.c.id == found.found_on
+            )
+        ).one_or_none()
+        if found is None:
+            break
+        if (now := _row(connection, own, found.key)) is not None:
+            result = _has_failed(connection, now)
+            break
+    known.update(dict.fromkeys(passed, result))
+    return result
