@@ -82,6 +82,9 @@ def test_a_page_is_scraped_by_keyboard(tab, site):
     expect(result.get_by_role("tab", name="Rendered")).to_be_visible()
     frame = result.frame_locator("iframe")
     expect(frame.get_by_role("heading").first).to_be_visible()
+    result.get_by_role("button", name="Beside its Markdown").click()
+    expect(result.locator("pre.code")).to_contain_text("#")
+    expect(frame.get_by_role("heading").first).to_be_visible()
     result.get_by_role("tab", name="Rendered").focus()
     shown.keyboard.press("ArrowRight")
     expect(result.get_by_role("tab", name="Markdown")).to_be_focused()
@@ -289,7 +292,7 @@ def test_a_job_is_downloaded_in_every_format(tab, crawled, service):
     assert Axe().run(shown).response["violations"] == []
 
 
-def test_lists_of_any_length_make_few_rows(tab, crawled):
+def test_lists_of_any_length_make_few_rows(tab, crawled, site):
     shown = tab.page
     tab.go(f"jobs/{crawled}?kind=crawl&tab=urls")
     rows = shown.get_by_role("list", name="URLs").get_by_role("listitem")
@@ -297,10 +300,22 @@ def test_lists_of_any_length_make_few_rows(tab, crawled):
     rows.first.click()
     told = shown.get_by_role("region", name="This URL")
     expect(told).to_contain_text("Why")
+    form = shown.get_by_role("form", name="A missing URL")
+    for url, text in (
+        ("https://elsewhere.example/", "allowExternalLinks would follow it"),
+        (site.url("/site/12-flaky5/p/99"), "has a link to it"),
+    ):
+        form.get_by_label("URL").fill(url)
+        form.get_by_role("button", name="Explain").click()
+        expect(form.get_by_role("status")).to_contain_text(text)
     tab.go("jobs")
-    expect(
-        shown.get_by_role("list", name="Jobs").get_by_role("listitem").first
-    ).to_be_visible()
+    jobs = shown.get_by_role("list", name="Jobs").get_by_role("listitem")
+    expect(jobs.first).to_be_visible()
+    shown.get_by_label("until").fill("2020-01-31")
+    expect(shown.get_by_text("No jobs here")).to_be_visible()
+    expect(shown.get_by_label("until")).to_have_value("2020-01-31")
+    shown.get_by_label("until").fill("2999-01-31")
+    expect(jobs.first).to_be_visible()
 
 
 def test_a_list_of_any_length_is_one_stop_of_the_keyboard(tab, service):

@@ -19,7 +19,7 @@ export function Parts({ job, path, live }) {
   return html`<${Tabs} label="Parts of the job" chosen=${chosen} choose=${choose} tabs=${TABS} />
     <section class="card" role="tabpanel">
     ${chosen === "pages" && html`<${Pages} path=${path} live=${live} stamp=${stamp} />`}
-    ${chosen === "urls" && html`<${Urls} path=${path} />`}
+    ${chosen === "urls" && html`<${Urls} path=${path} />${job.kind === "crawl" && html`<${Missing} job=${job} />`}`}
     ${chosen === "errors" && html`<${Errors} path=${path} stamp=${counts.failed} job=${job} />`}
     ${chosen === "tree" && html`<${Tree} path=${path} />`}
     ${chosen === "quality" && html`<${Quality} path=${path} stamp=${stamp} />`}
@@ -95,6 +95,30 @@ function Explained({ each }) {
   return html`<section class="explained" aria-label="This URL"><h3 class="cut">${each.url}</h3><table class="facts"><tbody>
     ${facts.filter(([, value]) => value !== undefined).map(([name, value]) => html`<tr key=${name}><th scope="row">${name}</th><td>${value}</td></tr>`)}</tbody></table>
     ${each.scrapeId && html`<${StoredPage} key=${each.scrapeId} id=${each.scrapeId} />`}</section>`;
+}
+
+// Why the rules of a crawl leave a URL out, also one that it has not found.
+function Missing({ job }) {
+  const [url, setUrl] = useState("");
+  const [state, set] = useState({});
+  const explain = async (event) => {
+    event.preventDefault();
+    const { scrapeOptions, webhook, since, ...rules } = job.options;
+    try {
+      const { results } = await call("POST", "/v2/crawl/explain", { ...rules, url: rules.url || job.target, urls: [url.trim()] });
+      set({ found: results[0] });
+    } catch (error) {
+      set({ error });
+    }
+  };
+  const { found } = state;
+  const told = found && (!found.allowed ? REASONS[found.reason] || found.reason
+    : found.robots === "refused" ? REASONS.robots
+    : "The rules of the crawl allow it. If it is not in the list, no page or sitemap that was read has a link to it.");
+  return html`<form class="explained" aria-label="A missing URL" onSubmit=${explain}><h3>Is a page missing?</h3>
+      <div class="bar"><input type="url" class="spring" aria-label="URL" placeholder="its URL" value=${url} onInput=${(event) => setUrl(event.target.value)} /><button disabled=${!url.trim()}>Explain</button></div>
+      <${Failure} error=${state.error} />
+      ${told && html`<${Notice} kind=${found.allowed && found.robots !== "refused" ? "info" : "warning"}>${told} ${found.detail && html`<code>${found.detail}</code>`}<//>`}</form>`;
 }
 
 function Errors({ path, stamp, job }) {

@@ -37,6 +37,7 @@ export function Jobs() {
       <label>site<input type="search" value=${filters.site || ""} placeholder="example.org" onChange=${(event) => choose("site", event.target.value)} /></label>
       <label>text<input type="search" value=${filters.q || ""} placeholder="part of URL or name" onChange=${(event) => choose("q", event.target.value)} /></label>
       <label>since<input type="date" value=${(filters.since || "").slice(0, 10)} onChange=${(event) => choose("since", event.target.value && `${event.target.value}T00:00:00Z`)} /></label>
+      <label>until<input type="date" value=${dayBefore(filters.until)} onChange=${(event) => choose("until", event.target.value && dayAfter(event.target.value))} /></label>
       <button type="button" onClick=${first}>Refresh</button>
     </form>
     <${Failure} error=${state.error} retry=${first} />
@@ -49,6 +50,10 @@ export function Jobs() {
         <span>${job.completed === undefined ? "" : number(job.completed)}${job.total ? html`<span class="quiet"> of ${number(job.total)}</span>` : ""}</span>
         <span>${seconds(job.duration)}</span><span><${Time} at=${job.createdAt} /></span></a>`} />`}`;
 }
+
+// The list ends before a time; the form has the last day in it.
+const dayAfter = (day) => new Date(Date.parse(day) + 86400e3).toISOString();
+const dayBefore = (time) => (time ? new Date(Date.parse(time) - 86400e3).toISOString().slice(0, 10) : "");
 
 export function StateTag({ state }) {
   const kind = { completed: "good", failed: "bad", cancelled: "bad", paused: "warn" }[state] || "busy";

@@ -1,5 +1,6 @@
 // One page: its formats as tabs.
 import { useRef, useState } from "./libraries/hooks.js";
+import { signal } from "./libraries/signals.js";
 import { call } from "./http.js";
 import { Copy, Failure, Frame, Notice, Tabs, html, number, useLoaded } from "./ui.js";
 
@@ -33,7 +34,7 @@ export function PageResult({ page, told }) {
 }
 
 function Panel({ name, page }) {
-  if (name === "rendered") return html`<${Preview} key="markdown" body=${{ markdown: page.markdown }} />`;
+  if (name === "rendered") return html`<${Rendered} text=${page.markdown} />`;
   if (name === "markdown") return html`<${Source} text=${page.markdown} />`;
   if (name === "html") return html`<${HtmlPanel} text=${page.html ?? page.rawHtml} />`;
   if (name === "links" || name === "images") return html`<ul class="results">${page[name].slice(0, 1000).map((url, at) => html`<li key=${at}><a href=${safe(url)} target="_blank" rel="noopener noreferrer">${url}</a></li>`)}</ul>`;
@@ -57,6 +58,15 @@ function Preview({ body }) {
   if (!found) return html`<p class="quiet">Rendering…</p>`;
   return html`<${Frame} body=${found.html} title="Preview of the page" />
     <p class="quiet">Images are shown as their text, so that nothing is loaded from the site.${found.isCut ? " The page is long; its end is left out." : ""}</p>`;
+}
+
+const isBeside = signal(false);
+
+// The page, alone or beside its Markdown.
+function Rendered({ text }) {
+  const shown = html`<div><${Preview} key="markdown" body=${{ markdown: text }} /></div>`;
+  return html`<button type="button" class="small" aria-pressed=${isBeside.value} onClick=${() => (isBeside.value = !isBeside.value)}>Beside its Markdown</button>
+    ${isBeside.value ? html`<div class="pair">${shown}<${Source} text=${text} /></div>` : shown}`;
 }
 
 function HtmlPanel({ text }) {
