@@ -65,7 +65,10 @@ logger = logging.getLogger(__name__)
 
 EXTRA_LEASES = 4  # beyond the requests in flight, for pages in the converter pool
 STORED_AT_ONCE = 32  # pages being stored that do not count as leases
-LOOK_AHEAD = 4  # times as many rows, if the first rows wait for their hosts
+# Times as many rows, if the first rows wait for their hosts, or are fetched faster than
+# further rows are claimed.
+LOOK_AHEAD = 4
+SHORT_CLAIMS = 2  # in a row that last longer than the rows, until a claim doubles
 HOLD_S = 1.0  # for pages that are on their way to their hosts
 HOLD_POLL_S = 0.01
 LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
@@ -104,6 +107,9 @@ class LeasedScheduler(BaseScheduler):
         self._frontier = Frontier(self._database, self.owner)
         self._credits = Credits(self._database, self.owner)
         self._slots = settings.getint("JOB_CONCURRENCY")
+        self._batch = self._slots  # rows of a claim
+        self._short_claims = 0  # in a row
+        self._ran_out = False  # of rows, during the running claim
         self._concurrency: int | None = None
         self._team_id: str | None = None
         self._page_price: int | None = None  # reserved per page, None for no limit
@@ -204,11 +210,12 @@ class LeasedScheduler(BaseScheduler):
             return self._again.popleft()
         if self.is_paused:
             return None
-        if len(self._queue.rows) <= self._slots:  # a claim takes a transaction
+        if len(self._queue.rows) <= self._batch:  # a claim takes a transaction
             self._claim_soon()
         if self._out - len(self._queue.held) >= self._limit():
             return None
         if not (self._queue.held or self._queue.rows):
+            self._ran_out = self._claiming
             return None
         if not self._has_converters() or not self._permits.take():
             return None
@@ -279,7 +286,7 @@ class LeasedScheduler(BaseScheduler):
             self._claim_soon()
         elif hosts == 1:
             self._look_at = time.monotonic() + LOOK_EVERY_S
-            surplus = [rows.pop()[1] for _ in range(len(rows) - self._slots)]
+            surplus = [rows.pop()[1] for _ in range(len(rows) - self._batch)]
             self._tasks.spawn(self._give_back(surplus[::-1]))
 
     async def _give_back(self, rows: list[ClaimedRow]) -> None:
@@ -423,13 +430,14 @@ class LeasedScheduler(BaseScheduler):
         self._claiming = True
         self._has_news = False
         try:
-            claim = await self._frontier.claim(self.job_id, self._slots)
+            claim = await self._frontier.claim(self.job_id, self._batch)
         except ServiceUnavailable:
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
             return
         finally:
             self._claiming = False
+        self._note_claim(len(claim.rows))
         self._queue.add(claim.rows)
         self._leases.update((row.id, row.token) for row in claim.rows)
         if claim.base is not None:
@@ -444,6 +452,15 @@ class LeasedScheduler(BaseScheduler):
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
         self._nudge()
+
+    def _note_claim(self, count: int) -> None:
+        """Claim more rows from now on if a fast crawl has waited for its last claims."""
+        is_short = self._ran_out and count == self._batch
+        self._short_claims = self._short_claims + 1 if is_short else 0
+        self._ran_out = False
+        if self._short_claims == SHORT_CLAIMS:
+            self._short_claims = 0
+            self._batch = min(2 * self._batch, LOOK_AHEAD * self._slots)
 
     def _wake(self) -> None:
         self._expect_rows()

@@ -286,3 +286,26 @@ def test_pages_wait_for_no_others_where_no_url_is_left(settings, database, monke
         await scheduler._close()
 
     run(main())
+
+
+def test_claims_grow_where_the_urls_run_out_twice_in_a_row(settings, database):
+    """Each claim takes a transaction, which a fast crawl would wait for."""
+
+    async def main():
+        scheduler, _ = await begun(settings, database)
+        batches = []
+        for ran_out in (True, False, True, True, False):
+            scheduler._ran_out = ran_out
+            scheduler._note_claim(scheduler._batch)
+            batches.append(scheduler._batch)
+        assert batches == [4, 4, 4, 8, 8]
+        for _ in range(20):
+            scheduler._ran_out = True
+            scheduler._note_claim(scheduler._batch)
+        assert scheduler._batch == 16
+        await scheduler._claim()
+        assert await states(database) == [RowState.LEASED] * PAGES
+        await scheduler._close()
+        assert await states(database) == ALL_PENDING
+
+    run(main())
