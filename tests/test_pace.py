@@ -237,6 +237,19 @@ def test_pages_of_other_hosts_pass_in_front(start_service, paced_site):
     assert service.stop() == 0
 
 
+def test_two_slow_hosts_leave_room_to_all_others(start_service, paced_site):
+    service = start_service()
+    slow = [paced_site(pages=1, wait=20) for _ in range(2)]
+    fast = [paced_site(pages=1) for _ in range(4)]
+    # The first URLs fill what the job leases and looks at.
+    urls = [site.url(f"/p/{n}") for n in range(100) for site in slow]
+    urls += [site.url(f"/p/{n}") for n in range(20) for site in fast]
+    job = batch(service, urls, timeout=120_000)
+    wait_until(lambda: all(len(site.log) == 20 for site in fast))
+    wait_until(lambda: len(service.get(job).json["data"]) >= 80)
+    assert max(site.most() for site in slow) <= 8
+
+
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_host_has_one_ceiling_for_all(start_service, paced_site, processes):
     site = paced_site(pages=20, wait=1)

@@ -10,6 +10,7 @@ import time
 import uuid
 from collections import deque
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, WeakSet
 
 from attrs import evolve
@@ -38,6 +39,7 @@ from scraper_service.storage.accounts.credits import Credits
 from scraper_service.storage.connections import insist
 from scraper_service.storage.database import Database
 from scraper_service.storage.frontier.frontier import Frontier
+from scraper_service.storage.frontier.leases import Beyond
 from scraper_service.storage.jobs import job_listing
 from scraper_service.storage.jobs.admission import Terms
 from scraper_service.storage.jobs.job_records import (
@@ -56,7 +58,7 @@ if TYPE_CHECKING:
     from scrapy.crawler import Crawler
     from twisted.internet.defer import Deferred
 
-    from scraper_service.storage.jobs.job_records import ClaimedRow, Job
+    from scraper_service.storage.jobs.job_records import Claim, ClaimedRow, Job
 
 T = TypeVar("T")
 RenewT: TypeAlias = "Callable[[], Awaitable[Outcome]]"
@@ -72,6 +74,8 @@ SHORT_CLAIMS = 2  # in a row that last longer than the rows, until a claim doubl
 HOLD_S = 1.0  # for pages that are on their way to their hosts
 HOLD_POLL_S = 0.01
 LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
+MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
+FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
 POLL_S = 1.0  # for rows of other processes
 
 
@@ -123,6 +127,9 @@ class LeasedScheduler(BaseScheduler):
         self._storing = 0  # of these, pages that are being stored
         self._pages: dict[int, str] = {}  # row id to page id, of these
         self._look_at = 0.0
+        self._beyond = 0  # the last row of a look for other sites
+        self._beyond_at = 0.0
+        self._beyond_every_s = LOOK_EVERY_S
         self._dry = False  # the last claim found no row
         self._has_news = False  # since the last claim began
         self._claiming = False
@@ -213,6 +220,7 @@ class LeasedScheduler(BaseScheduler):
         if len(self._queue.rows) <= self._batch:  # a claim takes a transaction
             self._claim_soon()
         if self._out - len(self._queue.held) >= self._limit():
+            self._look_beyond()
             return None
         if not (self._queue.held or self._queue.rows):
             self._ran_out = self._claiming
@@ -223,6 +231,7 @@ class LeasedScheduler(BaseScheduler):
         if request is None:
             self._permits.give_back()
             self._look_ahead()
+            self._look_beyond()
             return None
         waited_s = self._permits.use(request.meta["lease"].row_id)
         if waited_s is not None:
@@ -288,6 +297,30 @@ class LeasedScheduler(BaseScheduler):
             self._look_at = time.monotonic() + LOOK_EVERY_S
             surplus = [rows.pop()[1] for _ in range(len(rows) - self._batch)]
             self._tasks.spawn(self._give_back(surplus[::-1]))
+
+    def _look_beyond(self) -> None:
+        """Look for URLs of other sites, if a few sites have all slots of the job."""
+        if self._queue.delay_s or self._claiming or self._ended or self.is_paused:
+            return
+        if time.monotonic() < self._beyond_at:
+            return
+        hosts = self._queue.hosts
+        if len(hosts) >= FEW_HOSTS or len(self._queue.rows) < self._slots:
+            return
+        sites = {_site(row.url) for _, row in self._queue.rows}
+        self._claiming = True
+        beyond = Beyond(self._beyond, tuple(sorted(sites)))
+        self._tasks.spawn(self._claim(beyond))
+
+    def _looked_beyond(self, claim: Claim) -> None:
+        """Note how far a look for other sites went. Without any, the next ones are rarer."""
+        self._beyond = claim.last or 0
+        if claim.rows:
+            self._beyond_every_s = LOOK_EVERY_S
+        elif claim.last is None:
+            self._beyond_every_s = min(2 * self._beyond_every_s, MOST_EVERY_S)
+        wait_s = 0.0 if claim.last else self._beyond_every_s
+        self._beyond_at = time.monotonic() + wait_s
 
     async def _give_back(self, rows: list[ClaimedRow]) -> None:
         leases = [(row.id, row.token) for row in rows]
@@ -384,6 +417,7 @@ class LeasedScheduler(BaseScheduler):
     def _set_pace(self, options: Any) -> None:
         self._concurrency = options.max_concurrency
         self._queue.delay_s = options.delay_s or 0.0
+        self._queue.slots = self._concurrency or self._slots
 
     async def _return_unrequested(self) -> None:
         """Return leased URLs without a request; of a paused job also retries."""
@@ -423,21 +457,24 @@ class LeasedScheduler(BaseScheduler):
             self._claiming = True
             self._tasks.spawn(self._claim())
 
-    async def _claim(self) -> None:
+    async def _claim(self, beyond: Beyond | None = None) -> None:
         if self._ended:
             self._claiming = False
             return
         self._claiming = True
         self._has_news = False
         try:
-            claim = await self._frontier.claim(self.job_id, self._batch)
+            claim = await self._frontier.claim(self.job_id, self._batch, beyond)
         except ServiceUnavailable:
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
             return
         finally:
             self._claiming = False
-        self._note_claim(len(claim.rows))
+        if beyond is None:
+            self._note_claim(len(claim.rows))
+        else:
+            self._looked_beyond(claim)
         self._queue.add(claim.rows)
         self._leases.update((row.id, row.token) for row in claim.rows)
         if claim.base is not None:
@@ -448,7 +485,7 @@ class LeasedScheduler(BaseScheduler):
         if claim.revision < self._revision or self.is_paused:
             await self._return_rows()  # it was made before the change
         self.notice(claim.revision)
-        if not claim.rows and not self._has_news:
+        if not (claim.rows or self._has_news or beyond):
             self._dry = True
             asyncio.get_running_loop().call_later(POLL_S, self._wake)
         self._nudge()
@@ -628,3 +665,9 @@ class LeasedScheduler(BaseScheduler):
         assert self._crawler.stats is not None
         for reason, count in counts[1].items():
             self._crawler.stats.set_value(f"urls/{reason}", count)
+
+
+def _site(url: str) -> str:
+    """Return what all URLs of the same site begin with."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}/"

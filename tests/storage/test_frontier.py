@@ -500,3 +500,30 @@ def test_processes_that_claim_and_store_together_keep_the_limit(harness):
     assert counted.state is JobState.COMPLETED
     assert counted.pages == 200
     assert harness.events(job_id)["completed"] == 1
+
+
+def test_urls_of_other_sites_are_found_behind_many_of_one(harness, monkeypatch):
+    monkeypatch.setattr(frontier, "LOOK_ROWS", 10)
+    sites = ["a.example"] * 25 + ["b_example.test"] * 3 + ["a.example"] * 4
+    links = [Link(n, f"http://{site}/{n}", 0) for n, site in enumerate(sites)]
+    seed = Seed("batch", "http://a.example/", None, tuple(links))
+    job_id = harness.run(job_store.insert_job, TEAM, seed, "{}", 2).id
+
+    def look(last, *names):
+        beyond = frontier.Beyond(last or 0, tuple(f"http://{name}/" for name in names))
+        return harness.run(frontier.claim, job_id, OWNER, 2, beyond)
+
+    first = harness.claim(job_id, 5)
+    assert {row.url[:17] for row in first} == {"http://a.example/"}
+    found, last = [], 0
+    for _ in range(4):
+        claim = look(last, "a.example")
+        found.append([row.key for row in claim.rows])
+        last = claim.last
+        harness.check(job_id)
+    # Ten rows at a time, and no more than two of them.
+    assert found == [[], [], [25, 26], [27]]
+    assert last is None  # the end
+    assert [row.key for row in look(0, "c.example").rows] == [5, 6]
+    # An underscore in a name stands for itself.
+    assert [row.key for row in look(0, "b-example.test").rows] == [7, 8]

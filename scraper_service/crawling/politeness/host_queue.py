@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from collections import deque
 from typing import TYPE_CHECKING
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from scraper_service.crawling.politeness.host_turns import Turn
     from scraper_service.storage.jobs.job_records import ClaimedRow
 
+ANY_NUMBER = 1_000_000
+
 
 class HostQueue:
     """Rows and requests of one job that wait for their hosts.
@@ -27,8 +30,10 @@ class HostQueue:
     ``rows`` are leased rows that were not requested yet, with their hosts. ``held`` are
     requests with ``meta["retry_at"]`` (:func:`time.monotonic`) and ``meta["time_s"]``, the
     time that they get again. ``nudge`` is called when the next request may be ready.
-    ``delay_s`` is the pause between two pages of the job, 0 for none. ``shut_hosts`` is the
-    number of hosts that kept :meth:`next_row` from a row. ``tally`` counts the waits.
+    ``delay_s`` is the pause between two pages of the job, 0 for none. ``slots`` is the number
+    of pages that the job may have in flight; hosts with pages or rows have equal parts of them,
+    so that slow hosts leave room to others. ``shut_hosts`` is the number of hosts that kept
+    :meth:`next_row` from a row. ``tally`` counts the waits.
     """
 
     def __init__(
@@ -38,6 +43,7 @@ class HostQueue:
         tally: JobTally | None = None,
     ):
         self.delay_s = 0.0
+        self.slots = ANY_NUMBER
         self.rows: deque[tuple[str, ClaimedRow]] = deque()
         self.held: deque[Request] = deque()
         self.shut_hosts = 0
@@ -78,7 +84,7 @@ class HostQueue:
             wait_s = request.meta["retry_at"] - now
             if wait_s > 0:
                 self._nudge_in(wait_s)
-            elif self._has_room(host := pace_key(request.url)):
+            elif self._has_room(host := pace_key(request.url), self._part()):
                 self.held.remove(request)
                 del request.meta["retry_at"]
                 request.meta["deadline"] = now + request.meta["time_s"]
@@ -90,8 +96,9 @@ class HostQueue:
     def next_row(self) -> ClaimedRow | None:
         """Return the first row whose host accepts requests now, or None."""
         shut: set[str] = set()
+        part = self._part()
         for place, (host, row) in enumerate(self.rows):
-            if host not in shut and self._is_ready(host):
+            if host not in shut and self._is_ready(host, part):
                 del self.rows[place]
                 self._hosts[row.id] = host
                 self._note(host, self._shut_since.pop(host, None))
@@ -136,13 +143,22 @@ class HostQueue:
         """Note that a page no longer needs its host, unless the page is held."""
         self._hosts.pop(row_id, None)
 
-    def _is_ready(self, host: str) -> bool:
+    @property
+    def hosts(self) -> set[str]:
+        """The hosts of rows and of pages in flight."""
+        return {host for host, _ in self.rows} | set(self._hosts.values())
+
+    def _part(self) -> int:
+        """Return the pages in flight that each host may have."""
+        return math.ceil(self.slots / max(1, len(self.hosts)))
+
+    def _is_ready(self, host: str, part: int) -> bool:
         if self.delay_s:
             wait_s = self._last_end + self.delay_s - time.monotonic()
             if wait_s > 0:
                 self._nudge_in(wait_s)
                 return False
-        if not self._has_room(host):
+        if not self._has_room(host, part):
             return False
         pause_s = self._pause_s(host)
         needs_turn = pause_s > 0 or host in self._wanted
@@ -152,9 +168,9 @@ class HostQueue:
         """Return the pause between two pages of a host, 0 for none."""
         return max(self.delay_s, self._pace.turns.crawl_delay_s(host))
 
-    def _has_room(self, host: str) -> bool:
+    def _has_room(self, host: str, part: int) -> bool:
         in_flight = sum(host == each for each in self._hosts.values())
-        if in_flight < self._pace.room(host):
+        if in_flight < min(part, self._pace.room(host)):
             return True
         if (wait_s := self._pace.closed_s(host)) > 0:
             self._nudge_in(wait_s)
@@ -187,5 +203,5 @@ class StoredQueue(HostQueue):
     def _pause_s(self, host: str) -> float:
         return 0.0
 
-    def _has_room(self, host: str) -> bool:
+    def _has_room(self, host: str, part: int) -> bool:
         return True

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from scraper_service.storage.database import Database
+    from scraper_service.storage.frontier.leases import Beyond
     from scraper_service.storage.jobs.job_records import Claim, Commit, Outcome
 
 
@@ -45,13 +46,15 @@ class Frontier:
         """Extend the leases of this process to ``lease_s`` seconds from now."""
         await self._database.write_apart(leases.beat, self.owner, lease_s)
 
-    async def claim(self, job_id: str, count: int) -> Claim:
-        """Lease up to ``count`` pending URLs of a job, the oldest first.
+    async def claim(
+        self, job_id: str, count: int, beyond: Beyond | None = None
+    ) -> Claim:
+        """Lease up to ``count`` pending URLs of a job, see :func:`leases.claim`.
 
         Waits for no page that this process stores.
         """
         return await self._database.write_aside(
-            leases.claim, f"claim {job_id}", job_id, self.owner, count
+            leases.claim, f"claim {job_id}", job_id, self.owner, count, beyond
         )
 
     async def store(

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import uuid
 from functools import lru_cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from attrs import evolve
-from sqlalchemy import and_, bindparam, insert, select, update
+from sqlalchemy import and_, bindparam, func, insert, not_, select, update
 
 from scraper_service.errors import SecretsUnreadable
 from scraper_service.storage.frontier import copied_rows, outcomes, sweeps
@@ -35,6 +35,7 @@ from scraper_service.storage.transactions import (
     lock_job_shared,
     look_at_job,
     now_of,
+    rows_in,
     try_lock_job,
     written,
 )
@@ -42,16 +43,33 @@ from scraper_service.storage.transactions import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from sqlalchemy import ColumnElement, Connection
+    from sqlalchemy import ColumnElement, Connection, Select
+    from sqlalchemy.sql.dml import ReturningUpdate
 
 # Leases of one URL that ended with a dead process. Converters run in processes of their
 # own, so a page rarely ends this process. Several restarts must not fail a page.
 MAX_ATTEMPTS = 10
 CLAIM_SIZES = 32  # whose statements are kept
+LOOK_ROWS = 5000  # in a look for URLs of other sites
 
 
-def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
-    """Lease up to ``count`` pending URLs, the oldest first.
+class Beyond(NamedTuple):
+    """Where to look for URLs of other sites than those that cannot be fetched now."""
+
+    #: The last row of the look before, 0 for the first look.
+    row_id: int
+    #: What the URLs of the sites begin with.
+    sites: tuple[str, ...]
+
+
+def claim(
+    connection: Connection,
+    job_id: str,
+    owner: str,
+    count: int,
+    beyond: Beyond | None = None,
+) -> Claim:
+    """Lease up to ``count`` pending URLs, the oldest first, or those ``beyond`` some.
 
     Leases none of a paused job, and none while the sweep of changed rules goes on. Copies
     further rows of a source job before. Waits for no commit of pages, and holds up none.
@@ -75,7 +93,12 @@ def claim(connection: Connection, job_id: str, owner: str, count: int) -> Claim:
         return found
     if locked.sweep is not None:
         sweeps.drop_refused(connection, job_id, count)
-    rows = _claiming(count).all(connection, {"job_id": job_id, "owner": owner})
+    if beyond is None:
+        values = {"job_id": job_id, "lessee": owner}
+        rows = _claiming(count).all(connection, values)
+    else:
+        rows, last = _claim_beyond(connection, job_id, owner, count, beyond)
+        found = evolve(found, last=last)
     # RETURNING has no order.
     leased = sorted((ClaimedRow(*row) for row in rows), key=_id)
     try:
@@ -107,12 +130,60 @@ def _claiming(count: int) -> Statement:
         .limit(constant(count))
         .with_for_update(skip_locked=True)
     )
-    return Statement(
+    return Statement(_leasing(oldest))
+
+
+def _claim_beyond(
+    connection: Connection, job_id: str, owner: str, count: int, beyond: Beyond
+) -> tuple[list[Any], int | None]:
+    """Lease URLs of other sites. Return their rows, and how far the look went.
+
+    Reads at most :data:`LOOK_ROWS` rows, so that a job with many URLs of one site costs little.
+    """
+    columns = frontier.c
+    looked_at = (
+        select(columns.id, columns.url)
+        .where(*rows_in(job_id, RowState.PENDING, beyond.row_id))
+        .order_by(*IN_ORDER)
+        .limit(written(LOOK_ROWS))
+        .subquery()
+    )
+    others = select(looked_at.c.id).where(
+        *(
+            not_(looked_at.c.url.startswith(each, autoescape=True))
+            for each in beyond.sites
+        )
+    )
+    ids = list(
+        connection.scalars(others.order_by(looked_at.c.id).limit(written(count)))
+    )
+    if len(ids) == count:
+        last: int | None = ids[-1]
+    else:
+        end = connection.execute(
+            select(func.count(), func.max(looked_at.c.id)).select_from(looked_at)
+        ).one()
+        last = end[1] if end[0] == LOOK_ROWS else None
+    if not ids:
+        return [], last
+    free = (
+        select(columns.id)
+        .where(columns.id.in_(ids), columns.state == RowState.PENDING)
+        .with_for_update(skip_locked=True)
+    )
+    rows = connection.execute(_leasing(free), {"lessee": owner}).all()
+    return list(rows), last
+
+
+def _leasing(chosen: Select[*tuple[Any, ...]]) -> ReturningUpdate[*tuple[Any, ...]]:
+    """Return the statement that leases the chosen rows to ``:lessee``."""
+    columns = frontier.c
+    return (
         update(frontier)
-        .where(columns.id.in_(oldest.scalar_subquery()))
+        .where(columns.id.in_(chosen.scalar_subquery()))
         .values(
             state=RowState.LEASED,
-            owner=bindparam("owner"),
+            owner=bindparam("lessee"),
             token=columns.token + 1,
             attempts=columns.attempts + 1,
         )

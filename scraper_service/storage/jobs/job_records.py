@@ -180,6 +180,8 @@ class Claim:
     page_price: int | None = None
     #: The ``revision`` of the job.
     revision: int = 0
+    #: How far a look beyond some sites went, None for all pending URLs.
+    last: int | None = None
 
 
 class Link(NamedTuple):
