@@ -58,7 +58,7 @@ ParamT = ParamSpec("ParamT")
 ResultT = TypeVar("ResultT")
 
 FIRST = "r0002"  # the oldest migration; earlier layouts were never released
-HEAD = "r0027"  # the newest migration; a test compares it with the migrations
+HEAD = "r0028"  # the newest migration; a test compares it with the migrations
 READERS = 4  # threads
 READ_S = 40  # for a read, with the wait for a thread
 BUSY_TIMEOUT_MS = 5_000

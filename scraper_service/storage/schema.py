@@ -861,3 +861,22 @@ for _dialect, _statements in SEARCH_INDEX.items():
     for _statement in _statements:
         _ddl = DDL(_statement)  # type: ignore[no-untyped-call]
         listen(search_page, "after_create", _ddl.execute_if(dialect=_dialect))
+
+#: How PostgreSQL stores tables whose rows change often. Free room on a page (``fillfactor``)
+#: lets a changed row stay on it, without new entries in the indexes. Without frequent vacuums,
+#: a claim would step over the entries of all URLs that were pending before.
+STORAGE = {
+    "frontier": "autovacuum_vacuum_scale_factor = 0.02,"
+    " autovacuum_analyze_scale_factor = 0.02",
+    "job": "fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02",
+    **dict.fromkeys(
+        ("host", "host_share", "rate", "share", "team", "worker"), "fillfactor = 50"
+    ),
+}
+for _table, _options in STORAGE.items():
+    _ddl = DDL(f"ALTER TABLE {_table} SET ({_options})")  # type: ignore[no-untyped-call]
+    listen(
+        metadata.tables[_table],
+        "after_create",
+        _ddl.execute_if(dialect="postgresql"),
+    )

@@ -34,6 +34,9 @@ def described(engine):
                 look.get_unique_constraints(table),
                 look.get_check_constraints(table),
             ]
+            if engine.dialect.name == "postgresql":
+                options = text("SELECT reloptions FROM pg_class WHERE relname = :name")
+                lists.append(connection.scalars(options, {"name": table}).all())
             ordered = [sorted(map(plain, each)) for each in lists]
             found[table] = [look.get_pk_constraint(table), *ordered]
     return found
