@@ -20,7 +20,10 @@ from tests.support.search_engines import SearchEngines
 from tests.support.waiting import wait_until
 from tests.web.conftest import WAIT_MS, Tab
 
-SCREENS = ("play", "play?op=crawl", "jobs", "monitors", "usage", "health", "reference")
+SCREENS = (
+    *("play", "play?op=crawl", "jobs", "monitors", "monitors/new"),
+    *("usage", "health", "reference"),
+)
 SIZES = {"wide": (1440, 900), "narrow": (360, 740)}
 HOSTILE = (
     "<script>document.title='taken';window.top.taken=1</script>"
@@ -499,6 +502,12 @@ def test_what_was_typed_outlives_an_outage_of_the_database(
         with server.away():
             tab.go("jobs")
             expect(shown.get_by_role("alert")).to_contain_text("database")
+            tab.go("health")
+            expect(shown.get_by_role("alert")).to_contain_text("A part does not work")
+            row = shown.get_by_role("row", name=re.compile("^database"))
+            expect(row).not_to_contain_text("ok")
+            tab.go("jobs")
+            expect(shown.get_by_role("alert")).to_contain_text("database")
         retry = shown.get_by_role("button", name="Try again")
         wait_until(lambda: service.get("/v2/jobs").status == 200)
         retry.click()
@@ -522,6 +531,9 @@ def test_what_was_typed_outlives_a_restart(browser, start_service, site, tmp_pat
     kill(service)
     shown.get_by_role("button", name="Run scrape").click()
     expect(shown.get_by_role("alert")).to_contain_text("cannot be reached")
+    tab.go("health")
+    expect(shown.get_by_role("alert")).to_contain_text("cannot be reached")
+    tab.go("play")
     start_service(tmp_path, SCRAPER_PORT=port)
     expect(url).to_have_value(site.url("/page/1"))
     shown.get_by_role("button", name="Run scrape").click()

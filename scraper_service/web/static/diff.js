@@ -4,7 +4,7 @@ import { signal } from "./libraries/signals.js";
 import { html, number } from "./ui.js";
 
 const ROWS = 400; // shown at first, and with each click on "more"
-const CELLS = 250000; // of a table that compares words; longer lines are marked as a whole
+const CELLS = 40000; // of a table that compares words; longer lines are marked as a whole
 const PAIRS = 900; // of lines in one change that are compared with each other
 const LIKE = 0.25; // of lines that are versions of each other
 

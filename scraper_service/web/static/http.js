@@ -69,6 +69,15 @@ export async function signOut() {
   session.value = { ...session.value, signedIn: false, wasSignedIn: false, token: "" };
 }
 
+// The JSON of /health and the like, which has a meaning with a bad status, too.
+export async function state(path, signal) {
+  try {
+    return await (await fetch(path, { signal })).json();
+  } catch (error) {
+    throw error.name === "AbortError" ? error : new CallError(0, {});
+  }
+}
+
 let described;
 // The OpenAPI document of the service, read once.
 export async function description() {

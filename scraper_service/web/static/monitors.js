@@ -7,7 +7,7 @@ import { Failure, Notice, Time, go, html, number, place, useLoaded } from "./ui.
 
 const STATES = ["new", "changed", "removed", "error", "same"];
 const KIND = { new: "good", changed: "warn", removed: "bad", error: "bad", same: "" };
-const POLL_MS = 2000;
+const RUNNING_MS = 2000, IDLE_MS = 15000; // between two reads of a monitor
 const MUTES = [["1", "1 hour"], ["8", "8 hours"], ["24", "1 day"], ["168", "1 week"], ["forever", "until I unmute"]];
 
 export function Monitors() {
@@ -39,8 +39,7 @@ export function Monitor({ id }) {
   }, [id]);
   const isRunning = Boolean(found?.monitor.currentCheckId);
   useEffect(() => {
-    if (!isRunning) return undefined;
-    const timer = setInterval(again, POLL_MS);
+    const timer = setInterval(() => !document.hidden && again(), isRunning ? RUNNING_MS : IDLE_MS);
     return () => clearInterval(timer);
   }, [isRunning]);
   const change = async (method, path, body, told) => {

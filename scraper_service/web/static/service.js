@@ -1,6 +1,6 @@
 // Usage of the team, stored sessions, and the state of the service.
 import { useState } from "./libraries/hooks.js";
-import { call, session } from "./http.js";
+import { call, session, state } from "./http.js";
 import { Failure, Notice, Time, bytes, html, number, useLoaded } from "./ui.js";
 import { Plot } from "./plot.js";
 
@@ -79,14 +79,16 @@ const worded = (name) => name.replace(/([a-z0-9])([A-Z])/g, (_, end, start) => `
 
 export function Health() {
   const [found, error, again] = useLoaded(async (signal) => {
-    const [ready, facts] = await Promise.all(["/health/ready", "/health"].map(async (path) => (await fetch(path, { signal })).json()));
-    return { ready, facts, can: (await call("GET", "/v2/capabilities", undefined, signal)).data };
+    const [ready, facts] = await Promise.all(["/health/ready", "/health"].map((path) => state(path, signal)));
+    // Without its database the service knows nobody, and tells no more than its state.
+    const can = await call("GET", "/v2/capabilities", undefined, signal).then((each) => each.data, () => undefined);
+    return { ready, facts, can };
   }, []);
   return html`<div class="bar"><h1>Health</h1><span class="spring"></span><button type="button" onClick=${again}>Refresh</button></div><${Failure} error=${error} retry=${again} />
     ${found && html`<section class="card"><h2>Checks</h2><${Notice} kind=${found.ready.success ? "info" : "error"}>${found.ready.success ? "All parts work." : "A part does not work; see below."}<//>
       <table class="facts"><tbody>${Object.entries(found.ready.checks || {}).map(([name, told]) => html`<tr key=${name}><th scope="row">${worded(name)}</th><td><span class="tag ${told === "ok" ? "good" : "bad"}">${told}</span></td></tr>`)}</tbody></table></section>
     <section class="card"><h2>Work under way</h2>${(found.facts.warnings || []).map((each) => html`<${Notice} key=${each}>${each}<//>`)}<table class="facts"><tbody>${Object.entries(found.facts).filter(([name]) => !["success", "status", "checks", "warnings"].includes(name)).map(([name, value]) => html`<tr key=${name}><th scope="row">${worded(name)}</th><td>${typeof value === "object" ? Object.entries(value).map(([kind, count]) => `${kind}: ${count}`).join(", ") : String(value)}</td></tr>`)}</tbody></table></section>
-    <section class="card"><h2>What this installation can do</h2><table class="facts"><tbody>
+    ${found.can && html`<section class="card"><h2>What this installation can do</h2><table class="facts"><tbody>
       <tr><th scope="row">Version</th><td>${found.can.version}</td></tr><tr><th scope="row">Database</th><td>${found.can.database}</td></tr><tr><th scope="row">Search</th><td>${found.can.searchEngines.join(", ") || "none"}</td></tr>
-      ${[...found.can.features, ...found.can.formats].map((each) => html`<tr key=${each.name}><th scope="row">${worded(each.name)}</th><td><span class="tag ${each.available ? "good" : ""}">${each.available ? "yes" : "no"}</span> <span class="quiet">${each.reason || ""}</span></td></tr>`)}</tbody></table></section>`}`;
+      ${[...found.can.features, ...found.can.formats].map((each) => html`<tr key=${each.name}><th scope="row">${worded(each.name)}</th><td><span class="tag ${each.available ? "good" : ""}">${each.available ? "yes" : "no"}</span> <span class="quiet">${each.reason || ""}</span></td></tr>`)}</tbody></table></section>`}`}`;
 }
