@@ -427,6 +427,11 @@ MAX_EXPORTS = 16
 # address. 0 keeps none.
 AUDIT_DAYS = 365
 
+# -- Ledger ----------------------------------------------------------------------------
+# Days that the charge of each page and call is kept. The usage of the last 366 days needs
+# them; balances do not. 0 keeps all.
+LEDGER_DAYS = 400
+
 # -- Logs ------------------------------------------------------------------------------
 # False writes no line for each request to the service. Requests to /health and /metrics
 # never have one.

@@ -16,6 +16,7 @@ from scraper_service.storage.accounts import (
     feedback,
     model_tokens,
 )
+from scraper_service.storage.accounts import credits as ledger
 from scraper_service.storage.accounts.audit import SERVICE, Actor
 from scraper_service.storage.accounts.keys import record_expired_keys
 from scraper_service.storage.files import artefacts
@@ -35,6 +36,7 @@ logger = logging.getLogger(__name__)
 
 EXPIRE_S = 30.0
 QUOTA_S = 1.0
+LEDGER_S = 3600.0
 DAY_S = 86_400
 PAUSED = (
     "The job was paused because the disk quota of the team, {} MiB, is used up. Delete other"
@@ -46,8 +48,16 @@ def keep_up(presence: Presence, database: Database, settings: BaseSettings) -> N
     """Repeat this work while a process is present."""
     presence.every(EXPIRE_S, partial(expire, database, settings))
     presence.every(QUOTA_S, partial(pause_full_jobs, database, settings))
+    presence.every(LEDGER_S, partial(expire_charges, database, settings))
     most_days = settings.getint("PAUSE_MAX_DAYS")
     presence.every(EXPIRE_S, partial(end_long_pauses, database, most_days))
+
+
+async def expire_charges(database: Database, settings: BaseSettings) -> None:
+    """Delete the charges of long ago."""
+    if days := settings.getint("LEDGER_DAYS"):
+        while await database.write(ledger.expire, days):
+            pass
 
 
 async def end_long_pauses(database: Database, most_days: int) -> None:

@@ -36,6 +36,7 @@ from scraper_service.storage.jobs.job_records import Job, JobState, Outcome
 from scraper_service.storage.politeness import team_limits
 from scraper_service.storage.schema import ledger as ledger_table
 from scraper_service.storage.schema import rate, share
+from scraper_service.storage.transactions import now_of
 from tests.support.waiting import WAIT_S
 
 TEAM, OTHER, OWNER = "team", "other", "owner"
@@ -414,3 +415,25 @@ def test_processes_know_the_pages_of_a_team_without_limit(database):
         assert await database.read(lambda c: c.execute(select(share)).all()) == []
 
     asyncio.run(run())
+
+
+def test_charges_of_long_ago_are_deleted_and_balances_stay(database, monkeypatch):
+    monkeypatch.setattr(ledger, "EXPIRE_ROWS", 2)
+
+    def work(function, *args):
+        return database._writer.submit(lambda c: function(c, *args)).result(WAIT_S)
+
+    now = work(now_of)
+    for name in (TEAM, OTHER):
+        work(job_store.make_team, name)
+        work(change_team, name, TeamChange(credits=10))
+        for days in (1, 399, 401, 402, 500):
+            row = ledger.charge_row(
+                str(uuid.uuid4()), name, None, None, 1, now - days * ledger.DAY_S
+            )
+            work(ledger.ADD_CHARGE.run, row)
+    deleted = [work(ledger.expire, 400) for _ in range(3)]
+    assert deleted == [4, 2, 0]  # a slice of each team
+    count = select(func.count()).select_from(ledger_table)
+    assert work(lambda c: c.scalar(count)) == 4
+    assert work(ledger.balance, TEAM) == 10

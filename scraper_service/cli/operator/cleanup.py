@@ -39,13 +39,14 @@ def gc_command(overrides: tuple[str, ...], compact: bool, data_dir: str | None) 
     """
     from scraper_service.crawling.artefacts import shared_artefacts
     from scraper_service.errors import ServiceUnavailable
-    from scraper_service.services.upkeep import expire
+    from scraper_service.services.upkeep import expire, expire_charges
     from scraper_service.storage.connections import is_sqlite
 
     database, settings = open_database(overrides, data_dir)
 
     async def expire_all() -> None:
         await expire(database, settings)
+        await expire_charges(database, settings)
         files = shared_artefacts(settings)
         while await files.sweep(database):
             pass

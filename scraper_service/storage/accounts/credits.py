@@ -42,7 +42,7 @@ from scraper_service.storage.schema import (
     worker,
 )
 from scraper_service.storage.statements import Statement, insertion
-from scraper_service.storage.transactions import RETENTION_S, now_of
+from scraper_service.storage.transactions import RETENTION_S, delete_some, now_of
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 DAY_S = 86_400
 MOST = 2**31  # pages
+EXPIRE_ROWS = 1000  # of one team, in one transaction
 UNPAID = "The credits of the team did not suffice."
 
 #: Inserts rows of :func:`charge_row`.
@@ -437,3 +438,23 @@ def _record_named(
     connection: Connection, _: str, call: Call, price: int, body: bytes | None
 ) -> None:
     record(connection, call, price, body)
+
+
+def expire(connection: Connection, days: int) -> int:
+    """Delete charges that are older than ``days``, a slice of each team. Return their number.
+
+    Balances stay: they are numbers of their own.
+    """
+    before = now_of(connection) - days * DAY_S
+    teams = connection.scalars(select(team.c.id)).all()
+    return sum(
+        delete_some(
+            connection,
+            ledger,
+            ledger.c.team_id == team_id,
+            ledger.c.at < before,
+            limit=EXPIRE_ROWS,
+            skips_locked=True,
+        )
+        for team_id in teams
+    )
