@@ -53,13 +53,21 @@ class ProxyLine:
             client = self._listener.accept()[0]
             self._sockets.append(client)
             if not self._is_cut:
-                server = socket.create_connection(("127.0.0.1", self._target))
+                try:
+                    server = socket.create_connection(("127.0.0.1", self._target))
+                except OSError:  # the target is restarting
+                    client.close()
+                    continue
                 self._sockets.append(server)
                 thread = threading.Thread(target=self._forward, args=(client, server))
                 self._threads.append(thread)
                 thread.start()
 
     def _forward(self, client: socket.socket, server: socket.socket) -> None:
+        with contextlib.suppress(OSError):  # one of the two was killed
+            self._exchange(client, server)
+
+    def _exchange(self, client: socket.socket, server: socket.socket) -> None:
         others = {client: server, server: client}
         while not self._ends.is_set():
             for each in select.select(list(others), [], [], LOOK_S)[0]:
