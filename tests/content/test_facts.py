@@ -155,12 +155,33 @@ def test_meta_refresh_in_noscript_is_ignored():
     assert convert(page, "markdown").refresh is None
 
 
+def test_entries_of_feeds_have_times():
+    changed = "Sun, 04 Jan 2026 10:00:00 GMT"
+    rss = (
+        "<rss><channel><link>/</link><pubDate>x</pubDate>"
+        f"<item><link>/a</link><pubDate>{changed}</pubDate></item>"
+        "<item><link>/b</link></item><item><pubDate>2026</pubDate></item>"
+        "<item><link>mailto:a@b.example</link></item></channel></rss>"
+    )
+    first = {"https://site.example/a": "2026-01-04T10:00:00+00:00"}
+    assert feed_links(rss, URL)[1] == first
+    second = {"https://site.example/b": "2026-01-05T10:00:00+00:00"}
+    later = changed.replace("Sun, 04", "Mon, 05")
+    assert feed_links(rss, URL, later)[1] == first | second
+    atom = (
+        '<feed xmlns="http://www.w3.org/2005/Atom"><entry>'
+        '<link rel="edit" href="/edit"/><link href="/c"/>'
+        "<published>2026-01-01</published><updated>2026-02-02</updated></entry></feed>"
+    )
+    assert feed_links(atom, URL)[1] == {"https://site.example/c": "2026-02-02"}
+
+
 def test_feed_links():
     rss = "<rss><channel><link>/a</link><item><link>https://x.example/b</link></item></channel></rss>"
     atom = "<feed xmlns='http://www.w3.org/2005/Atom'><link href='c'/><id>urn:x</id></feed>"
-    assert feed_links(rss, URL) == ("https://site.example/a", "https://x.example/b")
-    assert feed_links(atom, URL) == ("https://site.example/dir/c",)
-    assert feed_links("", URL) == ()
+    assert feed_links(rss, URL)[0] == ("https://site.example/a", "https://x.example/b")
+    assert feed_links(atom, URL)[0] == ("https://site.example/dir/c",)
+    assert feed_links("", URL) == ((), {})
 
 
 def test_feed_entities_are_not_expanded():
@@ -168,4 +189,4 @@ def test_feed_entities_are_not_expanded():
         '<!DOCTYPE x [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;&a;&a;&a;">'
         '<!ENTITY e SYSTEM "file:///etc/passwd">]><rss><link>&b;&e;</link></rss>'
     )
-    assert feed_links(bomb, URL) == ()
+    assert feed_links(bomb, URL)[0] == ()
