@@ -18,7 +18,7 @@ from tests.support.crash import TERMINAL, kill
 from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.proxy_line import ProxyLine
 from tests.support.waiting import wait_until
-from tests.test_workers import LEASE_S, Fleet
+from tests.support.workers import LEASE_S, Fleet
 
 EVENTS = int(os.environ.get("CHAOS_EVENTS", "25"))
 SEED = int(os.environ.get("CHAOS_SEED", "25"))

@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from tests.conftest import Service
+import sqlalchemy as sa
+
+from tests.conftest import KEY, Service
+from tests.support.crash import Invariants, crawl_of, started
+from tests.support.linked_site import named
+
+KEYS = [KEY, *(f"fc-team-{n}" for n in range(3))]
+NO_JOBS = {
+    "SCRAPER_MAX_RUNNING_JOBS": "0",
+    "SCRAPER_MAX_RUNNING_OPERATIONS": "0",
+    "SCRAPER_MONITOR_CONCURRENCY": "0",
+}
+LEASE_S = 2
 
 
 class Worker(Service):
@@ -10,3 +22,51 @@ class Worker(Service):
 
     subcommand = "worker"
     ready = "working as "
+
+
+class Fleet:
+    """One database with a service that runs no jobs, and workers."""
+
+    def __init__(self, stack, url, folder, start_service, **settings):
+        self._stack, self._folder = stack, folder
+        self.url = url
+        self._count = 0
+        self.settings = {
+            "SCRAPER_DATABASE_URL": url,
+            "SCRAPER_KEY_SECRET": "the secret of all",
+            "SCRAPER_ARTEFACTS": "inline",
+            "SCRAPER_API_KEYS": ",".join(KEYS),
+            "SCRAPER_LEASE_S": str(LEASE_S),
+            **settings,
+        }
+        self.api = start_service(**{**self.settings, **NO_JOBS})
+
+    def worker(self, **settings):
+        self._count += 1
+        worker = Worker(
+            self._folder / f"worker{self._count}", **{**self.settings, **settings}
+        )
+        self._stack.callback(worker.stop)
+        return worker
+
+    def crawl(self, site, name, limit=10_000, key=KEY):
+        body = {
+            "url": site.url(named(name).path(0)),
+            "limit": limit,
+            "sitemap": "skip",
+            "scrapeOptions": {"maxAge": 0},
+        }
+        return started(self.api.post("/v2/crawl", body, key=key))
+
+    def watched(self, site, name):
+        path = self.crawl(site, name)
+        expected = crawl_of(name)
+        return Invariants(path, expected, name=name, site=site, database=self.url)
+
+    def rows(self, query, **values):
+        engine = sa.create_engine(self.url, poolclass=sa.NullPool)
+        with engine.connect() as connection:
+            return connection.execute(sa.text(query), values).all()
+
+    def health(self):
+        return self.api.get("/health", key=None).json
