@@ -12,13 +12,11 @@ import urllib.parse
 
 import pytest
 
-from tests.support.openapi import version_apps
+from tests.support.openapi import WITH_TOKEN, version_apps
 from tests.support.waiting import WAIT_S, wait_until
 
 JSON_TYPE = "application/json; charset=utf-8"
 UUID = "00000000-0000-4000-8000-000000000000"
-# Their token stands in the URL: tools that open them send no header.
-WITH_TOKEN = ("/cdp", "/view", "/view/pictures")
 SERVED = sorted(
     (method, f"/{version}{re.sub('<[^>]+>', UUID, rule.rule)}")
     for version, app in version_apps().items()

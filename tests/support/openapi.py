@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 FORMATS = jsonschema.FormatChecker()
 
+#: Ends of the paths of browser sessions that take a token in the URL, and no key.
+WITH_TOKEN = ("/cdp", "/view", "/view/pictures", "/control", "/control/socket")
+
 
 def version_apps() -> dict[str, Any]:
     """Return the versions of the API by name, for their routes only."""
