@@ -185,9 +185,11 @@ def wait_for_first(
     server: Server, running: list[ServerProcess], ids: list[str], begin: float
 ) -> float:
     """Return the seconds until each job has a page."""
+    goes_on = True
     while server.ask("SELECT count(*) FROM job WHERE pages > 0") < len(ids):
-        if not all(each.is_running for each in running):
+        if not goes_on:
             raise RuntimeError(f"a worker ended: {running[0].stderr}")
+        goes_on = all(each.is_running for each in running)
         time.sleep(POLL_S)
     return time.perf_counter() - begin
 
