@@ -360,3 +360,12 @@ def test_two_first_starts_at_once_make_one_database(tmp_path):
     assert [process.returncode for process in running] == [0] * 4, ended
     with sqlite3.connect(tmp_path / "jobs.sqlite") as connection:
         assert connection.execute("SELECT count(*) FROM key").fetchone() == (4,)
+
+
+@pytest.mark.parametrize("wait_s", [0, 0.01, 0.02, 0.03, 0.04, 0.06])
+def test_a_crawl_that_opens_does_not_hold_up_the_end(start_service, site, wait_s):
+    service = start_service()
+    service.post("/v2/crawl", {"url": site.url("/text"), "limit": 1})
+    time.sleep(wait_s)  # it opens for some hundredths of a second
+    assert service.stop() == 0
+    assert "still running" not in service.stderr

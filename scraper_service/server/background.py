@@ -238,14 +238,14 @@ class Background:
         Jobs stop after their running pages. Calls end first, as ``answered`` waits for:
         a search may still need ``kept``, the crawlers of single pages.
         """
-        from scraper_service.services.job_runner import stop_crawlers
+        from scraper_service.services.job_runner import stop_crawler, stop_crawlers
 
         timeout = self.settings.getfloat("SHUTDOWN_TIMEOUT_S")
         stay = (self.maps.crawler, *kept)
         jobs = [each for each in self.process.crawlers if each not in stay]
         try:
             async with asyncio.timeout(timeout):
-                ending = (answered, *(each.stop_async() for each in jobs))
+                ending = (answered, *(stop_crawler(each) for each in jobs))
                 await asyncio.wait([asyncio.ensure_future(each) for each in ending])
                 await stop_crawlers(self.process)
         except TimeoutError:

@@ -111,6 +111,19 @@ def work_of(settings: BaseSettings) -> tuple[str, ...]:
     return (workers.JOBS, *(k for k, name in rooms.items() if settings.getint(name)))
 
 
+async def opened(crawler: Crawler) -> None:
+    """Wait until a crawler is open or has ended. While opening, it cannot close."""
+    while crawler.crawling and not (crawler.engine and crawler.engine.running):  # noqa: ASYNC110  # Scrapy has no signal
+        await asyncio.sleep(OPENING_S)
+
+
+async def stop_crawler(crawler: Crawler) -> None:
+    """Stop a crawler: running requests end, all others return to the frontier."""
+    await opened(crawler)
+    with contextlib.suppress(RuntimeError):  # it has ended already
+        await crawler.stop_async()
+
+
 async def stop_crawlers(process: AsyncCrawlerProcess) -> None:
     """Stop all crawlers of a process, and wait until their components are closed.
 
@@ -238,7 +251,7 @@ class LocalRunner:
 
     async def _close_crawler(self, crawler: Crawler) -> None:
         try:
-            await self._opened(crawler)
+            await opened(crawler)
             if crawler.engine is None or not crawler.engine.running:
                 return  # it has ended already
             if scheduler := LeasedScheduler.find(crawler):
@@ -340,19 +353,8 @@ class LocalRunner:
         ][-1]
         self._leaving.add(latest)
         crawler = self._crawlers[latest]
-        self._tasks.spawn(self._stop_crawler(crawler))
+        self._tasks.spawn(stop_crawler(crawler))
         return True
-
-    async def _opened(self, crawler: Crawler) -> None:
-        """Wait until a crawler is open or has ended. While opening, it cannot close."""
-        while crawler.crawling and not (crawler.engine and crawler.engine.running):  # noqa: ASYNC110  # Scrapy has no signal
-            await asyncio.sleep(OPENING_S)
-
-    async def _stop_crawler(self, crawler: Crawler) -> None:
-        """Stop a crawler: running requests end, all others return to the frontier."""
-        await self._opened(crawler)
-        with contextlib.suppress(RuntimeError):  # it has ended already
-            await crawler.stop_async()
 
     def _start(self, job: Job) -> None:
         crawler = self._process.create_crawler(job.spider)
