@@ -137,7 +137,9 @@ def next_error(socket):
     return json.loads(found)["error"]
 
 
-def test_a_click_leads_nowhere_that_a_scrape_may_not_go(opened, ask, place, canary):
+def test_a_click_leads_nowhere_that_a_scrape_may_not_go(
+    service, opened, ask, place, canary
+):
     before = canary.count()
     link = f"document.body.innerHTML = '<a id=out href={canary.url}>away</a>'; 1"
     ask(f'eval "{link}"')
@@ -148,7 +150,10 @@ def test_a_click_leads_nowhere_that_a_scrape_may_not_go(opened, ask, place, cana
             socket.send(json.dumps({"action": action, "x": x, "y": y}))
         socket.send('{"action": "no more"}')
         assert "action" in next_error(socket)
-        assert "canary" not in ask("get url")
+        # The step that sees the refusal says so, and still has the URL of the page.
+        path = f"/v2/interact/{opened['id']}/execute"
+        step = service.post(path, {"code": "get url", "language": "bash"}).json
+        assert step["result"].endswith("/form"), step
     assert canary.count() == before
 
 
