@@ -283,9 +283,9 @@ def test_after_a_cancel_nothing_is_added(harness):
 
 def test_leases_of_a_process_that_is_gone_are_given_to_others(harness):
     job_id = harness.start([0, 1])
-    harness.run(frontier.beat, "dead", -1)
     harness.run(frontier.beat, "live", 60)
     [dead] = harness.claim(job_id, 1, "dead")
+    harness.run(frontier.beat, "dead", -1)
     [live] = harness.claim(job_id, 1, "live")
     assert harness.run(frontier.reap, job_id) == 1
     [again] = harness.claim(job_id, 5, "live")
@@ -300,8 +300,8 @@ def test_a_page_that_ends_its_process_each_time_fails_in_the_end(harness):
     job_id = harness.start([0, 1])
     for number in range(frontier.MAX_ATTEMPTS):
         owner = f"dead {number}"
-        harness.run(frontier.beat, owner, -1)
         assert harness.claim(job_id, 1, owner)
+        harness.run(frontier.beat, owner, -1)
         harness.run(frontier.reap, job_id)
     found = harness.check(job_id)
     assert found.failed == 1
@@ -314,8 +314,8 @@ def test_a_lease_that_was_given_back_is_no_attempt(harness):
     for _ in range(frontier.MAX_ATTEMPTS + 2):
         [row] = harness.claim(job_id)
         harness.run(frontier.release, job_id, [(row.id, row.token)])
+    assert harness.claim(job_id)
     harness.run(frontier.beat, OWNER, -1)
-    harness.claim(job_id)
     harness.run(frontier.reap, job_id)
     assert harness.check(job_id).failed == 0
 
@@ -527,3 +527,11 @@ def test_urls_of_other_sites_are_found_behind_many_of_one(harness, monkeypatch):
     assert [row.key for row in look(0, "c.example").rows] == [5, 6]
     # An underscore in a name stands for itself.
     assert [row.key for row in look(0, "b-example.test").rows] == [7, 8]
+
+
+def test_a_process_leases_nothing_before_its_next_heartbeat(harness):
+    job_id = harness.start(range(3))
+    harness.run(frontier.beat, OWNER, -1)
+    assert harness.claim(job_id) == ()
+    harness.run(frontier.beat, OWNER, 60)
+    assert len(harness.claim(job_id)) == 3

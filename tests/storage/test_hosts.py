@@ -10,6 +10,7 @@ from sqlalchemy import func, select
 from scraper_service.crawling.politeness import host_permits
 from scraper_service.crawling.politeness.host_pace import HostPace
 from scraper_service.storage.frontier.leases import beat
+from scraper_service.storage.politeness import host_permits as stored_permits
 from scraper_service.storage.politeness import hosts
 from scraper_service.storage.politeness.hosts import SharedHost
 from scraper_service.storage.schema import host_share
@@ -172,16 +173,22 @@ def test_a_process_that_is_alone_with_a_host_has_all_of_it(database):
     asyncio.run(alone())
 
 
-def test_processes_divide_what_a_host_may_have(database):
+def test_processes_divide_what_a_host_may_have(database, monkeypatch):
     async def divide():
         crowds = first, second, third = [
             Crowd(pace) for pace in await paces(database, "abc")
         ]
         first.add(40)
         await settled(*crowds, want=[8, 0, 0])
+        asked = []
+        ask = stored_permits.ask
+        monkeypatch.setattr(
+            stored_permits, "ask", lambda *args: asked.append(args) or ask(*args)
+        )
         second.add(40)
         await asyncio.sleep(0.1)
         assert second.running == 0  # until a request of the first ends
+        assert len(asked) <= 2  # it does not ask again and again
         await settled(*crowds, want=[4, 4, 0])
         # A process that needs less leaves the rest to the others.
         third.add(2)
@@ -237,6 +244,14 @@ def test_the_requests_of_a_process_that_is_gone_are_free(database):
             await crowd.close()
 
     asyncio.run(gone())
+
+
+def test_a_process_gets_nothing_before_its_next_heartbeat(database):
+    needs = [stored_permits.Need("b.example", 8, 4, 0)]
+    work(database, beat, "a", -1)
+    assert work(database, stored_permits.ask, "a", needs) == [(0, 0)]
+    work(database, beat, "a", 600)
+    assert work(database, stored_permits.ask, "a", needs) == [(8, 8)]
 
 
 def test_a_process_that_slept_for_its_lease_starts_nothing(database):

@@ -88,7 +88,7 @@ class Host:
     # State of :class:`~scraper_service.crawling.politeness.host_permits.HostPermits`.
     permits: int = 0  # requests may start while fewer are in flight
     granted: int = 0  # what the other processes leave to this process
-    has_free: bool = False  # no process has all that is left
+    may_ask: bool = True  # False after less than was needed, until the next look
     is_asking: bool = False
 
     # State of :class:`~scraper_service.crawling.politeness.host_turns.Turns`.

@@ -30,14 +30,15 @@ class HostPermits:
     """Divides the requests in flight at a host among the processes of a database.
 
     A process that is alone with a host gets up to all of them. As soon as another process
-    wants some, each gets equal parts, or as much as it needs. The parts never sum to more than the limit. A dead process
-    loses its part together with its leases, so a process that was stopped for longer than
-    its lease starts nothing before it has looked again.
+    wants some, each gets equal parts, or as much as it needs. The parts never sum to more than
+    the limit. A dead process loses its part together with its leases, so a process that was
+    stopped for longer than its lease starts nothing before it has looked again.
 
     On PostgreSQL each process asks from its start. On SQLite a process asks from the moment
     it sees another one, and a new process starts nothing until all others do.
 
-    ``host`` returns a host by its name, and ``hosts`` all. ``dispatch`` is called when a host may have more requests.
+    ``host`` returns a host by its name, and ``hosts`` all. ``dispatch`` is called when a host
+    may have more requests.
     """
 
     def __init__(
@@ -86,9 +87,9 @@ class HostPermits:
         return min(host.limit, host.permits)
 
     def want(self, host: Host) -> None:
-        """Ask for more of a host with waiting requests, if there may be more."""
+        """Ask for more of a host with waiting requests, unless that was in vain."""
         is_full = host.in_flight >= host.permits < host.window
-        if self._shares and is_full and (host.has_free or not host.granted):
+        if self._shares and is_full and host.may_ask:
             self._ask(host)
 
     def left(self, host: Host) -> None:
@@ -130,8 +131,7 @@ class HostPermits:
                 host.is_asking = False
         for host, grant, need in zip(hosts, grants, needs, strict=True):
             host.permits, host.granted = grant.goal, grant.granted
-            # Otherwise the rest is for those who have less.
-            host.has_free = grant.free > 0 and grant.goal >= need.wanted
+            host.may_ask = grant.goal >= need.wanted
             self._dispatch(host)
 
     async def look(self) -> None:
@@ -173,6 +173,7 @@ class HostPermits:
             return
         if shares is None:
             host.permits = host.granted = 0
+            host.may_ask = True
             if host.in_flight or host.waiting:
                 self._ask(host)
             return

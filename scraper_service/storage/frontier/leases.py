@@ -62,6 +62,16 @@ class Beyond(NamedTuple):
     sites: tuple[str, ...]
 
 
+def is_late(connection: Connection, owner: str) -> bool:
+    """Return True if a process has a row in the table of workers that has ended.
+
+    It slept for longer than its leases. Until its next heartbeat it takes nothing, since others
+    would take that over at once.
+    """
+    until = connection.scalar(select(worker.c.until).where(worker.c.id == owner))
+    return until is not None and until < now_of(connection)
+
+
 def claim(
     connection: Connection,
     job_id: str,
@@ -87,6 +97,8 @@ def claim(
         return found
     if is_simple and not _is_simple(locked):
         return found  # it was changed in between: the next claim has the right lock
+    if is_late(connection, owner):
+        return found
     if locked.copying is not None:
         copied_rows.go_on(connection, job_id)
     if locked.sweep and not sweeps.go_on(connection, job_id):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import delete, select, tuple_, update
 
+from scraper_service.storage.frontier.leases import is_late
 from scraper_service.storage.politeness.shares import Claimed, claimed, target
 from scraper_service.storage.schema import host_share, worker
 from scraper_service.storage.statements import execute
@@ -61,8 +62,6 @@ class HostGrant(NamedTuple):
     goal: int
     #: What the other processes leave to this one; above ``goal`` while it has more in flight.
     granted: int
-    #: What no process has.
-    free: int
 
 
 class Others(NamedTuple):
@@ -124,7 +123,11 @@ def ask(connection: Connection, owner: str, needs: Sequence[Need]) -> list[HostG
     """Return what a process may have in flight at some hosts, in the order of ``needs``.
 
     A process that is alone with a host gets twice what it needs, so that it asks less often.
+    One that slept for longer than its lease gets nothing until its next heartbeat: others would
+    not count what it has.
     """
+    if is_late(connection, owner):
+        return [HostGrant(0, 0)] * len(needs)
     names = sorted(need.host for need in needs)
     if connection.dialect.name == "postgresql":
         # One row of a table would be written again with each lock.
@@ -166,9 +169,8 @@ def _grant(
             since = row.since or now
         else:
             others.append(Claimed(row.granted, row.wanted, row.since))
-    taken = sum(each.granted for each in others)
     if not (need.wanted or need.in_use):
-        return HostGrant(0, 0, need.limit - taken), None
+        return HostGrant(0, 0), None
     wanted = need.wanted if others else min(need.limit, 2 * need.wanted)
     goal = target(need.limit, others, wanted, need.in_use, since)
     stored = claimed(goal, wanted, need.in_use, since, now)
@@ -178,7 +180,7 @@ def _grant(
         "in_use": need.in_use,
         **stored._asdict(),
     }
-    return HostGrant(goal, stored.granted, need.limit - taken - stored.granted), values
+    return HostGrant(goal, stored.granted), values
 
 
 def forget(connection: Connection) -> None:
