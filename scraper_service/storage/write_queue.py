@@ -41,7 +41,7 @@ MAX_GROUP = 100  # functions in one transaction
 # transaction costs more than the rows of a page, so a fast crawl has larger ones.
 ITEMS_EVERY_S = 0.02
 MOST_TIMES = 4  # of this pause
-ASIDE_AT_ONCE = 4  # threads for functions that wait for locks
+ASIDE_AT_ONCE = 4  # threads for functions that wait for locks, and as many for others
 
 logger = logging.getLogger(__name__)
 
@@ -83,6 +83,8 @@ class Writer:
         self._aside: dict[str, deque[WorkT]] = {}  # by name
         self._lock = threading.Lock()  # of _aside
         self._patient = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-aside")
+        # Apart, so that claims do not wait for threads that wait for locked jobs.
+        self._beside = ThreadPoolExecutor(ASIDE_AT_ONCE, "database-beside")
         self._thread = threading.Thread(
             target=self._run, name="database-write", daemon=True
         )
@@ -111,7 +113,7 @@ class Writer:
     ) -> Future[ResultT]:
         """Do as :meth:`submit`, in another thread."""
         work = _work(function, name)
-        self._put_aside([work])
+        self._put_aside([work], self._beside)
         return work[-1]
 
     def submit_each(
@@ -138,6 +140,7 @@ class Writer:
         self._hurry.set()
         self._thread.join()
         self._patient.shutdown()
+        self._beside.shutdown()
 
     # -- the writer thread -------------------------------------------------------------
 
@@ -223,26 +226,26 @@ class Writer:
         """Run a group without the locked work, which waits in another thread."""
         locked = [work for work in group if work[0] == name]
         logger.info("%d writes wait for a lock of another process", len(locked))
-        self._put_aside(locked)
+        self._put_aside(locked, self._patient)
         if others := [work for work in group if work[0] != name]:
             # More rows may be locked: they must not delay the others again.
             self._write(others, PROBING)
 
-    def _put_aside(self, works: list[WorkT]) -> None:
+    def _put_aside(self, works: list[WorkT], threads: ThreadPoolExecutor) -> None:
         with self._lock:
             for work in works:
                 # Work without a name locks nothing, and waits for no other work.
                 name = work[0] or f"#{id(work[-1])}"
                 if name not in self._aside:
                     self._aside[name] = deque()
-                    self._patient.submit(self._write_aside, name)
+                    threads.submit(self._write_aside, name)
                 self._aside[name].append(work)
 
     def _not_aside(self, group: list[WorkT]) -> list[WorkT]:
         """Return the work whose name is not waiting in another thread. Add the rest there."""
         with self._lock:
             late = {name for name, *_ in group if name in self._aside}
-        self._put_aside([work for work in group if work[0] in late])
+        self._put_aside([work for work in group if work[0] in late], self._patient)
         return [work for work in group if work[0] not in late]
 
     def _write_aside(self, name: str) -> None:
