@@ -56,8 +56,9 @@ def keep_up(presence: Presence, database: Database, settings: BaseSettings) -> N
 async def expire_charges(database: Database, settings: BaseSettings) -> None:
     """Delete the charges of long ago."""
     if days := settings.getint("LEDGER_DAYS"):
-        while await database.write(ledger.expire, days):
-            pass
+        for team_id in await database.read(ledger.teams_with_charges, days):
+            while await database.write(ledger.expire, team_id, days):
+                pass
 
 
 async def end_long_pauses(database: Database, most_days: int) -> None:

@@ -432,8 +432,11 @@ def test_charges_of_long_ago_are_deleted_and_balances_stay(database, monkeypatch
                 str(uuid.uuid4()), name, None, None, 1, now - days * ledger.DAY_S
             )
             work(ledger.ADD_CHARGE.run, row)
-    deleted = [work(ledger.expire, 400) for _ in range(3)]
-    assert deleted == [4, 2, 0]  # a slice of each team
+    assert sorted(work(ledger.teams_with_charges, 400)) == sorted([TEAM, OTHER])
+    deleted = [work(ledger.expire, TEAM, 400) for _ in range(3)]
+    assert deleted == [2, 1, 0]  # in slices
+    assert work(ledger.teams_with_charges, 400) == [OTHER]
+    assert work(ledger.teams_with_charges, 501) == []
     count = select(func.count()).select_from(ledger_table)
-    assert work(lambda c: c.scalar(count)) == 4
+    assert work(lambda c: c.scalar(count)) == 2 + 5
     assert work(ledger.balance, TEAM) == 10

@@ -440,21 +440,29 @@ def _record_named(
     record(connection, call, price, body)
 
 
-def expire(connection: Connection, days: int) -> int:
-    """Delete charges that are older than ``days``, a slice of each team. Return their number.
+def expire(connection: Connection, team_id: str, days: int) -> int:
+    """Delete a slice of a team's charges that are older than ``days``. Return their number.
 
     Balances stay: they are numbers of their own.
     """
-    before = now_of(connection) - days * DAY_S
-    teams = connection.scalars(select(team.c.id)).all()
-    return sum(
-        delete_some(
-            connection,
-            ledger,
-            ledger.c.team_id == team_id,
-            ledger.c.at < before,
-            limit=EXPIRE_ROWS,
-            skips_locked=True,
-        )
-        for team_id in teams
+    return delete_some(
+        connection,
+        ledger,
+        ledger.c.team_id == team_id,
+        ledger.c.at < now_of(connection) - days * DAY_S,
+        limit=EXPIRE_ROWS,
+        skips_locked=True,
     )
+
+
+def teams_with_charges(connection: Connection, days: int) -> list[str]:
+    """Return the teams that have charges older than ``days``."""
+    oldest = (
+        select(ledger.c.page_id)
+        .where(
+            ledger.c.team_id == team.c.id,
+            ledger.c.at < now_of(connection) - days * DAY_S,
+        )
+        .exists()
+    )
+    return list(connection.scalars(select(team.c.id).where(oldest)))
