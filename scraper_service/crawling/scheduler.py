@@ -74,6 +74,7 @@ SHORT_CLAIMS = 2  # in a row that last longer than the rows, until a claim doubl
 HOLD_S = 1.0  # for pages that are on their way to their hosts
 HOLD_POLL_S = 0.01
 LOOK_EVERY_S = 5.0  # after a look-ahead found no other host
+BEYOND_S = 0.5  # between two looks for other sites, each at some thousand URLs
 MOST_EVERY_S = 60.0  # the same, after further looks for other sites in vain
 FEW_HOSTS = 4  # with fewer, a job looks for URLs of other sites
 POLL_S = 1.0  # for rows of other processes
@@ -319,7 +320,7 @@ class LeasedScheduler(BaseScheduler):
             self._beyond_every_s = LOOK_EVERY_S
         elif claim.last is None:
             self._beyond_every_s = min(2 * self._beyond_every_s, MOST_EVERY_S)
-        wait_s = 0.0 if claim.last else self._beyond_every_s
+        wait_s = BEYOND_S if claim.last else self._beyond_every_s
         self._beyond_at = time.monotonic() + wait_s
 
     async def _give_back(self, rows: list[ClaimedRow]) -> None:

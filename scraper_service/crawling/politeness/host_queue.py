@@ -80,11 +80,12 @@ class HostQueue:
     def next_held(self) -> Request | None:
         """Return the first held request whose wait is over, or None."""
         now = time.monotonic()
+        part = self._part() if self.held else 0
         for request in self.held:
             wait_s = request.meta["retry_at"] - now
             if wait_s > 0:
                 self._nudge_in(wait_s)
-            elif self._has_room(host := pace_key(request.url), self._part()):
+            elif self._has_room(host := pace_key(request.url), part):
                 self.held.remove(request)
                 del request.meta["retry_at"]
                 request.meta["deadline"] = now + request.meta["time_s"]
