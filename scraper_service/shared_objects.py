@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+import logging
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from scraper_service.errors import ServiceUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Hashable, Iterator
 
 InstanceT = TypeVar("InstanceT")
+
+logger = logging.getLogger(__name__)
+
+POLL_S = 2.0  # between two turns of a poller
 
 # Net new objects before a garbage collection of the youngest generation; a page makes few
 # cycles, and Python's default is 700.
@@ -104,3 +111,45 @@ class BackgroundTasks:
         """Wait until all tasks have ended, also tasks that start during the wait."""
         while self._tasks:
             await asyncio.wait(self._tasks)
+
+
+class Poller:
+    """Does what is due every :data:`POLL_S`, as other processes do.
+
+    A subclass does it in :meth:`do_due`. Nothing is done unless :attr:`is_used`.
+    """
+
+    #: The failure of a turn, for the log.
+    failure: ClassVar[str]
+
+    _loop: asyncio.Task[None] | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything can be due."""
+        return True
+
+    async def do_due(self) -> object:
+        """Do some of what is due."""
+        raise NotImplementedError
+
+    def open(self) -> None:
+        """Start to look."""
+        if self.is_used:
+            self._loop = asyncio.ensure_future(self._run())
+
+    async def close(self) -> None:
+        """Stop to look. Other processes or a restart go on."""
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.wait([self._loop])
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await self.do_due()
+            except ServiceUnavailable:
+                pass  # logged where it was raised; the next turn tries again
+            except Exception:
+                logger.exception(self.failure)
+            await asyncio.sleep(POLL_S)

@@ -185,7 +185,7 @@ class RunningSession:
         except TimeoutError:
             return f"The page did not take it within {INPUT_S:g} s."
         except PlaywrightError:
-            return "The page did not take it."
+            return "The page did not take it: it has just closed or moved. Try again."
         return None
 
     # -- steps ---------------------------------------------------------------------------

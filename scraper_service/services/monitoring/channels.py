@@ -27,7 +27,7 @@ from scraper_service.services.monitoring.channel_process import (
     SENT,
 )
 from scraper_service.services.monitoring.mail import title_of, told_of
-from scraper_service.services.monitoring.polling import Poller
+from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import messages
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from attrs import frozen
 
 from scraper_service.errors import variable
-from scraper_service.services.monitoring.polling import Poller
+from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import mails
 
 if TYPE_CHECKING:

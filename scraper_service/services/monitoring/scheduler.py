@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from scraper_service.services.monitoring.polling import Poller
+from scraper_service.shared_objects import Poller
 from scraper_service.storage.monitors import check_steps, checks, monitors
 
 if TYPE_CHECKING:
