@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 REST_S = 1.0  # between two pictures of a page that nobody touches
 BUSY_REST_S = 0.2  # between two pictures after an input
 BUSY_S = 3.0  # after an input
-BEAT_S = 20.0  # between two pings
 MAX_WAITING = 500  # inputs that wait for the page
 MAX_MESSAGE = 20_000  # characters
 
@@ -137,24 +136,12 @@ class InputSocket(SocketStream):
             self._size = 0
 
     async def tell(self) -> None:
-        waits = (
+        *_, is_flooded = await self.until_first_end(
             self._show(),
             self._obey(),
-            self._beats(),
             self._session.ending.wait(),
             self._is_flooded.wait(),
         )
-        tasks = [asyncio.ensure_future(each) for each in waits]
-        try:
-            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            is_flooded = tasks[-1].done()
-            for task in tasks[:3]:
-                if task.done():
-                    task.result()
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
         if is_flooded:
             await self.close(REFUSED, "a message is too large, or too many wait")
         else:
@@ -184,11 +171,6 @@ class InputSocket(SocketStream):
                 with suppress(TimeoutError):
                     async with asyncio.timeout(REST_S):
                         await self._touched.wait()
-
-    async def _beats(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT_S)
-            self.beat()
 
     async def fail(self, error: Exception) -> None:
         await self.close(INTERNAL, "the page of the session failed")

@@ -36,7 +36,6 @@ LARGE_MESSAGE = 32 * 2**10  # characters; larger ones are read in the converter 
 PIECE = 128 * 2**10  # characters written at once
 MAX_QUEUED = 16 * 2**20  # characters that wait for the browser
 MAX_WAITING = 50_000  # messages that wait for the browser
-BEAT_S = 20.0  # between two pings
 OPEN_S = 5.0  # for the browser to open a page
 
 
@@ -81,24 +80,12 @@ class SessionSocket(SocketStream):
 
     async def tell(self) -> None:
         async with self._session.devtools() as browser:
-            waits = (
+            *_, is_over, is_flooded = await self.until_first_end(
                 self._upward(browser),
                 self._downward(browser),
-                self._beats(),
                 self._session.ending.wait(),
                 self._is_flooded.wait(),
             )
-            tasks = [asyncio.ensure_future(each) for each in waits]
-            try:
-                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-                is_over, is_flooded = (task.done() for task in tasks[-2:])
-                for task in tasks[:3]:
-                    if task.done():
-                        task.result()
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
         if is_flooded:
             await self.close(REFUSED, "a message is too large, or too many wait")
         else:
@@ -163,11 +150,6 @@ class SessionSocket(SocketStream):
                     TextMessage(text[start:end], message_finished=end >= len(text))
                 )
             await turns.take()
-
-    async def _beats(self) -> None:
-        while True:
-            await asyncio.sleep(BEAT_S)
-            self.beat()
 
     async def fail(self, error: Exception) -> None:
         code = REFUSED if isinstance(error, ValueError) else INTERNAL

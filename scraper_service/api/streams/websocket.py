@@ -34,7 +34,7 @@ from scraper_service.services.job_following import SLICE_BYTES
 from scraper_service.storage.jobs.job_records import JobState
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from wsproto.events import Event
 
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
 
 CATCHUP_BYTES = 900 * 2**10  # of pages in the first message; docs/api.md, WebSocket
 NONCE_BYTES = 16  # RFC 6455, 4.2.1
+BEAT_S = 20.0  # between two pings of the connection to a session
 MISSED_PINGS = 2  # pings without any data from the client; then the connection is cut
 CLOSING_S = 5.0  # for the client to confirm the end
 OK, GOING_AWAY, REFUSED, INTERNAL, NO_ACCESS = 1000, 1001, 1008, 1011, 3000
@@ -176,6 +177,29 @@ class SocketStream(Stream):
             raise Stalled
         self._unanswered += 1
         self._write(Ping())
+
+    async def until_first_end(self, *waits: Awaitable[Any]) -> list[bool]:
+        """Run until one of ``waits`` ends, with pings, and end the others.
+
+        Returns which have ended. Raises the error of one that failed.
+        """
+        tasks = [asyncio.ensure_future(each) for each in (self._beats(), *waits)]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            ended = [task.done() for task in tasks]
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return ended[1:]
+
+    async def _beats(self) -> None:
+        while True:
+            await asyncio.sleep(BEAT_S)
+            self.beat()
 
     def _write(self, event: Event) -> None:
         if not self.is_gone:
