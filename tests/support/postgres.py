@@ -42,11 +42,13 @@ class PostgresMissing(LookupError):
 class Postgres:
     """A server on a free port of 127.0.0.1; a call creates a database. A context manager.
 
-    Under root the server runs as the user ``postgres``, else ``nobody``. Raises
-    :exc:`PostgresMissing`, and :exc:`RuntimeError` if an installed server does not start.
+    ``options`` are settings of the server. Under root it runs as the user ``postgres``, else
+    ``nobody``. Raises :exc:`PostgresMissing`, and :exc:`RuntimeError` if an installed server
+    does not start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, **options: str) -> None:
+        self._options = {**OPTIONS, **options}
         self._programs = programs = find_programs()
         self._user = _unprivileged()
         self._count = 0
@@ -74,6 +76,10 @@ class Postgres:
         with psycopg.connect(self._address("postgres"), autocommit=True) as connection:
             connection.execute(f"CREATE DATABASE {name}")
         return self._address(name).replace("postgresql:", "postgresql+psycopg:")
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def restart(self, how: signal.Signals = signal.SIGINT) -> None:
         """Stop the server and start it again; SIGINT is ``fast``, SIGQUIT ``immediate``."""
@@ -125,7 +131,7 @@ class Postgres:
             raise RuntimeError(f"initdb failed: {done.stderr or done.stdout}")
 
     def _start(self, programs: Path) -> subprocess.Popen[bytes]:
-        options = {**OPTIONS, "port": str(self.port)}
+        options = {**self._options, "port": str(self.port)}
         settings = (f"--{name}={value}" for name, value in options.items())
         with (self._folder / "log").open("wb") as log:
             return subprocess.Popen(

@@ -2,8 +2,8 @@
 
 A model of the web answers instead of a network (``tools/bench/scale_worker.py``), so the
 figures are those of the frontier, the pace of hosts and the storage of pages: pages a second,
-CPU and statements for each page, and what a page takes of the database and its log. Starts a
-server of the system's packages, with its usual settings for safety but ``fsync``.
+CPU and transactions for each page, and what a page takes of the database and its log. Starts a
+server of the system's packages: with whole pages in the log, as is usual, and without ``fsync``.
 """
 
 from __future__ import annotations
@@ -212,13 +212,13 @@ def run(counts: list[int], jobs: list[int], pages: int, latency_s: float) -> str
     from tests.support.postgres import Postgres  # noqa: PLC0415  # not in the package
 
     found = []
-    with Postgres() as postgres:
+    with Postgres(full_page_writes="on", shared_buffers="256MB") as postgres:
         for number in jobs:
             for workers in counts:
                 url = postgres()
                 found.append(
                     measure(
-                        url, postgres._process.pid, number, workers, pages, latency_s
+                        url, postgres.pid, number, workers, pages, latency_s
                     )
                 )
                 print(" | ".join(found[-1].cells()), file=sys.stderr)
