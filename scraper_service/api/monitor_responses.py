@@ -202,13 +202,16 @@ def _told(found: CheckRow) -> dict[str, str] | None:
     """Return what has become of deliveries and messages; None without any."""
     if found.deliveries is None and found.messages is None:
         return None
-    waiting, failed = found.deliveries or (0, 0)
-    is_open = waiting or found.finished_at is None
-    hook = "pending" if is_open else "failed" if failed else "delivered"
+    hook = "none"
+    if (sent := found.deliveries) is not None:
+        if sent.waiting or found.finished_at is None:
+            hook = "pending"
+        elif sent.all:
+            hook = "failed" if sent.failed else "delivered"
     waiting, failed = found.messages or (0, 0)
     channels = "pending" if waiting else "failed" if failed else "delivered"
     return {
-        "webhook": "none" if found.deliveries is None else hook,
+        "webhook": hook,
         "channels": "none" if found.messages is None else channels,
     }
 

@@ -60,6 +60,7 @@ ResultT = TypeVar("ResultT")
 FIRST = "r0002"  # the oldest migration; earlier layouts were never released
 HEAD = "r0028"  # the newest migration; a test compares it with the migrations
 READERS = 4  # threads
+TOLD_EVERY_S = 1.0  # between two lines of the log about a database that fails
 READ_S = 40  # for a read, with the wait for a thread
 BUSY_TIMEOUT_MS = 5_000
 NO_ANSWER = "The job database does not answer."
@@ -404,11 +405,29 @@ class Database:
         self.engine.dispose()
 
 
+class _Failures:
+    """Logs the failures of databases, one in :data:`TOLD_EVERY_S` during an outage."""
+
+    def __init__(self) -> None:
+        self._told_at = -TOLD_EVERY_S
+
+    def tell(self, error: Exception) -> None:
+        now = time.monotonic()
+        is_due = now >= self._told_at + TOLD_EVERY_S
+        if is_due:
+            self._told_at = now
+        level = logging.ERROR if is_due else logging.DEBUG
+        logger.log(level, "the job database failed: %s", error)
+
+
+_failures = _Failures()
+
+
 async def _answered(work: Awaitable[ResultT]) -> ResultT:
     try:
         return await work
     except SQLAlchemyError as error:
-        logger.error("the job database failed: %s", error)
+        _failures.tell(error)
         raise ServiceUnavailable(NO_ANSWER) from error
 
 

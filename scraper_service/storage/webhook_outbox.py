@@ -8,7 +8,7 @@ the job first. Callers use :class:`WebhookOutbox`.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 from attrs import evolve
 from sqlalchemy import bindparam, func, insert, or_, select, update
@@ -196,24 +196,31 @@ def tell_of_check(
     )
 
 
-def open_deliveries(connection: Connection, job_id: str) -> tuple[int, int] | None:
-    """Return how many deliveries of a job wait, and how many were given up.
+class OpenDeliveries(NamedTuple):
+    """The deliveries of a job, by number."""
 
-    None without a webhook.
-    """
+    waiting: int
+    #: Those that were given up.
+    failed: int
+    all: int
+
+
+def open_deliveries(connection: Connection, job_id: str) -> OpenDeliveries | None:
+    """Return how many deliveries of a job wait. None without a webhook."""
     hooked = select(webhook.c.job_id).where(webhook.c.job_id == job_id)
     if connection.scalar(hooked) is None:
         return None
     rows = connection.execute(
         select(delivery.c.state, func.count())
-        .where(
-            delivery.c.job_id == job_id,
-            delivery.c.state.in_((DeliveryState.PENDING, DeliveryState.FAILED)),
-        )
+        .where(delivery.c.job_id == job_id)
         .group_by(delivery.c.state)
     )
     found = {row[0]: row[1] for row in rows}
-    return found.get(DeliveryState.PENDING, 0), found.get(DeliveryState.FAILED, 0)
+    return OpenDeliveries(
+        found.get(DeliveryState.PENDING, 0),
+        found.get(DeliveryState.FAILED, 0),
+        sum(found.values()),
+    )
 
 
 def tell_one(

@@ -66,7 +66,7 @@ class WebSessions:
         key, until = self._links.pop(token, ("", 0.0))
         if time.monotonic() > until:
             raise Unauthorized(
-                "This sign-in link was used before or has expired. Enter an API key"
+                "This sign-in link was used before or has expired, or the service was started again. Enter an API key"
                 " instead; `scraper-service keys create` makes one."
             )
         return key
@@ -112,7 +112,9 @@ class WebSessions:
         sent = request.header(TOKEN_HEADER) or ""
         is_ours = hmac.compare_digest(sent.encode(), session.token.encode())
         if request.method not in READING and not is_ours:
-            raise Unauthorized(f"Unauthorized: the header {TOKEN_HEADER} is missing")
+            raise Unauthorized(
+                f"Unauthorized: the header {TOKEN_HEADER} must have the token of the session; sign in again"
+            )
         return await self.accounts.team_with(session.digest)
 
     def check_origin(self, request: JsonRequest) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import uuid
 
 import pytest
@@ -33,6 +34,7 @@ from scraper_service.storage.monitors import (
     check_steps,
     checks,
     mails,
+    messages,
     monitors,
     snapshots,
 )
@@ -167,7 +169,7 @@ def test_a_due_time_during_a_check_is_skipped(world):
     assert second.status == "skipped_overlap"
     assert second.pages == 0
     assert second.finished_at is not None
-    assert second.deliveries == (1, 0)
+    assert second.deliveries == (1, 0, 1)
     event = world.do(webhook_outbox.read_event, second.id, 1)
     assert event.error == "The check before was still running."
     assert world.get(made).check_id == first.id
@@ -307,7 +309,7 @@ def test_a_check_that_was_lost_with_its_job_has_failed(world):
     assert world.do(check_steps.lost_checks, 10) == []
     found = world.check(check)
     assert (found.status, found.error) == ("failed", "It broke.")
-    assert found.deliveries == (1, 0)
+    assert found.deliveries == (1, 0, 1)
     assert world.start(made, None, "manual").status == "queued"
 
 
@@ -495,3 +497,16 @@ def test_mail_that_is_not_wanted_any_more_is_not_sent(world):
     world.do(monitors.change, made.id, TEAM, change)
     assert world.do(mails.take_mail, check.id) is None
     assert world.do(mails.due_mails, 10) == []
+
+
+def test_what_waits_to_be_sent_is_dropped_by_a_mute(world):
+    made = world.make(notification={**EMAIL, "channels": ["team"]})
+    check = with_page(world, made)
+    assert world.do(messages.due_messages, 10) == [(check.id, "team")]
+    change = MonitorChange({"muted_until": math.inf})
+    world.do(monitors.change, made.id, TEAM, change)
+    assert world.do(mails.take_mail, check.id) is None
+    assert world.do(messages.take_message, "team", check.id) is None
+    assert world.do(mails.due_mails, 10) == []
+    assert world.do(messages.due_messages, 10) == []
+    assert world.do(messages.open_messages, check.id) is None

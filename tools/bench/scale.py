@@ -217,9 +217,7 @@ def run(counts: list[int], jobs: list[int], pages: int, latency_s: float) -> str
             for workers in counts:
                 url = postgres()
                 found.append(
-                    measure(
-                        url, postgres.pid, number, workers, pages, latency_s
-                    )
+                    measure(url, postgres.pid, number, workers, pages, latency_s)
                 )
                 print(" | ".join(found[-1].cells()), file=sys.stderr)
     cells = table(HEADINGS, (each.cells() for each in found))

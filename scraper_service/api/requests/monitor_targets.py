@@ -137,6 +137,8 @@ def _scrape_target(values: dict[str, Any], at: Position) -> Any:
     scrape, mode = found
     urls = unique(values["urls"])
     compare = values.get("compare", Compare())
+    if _lacks_data(compare, mode, at):
+        return INVALID
     return ScrapeTarget(
         id=_id_of(values),
         urls=urls,
@@ -163,8 +165,19 @@ def _crawl_target(values: dict[str, Any], at: Position) -> Any:
     if options is INVALID:
         return INVALID
     compare = values.get("compare", Compare())
+    if _lacks_data(compare, mode, at):
+        return INVALID
     options = evolve(options, scrape=with_compared_text(options.scrape, compare))
     return CrawlTarget(id=_id_of(values), crawl=options, mode=mode, compare=compare)
+
+
+def _lacks_data(compare: Compare, mode: str, at: Position) -> bool:
+    """Report fields of data that no page of the target will have."""
+    if not compare.fields or mode != "markdown":
+        return False
+    text = "fields needs data: add a json or changeTracking format in json mode to the formats"
+    (at / "compare" / "fields").report("custom", text)
+    return True
 
 
 def _search_target(values: dict[str, Any], at: Position) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -181,7 +182,16 @@ def _muted_until(text: str) -> float:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    return moment.timestamp()
+    try:
+        at = moment.astimezone(UTC).timestamp()
+    except OverflowError:
+        at = -math.inf
+    if at <= time.time():
+        raise ValueError(
+            "mutedUntil must be a time to come, before the year 10000, and null ends a mute,"
+            f" got {short(text)}"
+        )
+    return at
 
 
 def _some_targets(given: tuple[TargetT, ...]) -> tuple[TargetT, ...]:

@@ -87,13 +87,12 @@ class BrowserSessionRoutes(Routes):
             yield ("GET", base, KeyScope.READ, self.sessions)
             yield ("POST", f"{one}/execute", KeyScope.SCRAPE, self.execute)
             yield ("DELETE", one, KeyScope.SCRAPE, self.end)
-        # The token in the URL stands for a key.
-        watched = "/interact/<session_id>"
-        yield ("GET", f"{watched}/cdp", KeyScope.READ, self.connect)
-        yield ("GET", f"{watched}/view", KeyScope.READ, self.view)
-        yield ("GET", f"{watched}/view/pictures", KeyScope.READ, self.pictures)
-        yield ("GET", f"{watched}/control", KeyScope.READ, self.control)
-        yield ("GET", f"{watched}/control/socket", KeyScope.READ, self.inputs)
+            # The token in the URL stands for a key.
+            yield ("GET", f"{one}/cdp", KeyScope.READ, self.connect)
+            yield ("GET", f"{one}/view", KeyScope.READ, self.view)
+            yield ("GET", f"{one}/view/pictures", KeyScope.READ, self.pictures)
+            yield ("GET", f"{one}/control", KeyScope.READ, self.control)
+            yield ("GET", f"{one}/control/socket", KeyScope.READ, self.inputs)
         of_scrape = "/scrape/<scrape_id>/interact"
         yield ("POST", of_scrape, KeyScope.SCRAPE, self.execute_after)
         yield ("DELETE", of_scrape, KeyScope.SCRAPE, self.end_after)

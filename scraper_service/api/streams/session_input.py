@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from wsproto.events import BytesMessage, TextMessage
 
+from scraper_service.api.streams.streaming import FairTurns
 from scraper_service.api.streams.websocket import (
     GOING_AWAY,
     INTERNAL,
@@ -31,6 +32,7 @@ BUSY_REST_S = 0.2  # between two pictures after an input
 BUSY_S = 3.0  # after an input
 MAX_WAITING = 500  # inputs that wait for the page
 MAX_MESSAGE = 20_000  # characters
+MAX_ERRORS = 200  # of one connection
 
 SCRIPT = """
 'use strict';
@@ -143,15 +145,23 @@ class InputSocket(SocketStream):
             self._is_flooded.wait(),
         )
         if is_flooded:
-            await self.close(REFUSED, "a message is too large, or too many wait")
+            await self.close(
+                REFUSED, "a message is too large, or too many wait or fail"
+            )
         else:
             await self.close(GOING_AWAY, "the session has ended")
 
     async def _obey(self) -> None:
+        turns, errors = FairTurns(), 0
         while True:
             text = await self._inputs.get()
             if (error := await self._session.give_input(text)) is not None:
+                errors += 1
+                if errors > MAX_ERRORS:
+                    self._is_flooded.set()
+                    return
                 await self.send_text([json.dumps({"error": error}).encode()])
+            await turns.take()
             self._touched_at = time.monotonic()
             self._touched.set()
 

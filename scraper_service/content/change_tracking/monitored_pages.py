@@ -59,6 +59,8 @@ class ComparedPage:
     credits: int = 0
     #: The cause of an error.
     error: str | None = None
+    #: True if the selectors of the comparison leave nothing of the page.
+    is_bare: bool = False
     #: With ``changed``, JSON of ``text`` and ``json``, and ``truncated`` if it was cut. Text,
     #: as the event loop only passes it on.
     diff: bytes | None = None
@@ -118,6 +120,7 @@ def _compared(
         "text": page.get("comparedText"),
         "selectors": [list(compare.include_selectors), list(compare.exclude_selectors)],
     }
+    facts["is_bare"] = compare.selects and not now["text"] and bool(now["markdown"])
     if mode != "markdown":
         facts["data"] = _encode(_object(now["data"]))
     body = zlib.compress(json.dumps(now).encode(), 1)

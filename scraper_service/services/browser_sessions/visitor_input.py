@@ -18,6 +18,12 @@ MAX_TEXT: Final = 10_000  # characters that are written at once
 MOST_WHEEL: Final = 10_000  # pixels
 BUTTONS: Final = ("left", "middle", "right")
 ACTIONS: Final = ("move", "down", "up", "wheel", "keydown", "keyup", "text")
+#: The members that each action must have.
+NEEDED: Final = {
+    **dict.fromkeys(("move", "down", "up", "wheel"), ("x", "y")),
+    **dict.fromkeys(("keydown", "keyup"), ("key",)),
+    "text": ("text",),
+}
 
 
 class InputInvalid(ValueError):
@@ -54,6 +60,8 @@ def parse_input(message: str) -> Input:
     if (action := value.get("action")) not in ACTIONS:
         names = ", ".join(ACTIONS)
         raise InputInvalid(f"action must be one of {names}, got {action!r:.60}")
+    if missing := [name for name in NEEDED[action] if value.get(name, "") == ""]:
+        raise InputInvalid(f"{action} needs {' and '.join(missing)}")
     return Input(
         action,
         x=_number(value, "x", 0, 1),

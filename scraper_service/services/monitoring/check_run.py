@@ -58,6 +58,10 @@ if TYPE_CHECKING:
     from scraper_service.storage.monitors.check_records import CheckPlan
 
 UNSURE = "{} pages were not found, and may still be there: what led to them could not be read."
+BARE = (
+    "Of {} pages nothing is compared: includeSelectors of compare match nothing there, or"
+    " excludeSelectors leave nothing."
+)
 ROWS = 100  # of pages without a comparison, in one transaction
 NO_CREDITS = "The credits of the team do not suffice for a page of the crawl."
 GONE = "The job of the target is gone."
@@ -212,16 +216,16 @@ class _Run:
         job = await Jobs(database).get(step, None) or job
         await self._add_failures(target, step)
         ended_early = job.state is not JobState.COMPLETED
+        progress = self._progress[target.id]
         error = (job.error or f"Its pages were {job.state}.") if ended_early else None
         if isinstance(target, CrawlTarget):
-            progress = self._progress[target.id]
             progress.crawl_credits, progress.pages = job.credits, job.pages
             progress.warning = job.warning
             if not ended_early and not job.held:
                 await self._add_removed(target)
-        await self._end_target(
-            target, error=None if self._progress[target.id].is_late else error
-        )
+        if progress.bare:
+            self._warn(target, BARE.format(progress.bare))
+        await self._end_target(target, error=None if progress.is_late else error)
 
     async def _compare_new(self, target: ScrapeTarget | CrawlTarget, step: str) -> None:
         """Compare the pages of a job that were delivered since the last call."""
@@ -265,6 +269,7 @@ class _Run:
         progress = self._progress[target.id]
         progress.skip += len(entries)
         progress.ignored += ignored
+        progress.bare += sum(page.is_bare for page in found)
         if isinstance(target, ScrapeTarget):
             progress.price += sum(page.credits for page in found)
         self._note(progress, judge)
@@ -325,9 +330,11 @@ class _Run:
                     CheckedPages(target_id=target.id, rows=rows, dropped=dropped)
                 )
         if unsure:
-            progress = self._progress[target.id]
-            told = [progress.warning, UNSURE.format(unsure)]
-            progress.warning = " ".join(text for text in told if text)
+            self._warn(target, UNSURE.format(unsure))
+
+    def _warn(self, target: TargetT, text: str) -> None:
+        progress = self._progress[target.id]
+        progress.warning = f"{progress.warning or ''} {text}".lstrip()
 
     async def _search(self, target: Any) -> None:
         judge = self._judge(target)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from attrs import evolve, frozen
 
+from scraper_service.crawling.download.egress import EgressPolicy
 from scraper_service.errors import (
     InvalidOptions,
     InvalidParameter,
@@ -21,7 +22,9 @@ from scraper_service.errors import (
 from scraper_service.options.availability import missing_model
 from scraper_service.options.crawl import BatchOptions
 from scraper_service.options.monitors.targets import CrawlTarget, ScrapeTarget
+from scraper_service.options.parsing import short
 from scraper_service.options.site_policy import under_policy
+from scraper_service.options.urls import DEFAULT_PORTS, origin
 from scraper_service.services.monitoring.channels import ChannelSender
 from scraper_service.services.monitoring.estimates import DAYS, estimate
 from scraper_service.services.monitoring.mail import Mailer
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
     from scraper_service.crawling.pricing import Prices
+    from scraper_service.options.crawl import Webhook
     from scraper_service.options.monitors.targets import TargetT
     from scraper_service.services.accounts import Team
     from scraper_service.services.capabilities import Availability
@@ -56,7 +60,10 @@ NO_JUDGE = (
 )
 NEEDS_GOAL = "judgeEnabled needs a goal that changes are judged by"
 EMAIL = "email"
-NO_MESSAGES = "The monitor has no channels, and no recipients that mail can be sent to"
+NO_MESSAGES = (
+    "The monitor has no channels, and no recipients that mail can be sent to: give it one, or"
+    " set SCRAPER_SMTP_URL for its recipients"
+)
 NOT_MAILED = "The mail server of this service did not take the mail."
 NO_MAIL = "No mail is sent: this service has no mail server. Use a webhook."
 
@@ -122,6 +129,7 @@ class TeamMonitors:
         self._no_model = missing_model(settings)
         self._messengers = messengers
         self._usual_disk_mb = settings.getint("TEAM_DISK_MB")
+        self._egress = EgressPolicy(settings.getlist("EGRESS_ALLOW"))
 
     @property
     def channels(self) -> tuple[str, ...]:
@@ -145,6 +153,7 @@ class TeamMonitors:
         self._availability.check_open()
         self._require(definition.targets, team)
         self._require_channels(values.get("notification"))
+        self._require_public(definition.hook)
         judge, warning = self._judge(values.get("goal"), values.get("judge"))
         expected = estimate(definition.targets, self._prices, judge=judge)
         wanted = Monitor(
@@ -203,6 +212,28 @@ class TeamMonitors:
         ]
         if issues:
             raise InvalidOptions(issues)
+
+    def _require_public(self, hook: Webhook | None) -> None:
+        """Raise :exc:`InvalidOptions` for a webhook whose host is an address that is refused.
+
+        The addresses of other hosts are checked at each delivery.
+        """
+        if hook is None:
+            return
+        scheme, host, port = origin(hook.url)
+        host = host.removeprefix("[").removesuffix("]")
+        if host == "localhost" or host.endswith(".localhost"):
+            host = "127.0.0.1"
+        try:
+            reason = self._egress.refusal(host, port or DEFAULT_PORTS[scheme])
+        except ValueError:  # a name
+            return
+        if reason is not None:
+            text = (
+                f"url must be at a public address, got {short(hook.url)}, which is refused"
+                f" ({reason}); the operator can allow it with SCRAPER_EGRESS_ALLOW"
+            )
+            raise InvalidOptions([Issue("custom", ("webhook", "url"), text)])
 
     async def notify(self, monitor_id: str, team: Team) -> list[SentMessage]:
         """Send a test message to each channel of a monitor, and to its recipients of mail.
@@ -314,6 +345,7 @@ class TeamMonitors:
             await self._database.read(monitors.read_monitor, monitor_id, team.id)
         )
         self._require_channels(values.get("notification"))
+        self._require_public(definition.get("hook"))
         warning, changed = None, dict(values)
         if "targets" in definition:
             self._require(definition["targets"], team)

@@ -34,6 +34,8 @@ class TargetProgress:
     #: Changes that were judged not meaningful.
     ignored: int = 0
     degraded: str | None = None
+    #: Pages of which the selectors of the comparison leave nothing.
+    bare: int = 0
     #: Facts of a search.
     search: dict[str, Any] = field(factory=dict)
     #: Pages that its crawl delivered.

@@ -11,6 +11,7 @@ from scraper_service.options.site_policy import SitePolicy
 from scraper_service.storage.monitors.monitors import Definition
 from scraper_service.storage.monitors.page_rows import PageRow
 from scraper_service.storage.monitors.snapshots import PageSnapshot
+from scraper_service.storage.webhook_outbox import OpenDeliveries
 
 STATES = ("same", "changed", "new", "removed", "error")  # of pages
 
@@ -40,8 +41,8 @@ class CheckRow:
     finished_at: float | None
     created_at: float
     updated_at: float
-    #: Webhook deliveries that wait, and those that were given up; None without a webhook.
-    deliveries: tuple[int, int] | None = None
+    #: None without a webhook.
+    deliveries: OpenDeliveries | None = None
     #: The same for messages to channels.
     messages: tuple[int, int] | None = None
 

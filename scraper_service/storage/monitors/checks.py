@@ -328,7 +328,7 @@ def hide_check(connection: Connection, job_id: str) -> None:
     lock_job(connection, job_id)
     job_store.end_job(connection, job_id, JobState.CANCELLED)
     waiting = webhook_outbox.open_deliveries(connection, job_id)
-    keep_s = DAY_S if waiting and waiting[0] else 0
+    keep_s = DAY_S if waiting and waiting.waiting else 0
     connection.execute(
         update(job)
         .where(job.c.id == job_id)

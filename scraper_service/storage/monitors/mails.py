@@ -38,6 +38,8 @@ class Mail:
     status: str
     error: str | None
     counts: dict[str, int]
+    #: True if the monitor was muted since.
+    is_muted: bool = False
     #: The first pages that are not the same.
     pages: tuple[PageRow, ...]
 
@@ -64,8 +66,8 @@ def take_mail(connection: Connection, check_id: str) -> Mail | None:
     if not taken.rowcount:
         return None
     found = read_mail(connection, check_id, LISTED)
-    if found is None or not found.recipients:
-        forget_mail(connection, check_id)  # changed or deleted since
+    if found is None or not found.recipients or found.is_muted:
+        forget_mail(connection, check_id)  # changed, muted or deleted since
         return None
     return found
 
@@ -84,6 +86,7 @@ def read_mail(connection: Connection, check_id: str, listed: int) -> Mail | None
             columns.counts,
             monitor.c.name,
             monitor.c.notification,
+            monitor.c.muted_until,
         )
         .join(monitor, monitor.c.id == columns.monitor_id)
         .where(columns.job_id == check_id)
@@ -106,6 +109,7 @@ def read_mail(connection: Connection, check_id: str, listed: int) -> Mail | None
         status=row.status,
         error=row.error,
         counts=json.loads(row.counts),
+        is_muted=(row.muted_until or 0) > now_of(connection),
         pages=tuple(PageRow.read(decompress(body)) for body in bodies),
     )
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import delete, func, insert, select, update
 
 from scraper_service.storage.monitors.mails import ATTEMPT_S, Mail, read_mail
 from scraper_service.storage.schema import monitor_message as table
@@ -71,8 +71,9 @@ def take_message(connection: Connection, channel: str, check_id: str) -> Mail | 
     if not taken.rowcount:
         return None
     found = read_mail(connection, check_id, LISTED)
-    if found is None:
-        note_sent(connection, check_id, channel)  # the monitor was deleted
+    if found is None or found.is_muted:  # deleted or muted since
+        connection.execute(delete(table).where(_is(check_id, channel)))
+        return None
     return found
 
 

@@ -60,7 +60,7 @@ export function Monitor({ id }) {
   const monitor = found?.monitor;
   const isPaused = monitor?.status === "paused";
   return html`<p class="crumbs"><a href="#/monitors">Monitors</a></p><h1>${monitor?.name || "Monitor"}</h1><${Failure} error=${error || state.failed} retry=${error && again} />
-    ${error?.status === 404 && html`<p>It was deleted. <a href="#/monitors">All monitors</a></p>`}
+    ${error?.status === 404 && html`<p>It does not exist, or was deleted. <a href="#/monitors">All monitors</a></p>`}
     ${state.told && html`<${Notice} kind="info">${state.told}<//>`}${state.warning && html`<${Notice} kind="warning">${state.warning}<//>`}
     ${monitor && html`<section class="card" aria-label="Monitor"><table class="facts"><tbody>
       <tr><th scope="row">Schedule</th><td><code>${monitor.schedule.cron}</code> ${monitor.schedule.timezone}</td></tr>
