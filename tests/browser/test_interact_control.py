@@ -103,10 +103,18 @@ def test_inputs_of_the_socket_and_what_is_none(opened, ask, place):
             ("[" * 9000, "must be a JSON object"),
             (b"\0", "must be a JSON object"),
             ('{"action": "jump"}', "action must be one of move, down"),
-            ('{"action": "move", "x": 1.5}', "x must be 0 to 1, got 1.5"),
-            ('{"action": "move", "x": NaN}', "x must be 0 to 1, got nan"),
-            ('{"action": "wheel", "dy": 1e9}', "dy must be -10000 to 10000"),
-            ('{"action": "down", "button": "x"}', "button must be one of left"),
+            ('{"action": "move", "x": 0.5}', "move needs y"),
+            ('{"action": "keyup"}', "keyup needs key"),
+            ('{"action": "move", "x": 1.5, "y": 0}', "x must be 0 to 1, got 1.5"),
+            ('{"action": "move", "x": NaN, "y": 0}', "x must be 0 to 1, got nan"),
+            (
+                '{"action": "wheel", "x": 0, "y": 0, "dy": 1e9}',
+                "dy must be -10000 to 10000",
+            ),
+            (
+                '{"action": "down", "x": 0, "y": 0, "button": "x"}',
+                "button must be one of left",
+            ),
             ('{"action": "keydown", "key": 5}', "key must be a text"),
         ):
             socket.send(message)
