@@ -63,6 +63,21 @@ def test_an_expression_is_refused(cron):
 
 
 @pytest.mark.parametrize(
+    ("cron", "allowed"),
+    [
+        ("60 * * * *", "minute takes 0 to 59"),
+        ("0 24 * * *", "hour takes 0 to 23"),
+        ("0 0 30 2 *", "day-of-month takes 1 to 31"),
+        ("0 0 1 13 *", "month takes 1 to 12 or JAN to DEC"),
+        ("0 0 * * 8", "day-of-week takes 0 to 7 or SUN to SAT"),
+    ],
+)
+def test_a_refusal_says_what_a_field_takes(cron, allowed):
+    with pytest.raises(ValueError, match=allowed):
+        checked_cron(cron)
+
+
+@pytest.mark.parametrize(
     ("text", "spread", "cron"),
     [
         ("every 30 minutes", 0, "*/30 * * * *"),

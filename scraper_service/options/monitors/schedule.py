@@ -32,6 +32,14 @@ MACROS = {
     "@weekly": "0 0 * * 0",
     "@monthly": "0 0 1 * *",
 }
+# The names are those of cronsim.
+FIELDS = {
+    "minute": "0 to 59",
+    "hour": "0 to 23",
+    "day-of-month": "1 to 31, as far as the month has them",
+    "month": "1 to 12 or JAN to DEC",
+    "day-of-week": "0 to 7 or SUN to SAT",
+}
 DAYS = ("sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday")
 MINUTES = (5, 6, 10, 12, 15, 20, 30)
 HOURS = (2, 3, 4, 6, 8, 12)
@@ -150,7 +158,11 @@ def checked_cron(text: str) -> str:
         found = _read(cron)
         next(CronSim(cron, datetime(2023, 1, 1)))  # a local time
     except CronSimError as error:
-        raise ValueError(f"cron is not valid ({error}), got {short(text)}") from None
+        field = str(error).removeprefix("Bad ")
+        raise ValueError(
+            f"cron is not valid: {field} takes {FIELDS[field]}, steps above 0 and"
+            f" ranges that rise, got {short(text)}"
+        ) from None
     except StopIteration:
         raise ValueError(f"cron never matches, got {short(text)}") from None
     if (gap := _shortest_gap(found)) < MIN_GAP:
