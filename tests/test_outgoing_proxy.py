@@ -71,7 +71,8 @@ def test_pages_and_robots_txt_come_through_the_proxy(network):
     job = network.service.post("/v2/crawl", {"url": f"http://{SHOP}/site/3/p/"})
     path = f"/v2/crawl/{job.json['id']}"
     wait_until(lambda: network.service.get(path).json["status"] == "completed")
-    assert network.service.get(path).json["completed"] == 3
+    done = network.service.get(path).json
+    assert done["completed"] == 3, network.service.get(f"{path}/errors").json
     assert network.asked(f"GET http://{SHOP}/robots.txt ")
 
 

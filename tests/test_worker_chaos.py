@@ -5,16 +5,19 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import signal
 import time
 from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
 
 from tests.support.crash import TERMINAL, kill
+from tests.support.pgbouncer import PROGRAM, PgBouncer
 from tests.support.postgres import Postgres, PostgresMissing
 from tests.support.proxy_line import ProxyLine
 from tests.support.waiting import wait_until
@@ -28,26 +31,41 @@ SIZE = 20 + 30 * EVENTS
 CRAWLS = [f"{SIZE}-slow400-{name}" for name in ("a", "b", "flaky9-c", "d")]
 STILL_S = LEASE_S + 10  # that no page may end after an event, with the time to start
 LONG_S = 600
+FAKETIME = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+STEPS_S = (-7200, -LEASE_S, 3 * LEASE_S, 7200)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 
 
 class Chaos:
-    """Three workers, one of them behind a line that can be cut, and their crawls."""
+    """Three workers and their crawls.
 
-    def __init__(self, fleet, server, line):
-        self.fleet, self.server, self.line = fleet, server, line
+    The first worker is behind a line that can be cut, the second behind PgBouncer, and the
+    clock of the third can be stepped, as far as the machine has what that needs.
+    """
+
+    def __init__(self, fleet, server, line, pooler, clock):
+        self.fleet, self.server = fleet, server
+        self.line, self.pooler, self.clock = line, pooler, clock
         self.workers = [self._worker(number) for number in range(WORKERS)]
         self.jobs = []
         self.done = []
 
     def _worker(self, number):
-        if number:
-            return self.fleet.worker()
-        url = sa.engine.make_url(self.fleet.url).set(port=self.line.port)
-        return self.fleet.worker(
-            SCRAPER_DATABASE_URL=url.render_as_string(hide_password=False)
-        )
+        if number == 0:
+            url = sa.engine.make_url(self.fleet.url).set(port=self.line.port)
+            url = url.render_as_string(hide_password=False)
+            return self.fleet.worker(SCRAPER_DATABASE_URL=url)
+        if number == 1 and self.pooler:
+            return self.fleet.worker(SCRAPER_DATABASE_URL=self.pooler.url)
+        if number == 2 and FAKETIME:
+            return self.fleet.worker(
+                LD_PRELOAD=str(FAKETIME),
+                FAKETIME_TIMESTAMP_FILE=str(self.clock),
+                FAKETIME_NO_CACHE="1",
+                FAKETIME_DONT_FAKE_MONOTONIC="1",
+            )
+        return self.fleet.worker()
 
     def poll(self):
         for job in self.jobs:
@@ -107,8 +125,15 @@ class Chaos:
         time.sleep(LEASE_S)
         self.line.mend()
 
+    def restart_pooler(self, _):
+        self.pooler.restart()
+
+    def step_clock(self, _):
+        self.clock.write_text(f"{next(self.steps):+d}s")
+
     def run(self, events):
         chosen = random.Random(SEED)
+        self.steps = itertools.cycle(STEPS_S)
         kinds = [
             self.kill_worker,
             self.replace_worker,
@@ -117,6 +142,8 @@ class Chaos:
             self.restart_database,
             self.crash_database,
             self.cut_line,
+            *([self.restart_pooler] if self.pooler else []),
+            *([self.step_clock] if FAKETIME else []),
         ]
         for count in range(events):
             if self.is_over:
@@ -146,8 +173,11 @@ def server():
 def test_crawls_are_exact_whatever_happens(server, site, start_service, tmp_path):
     with ExitStack() as stack:
         line = stack.enter_context(ProxyLine(server.port))
+        clock = tmp_path / "clock"
+        clock.write_text("+0s")
         fleet = Fleet(stack, server(), tmp_path, start_service)
-        chaos = Chaos(fleet, server, line)
+        pooler = stack.enter_context(PgBouncer(fleet.url)) if PROGRAM else None
+        chaos = Chaos(fleet, server, line, pooler, clock)
         chaos.jobs = [fleet.watched(site, name) for name in CRAWLS]
         wait_until(lambda: chaos.poll() or chaos.completed)
         chaos.run(EVENTS)

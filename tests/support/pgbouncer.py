@@ -70,6 +70,12 @@ class PgBouncer:
             assert time.monotonic() < end
             time.sleep(0.05)
 
+    def restart(self) -> None:
+        """Cut all connections, and take new ones."""
+        self._process.kill()
+        self._process.wait()
+        self.__enter__()
+
     def __exit__(self, *_: object) -> None:
         self._process.kill()
         self._process.wait()

@@ -26,7 +26,7 @@ export function Plot({ label, unit, points, bars }) {
     let isGone = false;
     let watcher;
     library().then((uPlot) => {
-      if (isGone) return;
+      if (isGone || !place.current) return;
       const style = getComputedStyle(document.documentElement);
       const [ink, line, accent] = ["--quiet", "--line", "--accent"].map((name) => style.getPropertyValue(name).trim());
       const axis = { stroke: ink, grid: { stroke: line, width: 1 }, ticks: { stroke: line, width: 1 } };
