@@ -60,7 +60,9 @@ class PgBouncer:
     def __enter__(self) -> Self:
         user = USER if os.geteuid() == 0 else None
         assert PROGRAM is not None
-        self._process = subprocess.Popen([PROGRAM, self._folder / "ini"], user=user)
+        self._process = subprocess.Popen(
+            [PROGRAM, "-q", self._folder / "ini"], user=user
+        )
         end = time.monotonic() + START_TIMEOUT_S
         while True:
             with contextlib.suppress(OSError):
