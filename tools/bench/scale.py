@@ -24,6 +24,7 @@ from scraper_service.storage.jobs import admission, job_store
 from scraper_service.storage.jobs.admission import Terms
 from tools.bench.processes import ServerProcess
 from tools.bench.report import MACHINE, arguments, publish, table
+from tools.bench.scale_tables import OPTIONS, breakdown, sizes
 
 RESULT = "scale.md"
 HEADINGS = (
@@ -34,7 +35,8 @@ HEADINGS = (
         "First page of all jobs, s",
         "Last job / first job",
     ),
-    *("Worker CPU ms", "Database CPU ms", "Transactions", "Database kB", "Log kB"),
+    *("Worker CPU ms", "Database CPU ms", "Transactions", "Statements"),
+    *("Database kB", "Log kB"),
 )
 TEAMS = 10
 POLL_S = 0.05
@@ -53,6 +55,7 @@ class Run:
     worker_cpu_s: float
     database_cpu_s: float
     transactions: int
+    statements: int
     bytes: int
     log_bytes: int
 
@@ -67,6 +70,7 @@ class Run:
             f"{self.worker_cpu_s * per:.2f}",
             f"{self.database_cpu_s * per:.2f}",
             f"{self.transactions / self.pages:.2f}",
+            f"{self.statements / self.pages:.1f}",
             f"{self.bytes / self.pages / 1000:.1f}",
             f"{self.log_bytes / self.pages / 1000:.1f}",
         )
@@ -87,15 +91,29 @@ class Server:
     def rows(self, query: str) -> list[Any]:
         return self._connection.execute(query).fetchall()
 
-    def figures(self) -> tuple[int, int, int, float]:
-        """Return transactions, bytes of the database and of its log, and CPU seconds."""
+    def begin(self) -> None:
+        """Count statements from now on."""
+        for name in ("pg_stat_statements", "pg_walinspect"):
+            self._connection.execute(f"CREATE EXTENSION IF NOT EXISTS {name}")
+        self._connection.execute("SELECT pg_stat_statements_reset()")
+
+    def figures(self) -> tuple[int, int, int, float, str, int]:
+        """Return transactions, bytes of the database and of its log, CPU seconds.
+
+        And the position of the log, and the number of statements.
+        """
         self._connection.execute("SELECT pg_stat_clear_snapshot()")
         commits = self.ask(
             "SELECT xact_commit FROM pg_stat_database WHERE datname = current_database()"
         )
         size = self.ask("SELECT pg_database_size(current_database())")
-        log = self.ask("SELECT pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')")
-        return commits, size, int(log), cpu_of_group(self._pid)
+        place = self.ask("SELECT pg_current_wal_insert_lsn()::text")
+        log = self.ask("SELECT pg_wal_lsn_diff(%s::pg_lsn, '0/0')", place)
+        calls = self.ask(
+            "SELECT coalesce(sum(s.calls), 0) FROM pg_stat_statements s JOIN pg_database d"
+            " ON d.oid = s.dbid AND d.datname = current_database()"
+        )
+        return commits, size, int(log), cpu_of_group(self._pid), place, int(calls)
 
 
 def cpu_of_group(pid: int) -> float:
@@ -134,9 +152,19 @@ def make_jobs(url: str, folder: Path, count: int, pages: int) -> list[str]:
 
 
 def measure(
-    url: str, pid: int, jobs: int, workers: int, pages: int, latency_s: float
+    url: str,
+    pid: int,
+    jobs: int,
+    workers: int,
+    pages: int,
+    latency_s: float,
+    *,
+    shows_tables: bool = False,
 ) -> Run:
-    """Crawl ``pages`` in all, and check that each was stored once."""
+    """Crawl ``pages`` in all, and check that each was stored once.
+
+    ``shows_tables`` prints what each page took by table.
+    """
     with tempfile.TemporaryDirectory() as name:
         ids = make_jobs(url, Path(name), jobs, pages // jobs)
         running = [
@@ -150,7 +178,9 @@ def measure(
             for each in running:
                 each.line("ready")
             server = Server(url, pid)
+            server.begin()
             before = server.figures()
+            sizes_before = sizes(server)
             begin = time.perf_counter()
             for each in running:
                 each.write("go")
@@ -159,6 +189,9 @@ def measure(
             seconds = time.perf_counter() - begin
             after = server.figures()
             check(server, ids, pages // jobs)
+            if shows_tables:
+                count = sum(report["pages"] for report in reports)
+                print(breakdown(server, sizes_before, before[4], count))
             spans = [
                 row[0]
                 for row in server.rows("SELECT completed_at - created_at FROM job")
@@ -176,6 +209,7 @@ def measure(
         worker_cpu_s=sum(report["cpu_s"] for report in reports),
         database_cpu_s=after[3] - before[3],
         transactions=after[0] - before[0],
+        statements=after[5] - before[5],
         bytes=after[1] - before[1],
         log_bytes=after[2] - before[2],
     )
@@ -208,16 +242,27 @@ def check(server: Server, ids: list[str], pages: int) -> None:
     assert states == [("completed",)], states
 
 
-def run(counts: list[int], jobs: list[int], pages: int, latency_s: float) -> str:
+def run(
+    counts: list[int],
+    jobs: list[int],
+    pages: int,
+    latency_s: float,
+    *,
+    shows_tables: bool = False,
+) -> str:
     from tests.support.postgres import Postgres  # noqa: PLC0415  # not in the package
 
     found = []
-    with Postgres(full_page_writes="on", shared_buffers="256MB") as postgres:
+    options = {"full_page_writes": "on", "shared_buffers": "256MB", **OPTIONS}
+    with Postgres(**options) as postgres:
         for number in jobs:
             for workers in counts:
                 url = postgres()
                 found.append(
-                    measure(url, postgres.pid, number, workers, pages, latency_s)
+                    measure(
+                        *(url, postgres.pid, number, workers, pages, latency_s),
+                        shows_tables=shows_tables,
+                    )
                 )
                 print(" | ".join(found[-1].cells()), file=sys.stderr)
     cells = table(HEADINGS, (each.cells() for each in found))
@@ -234,13 +279,17 @@ def main() -> int:
     parser.add_argument("--jobs", default="1,20")
     parser.add_argument("--pages", type=int, default=4000)
     parser.add_argument("--latency", type=float, default=0.02, help="mean, in seconds")
+    parser.add_argument(
+        "--tables", action="store_true", help="print what a page takes by table"
+    )
     options = parser.parse_args()
     workers = [int(each) for each in options.workers.split(",")]
     jobs = [int(each) for each in options.jobs.split(",")]
     pages = options.pages
     if options.quick:
         workers, jobs, pages = [2], [2], 100
-    publish(run(workers, jobs, pages, options.latency), RESULT, save=options.save)
+    text = run(workers, jobs, pages, options.latency, shows_tables=options.tables)
+    publish(text, RESULT, save=options.save)
     return 0
 
 
